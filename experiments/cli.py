@@ -1,0 +1,186 @@
+"""The command line. Every command says what it does with an example, prints JSON with --json, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from placer.errors import BadInputError, PlacerError
+
+app = typer.Typer(
+    name="placer",
+    help="Decides which device runs which op of a TensorFlow training step, and proves it with a clock.",
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Workers = Annotated[int | None, typer.Option("--workers", help="Start N worker processes on this machine's cores.")]
+DevicesSpec = Annotated[str | None, typer.Option("--devices", help="workers:N, or host:port,host:port.")]
+IncludeLocal = Annotated[bool, typer.Option("--include-local", help="Let the coordinating process compute, too.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Seed = Annotated[int, typer.Option("--seed", help="Same seed, same mappings asked.")]
+Objective = Annotated[str, typer.Option("--objective", help="makespan, or max-load (pipelined throughput).")]
+Schedule = Annotated[str, typer.Option("--schedule", help="rank, donf, or fifo (TensorFlow's own order).")]
+
+
+@app.command()
+def devices(workers: Workers = None, spec: DevicesSpec = None, include_local: IncludeLocal = False,
+            as_json: AsJson = False) -> None:  # fmt: skip
+    """The topology a search would use here: devices, memory, measured link latency and bandwidth.
+
+    Example: placer devices --workers 2
+    """
+    from experiments.show import show_topology, topology_facts
+
+    _quiet_tensorflow()
+    from placer.devices import open_devices
+
+    with redirect_stdout(sys.stderr), open_devices(device_spec(workers, spec), include_local=include_local) as opened:
+        topology = opened.topology
+    _print(as_json, topology_facts(topology), lambda: show_topology(topology))
+
+
+@app.command()
+def search(
+    model: Annotated[str, typer.Argument(help="A zoo name, file.py:function or module:function.")],
+    workers: Workers = None,
+    spec: DevicesSpec = None,
+    include_local: IncludeLocal = False,
+    searcher: Annotated[list[str] | None, typer.Option("--searcher", help="Use only this one; may be repeated.")] = None,
+    measurements: Annotated[int, typer.Option("--measurements", help="Mappings to measure at most.")] = 24,
+    minutes: Annotated[float | None, typer.Option("--minutes", help="Stop asking after this long.")] = None,
+    seed: Seed = 0,
+    batch: Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")] = None,
+    groups: Annotated[int, typer.Option("--groups", help="How coarse to search: at most about so many groups.")] = 192,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for mapping.json, graph.json, topology.json.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", help="Write a Perfetto trace of the placed step.")] = None,
+    store: Annotated[Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The main job: trace a training step, profile it, search, measure, and hand back the fastest mapping.
+
+    Example: placer search towers --workers 2 --out out/
+    """
+    _quiet_tensorflow()
+    from contextlib import nullcontext
+
+    from experiments import show
+    from experiments.main_job import SearchSettings, run_search
+    from placer.store import Store
+
+    settings = SearchSettings(
+        model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
+        measurements, minutes, seed, batch, groups,
+    )  # fmt: skip
+    show.check_writable(out, report, trace)
+    with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
+        found = run_search(settings, show.bar(quiet), opened, trace=trace is not None)
+        show.write_results(found, out, report, trace)
+    _print(as_json, show.finding_facts(found), lambda: show.show_finding(found))
+
+
+@app.command()
+def plan(
+    graph: Annotated[Path, typer.Argument(help="placer.graph/1")],
+    topology: Annotated[Path, typer.Argument(help="placer.topology/1")],
+    objective: Objective = "makespan",
+    searcher: Annotated[str, typer.Option("--searcher")] = "local",
+    schedule: Schedule = "rank",
+    seconds: Annotated[float, typer.Option("--seconds", help="Time to search.")] = 10.0,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the mapping (placer.mapping/1).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search on files, by prediction alone; TensorFlow is not needed.
+
+    Example: placer plan graph.json topology.json --out mapping.json
+    """
+    from experiments.planning import plan_command
+    from experiments.show import show_facts
+
+    facts = plan_command(graph, topology, objective, searcher, schedule, seconds, seed, out)
+    _print(as_json, facts, lambda: show_facts(facts))
+
+
+@app.command()
+def simulate(
+    graph: Annotated[Path, typer.Argument(help="placer.graph/1")],
+    topology: Annotated[Path, typer.Argument(help="placer.topology/1")],
+    mapping: Annotated[Path, typer.Argument(help="placer.mapping/1")],
+    objective: Objective = "makespan",
+    schedule: Schedule = "rank",
+    trace: Annotated[Path | None, typer.Option("--trace", help="Write a Perfetto trace of the simulated step.")] = None,
+    match_by_name: Annotated[bool, typer.Option("--match-by-name", help="Carry over another graph's mapping.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Predict one training step under a mapping; TensorFlow is not needed.
+
+    Example: placer simulate graph.json topology.json mapping.json --trace step.json
+    """
+    from experiments.planning import simulate_command
+    from experiments.show import show_facts
+
+    facts = simulate_command(graph, topology, mapping, schedule, objective, trace, match_by_name)
+    _print(as_json, facts, lambda: show_facts(facts))
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="main-job")],
+    record: Annotated[bool, typer.Option("--record", help="Also write benchmarks/NAME.json and BENCHMARKS.md.")] = False,
+    models: Annotated[list[str] | None, typer.Option("--model", help="Only this model; may be repeated.")] = None,
+    workers: Annotated[int, typer.Option("--workers")] = 2,
+    measurements: Annotated[int, typer.Option("--measurements")] = 24,
+) -> None:
+    """The benchmarks behind BENCHMARKS.md; the last line on stdout is one JSON object.
+
+    Example: placer bench main-job --record
+    """
+    _quiet_tensorflow()
+    from experiments.bench import run_bench
+
+    with redirect_stdout(sys.stderr):
+        facts = run_bench(name, record=record, models=models, workers=workers, measurements=measurements)
+    print(json.dumps(facts))
+
+
+def device_spec(workers: int | None, spec: str | None) -> str | None:
+    """--workers N is short for --devices workers:N. Raises BadInputError where both are given."""
+    if workers is not None and spec is not None:
+        raise BadInputError("--workers and --devices both name the devices; give one of them.")
+    return spec if workers is None else f"workers:{workers}"
+
+
+def main() -> None:
+    """Run the command line: exit 0 done, 1 failed honestly, 2 bad input, with one line on stderr."""
+    try:
+        app()
+    except PlacerError as error:
+        print(f"placer: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("placer: interrupted; what was measured is in the store, if you gave one.", file=sys.stderr)
+        sys.exit(1)
+
+
+def _print(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        show()
+
+
+def _quiet_tensorflow() -> None:
+    """TensorFlow logs from C++ before Python can ask it not to."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

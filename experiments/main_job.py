@@ -1,0 +1,348 @@
+"""The main job: trace a training step, profile it, search, measure, and hand back the mapping that the clock chose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from experiments import zoo
+from placer.coarsen import Groups, coarsen
+from placer.errors import BadInputError, PlacerError
+from placer.mapping import Mapping
+from placer.measurement import Failed, Measured, Result
+from placer.store import Store
+from placer.topology import Topology
+from search.base import Searcher, SearchExhausted
+from search.bounds import lower_bound
+from search.problem import Problem
+from search.registry import SEARCHERS, make_searcher
+
+if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
+    from placer.capture import Captured
+    from placer.devices import Devices
+    from placer.runner import Runner
+
+SCHEDULE = "fifo"  # TensorFlow runs what became ready first
+BASELINES = ("expert", "heft", "random")
+BASELINE_SHARE = 0.4  # of the measurements left after the single devices
+FINAL_REPEATS = 30
+FINALISTS = 2
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What to search, over what, and for how long.
+
+    devices: as placer.devices.open_devices takes it. searchers: asked in this order; None = all there are.
+    measurements: how many mappings may be measured, single devices included. groups: how coarse the search is.
+    """
+
+    model: str
+    devices: str | None = None
+    include_local: bool = False
+    searchers: tuple[str, ...] | None = None
+    measurements: int = 24
+    minutes: float | None = None
+    seed: int = 0
+    batch: int | None = None
+    groups: int = 192
+    headroom: float = 0.1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured mapping of the groups. ratio: best single device / this one, both in the anchor's time."""
+
+    searcher: str
+    mapping: Mapping
+    result: Result
+    predicted_s: float | None
+    ratio: float | None = None
+    stored: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a search found. `best` and `best_single` were measured side by side at the end, `measured` before.
+
+    untouched: the step as TensorFlow runs it in the coordinating process with all its cores.
+    tf_default_s: the same, but only where those devices are the topology's. switch_s: median seconds from one
+    mapping to the first step under the next.
+    """
+
+    model: str
+    ops: int
+    topology: Topology
+    problem: Problem
+    groups: Groups
+    measured: tuple[Row, ...]
+    best: Row
+    best_single: Row
+    untouched: Measured
+    tf_default_s: float | None
+    lower_bound_s: float
+    switch_s: float | None
+    seed: int
+    seconds: float
+    trace: dict[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def mapping(self) -> Mapping:
+        """The delivered mapping, of the captured graph's ops."""
+        return self.groups.expand_mapping(Mapping(self.groups.graph, self.topology, self.best.mapping.devices))
+
+
+class Progress:
+    """What a search tells whoever watches; this one tells nobody."""
+
+    def phase(self, text: str) -> None:
+        """A new part of the job begins."""
+
+    def begin(self, total: int) -> None:
+        """`total` mappings may be measured."""
+
+    def row(self, row: Row, best: Row | None) -> None:
+        """One more mapping was measured; `best` is the fastest so far."""
+
+    def end(self) -> None:
+        """Nothing more will be measured."""
+
+
+def run_search(
+    settings: SearchSettings,
+    progress: Progress | None = None,
+    store: Store | None = None,
+    trace: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Finding:
+    """Search the mappings of one model on real devices.
+
+    The delivered mapping was measured side by side with the fastest single device, and is that one where
+    nothing beat it. Raises BadInputError for a model, device or searcher that cannot be used.
+    """
+    with ExitStack() as stack:
+        job = _Job(settings, progress or Progress(), store, clock, stack)
+        job.measure_singles()
+        job.measure_searchers()
+        return job.finish(trace)
+
+
+class _Job:
+    """One search under way."""
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        progress: Progress,
+        store: Store | None,
+        clock: Callable[[], float],
+        stack: ExitStack,
+    ) -> None:
+        _check(settings)
+        self.settings, self.progress, self.store, self.clock = settings, progress, store, clock
+        self.begin_s = clock()
+        self.captured, self.inputs = self._captured()
+        from placer.devices import open_devices
+        from placer.profiler import profile
+        from placer.runner import Runner, measure_untouched
+
+        progress.phase("timing the untouched step")
+        self.untouched, returned = measure_untouched(self.captured, self.inputs)
+        progress.phase("opening devices, measuring links")
+        self.devices: Devices = stack.enter_context(
+            open_devices(settings.devices, include_local=settings.include_local)
+        )
+        self.topology = self.devices.topology
+        if len(self.topology) < 2:
+            raise PlacerError(
+                f"{self.topology.names[0]} is the only device here, so there is nothing to place; "
+                "pass --workers 2 to start worker processes."
+            )
+        progress.phase("profiling ops on each device")
+        self.groups = coarsen(profile(self.captured, self.devices, self.inputs), settings.groups)
+        self.runner: Runner = Runner(self.captured, self.devices, self.inputs, returned)
+        stack.callback(self.runner.close)
+        self.problem = Problem(self.groups.graph, self.topology, schedule=SCHEDULE, headroom=settings.headroom)
+        self.rows: list[Row] = []
+        self.anchor_s: float | None = None
+
+    def measure_singles(self) -> None:
+        """Every device that can hold the whole step, and from them the costs' calibration."""
+        self.progress.begin(self.settings.measurements)
+        factors: dict[str, float] = {}
+        for placement in self.problem.singles():
+            mapping = self.problem.mapping(placement)
+            predicted_s = self.problem.predict(placement)
+            row = self._measure("single", mapping, None)
+            if isinstance(row.result, Measured):
+                factors[self.topology.names[placement[0]]] = row.result.step_s / predicted_s
+        self._calibrate(factors)
+
+    def measure_searchers(self) -> None:
+        """Ask each searcher its share of the measurements; all are told of everything."""
+        names = self.settings.searchers or (*BASELINES, *(n for n in SEARCHERS if n not in (*BASELINES, "single")))
+        left = max(0, self.settings.measurements - len(self.rows))
+        for name, share in _shares(names, left):
+            searcher = make_searcher(name, self.problem, seed=self.settings.seed)
+            for row in self.rows:
+                searcher.tell(self._in_problem(row.mapping), row.result)
+            for _ in range(share):
+                if self._time_is_up():
+                    return
+                self._ask_one(name, searcher)
+
+    def finish(self, trace: bool) -> Finding:
+        """The fastest, the fastest single device, and the untouched step where it competes, side by side."""
+        self.progress.phase("measuring the finalists side by side")
+        best, single, default_s = self._final()
+        self.progress.end()
+        switches = sorted(r.result.switch_s for r in self.rows if isinstance(r.result, Measured) and not r.stored)
+        problem = self.problem
+        return Finding(
+            model=self.settings.model,
+            ops=len(self.captured.graph),
+            topology=self.topology,
+            problem=problem,
+            groups=self.groups,
+            measured=tuple(self._with_ratios()),
+            best=best,
+            best_single=single,
+            untouched=self.untouched,
+            tf_default_s=default_s,
+            lower_bound_s=lower_bound(problem),
+            switch_s=switches[len(switches) // 2] if switches else None,
+            seed=self.settings.seed,
+            seconds=self.clock() - self.begin_s,
+            trace=self._trace(best) if trace else None,
+        )
+
+    def _captured(self) -> tuple[Captured, list[Any]]:
+        self.progress.phase(f"tracing {self.settings.model}")
+        from placer.capture import capture
+
+        training = zoo.load(self.settings.model, batch=self.settings.batch, seed=self.settings.seed)
+        captured = capture(training.step, training.example_inputs, training.name)
+        return captured, captured.flat_inputs(training.example_inputs)
+
+    def _ask_one(self, name: str, searcher: Searcher) -> None:
+        try:
+            mapping = searcher.ask()
+        except SearchExhausted:
+            return
+        row = self._measure(name, mapping, self.problem.predict(self.problem.placement(mapping)))
+        searcher.tell(mapping, row.result)
+
+    def _measure(self, searcher: str, mapping: Mapping, predicted_s: float | None) -> Row:
+        """Measure a mapping, or take what an earlier session measured; the anchor is always measured anew."""
+        fine = Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
+        known = self.store.find(fine, self.anchor_s) if self.store and self.anchor_s else None
+        result = known or self.runner.measure(fine)
+        if self.anchor_s is None and isinstance(result, Measured):
+            self.anchor_s = result.step_s
+        if self.store and self.anchor_s and known is None:
+            self.store.add(fine, result, self.anchor_s, searcher)
+        row = Row(searcher, mapping, result, predicted_s, stored=known is not None)
+        self.rows.append(row)
+        self.progress.row(row, _fastest(self.rows))
+        return row
+
+    def _calibrate(self, factors: dict[str, float]) -> None:
+        """Scale each device's costs so that its single-device step is predicted as it was measured."""
+        from placer.profiler import scaled
+
+        graph = scaled(self.groups.graph, factors)
+        self.problem = Problem(graph, self.topology, schedule=SCHEDULE, headroom=self.settings.headroom)
+
+    def _in_problem(self, mapping: Mapping) -> Mapping:
+        return Mapping(self.problem.graph, self.topology, mapping.devices, self.settings.headroom)
+
+    def _time_is_up(self) -> bool:
+        minutes = self.settings.minutes
+        return minutes is not None and self.clock() - self.begin_s > 60 * minutes
+
+    def _final(self) -> tuple[Row, Row, float | None]:
+        """Measure the finalists again, with more repeats; the delivered one is the fastest of these."""
+        rows = self._finalists()
+        from placer.runner import UntouchedStep
+
+        with ExitStack() as stack:
+            steps: list[Any] = []
+            for row in rows:
+                fine = Mapping(self.captured.graph, self.topology, self.groups.expand(row.mapping))
+                step, _ = self.runner.prepare(fine)
+                stack.callback(step.close)
+                steps.append(step)
+            if self.devices.has_local:
+                steps.append(stack.enter_context(closing(UntouchedStep(self.captured))))
+            results = self.runner.compare(steps, FINAL_REPEATS)
+        singles = [(r.step_s, row) for r, row in zip(results, rows, strict=False) if row.mapping.is_single]
+        single_s = min(s for s, _ in singles) if singles else None
+        final = [
+            Row(row.searcher, row.mapping, r, row.predicted_s, single_s / r.step_s if single_s else None)
+            for r, row in zip(results, rows, strict=False)
+        ]
+        default_s = results[-1].step_s if self.devices.has_local else None
+        best = min(final, key=_step_s)
+        single = min((row for row in final if row.mapping.is_single), key=_step_s, default=best)
+        return best, single, default_s
+
+    def _finalists(self) -> list[Row]:
+        measured = sorted((row for row in self.rows if isinstance(row.result, Measured)), key=_step_s)
+        if not measured:
+            failures = {row.result.detail for row in self.rows if isinstance(row.result, Failed)}
+            raise PlacerError(f"no mapping of {self.settings.model} could be measured: {'; '.join(sorted(failures))}")
+        singles = [row for row in measured if row.mapping.is_single][:1]
+        return [*singles, *[row for row in measured if row not in singles][:FINALISTS]]
+
+    def _with_ratios(self) -> Iterator[Row]:
+        single_s = min((_step_s(row) for row in self.rows if row.mapping.is_single), default=None)
+        for row in self.rows:
+            found = isinstance(row.result, Measured) and single_s is not None
+            predicted_s = self.problem.predict(self.problem.placement(self._in_problem(row.mapping)))
+            ratio = single_s / _step_s(row) if found and single_s else None
+            yield Row(row.searcher, row.mapping, row.result, predicted_s, ratio, row.stored)
+
+    def _trace(self, best: Row) -> dict[str, Any]:
+        from experiments.tracing import measured_timeline
+        from placer.profiler import trace_steps
+
+        devices = self.groups.expand(best.mapping)
+        step = trace_steps(self.captured, self.devices, devices, self.inputs, runs=3)[-1]
+        return measured_timeline(self.captured.graph, self.topology, devices, step).to_trace()
+
+
+def _check(settings: SearchSettings) -> None:
+    for name in settings.searchers or ():
+        if name not in SEARCHERS:
+            raise BadInputError(f"there is no searcher {name!r}; choose one of {', '.join(sorted(SEARCHERS))}.")
+    if settings.measurements < 1:
+        raise BadInputError(f"--measurements is {settings.measurements}; give at least 1.")
+    if settings.groups < 2:
+        raise BadInputError(f"--groups is {settings.groups}; give at least 2.")
+    if settings.minutes is not None and not settings.minutes > 0:
+        raise BadInputError(f"--minutes is {settings.minutes}; give a number > 0.")
+
+
+def _shares(names: tuple[str, ...], left: int) -> list[tuple[str, int]]:
+    """How many of the measurements left each searcher may ask for: the baselines a part, the others the rest."""
+    baselines = [name for name in names if name in BASELINES]
+    others = [name for name in names if name not in BASELINES]
+    for_baselines = left if not others else int(left * BASELINE_SHARE)
+    shares = [(name, _part(for_baselines, i, len(baselines))) for i, name in enumerate(baselines)]
+    return [*shares, *((name, _part(left - for_baselines, i, len(others))) for i, name in enumerate(others))]
+
+
+def _part(total: int, i: int, parts: int) -> int:
+    return total // parts + (i < total % parts)
+
+
+def _fastest(rows: list[Row]) -> Row | None:
+    measured = [row for row in rows if isinstance(row.result, Measured)]
+    return min(measured, key=_step_s, default=None)
+
+
+def _step_s(row: Row) -> float:
+    return row.result.step_s if isinstance(row.result, Measured) else float("inf")

@@ -1,0 +1,132 @@
+"""The model-only commands: plan a mapping from files, and simulate one. Neither ever loads TensorFlow."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from placer.errors import BadInputError, PlacerError
+from placer.files import read_graph, read_topology
+from placer.mapping import Mapping
+from placer.mapping_files import mapping_file, read_mapping, write_mapping
+from placer.topology import Link, Topology
+from search.plan import DEFAULT_SEARCHER, Plan, plan
+from search.problem import OBJECTIVES, Problem
+from surrogate.costs import cost_matrix
+from surrogate.maxload import loads
+from surrogate.simulator import Simulator
+from surrogate.timeline import Timeline
+
+FREE = Link("*", "*", latency_s=0.0, bandwidth_bytes_per_s=float("inf"))
+
+
+def plan_command(
+    graph_path: str | Path,
+    topology_path: str | Path,
+    objective: str = "makespan",
+    searcher: str = DEFAULT_SEARCHER,
+    schedule: str = "rank",
+    seconds: float = 10.0,
+    seed: int = 0,
+    out: str | Path | None = None,
+) -> dict[str, Any]:
+    """What `placer plan --json` prints; with `out` the mapping is written there as placer.mapping/1.
+
+    Raises BadInputError for bad files or options, PlacerError where `out` cannot be written.
+    """
+    if not seconds >= 0:
+        raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
+    problem = Problem(read_graph(graph_path), read_topology(topology_path), objective, schedule)
+    found = plan(problem, searcher, seconds, seed)
+    if out is not None:
+        _write(out, found, problem, seed)
+    return {
+        **_facts(found.mapping, objective, schedule, found.value),
+        "lower_bound": found.lower_bound,
+        "best_single": found.best_single,
+        "searcher": found.searcher,
+        "evaluations": found.evaluations,
+        "seconds": found.seconds,
+    }
+
+
+def simulate_command(
+    graph_path: str | Path,
+    topology_path: str | Path,
+    mapping_path: str | Path,
+    schedule: str = "rank",
+    objective: str = "makespan",
+    trace: str | Path | None = None,
+    match_by_name: bool = False,
+) -> dict[str, Any]:
+    """What `placer simulate --json` prints; with `trace` the timeline is written there for ui.perfetto.dev.
+
+    Raises BadInputError for bad files or options, PlacerError where `trace` cannot be written.
+    """
+    if objective not in OBJECTIVES:
+        raise BadInputError(f"the objective {objective!r} is none of {', '.join(OBJECTIVES)}.")
+    graph, topology = read_graph(graph_path), read_topology(topology_path)
+    mapping = read_mapping(mapping_path, graph, topology, match_by_name)
+    if trace is not None:
+        _write_trace(trace, _timeline(mapping, objective, schedule))
+    return _facts(mapping, objective, schedule)
+
+
+def _facts(mapping: Mapping, objective: str, schedule: str, value: float | None = None) -> dict[str, Any]:
+    """Objective value and what each device does."""
+    timeline = _timeline(mapping, objective, schedule)
+    costs = cost_matrix(mapping.graph, mapping.topology)
+    load = loads(mapping.graph, costs.tolist(), mapping.topology, mapping.devices)
+    if value is None:
+        value = max(load) if objective == "max-load" else timeline.makespan_s
+    devices = {
+        name: {
+            "load": load[d],
+            "busy_s": timeline.busy_s[d],
+            "memory_bytes": mapping.memory_bytes[d],
+            "memory_peak_bytes": timeline.memory_peak_bytes[d],
+        }
+        for d, name in enumerate(mapping.topology.names)
+    }
+    return {"objective": objective, "value": value, "schedule": schedule, "devices": devices}
+
+
+def _timeline(mapping: Mapping, objective: str, schedule: str) -> Timeline:
+    """One step alone. Max-load knows no links: tensors cross those left out at no cost."""
+    topology = mapping.topology
+    if objective == "max-load":
+        topology = Topology(topology.devices, (FREE, *topology.links), topology.contention)
+    return Simulator(mapping.graph, topology, schedule).timeline(mapping.devices)
+
+
+def _write(out: str | Path, found: Plan, problem: Problem, seed: int) -> None:
+    baseline = {} if found.best_single is None else {"best_single": found.best_single}
+    file = mapping_file(
+        found.mapping,
+        objective=problem.objective,
+        predicted_s=found.value,
+        baseline=dict(baseline),
+        lower_bound_s=found.lower_bound,
+        seed=seed,
+        searcher=found.searcher,
+        versions={"placer": _placer_version()},
+    )
+    write_mapping(out, file)
+
+
+def _write_trace(path: str | Path, timeline: Timeline) -> None:
+    try:
+        Path(path).write_text(json.dumps(timeline.to_trace()), encoding="utf-8")
+    except OSError as error:
+        raise PlacerError(
+            f"{path}: cannot be written ({error.strerror}); give another path to --trace."
+        ) from None
+
+
+def _placer_version() -> str:
+    try:
+        return version("placer")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,50 @@
+"""Twelve real networks, each with its own training step, and the door for a user's own.
+
+| name            | network, source                        | input         | batch | optimizer     |
+| --------------- | -------------------------------------- | ------------- | ----- | ------------- |
+| `inception_v3`  | Inception-v3, Szegedy et al. 2016      | 96x96         | 8     | SGD, momentum |
+| `resnet50`      | ResNet-50, He et al. 2016              | 64x64         | 8     | SGD, momentum |
+| `nasnet_mobile` | NASNet-A mobile, Zoph et al. 2018      | 64x64         | 8     | SGD, momentum |
+| `mobilenet_v3`  | MobileNetV3-Small, Howard et al. 2019  | 96x96         | 16    | Adam          |
+| `vgg16`         | VGG-16, Simonyan & Zisserman 2015      | 32x32         | 8     | SGD, momentum |
+| `alexnet`       | two towers, Krizhevsky et al. 2012     | 127x127       | 32    | SGD, momentum |
+| `towers`        | four towers, after Ciresan et al. 2012 | 64x64         | 32    | SGD, momentum |
+| `mnist_softmax` | one softmax layer, LeCun et al. 1998   | 784 pixels    | 128   | SGD           |
+| `seq2seq_lstm`  | encoder-decoder, Sutskever et al. 2014 | 10 + 10 words | 16    | Adam          |
+| `transformer`   | encoder, Vaswani et al. 2017           | 32 words      | 8     | Adam          |
+| `moe`           | 8 experts, Shazeer et al. 2017         | 256 features  | 512   | Adam          |
+| `two_tower`     | Covington et al. 2016, Yi et al. 2019  | ids           | 1024  | SGD, sparse   |
+
+All train on cross-entropy, without dropout, at sizes that take one core some tens to hundreds of milliseconds
+a step (`mnist_softmax`: a fraction of one). Importing this package does not import TensorFlow; `load` does.
+"""
+
+from __future__ import annotations
+
+from experiments.zoo import catalogue, user
+from experiments.zoo.catalogue import names
+from experiments.zoo.training import TrainingStep
+from placer.errors import BadInputError
+
+__all__ = ["TrainingStep", "load", "names"]
+
+LARGEST_SEED = 2**32 - 1
+
+
+def load(model: str, *, batch: int | None = None, seed: int = 0) -> TrainingStep:
+    """The training step called `model`: a name of the zoo, `file.py:function` or `module:function`.
+
+    A user's function takes nothing, or `batch`, and returns `(step, example_inputs)` or a TrainingStep.
+    batch: examples a step; None = the network's own, which suits one core.
+    seed: seeds Python, NumPy and Keras; the same seed gives the same weights and example inputs.
+    Raises BadInputError for an unknown name, file or function, and for a user's function that fails.
+    """
+    if batch is not None and batch < 1:
+        raise BadInputError(f"batch is {batch}; give a number of examples >= 1.")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise BadInputError(f"seed is {seed}; give a number from 0 to {LARGEST_SEED}.")
+    builder = user.find(model) if ":" in model else catalogue.find(model)
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    return builder(batch, seed)

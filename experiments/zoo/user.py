@@ -1,0 +1,149 @@
+"""A user's own training step: `file.py:function` or `module:function`, whose slips become one line each."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from experiments.zoo.training import TrainingStep
+from placer.errors import BadInputError
+
+Function = Callable[..., Any]
+WANTED = "return (step, example_inputs): a function and a tuple of tensors"
+
+
+@dataclass(frozen=True)
+class UserStep:
+    """`function` of a file or module, not yet imported; call it with a batch (None = its own) and a seed.
+
+    The seed is not handed on: Keras, NumPy and Python are seeded by then.
+    Raises BadInputError, with the exception's type, message and line, where the user's code fails.
+    """
+
+    module: str
+    path: Path | None
+    function: str
+
+    def __call__(self, batch: int | None, seed: int) -> TrainingStep:
+        function = _named(_guarded(self._import, self.where), self.function, self.where)
+        arguments = {} if batch is None else {"batch": self._takes_batch(function, batch)}
+        result = _guarded(lambda: function(**arguments), f"{self.where}:{self.function}")
+        return self._checked(result)
+
+    @property
+    def where(self) -> str:
+        """The file or module, as error lines name it."""
+        return self.module if self.path is None else str(self.path)
+
+    def _import(self) -> ModuleType:
+        _add_to_path(Path.cwd() if self.path is None else self.path.resolve().parent)
+        if self.path is None:
+            return importlib.import_module(self.module)
+        spec = importlib.util.spec_from_file_location(f"_user_{self.module}", self.path)
+        assert spec is not None and spec.loader is not None  # the name ends in .py
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        return module
+
+    def _takes_batch(self, function: Function, batch: int) -> int:
+        if "batch" not in inspect.signature(function).parameters:
+            raise BadInputError(
+                f"{self.where}: {self.function}() takes no batch; add a parameter 'batch', or leave it out."
+            )
+        return batch
+
+    def _checked(self, result: Any) -> TrainingStep:
+        if isinstance(result, TrainingStep):
+            return result
+        where = f"{self.where}: {self.function}()"
+        if not (isinstance(result, tuple | list) and len(result) == 2 and callable(result[0])):
+            raise BadInputError(f"{where} returned {_kind(result)}; let it {WANTED}.")
+        step, inputs = result
+        if not isinstance(inputs, tuple | list):
+            raise BadInputError(f"{where} returned {_kind(inputs)} as example_inputs; let it {WANTED}.")
+        tensors = tuple(_tensor(value, f"{where}, example input {i}") for i, value in enumerate(inputs))
+        return TrainingStep(f"{self.module}.{self.function}", step, tensors)
+
+
+def find(spec: str) -> UserStep:
+    """Take `file.py:function` or `module:function` apart, importing nothing yet.
+
+    Raises BadInputError where a half is missing or there is no such file.
+    """
+    where, _, function = spec.rpartition(":")
+    if not where or not function:
+        raise BadInputError(f"{spec!r} names no step; write file.py:function or module:function.")
+    if not (where.endswith(".py") or "/" in where):
+        return UserStep(where, None, function)
+    path = Path(where)
+    if not path.is_file() or path.suffix != ".py":
+        raise BadInputError(
+            f"no Python file {where!r} (from {str(Path.cwd())!r}); check the path before ':{function}'."
+        )
+    return UserStep(path.stem, path, function)
+
+
+def _add_to_path(folder: Path) -> None:
+    """Let the user's code import its neighbours, as a script could; last, so that it hides nothing."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _named(module: ModuleType, function: str, where: str) -> Function:
+    found = getattr(module, function, None)
+    if callable(found):
+        return cast(Function, found)
+    if found is not None:
+        raise BadInputError(f"{where}: {function!r} is {_kind(found)}; name a function that can {WANTED}.")
+    near = difflib.get_close_matches(function, [n for n in vars(module) if callable(getattr(module, n))], n=1)
+    advice = f"did you mean {near[0]!r}?" if near else "check the name after the colon."
+    raise BadInputError(f"{where} has no function {function!r}; {advice}")
+
+
+def _guarded(run: Callable[[], Any], where: str) -> Any:
+    """Run the user's code; what it raises becomes one BadInputError."""
+    try:
+        return run()
+    except (Exception, SystemExit) as error:
+        message = " ".join(str(error).split())
+        line = f" (line {_line(error)})" if _line(error) else ""
+        said = f"{type(error).__name__}: {message}" if message else type(error).__name__
+        raise BadInputError(f"{where} failed with {said}{line}; fix that and run it again.") from error
+
+
+def _line(error: BaseException) -> str:
+    """Where in the user's code the exception came from: the last frame that is in no installed package."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
+    return f"{frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
+
+
+def _is_users(filename: str) -> bool:
+    return (
+        filename != __file__
+        and "site-packages" not in filename
+        and not filename.startswith((sys.base_prefix, "<"))
+    )
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return "nothing" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _tensor(value: Any, where: str) -> Any:
+    import tensorflow as tf
+
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError):
+        raise BadInputError(f"{where} is {_kind(value)}; give a tensor or an array.") from None

@@ -1,0 +1,250 @@
+"""Ops -> groups: few enough to search, free of cycles, and with what belongs together kept together.
+
+Two relations are kept apart. A *class* is what must share a device: a variable with its reads, slots, gradients and
+updates, and what it is dear to cut from them. Searches move classes. A *group* is what runs in one piece: the part of
+a class between two visits of other classes, so the forward and the backward part of a layer are two groups of one class.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from placer.graph import Edge, Op, OpGraph
+from placer.mapping import Mapping
+from placer.topology import Topology
+
+SCALAR_BYTES = 16
+LARGEST, GROWTH = 0.03, 1.4  # classes are united up to this share of the step's cost; more only if there are too many
+SHRINK = 0.8
+TENSOR_S, TENSOR_S_PER_BYTE = 3e-4, 1e-9  # what a cut is taken to cost while nothing is measured
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A coarse graph, and the op indices of the fine graph behind each of its groups."""
+
+    fine: OpGraph
+    graph: OpGraph
+    members: tuple[tuple[int, ...], ...]
+
+    def expand(self, mapping: Mapping) -> tuple[int, ...]:
+        """Device index of every op of the fine graph under a mapping of the groups."""
+        devices = [0] * len(self.fine)
+        for group, device in zip(self.members, mapping.devices, strict=True):
+            for op in group:
+                devices[op] = device
+        return tuple(devices)
+
+    def expand_mapping(self, mapping: Mapping) -> Mapping:
+        """The mapping of the fine graph that puts every op where its group is."""
+        return Mapping(self.fine, mapping.topology, self.expand(mapping), mapping.headroom)
+
+    def gather(self, devices: Sequence[int], topology: Topology) -> tuple[int, ...]:
+        """Device index of every group under a mapping of ops: where most of its cost is, one per class."""
+        weight: dict[str, list[float]] = {}
+        for g, group in enumerate(self.members):
+            label = self.graph.ops[g].colocate or self.graph.ops[g].name
+            per_device = weight.setdefault(label, [0.0] * len(topology))
+            for op in group:
+                per_device[devices[op]] += _weight(self.fine.ops[op]) + 1e-12
+        best = {label: max(range(len(topology)), key=w.__getitem__) for label, w in weight.items()}
+        return tuple(best[op.colocate or op.name] for op in self.graph.ops)
+
+
+def coarsen(graph: OpGraph, groups: int = 192) -> Groups:
+    """At most about `groups` groups of `graph`'s ops (never fewer than one per unit that must stay apart).
+
+    Classes are united by heavy-edge matching (Karypis & Kumar 1998, section 3.1): the pairs that are dearest to cut for
+    what they cost, each class at most once a round. Groups follow from classes: op v is at depth
+    max over its inputs u of depth(u) + [class(u) != class(v)], and a group is what shares class and depth. Every
+    edge between two groups leads to a greater depth, so no cycle can close.
+    """
+    classes = _Classes(graph)
+    target = groups // 2
+    while True:
+        classes.unite_to(target)
+        members = _split_by_depth(graph, classes)
+        if len(members) <= groups or target <= 1:
+            return _groups(graph, classes, members)
+        target = int(min(target, classes.count) * SHRINK)
+
+
+class _Classes:
+    """A partition of the ops that only ever gets coarser."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self.graph = graph
+        self.parent = list(range(len(graph)))
+        for unit in graph.colocated:
+            for i in unit[1:]:
+                self._join(unit[0], i)
+        for edge in graph.edges:
+            if edge.edge_bytes > SCALAR_BYTES and _carries_parameters(graph.ops[edge.src], graph.ops[edge.dst]):
+                self._join(edge.src, edge.dst)
+        self._settle_scalars()
+        self.cost_s: dict[int, float] = defaultdict(float)
+        for i, op in enumerate(graph.ops):
+            self.cost_s[self.root(i)] += _weight(op)
+        self.total_s = sum(self.cost_s.values()) or 1.0
+
+    @property
+    def count(self) -> int:
+        """How many classes there are."""
+        return len(self.cost_s)
+
+    def root(self, i: int) -> int:
+        """The op that stands for op i's class."""
+        while self.parent[i] != i:
+            self.parent[i] = self.parent[self.parent[i]]
+            i = self.parent[i]
+        return i
+
+    def unite_to(self, target: int) -> None:
+        """Unite classes until `target` are left, or none that touch."""
+        limit_s = LARGEST * self.total_s
+        while self.count > target:
+            if self._round(target, limit_s) == 0:
+                if limit_s >= self.total_s:
+                    return
+                limit_s *= GROWTH
+
+    def _round(self, target: int, limit_s: float) -> int:
+        """One round of heavy-edge matching; how many classes it united."""
+        united: set[int] = set()
+        done = 0
+        for _, a, b in sorted(self._scores(), reverse=True):
+            if self.count <= target:
+                break
+            if a not in united and b not in united and self.cost_s[a] + self.cost_s[b] <= limit_s:
+                united |= {a, b}
+                self._join(a, b)
+                self.cost_s[a] += self.cost_s.pop(b)
+                done += 1
+        return done
+
+    def _scores(self) -> list[tuple[float, int, int]]:
+        """(seconds saved by not cutting / seconds bound together, class, class) for all that touch."""
+        cut_s: dict[tuple[int, int], float] = defaultdict(float)
+        for e in self.graph.edges:
+            a, b = self.root(e.src), self.root(e.dst)
+            # A scalar (the learning rate) reaches everyone: it is no reason to keep them together.
+            if a != b and e.edge_bytes > SCALAR_BYTES:
+                cut_s[min(a, b), max(a, b)] += TENSOR_S + e.edge_bytes * TENSOR_S_PER_BYTE
+        least_s = 1e-4 * self.total_s
+        return [(s / (self.cost_s[a] + self.cost_s[b] + least_s), a, b) for (a, b), s in cut_s.items()]
+
+    def _settle_scalars(self) -> None:
+        """Scalar arithmetic (bias corrections, step counts) goes with its consumers where they are of one class;
+        what serves several classes is kept together, as one class that everybody asks.
+        """
+        scalar = [
+            op.colocate is None and all(e.edge_bytes <= SCALAR_BYTES for e in out)
+            for op, out in zip(self.graph.ops, self.graph.out_edges, strict=True)
+        ]
+        shared = set()
+        for u in reversed(self.graph.order):
+            users = {self.root(e.dst) for e in self.graph.out_edges[u]}
+            if scalar[u] and len(users) == 1:
+                self._join(users.pop(), u)
+            elif scalar[u] and users:
+                shared.add(u)
+        for u in shared:
+            for e in self.graph.out_edges[u]:
+                if e.dst in shared:
+                    self._join(u, e.dst)
+
+    def _join(self, a: int, b: int) -> None:
+        self.parent[self.root(b)] = self.root(a)
+
+
+def _split_by_depth(graph: OpGraph, classes: _Classes) -> list[tuple[int, ...]]:
+    """Members of each group, groups in a topological order."""
+    depth = [0] * len(graph)
+    for v in graph.order:
+        here = classes.root(v)
+        depth[v] = max((depth[e.src] + (classes.root(e.src) != here) for e in graph.in_edges[v]), default=0)
+    _sink(graph, classes, depth)
+    members: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for v in range(len(graph)):
+        members[depth[v], classes.root(v)].append(v)
+    return [tuple(members[key]) for key in sorted(members)]
+
+
+def _sink(graph: OpGraph, classes: _Classes, depth: list[int]) -> None:
+    """Let ops wait for the group of their class that first needs them, so that they form no group of their own.
+
+    An op may go as deep as its consumers allow: theirs in the same class, one less in another.
+    """
+    for v in reversed(graph.order):
+        if graph.out_edges[v] and not graph.in_edges[v]:
+            here = classes.root(v)
+            depth[v] = min(depth[e.dst] - (classes.root(e.dst) != here) for e in graph.out_edges[v])
+
+
+def _groups(graph: OpGraph, classes: _Classes, members: Sequence[tuple[int, ...]]) -> Groups:
+    shared: dict[int, int] = defaultdict(int)
+    for group in members:
+        shared[classes.root(group[0])] += 1
+    ops = []
+    for group in members:
+        root = classes.root(group[0])
+        ops.append(_group_op(graph, group, graph.ops[root].name if shared[root] > 1 else None))
+    labels = [classes.root(group[0]) for group in members]
+    coarse = OpGraph(graph.name, tuple(ops), _group_edges(graph, members, labels), graph.source)
+    return Groups(graph, coarse, tuple(members))
+
+
+def _weight(op: Op) -> float:
+    """Seconds, the mean over devices; without a profile, what its FLOPs and a launch would take."""
+    if op.cost_s:
+        return sum(op.cost_s.values()) / len(op.cost_s)
+    return 1e-6 + (op.flops or 0.0) * 1e-11
+
+
+def _carries_parameters(src: Op, dst: Op) -> bool:
+    """Whether a tensor between the two has a parameter's size: a weight, a gradient on its way to the update, or a
+    slot. Such traffic stays with its variable."""
+    return src.type == "ReadVariableOp" or dst.phase == "update"
+
+
+def _group_op(graph: OpGraph, members: Sequence[int], label: str | None) -> Op:
+    ops = [graph.ops[i] for i in members]
+    heaviest = max(ops, key=_weight)
+    names = {name for op in ops for name in op.cost_s}
+    flops = [op.flops for op in ops]
+    return replace(
+        heaviest,
+        cost_s={name: sum(op.cost_s.get(name, 0.0) for op in ops) for name in sorted(names)},
+        memory_bytes=sum(op.memory_bytes for op in ops),
+        colocate=label,
+        devices=_common_devices(ops),
+        flops=None if None in flops else float(sum(f for f in flops if f is not None)),
+        shapes=(),
+    )
+
+
+def _common_devices(ops: Sequence[Op]) -> tuple[str, ...] | None:
+    """What every member may run on."""
+    limits = [set(op.devices) for op in ops if op.devices is not None]
+    return tuple(sorted(set.intersection(*limits))) if limits else None
+
+
+def _group_edges(
+    graph: OpGraph, members: Sequence[Sequence[int]], labels: Sequence[int]
+) -> tuple[Edge, ...]:
+    """One edge per tensor and group that needs it; a group's tensors are numbered as they appear.
+
+    Groups of one class never send each other anything, so one edge keeps their order.
+    """
+    group_of = {op: g for g, group in enumerate(members) for op in group}
+    outputs: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
+    edges: dict[tuple[int, int, int], Edge] = {}
+    for e in graph.edges:
+        src, dst = group_of[e.src], group_of[e.dst]
+        if src != dst:
+            tensor = (-1, 0) if labels[src] == labels[dst] else (e.src, e.output_index)
+            index = outputs[src].setdefault(tensor, len(outputs[src]))
+            edges.setdefault((src, dst, index), Edge(src, dst, e.edge_bytes, index))
+    return tuple(edges.values())

@@ -1,0 +1,92 @@
+"""The few TensorFlow calls that are not public, in one place, for the release that pyproject.toml pins.
+
+Why each is needed, and what it saves, is in docs/decisions/001-function-defs.md; tests/placer/test_internals.py is the
+canary that a new TensorFlow has to pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow.python.client import device_lib
+from tensorflow.python.eager import context as eager_context
+from tensorflow.python.eager import execute as eager_execute
+from tensorflow.python.framework import kernels
+from tensorflow.python.grappler import tf_optimizer
+
+GraphDef = Any
+FunctionDef = Any
+
+
+def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
+    """Grappler's passes over `graph_def`; the tensors and ops named in `keep` stay, what they do not need goes.
+
+    Nested function calls are inlined, constants folded, identical ops merged. While and If stay one op each.
+    """
+    meta = meta_graph_pb2.MetaGraphDef()
+    meta.graph_def.CopyFrom(graph_def)
+    meta.collection_def["train_op"].node_list.value.extend(keep)
+    config = tf.compat.v1.ConfigProto()
+    rewrite = config.graph_options.rewrite_options
+    rewrite.min_graph_nodes = -1
+    rewrite.memory_optimization = rewrite.NO_MEM_OPT  # its temporary variables tie ops of several devices together
+    return tf_optimizer.OptimizeGraph(config, meta)
+
+
+def add_function(function_def: FunctionDef) -> None:
+    """Make a function known to this process (and, at its first call, to the devices that take part)."""
+    eager_context.context().add_function_def(function_def)
+
+
+def has_function(name: str) -> bool:
+    """Whether a function of that name is known to this process."""
+    return bool(eager_context.context().has_function(name))
+
+
+def remove_function(name: str) -> None:
+    """Forget a function, here and on the workers; those already gone are not waited for."""
+    context = eager_context.context()
+    if context.has_function(name):
+        context.remove_function(name)
+
+
+def call_function(name: str, inputs: Sequence[Any], outputs: int, config: bytes) -> list[Any]:
+    """Run a registered function as one multi-device op; resource handles stay on the devices that hold them."""
+    return eager_execute.execute(  # type: ignore[no-any-return]
+        name, outputs, inputs, attrs=("executor_type", "", "config_proto", config), ctx=eager_context.context()
+    )
+
+
+@contextmanager
+def collected_partitions() -> Iterator[list[GraphDef]]:
+    """While open, TensorFlow keeps the graph each device was handed; the list is filled when the block ends."""
+    context = eager_context.context()
+    graphs: list[GraphDef] = []
+    context.enable_graph_collection()
+    try:
+        yield graphs
+        metadata = context.export_run_metadata()
+        for function in metadata.function_graphs:
+            graphs.extend(function.partition_graphs)
+    finally:
+        context.disable_graph_collection()
+
+
+@cache
+def kernel_kinds(op_type: str) -> frozenset[str]:
+    """The device kinds ("cpu", "gpu") with a kernel for the op type; empty where TensorFlow lists none.
+
+    Some ops (function calls, arguments) have no kernel of their own.
+    """
+    listed = kernels.get_registered_kernels_for_op(op_type).kernel
+    return frozenset(kernel.device_type.lower() for kernel in listed) & {"cpu", "gpu"}
+
+
+def device_memory_limits(kind: str) -> list[int]:
+    """Bytes that TensorFlow may use on each of this process's devices of a kind ("GPU"), in order."""
+    return [int(d.memory_limit_bytes) for d in device_lib.list_local_devices() if d.device_type == kind]

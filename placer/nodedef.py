@@ -1,0 +1,36 @@
+"""How a NodeDef writes its inputs, and the few NodeDefs we write ourselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+
+def source_of(text: str) -> str:
+    """The node that an input text names, in a GraphDef ("n:1", "^n") or a FunctionDef ("n:out:0")."""
+    return text.lstrip("^").partition(":")[0]
+
+
+def parse_input(text: str) -> tuple[str, int]:
+    """A GraphDef input as (node, output index); -1 for a control input."""
+    if text.startswith("^"):
+        return text[1:], -1
+    source, _, output = text.partition(":")
+    return source, int(output or 0)
+
+
+def set_inputs(node: Any, inputs: list[str]) -> None:
+    """Replace all inputs of a node."""
+    del node.input[:]
+    node.input.extend(inputs)
+
+
+def handle_node(name: str, variable: tf.Variable, shared_name: str) -> Any:
+    """A VarHandleOp for `variable`; equal shared names on one device are one variable."""
+    node = tf.compat.v1.NodeDef(name=name, op="VarHandleOp")
+    node.attr["dtype"].type = variable.dtype.as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
+    node.attr["shared_name"].s = shared_name.encode()
+    node.attr["container"].s = b""
+    return node

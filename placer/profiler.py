@@ -1,0 +1,187 @@
+"""Per-op times on each device, from traced steps of a TensorFlow session on the same cluster."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping as MappingABC
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import tensorflow as tf
+
+from placer.capture import Captured
+from placer.devices import Devices
+from placer.graph import OpGraph
+from placer.nodedef import handle_node
+
+RUNS, WARM_UP = 5, 3
+_serial = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class TracedOp:
+    """One op, or one transfer, of a traced step. Times in seconds from the step's first op."""
+
+    name: str
+    type: str
+    device: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """What ran in one step, on which of our devices, and what crossed between them."""
+
+    ops: tuple[TracedOp, ...]
+    transfers: tuple[TracedOp, ...]
+
+    def cost_s(self) -> dict[str, float]:
+        """Op name -> seconds; an op fused under another's name is not there."""
+        costs: dict[str, float] = defaultdict(float)
+        for op in self.ops:
+            costs[op.name] += op.end_s - op.start_s
+        return dict(costs)
+
+
+def profile(captured: Captured, devices: Devices, inputs: Sequence[Any]) -> OpGraph:
+    """The captured graph with `cost_s` of every op on every device: the median of RUNS traced steps on each.
+
+    A device that cannot run the step alone (memory, a missing kernel) gets no costs, and so no ops.
+    """
+    costs: dict[str, dict[str, float]] = defaultdict(dict)
+    for d, device in enumerate(devices.topology.devices):
+        try:
+            steps = trace_steps(captured, devices, [d] * len(captured.graph), inputs)
+        except (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):
+            continue
+        per_step = [step.cost_s() for step in steps]
+        for op in captured.graph.ops:
+            costs[op.name][device.name] = median(step.get(op.name, 0.0) for step in per_step)
+    return with_costs(captured.graph, costs)
+
+
+def with_costs(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]]) -> OpGraph:
+    """The graph with cost_s replaced; a graph keeps its fingerprint under new costs."""
+    ops = tuple(replace(op, cost_s=dict(costs[op.name]), devices=None) for op in graph.ops)
+    return OpGraph(graph.name, ops, graph.edges, graph.source)
+
+
+def scaled(graph: OpGraph, factor: MappingABC[str, float]) -> OpGraph:
+    """The graph with every cost on a device multiplied by that device's factor."""
+    costs = {op.name: {d: s * factor.get(d, 1.0) for d, s in op.cost_s.items()} for op in graph.ops}
+    ops = tuple(replace(op, cost_s=costs[op.name]) for op in graph.ops)
+    return OpGraph(graph.name, ops, graph.edges, graph.source)
+
+
+def trace_steps(
+    captured: Captured, devices: Devices, assignment: Sequence[int], inputs: Sequence[Any], runs: int = RUNS
+) -> list[TracedStep]:
+    """`runs` traced steps under a mapping of the captured graph's ops, after WARM_UP untraced ones.
+
+    The steps train variables of their own, which start at the caller's values.
+    """
+    placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
+    graph_def = _session_graph(captured, placed)
+    start = {name: variable.numpy() for name, variable in captured.variables.items()}
+    feeds = {f"{n}:0": t.numpy() for n, t in zip(captured.input_names, inputs, strict=True)}
+    feeds |= {f"{n}:0": t.numpy() for n, t in captured.feeds.items()}
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        assigns, values = _assignments(graph, captured, start)
+        config = _session_config()
+        with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
+            session.run(assigns, feed_dict=values)
+            kept = [w for w in captured.writes if w in captured.nodes]
+            fetches = [*captured.output_names, *kept]
+            return _run(session, fetches, feeds, runs, devices)
+
+
+def _run(session: Any, fetches: list[str], feeds: dict[str, Any], runs: int, devices: Devices) -> list[TracedStep]:
+    for _ in range(WARM_UP):
+        session.run(fetches, feed_dict=feeds)
+    options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+    steps = []
+    for _ in range(runs):
+        metadata = tf.compat.v1.RunMetadata()
+        session.run(fetches, feed_dict=feeds, options=options, run_metadata=metadata)
+        steps.append(_traced(metadata.step_stats, devices))
+    return steps
+
+
+def _traced(step_stats: Any, devices: Devices) -> TracedStep:
+    names = {tf_name: name for name, tf_name in devices.tf_names.items()}
+    ops, transfers = [], []
+    for per_device in step_stats.dev_stats:
+        device = names.get(per_device.device)
+        if device is None:
+            continue
+        for node in per_device.node_stats:
+            if node.node_name == "RecvTensor":
+                transfers.append(_transfer(node, device))
+            else:
+                ops.append(_op(node, device))
+    zero_s = min((op.start_s for op in ops), default=0.0)
+    return TracedStep(tuple(_since(zero_s, ops)), tuple(_since(zero_s, transfers)))
+
+
+def _op(node: Any, device: str) -> TracedOp:
+    """An op's own time: from the kernel's start to its end, without the executor's bookkeeping."""
+    begin_s = node.all_start_nanos * 1e-9
+    kind = node.timeline_label.partition(" = ")[2].partition("(")[0]
+    start_s, end_s = begin_s + node.op_start_rel_nanos * 1e-9, begin_s + node.op_end_rel_nanos * 1e-9
+    return TracedOp(node.node_name, kind, device, start_s, end_s)
+
+
+def _transfer(node: Any, device: str) -> TracedOp:
+    """A tensor's way to `device`; such rows come in microseconds only."""
+    begin_s = node.all_start_micros * 1e-6
+    return TracedOp(node.timeline_label, "RecvTensor", device, begin_s, begin_s + node.all_end_rel_micros * 1e-6)
+
+
+def _since(zero_s: float, rows: Sequence[TracedOp]) -> list[TracedOp]:
+    return [replace(row, start_s=row.start_s - zero_s, end_s=row.end_s - zero_s) for row in rows]
+
+
+def _session_graph(captured: Captured, placed: MappingABC[str, str]) -> Any:
+    """The captured GraphDef with devices, and with variables that no other session or step shares."""
+    run = next(_serial)
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(captured.graph_def)
+    consumers = _constant_devices(captured, placed)
+    for node in graph_def.node:
+        if node.name in captured.variables:
+            shared = f"placer_profile_{run}_{node.name}"
+            node.CopyFrom(handle_node(node.name, captured.variables[node.name], shared))
+        node.device = placed.get(node.name) or consumers.get(node.name, "")
+    return graph_def
+
+
+def _constant_devices(captured: Captured, placed: MappingABC[str, str]) -> dict[str, str]:
+    """Constants go with the last of their consumers."""
+    return {text: placed[node.name] for node in captured.graph_def.node if node.name in placed for text in node.input}
+
+
+def _assignments(
+    graph: Any, captured: Captured, start: MappingABC[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    assigns, values = [], {}
+    for i, (name, variable) in enumerate(captured.variables.items()):
+        handle = graph.get_tensor_by_name(f"{name}:0")
+        with tf.device(handle.device):
+            fed = tf.compat.v1.placeholder(variable.dtype, variable.shape, name=f"placer_value_{i}")
+            assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=fed))
+        values[fed.name] = start[name]
+    return assigns, values
+
+
+def _session_config() -> Any:
+    """No second optimisation: what is traced is what a placed step runs."""
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    config.gpu_options.allow_growth = True
+    return config

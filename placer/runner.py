@@ -1,0 +1,241 @@
+"""Runs mappings for real and measures them: in turn with the incumbent, checked against the untouched step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from placer.capture import Captured
+from placer.devices import Devices
+from placer.mapping import Mapping
+from placer.measurement import Failed, Measured, Result
+from placer.rewrite import PlacedStep, PlacementError, Template
+
+CHECKED_STEPS = 2  # the second loss has seen the first update
+OTHER_KIND_TOLERANCE = 1e-3  # relative; between device kinds the same op rounds differently
+REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (PlacementError, "placement"),
+    (tf.errors.ResourceExhaustedError, "memory"),
+    (tf.errors.UnavailableError, "device"),
+    (tf.errors.AbortedError, "device"),
+    (tf.errors.OpError, "error"),
+)
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """How a mapping is measured.
+
+    warm_up: steps dropped after the first call. repeats: steps that count. give_up_after: steps after which a
+    candidate that is clearly worse is stopped; clearly worse = a step over `hopeless` times the incumbent's
+    median, or its best step slower than the incumbent's worst.
+    """
+
+    warm_up: int = 2
+    repeats: int = 12
+    give_up_after: int = 4
+    hopeless: float = 3.0
+
+
+class Step(Protocol):
+    """What can be timed: a placed step, or the step as TensorFlow runs it untouched."""
+
+    def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
+        """One training step on flat inputs; flat outputs."""
+
+    def close(self) -> None:
+        """Give back what the step holds."""
+
+
+class UntouchedStep:
+    """The caller's step as TensorFlow runs it by default, on the caller's variables, which `close` sets back."""
+
+    def __init__(self, captured: Captured) -> None:
+        self.captured = captured
+        self.before = {name: variable.numpy() for name, variable in captured.variables.items()}
+
+    def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
+        """One training step on flat inputs; flat outputs."""
+        return list(tf.nest.flatten(self.captured.call(inputs), expand_composites=True))
+
+    def close(self) -> None:
+        """Undo the training that measuring did."""
+        for name, variable in self.captured.variables.items():
+            variable.assign(self.before[name])
+
+
+def measure_untouched(
+    captured: Captured,
+    inputs: Sequence[Any],
+    settings: RunnerSettings | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Measured, list[list[np.ndarray[Any, Any]]]]:
+    """The step as TensorFlow runs it here by default, and what its first CHECKED_STEPS steps returned.
+
+    Call it before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
+    while it is connected to a cluster (docs/decisions/002-untouched-first.md).
+    """
+    settings = settings or RunnerSettings()
+    step = UntouchedStep(captured)
+    try:
+        returned = [_values(step.run_flat(inputs)) for _ in range(CHECKED_STEPS)]
+        for _ in range(settings.warm_up):
+            timed(step, inputs, clock)
+        seconds = [timed(step, inputs, clock) for _ in range(settings.repeats)]
+    finally:
+        step.close()
+    return summary(seconds), returned
+
+
+class Runner:
+    """Measures mappings of one captured step on real devices.
+
+    The first mapping measured becomes the anchor and the incumbent. Each later one is stepped in turn with the
+    incumbent, and told in the anchor's time: the ratio of the two medians times the incumbent's step time. So
+    results compare although the machine drifts.
+    """
+
+    def __init__(
+        self,
+        captured: Captured,
+        devices: Devices,
+        inputs: Sequence[Any],
+        returned: Sequence[Sequence[np.ndarray[Any, Any]]],
+        settings: RunnerSettings | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.captured = captured
+        self.devices = devices
+        self.inputs = list(inputs)
+        self.returned = returned
+        self.settings = settings or RunnerSettings()
+        self.clock = clock
+        self.template = Template(captured)
+        self.incumbent: PlacedStep | None = None
+        self.incumbent_result: Measured | None = None
+
+    def measure(self, mapping: Mapping) -> Result:
+        """The step time of a mapping of the captured graph, or why it has none. The faster one stays incumbent."""
+        placed = self._try(lambda: self.prepare(mapping))
+        if isinstance(placed, Failed):
+            return placed
+        step, switch_s = placed
+        result: Result = self._try(lambda: self._against_incumbent(step, switch_s))
+        better = isinstance(result, Measured) and (
+            self.incumbent_result is None or result.step_s < self.incumbent_result.step_s
+        )
+        if better and isinstance(result, Measured):
+            if self.incumbent is not None:
+                self.incumbent.close()
+            self.incumbent, self.incumbent_result = step, result
+        else:
+            step.close()
+        return result
+
+    def compare(self, steps: Sequence[Step], repeats: int) -> list[Measured]:
+        """Steps side by side, in turn, none stopped early: the figures that a report may quote."""
+        for step in steps:
+            for _ in range(self.settings.warm_up):
+                timed(step, self.inputs, self.clock)
+        seconds: list[list[float]] = [[] for _ in steps]
+        for _ in range(repeats):
+            for step, into in zip(steps, seconds, strict=True):
+                into.append(timed(step, self.inputs, self.clock))
+        return [summary(s) for s in seconds]
+
+    def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
+        """A placed step that was run and checked, and the seconds until its first step had ended."""
+        begin = self.clock()
+        step = PlacedStep(self.template, [self.devices.tf_name(d) for d in mapping.devices])
+        try:
+            first = _values(step.run_flat(self.inputs))
+            switch_s = self.clock() - begin
+            self._check([first, *(_values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))])
+        except BaseException:
+            step.close()
+            raise
+        return step, switch_s
+
+    def close(self) -> None:
+        """Give the incumbent's variables and function back."""
+        if self.incumbent is not None:
+            self.incumbent.close()
+            self.incumbent = None
+
+    def _against_incumbent(self, step: PlacedStep, switch_s: float) -> Measured:
+        for _ in range(self.settings.warm_up):
+            timed(step, self.inputs, self.clock)
+        mine: list[float] = []
+        theirs: list[float] = []
+        for _ in range(self.settings.repeats):
+            if self.incumbent is not None:
+                theirs.append(timed(self.incumbent, self.inputs, self.clock))
+            mine.append(timed(step, self.inputs, self.clock))
+            if theirs and self._is_clearly_worse(mine, theirs):
+                return self._in_anchor_time(mine, theirs, switch_s, stopped_early=True)
+        return self._in_anchor_time(mine, theirs, switch_s, stopped_early=False)
+
+    def _is_clearly_worse(self, mine: Sequence[float], theirs: Sequence[float]) -> bool:
+        if mine[-1] > self.settings.hopeless * median(theirs) and len(mine) > 1:
+            return True
+        return len(mine) >= self.settings.give_up_after and min(mine) > max(theirs)
+
+    def _in_anchor_time(
+        self, mine: Sequence[float], theirs: Sequence[float], switch_s: float, *, stopped_early: bool
+    ) -> Measured:
+        found = summary(mine)
+        scale = self.incumbent_result.step_s / median(theirs) if self.incumbent_result and theirs else 1.0
+        return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, switch_s, stopped_early)
+
+    def _check(self, returned: Sequence[Sequence[np.ndarray[Any, Any]]]) -> None:
+        """Hold what the steps returned against the untouched step's first steps on the same batch and state."""
+        if self.captured.is_random:
+            return
+        for number, (mine, theirs) in enumerate(zip(returned, self.returned, strict=True), start=1):
+            for a, b in zip(mine, theirs, strict=True):
+                if not same(a, b, exact=self.devices.single_kind):
+                    raise _LossDiffersError(f"step {number} returned {a!r}, untouched it returns {b!r}")
+
+    def _try(self, run: Callable[[], Any]) -> Any:
+        """What `run` returns, or a Failed that says why it did not."""
+        try:
+            return run()
+        except _LossDiffersError as error:
+            return Failed("loss", str(error))
+        except tuple(kind for kind, _ in REASONS) as error:
+            reason = next(reason for kind, reason in REASONS if isinstance(error, kind))
+            return Failed(reason, str(error).strip().splitlines()[0])
+
+
+class _LossDiffersError(Exception):
+    """The placed step computes something else than the untouched one."""
+
+
+def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], *, exact: bool) -> bool:
+    """Whether two returned values agree: to the last bit on one device kind, else within OTHER_KIND_TOLERANCE."""
+    if exact or not np.issubdtype(a.dtype, np.floating):
+        return bool(np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating)))
+    return bool(np.allclose(a, b, rtol=OTHER_KIND_TOLERANCE, atol=0.0, equal_nan=True))
+
+
+def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> float:
+    """Seconds of one step, up to the returned values being here."""
+    begin = clock()
+    _values(step.run_flat(inputs))
+    return clock() - begin
+
+
+def summary(seconds: Sequence[float]) -> Measured:
+    """Median and interquartile range of step times."""
+    low, middle, high = np.percentile(seconds, [25, 50, 75])
+    return Measured(float(middle), float(high - low), len(seconds))
+
+
+def _values(outputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    return [np.asarray(tensor.numpy()) for tensor in outputs]

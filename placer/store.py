@@ -1,0 +1,107 @@
+"""What was measured, kept in SQLite: a mapping measured once for a graph and topology is not measured again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sqlite3
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from placer.errors import PlacerError
+from placer.mapping import Mapping
+from placer.measurement import Failed, Measured, Result
+from placer.topology import Topology
+
+SCHEMA_VERSION = 1
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS measurements (
+    graph TEXT NOT NULL, topology TEXT NOT NULL, mapping TEXT NOT NULL,
+    kind TEXT NOT NULL, result TEXT NOT NULL, ratio REAL, searcher TEXT NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (graph, topology, mapping)
+) WITHOUT ROWID
+"""
+
+
+class Store:
+    """One SQLite file (WAL), one writer. Each result is one row, written whole or not at all.
+
+    A step time is kept with its ratio to the anchor (everything on the first device that was measured in the same
+    session), for seconds of another day mean nothing here and now.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Opens or makes the file. Raises PlacerError where it cannot be used."""
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.connection = sqlite3.connect(self.path, isolation_level=None)
+            self.connection.execute("PRAGMA journal_mode=WAL")
+            version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+            if version not in (0, SCHEMA_VERSION):
+                raise PlacerError(
+                    f"the store {self.path} has schema {version}, this Placer writes {SCHEMA_VERSION}; "
+                    "name another file with --store."
+                )
+            self.connection.execute(SCHEMA)
+            self.connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        except (sqlite3.Error, OSError) as error:
+            raise PlacerError(f"the store {self.path} cannot be used: {error}; name another with --store.") from error
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; harmless when called twice."""
+        self.connection.close()
+
+    def find(self, mapping: Mapping, anchor_s: float) -> Result | None:
+        """The result of an earlier session, its seconds in the time of today's anchor; None where there is none."""
+        row = self.connection.execute(
+            "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?", _key(mapping)
+        ).fetchone()
+        if row is None:
+            return None
+        kind, text, ratio = row
+        if kind == "failed":
+            return Failed(**json.loads(text))
+        stored = Measured(**json.loads(text))
+        scale = ratio * anchor_s / stored.step_s
+        return Measured(
+            stored.step_s * scale, stored.spread_s * scale, stored.repeats, stored.switch_s, stored.stopped_early
+        )
+
+    def add(self, mapping: Mapping, result: Result, anchor_s: float, searcher: str) -> None:
+        """Keep a result; a newer one replaces it. Raises PlacerError where the disk refuses."""
+        measured = isinstance(result, Measured)
+        ratio = result.step_s / anchor_s if isinstance(result, Measured) else None
+        row = (*_key(mapping), "measured" if measured else "failed", json.dumps(asdict(result)), ratio, searcher)
+        try:
+            self.connection.execute(
+                "INSERT OR REPLACE INTO measurements VALUES (?,?,?,?,?,?,?,?)", (*row, time.time())
+            )
+        except sqlite3.Error as error:
+            raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
+
+    def __len__(self) -> int:
+        return int(self.connection.execute("SELECT COUNT(*) FROM measurements").fetchone()[0])
+
+
+def topology_key(topology: Topology) -> str:
+    """What makes results comparable: the machine, and its devices. Link figures are measurements, and left out."""
+    machine = f"{platform.node()} {platform.machine()} {psutil.cpu_count()}"
+    devices = " ".join(f"{d.name}:{d.kind}" for d in topology.devices)
+    return hashlib.sha256(f"{machine} {devices}".encode()).hexdigest()[:16]
+
+
+def _key(mapping: Mapping) -> tuple[str, str, str]:
+    places = hashlib.sha256(bytes(str(mapping.devices), "ascii")).hexdigest()[:32]
+    return mapping.graph.fingerprint, topology_key(mapping.topology), places

@@ -1,0 +1,145 @@
+"""The machine as the search sees it: devices, and the links between them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from placer.errors import BadInputError
+
+CONTENTIONS = ("none", "link", "port")
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Something an op can run on.
+
+    memory_bytes: None = unlimited. speed: costs are divided by it.
+    ingress/egress_bytes_per_s: used by the max-load objective only; None = free.
+    """
+
+    name: str
+    kind: str
+    memory_bytes: int | None = None
+    speed: float = 1.0
+    ingress_bytes_per_s: float | None = None
+    egress_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a tensor's way from `src` to `dst` takes; `*` matches any device.
+
+    A transfer lasts latency_s + bytes / bandwidth_bytes_per_s and overlaps compute. The sending device is busy for
+    send_s + bytes * send_s_per_byte before it starts, the receiving one for receive_s + bytes *
+    receive_s_per_byte after it arrived.
+    """
+
+    src: str
+    dst: str
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    send_s: float = 0.0
+    send_s_per_byte: float = 0.0
+    receive_s: float = 0.0
+    receive_s_per_byte: float = 0.0
+
+    def transfer_s(self, link_bytes: float) -> float:
+        """Seconds on the way, neither end's work counted."""
+        return self.latency_s + link_bytes / self.bandwidth_bytes_per_s
+
+    def send_busy_s(self, link_bytes: float) -> float:
+        """Seconds of the sender's compute that the transfer takes."""
+        return self.send_s + link_bytes * self.send_s_per_byte
+
+    def receive_busy_s(self, link_bytes: float) -> float:
+        """Seconds of the receiver's compute that the transfer takes."""
+        return self.receive_s + link_bytes * self.receive_s_per_byte
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Devices and links, validated when made. Later links override earlier ones."""
+
+    devices: tuple[Device, ...]
+    links: tuple[Link, ...] = ()
+    contention: str = "none"
+
+    def __post_init__(self) -> None:
+        if not self.devices:
+            raise BadInputError("the topology has no devices; list at least one.")
+        if len(self.index) != len(self.devices):
+            raise BadInputError("the topology names a device twice; device names must be unique.")
+        if self.contention not in CONTENTIONS:
+            raise BadInputError(f"contention {self.contention!r} is none of {', '.join(CONTENTIONS)}.")
+        for device in self.devices:
+            _check_device(device)
+        for link in self.links:
+            self._check_link(link)
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Device name -> position in `devices`."""
+        return {device.name: i for i, device in enumerate(self.devices)}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The device names in order."""
+        return tuple(device.name for device in self.devices)
+
+    @cached_property
+    def table(self) -> tuple[tuple[Link | None, ...], ...]:
+        """table[src][dst]: the link that counts, None on the diagonal and where none was given."""
+        n = len(self.devices)
+        table: list[list[Link | None]] = [[None] * n for _ in range(n)]
+        for link in self.links:
+            for s, src in enumerate(self.devices):
+                for d, dst in enumerate(self.devices):
+                    if s != d and link.src in (ANY, src.name) and link.dst in (ANY, dst.name):
+                        table[s][d] = link
+        return tuple(tuple(row) for row in table)
+
+    def link(self, src: int, dst: int) -> Link:
+        """The link between two different devices. Raises BadInputError where the topology has none."""
+        link = self.table[src][dst]
+        if link is None:
+            pair = f"{self.devices[src].name} -> {self.devices[dst].name}"
+            raise BadInputError(f"the topology has no link {pair}, and a tensor must cross it; add one to 'links'.")
+        return link
+
+    def _check_link(self, link: Link) -> None:
+        for end in (link.src, link.dst):
+            if end != ANY and end not in self.index:
+                raise BadInputError(f"a link names the device {end!r}; the topology has {', '.join(self.names)}.")
+        where = f"link {link.src} -> {link.dst}"
+        if not link.bandwidth_bytes_per_s > 0:
+            raise BadInputError(f"{where}: bandwidth_bytes_per_s is {link.bandwidth_bytes_per_s}; give one > 0.")
+        seconds = {
+            "latency_s": link.latency_s,
+            "send_s": link.send_s,
+            "send_s_per_byte": link.send_s_per_byte,
+            "receive_s": link.receive_s,
+            "receive_s_per_byte": link.receive_s_per_byte,
+        }
+        for name, value in seconds.items():
+            if not 0 <= value < math.inf:
+                raise BadInputError(f"{where}: {name} is {value}; give seconds >= 0.")
+
+
+def _check_device(device: Device) -> None:
+    where = f"device {device.name!r}"
+    if not device.name or device.name == ANY or not device.kind:
+        raise BadInputError(f"{where}: a device needs a name (not '*') and a kind.")
+    if not 0 < device.speed < math.inf:
+        raise BadInputError(f"{where}: speed is {device.speed}; give one > 0.")
+    if device.memory_bytes is not None and not 0 <= device.memory_bytes < math.inf:
+        raise BadInputError(f"{where}: memory_bytes is {device.memory_bytes}; give bytes >= 0, or leave it out.")
+    for name in ("ingress_bytes_per_s", "egress_bytes_per_s"):
+        rate = getattr(device, name)
+        if rate is not None and not rate > 0:
+            raise BadInputError(f"{where}: {name} is {rate}; give one > 0, or leave it out.")

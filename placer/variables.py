@@ -1,0 +1,34 @@
+"""Variables on the devices that hold them: made, moved, and waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+
+def variable_on(device: str, value: Any) -> tf.Variable:
+    """A variable on a TensorFlow device, there for certain when this returns."""
+    variable = new_variable(device, value)
+    wait_for([variable])
+    return variable
+
+
+def new_variable(device: str, value: Any, *, trainable: bool = True) -> tf.Variable:
+    """A variable on a TensorFlow device; call `wait_for` before a function uses it."""
+    with tf.device(device):
+        return tf.Variable(value, trainable=trainable)
+
+
+def wait_for(variables: Iterable[tf.Variable]) -> None:
+    """Wait until variables just made or assigned hold their values.
+
+    On a remote device they are written by a stream of its own, and a function called right away may find a variable
+    still empty (seen on about 1 first call in 100). The stream keeps its order: reading the last variable of each
+    device waits for them all.
+    """
+    last = {variable.device: variable for variable in variables}
+    for variable in last.values():
+        with tf.device(variable.device):
+            tf.size(variable.read_value()).numpy()

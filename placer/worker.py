@@ -1,0 +1,95 @@
+"""One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent is gone.
+
+Run as `python -m placer.worker`; started by placer.workers. Prints `ready` on stdout once it listens. The cluster is
+unauthenticated by TensorFlow's design (whoever reaches the port runs code), so the listening socket is tied to the
+loopback interface right after the server opens it, before `ready` is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import socket
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+LOOPBACK = b"lo"
+
+
+def main() -> None:
+    """Read the flags, serve, and leave when stdin closes (the parent is gone)."""
+    parser = argparse.ArgumentParser(prog="placer.worker", description=__doc__)
+    parser.add_argument("--ports", required=True, help="ports of all workers, comma-separated, in task order")
+    parser.add_argument("--task", type=int, required=True, help="this worker's position in --ports")
+    parser.add_argument("--cores", required=True, help="cores to stay on, comma-separated")
+    parser.add_argument("--die-with-parent", action="store_true", help="be killed when the starting thread ends")
+    flags = parser.parse_args()
+    if flags.die_with_parent:
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    ports = [int(p) for p in flags.ports.split(",")]
+    try:
+        serve(ports, flags.task, [int(c) for c in flags.cores.split(",")])
+    except Exception as error:  # said on the one line the parent reads
+        print(f"{type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
+        os._exit(1)
+    sys.stdin.read()
+    os._exit(0)
+
+
+def serve(ports: list[int], task: int, cores: list[int]) -> None:
+    """Pin to `cores`, start the gRPC server of `task`, tie it to loopback, and say `ready`."""
+    os.sched_setaffinity(0, cores)
+    import tensorflow as tf
+
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=len(cores), inter_op_parallelism_threads=len(cores)
+    )
+    cluster = tf.train.ClusterSpec({"worker": [f"localhost:{port}" for port in ports]})
+    server = tf.distribute.Server(cluster, job_name="worker", task_index=task, config=config)
+    bind_to_loopback([ports[task]])
+    globals()["_server"] = server  # a server that is collected stops serving
+    print("ready", flush=True)
+
+
+def bind_to_loopback(ports: Collection[int]) -> None:
+    """Tie this process's sockets that listen on `ports` to the loopback interface.
+
+    Raises OSError where the kernel refuses: the port must then not stay open.
+    """
+    for listener in _listeners():
+        with listener:
+            if listener.getsockname()[1] in ports:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK)
+
+
+def listening_ports() -> set[int]:
+    """The TCP ports this process listens on."""
+    ports = set()
+    for listener in _listeners():
+        with listener:
+            ports.add(int(listener.getsockname()[1]))
+    return ports
+
+
+def _listeners() -> Iterator[socket.socket]:
+    """A duplicate of each listening TCP socket of this process, for the caller to close."""
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        try:
+            if not str(entry.readlink()).startswith("socket:"):
+                continue
+            handle = socket.socket(fileno=os.dup(int(entry.name)))
+        except OSError:  # closed since it was listed
+            continue
+        internet = handle.family in (socket.AF_INET, socket.AF_INET6)
+        if internet and handle.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            yield handle
+        else:
+            handle.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Decides: searchers, and what they search."""

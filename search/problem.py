@@ -1,0 +1,195 @@
+"""The problem a searcher solves: a graph to place on a topology, an objective, and what may go where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from placer.errors import BadInputError
+from placer.graph import OpGraph
+from placer.mapping import Mapping
+from placer.topology import Topology
+from surrogate.costs import Costs, cost_matrix
+from surrogate.maxload import loads
+from surrogate.simulator import Simulator
+
+OBJECTIVES = ("makespan", "max-load")
+
+Placement = tuple[int, ...]
+"""The device of each unit, in the order of `Problem.units`: what a searcher moves about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What to place where, and how good a mapping is predicted to be.
+
+    headroom: the share of each device's memory that must stay free. cost_s: [ops, devices] seconds that stand
+    in for the graph's own costs. Raises BadInputError for an unknown objective or schedule, an op that no
+    device can run, and colocated ops that no device can run together.
+    """
+
+    graph: OpGraph
+    topology: Topology
+    objective: str = "makespan"
+    schedule: str = "rank"
+    headroom: float = 0.0
+    cost_s: Costs | None = None
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise BadInputError(f"the objective {self.objective!r} is none of {', '.join(OBJECTIVES)}.")
+        if not 0 <= self.headroom < 1:
+            raise BadInputError(
+                f"the headroom is {self.headroom}; give a share of the memory, 0 <= headroom < 1."
+            )
+        for unit, feasible in zip(self.units, self.feasible, strict=True):
+            if not feasible:
+                names = ", ".join(repr(self.graph.ops[v].name) for v in unit[:3])
+                raise BadInputError(
+                    f"graph {self.graph.name!r}: the colocated ops {names} can run together on none of "
+                    f"{', '.join(self.topology.names)}; give them a cost on one device."
+                )
+
+    @cached_property
+    def costs(self) -> Costs:
+        """[ops, devices] seconds, infinity where an op cannot run."""
+        return cost_matrix(self.graph, self.topology) if self.cost_s is None else self.cost_s
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        """Predicts the makespan."""
+        return Simulator(self.graph, self.topology, self.schedule, self.costs)
+
+    @cached_property
+    def units(self) -> tuple[tuple[int, ...], ...]:
+        """Op indices that move together, in the topological order of each unit's first op."""
+        place = {v: i for i, v in enumerate(self.graph.order)}
+        return tuple(sorted(self.graph.colocated, key=lambda unit: min(place[v] for v in unit)))
+
+    @cached_property
+    def unit_of(self) -> tuple[int, ...]:
+        """Op index -> index into `units`."""
+        of = [0] * len(self.graph)
+        for u, unit in enumerate(self.units):
+            for v in unit:
+                of[v] = u
+        return tuple(of)
+
+    @cached_property
+    def unit_cost_s(self) -> list[list[float]]:
+        """[units, devices] seconds of all the unit's ops, infinity where one of them cannot run."""
+        rows = self.costs.tolist()
+        devices = range(len(self.topology))
+        return [[math.fsum(rows[v][d] for v in unit) for d in devices] for unit in self.units]
+
+    @cached_property
+    def feasible(self) -> tuple[tuple[int, ...], ...]:
+        """For each unit the devices that can run all its ops, memory aside."""
+        return tuple(
+            tuple(d for d, cost_s in enumerate(row) if not math.isinf(cost_s)) for row in self.unit_cost_s
+        )
+
+    @cached_property
+    def unit_bytes(self) -> tuple[float, ...]:
+        """Bytes each unit holds on its device for the whole step."""
+        return tuple(sum(self.graph.ops[v].memory_bytes for v in unit) for unit in self.units)
+
+    @cached_property
+    def capacity_bytes(self) -> tuple[float, ...]:
+        """Bytes each device may hold, head-room taken off; infinity = unlimited."""
+        limits = (device.memory_bytes for device in self.topology.devices)
+        return tuple(math.inf if limit is None else limit * (1 - self.headroom) for limit in limits)
+
+    @cached_property
+    def is_roomy(self) -> bool:
+        """Whether any one device could hold everything, so that memory needs no look."""
+        return sum(self.unit_bytes) <= min(self.capacity_bytes)
+
+    @cached_property
+    def space(self) -> int:
+        """How many placements there are, memory aside."""
+        return math.prod(len(devices) for devices in self.feasible)
+
+    @cached_property
+    def alike(self) -> tuple[int, ...]:
+        """For each device the first one that it could be swapped with and nothing would change."""
+        first: list[int] = []
+        for d in range(len(self.topology)):
+            first.append(next((a for a in first if self._swappable(a, d)), d))
+        return tuple(first)
+
+    def predict(self, placement: Placement) -> float:
+        """The objective in seconds; infinity where a tensor would have to cross a link that is missing."""
+        devices = self.devices(placement)
+        if self.objective == "max-load":
+            return max(loads(self.graph, self.simulator.cost_s, self.topology, devices))
+        return self.simulator.makespan(devices)
+
+    def devices(self, placement: Placement) -> tuple[int, ...]:
+        """The device of each op."""
+        return tuple([placement[u] for u in self.unit_of])
+
+    def mapping(self, placement: Placement) -> Mapping:
+        """The placement as a mapping. Raises MappingError where memory does not suffice."""
+        return Mapping(self.graph, self.topology, self.devices(placement), self.headroom)
+
+    def placement(self, mapping: Mapping) -> Placement:
+        """The mapping as a placement. Raises BadInputError where it is another graph's."""
+        if mapping.graph.fingerprint != self.graph.fingerprint:
+            theirs, ours = mapping.graph.fingerprint, self.graph.fingerprint
+            raise BadInputError(f"the mapping is for graph {theirs}; this search is for {ours}.")
+        return tuple(mapping.devices[unit[0]] for unit in self.units)
+
+    def held_bytes(self, placement: Placement) -> list[float]:
+        """Bytes each device holds."""
+        held = [0.0] * len(self.topology)
+        for u, d in enumerate(placement):
+            held[d] += self.unit_bytes[u]
+        return held
+
+    def fits(self, placement: Placement) -> bool:
+        """Whether memory suffices on every device."""
+        if self.is_roomy:
+            return True
+        held = self.held_bytes(placement)
+        return all(h <= c for h, c in zip(held, self.capacity_bytes, strict=True))
+
+    def singles(self) -> Iterator[Placement]:
+        """Everything on one device, for each device that can."""
+        for d in range(len(self.topology)):
+            placement = (d,) * len(self.units)
+            if all(d in devices for devices in self.feasible) and self.fits(placement):
+                yield placement
+
+    def canonical(self, placement: Placement) -> Placement:
+        """The same structure under one name: devices that are alike, renamed in order of first appearance."""
+        unused = {a: [d for d, b in enumerate(self.alike) if a == b] for a in self.alike}
+        name: dict[int, int] = {}
+        for d in placement:
+            if d not in name:
+                name[d] = unused[self.alike[d]].pop(0)
+        return tuple(name[d] for d in placement)
+
+    def _swappable(self, a: int, b: int) -> bool:
+        """Whether devices a and b differ in nothing but their names."""
+        if not (self.costs[:, a] == self.costs[:, b]).all():
+            return False
+        if self.capacity_bytes[a] != self.capacity_bytes[b] or self._ports(a) != self._ports(b):
+            return False
+        others = [d for d in range(len(self.topology)) if d not in (a, b)]
+        pairs = [(a, b, b, a), *((a, d, b, d) for d in others), *((d, a, d, b) for d in others)]
+        return all(self._way(s, d) == self._way(s2, d2) for s, d, s2, d2 in pairs)
+
+    def _ports(self, d: int) -> Sequence[float | None]:
+        device = self.topology.devices[d]
+        return device.ingress_bytes_per_s, device.egress_bytes_per_s
+
+    def _way(self, src: int, dst: int) -> Sequence[float] | None:
+        """A link's numbers, without the names by which it was given."""
+        link = self.topology.table[src][dst]
+        if link is None:
+            return None
+        way = (link.latency_s, link.bandwidth_bytes_per_s, link.send_s, link.send_s_per_byte)
+        return (*way, link.receive_s, link.receive_s_per_byte)

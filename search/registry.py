@@ -1,0 +1,19 @@
+"""Every searcher by name. To add one, write it in a room of its own and name it here."""
+
+from __future__ import annotations
+
+from placer.errors import BadInputError
+from search.base import Searcher, Stop, never
+from search.baselines import Expert, Random, Single
+from search.heft import Heft
+from search.local import Local
+from search.problem import Problem
+
+SEARCHERS: dict[str, type[Searcher]] = {cls.name: cls for cls in (Single, Random, Expert, Heft, Local)}
+
+
+def make_searcher(name: str, problem: Problem, *, seed: int = 0, stop: Stop = never) -> Searcher:
+    """The searcher called `name`. Raises BadInputError for an unknown name."""
+    if name not in SEARCHERS:
+        raise BadInputError(f"there is no searcher {name!r}; choose one of {', '.join(sorted(SEARCHERS))}.")
+    return SEARCHERS[name](problem, seed=seed, stop=stop)

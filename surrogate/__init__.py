@@ -1,0 +1,1 @@
+"""Predicts: costs, timelines and objectives of mappings that were not run."""

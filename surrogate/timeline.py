@@ -1,0 +1,159 @@
+"""What the simulator says happens when: spans on devices, transfers on links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from placer.graph import OpGraph
+from placer.topology import Topology
+from surrogate.memory import Stay, peaks
+
+
+class Span(NamedTuple):
+    """Device `device` is busy with `work` ("op", "send" or "receive") of op `op` from start_s to end_s."""
+
+    device: int
+    work: str
+    op: int
+    start_s: float
+    end_s: float
+
+
+class Transfer(NamedTuple):
+    """Output `output_index` of op `op` on its way from device `src` to device `dst`."""
+
+    src: int
+    dst: int
+    op: int
+    output_index: int
+    link_bytes: float
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One simulated training step: op i on device `devices[i]`; spans and transfers by their start."""
+
+    graph: OpGraph
+    topology: Topology
+    devices: tuple[int, ...]
+    spans: tuple[Span, ...]
+    transfers: tuple[Transfer, ...]
+
+    @cached_property
+    def makespan_s(self) -> float:
+        """Seconds until the last op ends."""
+        return max(span.end_s for span in self.spans)
+
+    @cached_property
+    def busy_s(self) -> tuple[float, ...]:
+        """Seconds each device computes, sends or receives."""
+        busy = [0.0] * len(self.topology)
+        for span in self.spans:
+            busy[span.device] += span.end_s - span.start_s
+        return tuple(busy)
+
+    @cached_property
+    def memory_peak_bytes(self) -> tuple[float, ...]:
+        """The most bytes each device holds at once: `memory_bytes` of its ops, and the tensors alive there.
+
+        A tensor lives where it was made from the end of its op, elsewhere from its arrival, until its last
+        consumer there has ended and the last transfer from there has arrived.
+        """
+        resident = [0.0] * len(self.topology)
+        for op, d in zip(self.graph.ops, self.devices, strict=True):
+            resident[d] += op.memory_bytes
+        return peaks(resident, self._stays())
+
+    def as_text(self, unit_s: float) -> str:
+        """A Gantt chart, one column per `unit_s` seconds: ops by name, '>' sending, '<' receiving.
+
+        a |aa>.dd|
+        b |...cc.|
+        a -> b |..a...|
+        """
+        columns = round(self.makespan_s / unit_s)
+        rows = {name: ["."] * columns for name in self.topology.names}
+        for span in self.spans:
+            text = {"send": ">", "receive": "<"}.get(span.work, self.graph.ops[span.op].name)
+            _draw(rows[self.topology.names[span.device]], text, span.start_s / unit_s, span.end_s / unit_s)
+        for t in self.transfers:
+            if round(t.start_s / unit_s) == round(t.end_s / unit_s):
+                continue  # too short to draw
+            row = rows.setdefault(self._link_name(t), ["."] * columns)
+            _draw(row, self.graph.ops[t.op].name, t.start_s / unit_s, t.end_s / unit_s)
+        return "\n".join(f"{name} |{''.join(row)}|" for name, row in rows.items())
+
+    def to_trace(self) -> dict[str, Any]:
+        """Chrome trace events, for ui.perfetto.dev: a track per device and per link, times in microseconds.
+
+        Transfers that overlap on one link go to further tracks of the same name, for slices of one track must
+        nest.
+        """
+        tracks: dict[str, int] = {name: d for d, name in enumerate(self.topology.names)}
+        events = [
+            _slice(span.device, self.graph.ops[span.op].name, span.work, span.start_s, span.end_s)
+            for span in self.spans
+        ]
+        free_s: dict[str, float] = {}
+        for t in sorted(self.transfers, key=lambda t: t.start_s):
+            lane = next(name for name in self._lanes(t) if free_s.get(name, 0.0) <= t.start_s)
+            free_s[lane] = t.end_s
+            track = tracks.setdefault(lane, len(tracks))
+            slice_ = _slice(track, self.graph.ops[t.op].name, "transfer", t.start_s, t.end_s)
+            events.append({**slice_, "args": {"bytes": t.link_bytes, "output_index": t.output_index}})
+        return {"traceEvents": [*_track_names(tracks), *events], "displayTimeUnit": "ms"}
+
+    def _stays(self) -> list[Stay]:
+        """Where and how long each tensor lives."""
+        ended = [0.0] * len(self.graph)
+        for span in self.spans:
+            if span.work == "op":
+                ended[span.op] = span.end_s
+        begins: dict[tuple[int, int, int], float] = {}
+        until: dict[tuple[int, int, int], float] = {}
+        for e in self.graph.edges:
+            begins[(e.src, e.output_index, self.devices[e.src])] = ended[e.src]
+            there = (e.src, e.output_index, self.devices[e.dst])
+            until[there] = max(until.get(there, 0.0), ended[e.dst])
+        for t in self.transfers:
+            begins[(t.op, t.output_index, t.dst)] = t.end_s
+            here = (t.op, t.output_index, t.src)
+            until[here] = max(until.get(here, 0.0), t.end_s)
+        size = self.graph.tensor_bytes
+        return [Stay(key[2], size[key[:2]], start_s, until[key]) for key, start_s in begins.items()]
+
+    def _link_name(self, t: Transfer) -> str:
+        return f"{self.topology.names[t.src]} -> {self.topology.names[t.dst]}"
+
+    def _lanes(self, t: Transfer) -> Iterable[str]:
+        name = self._link_name(t)
+        yield name
+        for i in range(2, len(self.transfers) + 2):
+            yield f"{name} ({i})"
+
+
+def _draw(row: list[str], text: str, start: float, end: float) -> None:
+    """Fill the columns from start to end with `text`, its last letter repeated."""
+    width = round(end) - round(start)
+    row[round(start) : round(end)] = text[:width].ljust(width, text[-1])
+
+
+def _slice(track: int, name: str, category: str, start_s: float, end_s: float) -> dict[str, Any]:
+    """A complete event ("X") of the trace event format."""
+    times = {"ts": start_s * 1e6, "dur": (end_s - start_s) * 1e6}
+    return {"name": name, "cat": category, "ph": "X", "pid": 1, "tid": track, **times}
+
+
+def _track_names(tracks: dict[str, int]) -> list[dict[str, Any]]:
+    """Metadata events ("M") that name the tracks and keep them in order."""
+    named = []
+    for name, tid in tracks.items():
+        where = {"ph": "M", "pid": 1, "tid": tid}
+        named.append({"name": "thread_name", **where, "args": {"name": name}})
+        named.append({"name": "thread_sort_index", **where, "args": {"sort_index": tid}})
+    return named

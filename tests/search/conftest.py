@@ -1,0 +1,85 @@
+"""Small problems that the search tests share."""
+
+import random
+
+import pytest
+
+from placer.graph import Edge, Op, OpGraph
+from placer.topology import Device, Link, Topology
+from search.problem import Problem
+
+
+def two_towers(length=4):
+    """A fork, two chains of `length` heavy ops, a join."""
+    ops = [Op("fork", cost_s={"cpu": 0.01})]
+    edges = []
+    for t in range(2):
+        first = len(ops)
+        ops += [Op(f"tower{t}/{i}", cost_s={"cpu": 1.0}, memory_bytes=10) for i in range(length)]
+        edges += [Edge(0, first, 1), *(Edge(v, v + 1, 1) for v in range(first, first + length - 1))]
+    ops.append(Op("join", cost_s={"cpu": 0.01}))
+    edges += [Edge(length, len(ops) - 1, 1), Edge(2 * length, len(ops) - 1, 1)]
+    return OpGraph("towers", tuple(ops), tuple(edges))
+
+
+def layered(seed, layers=5, width=3):
+    """A random layered graph with colocated pairs and some ops that only a gpu runs."""
+    chance = random.Random(seed)
+    ops, edges = [], []
+    for i in range(layers * width):
+        cost_s = {"gpu": chance.uniform(1, 5), "cpu": chance.uniform(5, 20)}
+        if chance.random() < 0.2:
+            del cost_s["cpu"]
+        pair = f"pair{i // 5}" if chance.random() < 0.3 else None
+        ops.append(Op(f"v{i}", cost_s=cost_s, memory_bytes=chance.randrange(1, 10), colocate=pair))
+        if i >= width:
+            producers = chance.sample(range(i // width * width - width, i // width * width), 2)
+            edges += [Edge(u, i, chance.randrange(100)) for u in sorted(producers)]
+    return OpGraph(f"layered{seed}", tuple(ops), tuple(edges))
+
+
+def machine(*kinds, memory_bytes=(None,) * 4, **link):
+    """Devices of these kinds, joined by links of one byte a second times 100."""
+    rates = {"ingress_bytes_per_s": 50.0, "egress_bytes_per_s": 50.0}
+    both = enumerate(zip(kinds, memory_bytes, strict=False))
+    devices = tuple(Device(f"{kind}:{i}", kind, limit, **rates) for i, (kind, limit) in both)
+    fields = {"latency_s": 0.01, "bandwidth_bytes_per_s": 100.0, **link}
+    return Topology(devices, (Link("*", "*", **fields),))
+
+
+# Bytes per device: three of them just hold the 68 of layered(2), whose units have up to 9.
+TIGHT = 24
+
+PROBLEMS = {
+    "towers": lambda: Problem(two_towers(), machine("cpu", "cpu")),
+    "mixed": lambda: Problem(layered(1), machine("gpu", "gpu", "cpu", send_s=0.1, receive_s=0.1)),
+    "uneven": lambda: Problem(layered(2), machine("gpu", "gpu", "gpu", memory_bytes=(20, 100, 30))),
+    "pipeline": lambda: Problem(layered(3), machine("gpu", "gpu", "gpu"), "max-load"),
+}
+
+
+@pytest.fixture(params=PROBLEMS, scope="module")
+def problem(request):
+    """Each of the small problems in turn."""
+    return PROBLEMS[request.param]()
+
+
+@pytest.fixture(scope="module")
+def towers():
+    """Two equal towers on two equal devices: best side by side."""
+    return PROBLEMS["towers"]()
+
+
+@pytest.fixture(scope="module")
+def tight():
+    """Three devices that the graph fills nearly to the last byte."""
+    return Problem(layered(2), machine("gpu", "gpu", "gpu", memory_bytes=(TIGHT,) * 3))
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """Three ops on two devices, one of which holds two of them: seven of eight placements fit."""
+    ops = tuple(Op(name, cost_s={"cpu": 1.0}, memory_bytes=1) for name in "abc")
+    devices = (Device("x", "cpu", 2), Device("y", "cpu", 3))
+    graph = OpGraph("tiny", ops, (Edge(0, 1, 1), Edge(0, 2, 1)))
+    return Problem(graph, Topology(devices, (Link("*", "*", 0.1, 100.0),)))

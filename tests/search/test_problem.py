@@ -1,0 +1,72 @@
+"""The problem: what may go where, and which devices are the same but for their names."""
+
+import pytest
+
+from placer.errors import BadInputError
+from placer.graph import Edge, Op, OpGraph
+from placer.topology import Device, Link, Topology
+from search.memory import fitted, packed
+from search.problem import Problem
+
+CPUS = Topology((Device("x", "cpu", 10), Device("y", "cpu", 10)), (Link("*", "*", 0, 1),))
+
+
+def problem_of(*sizes, topology=CPUS, **fields):
+    ops = tuple(Op(f"v{i}", cost_s={"cpu": 1.0}, memory_bytes=size) for i, size in enumerate(sizes))
+    edges = tuple(Edge(i, i + 1, 1) for i in range(len(sizes) - 1))
+    return Problem(OpGraph("g", ops, edges), topology, **fields)
+
+
+def test_devices_that_are_alike_are_known():
+    devices = (Device("a", "gpu"), Device("b", "cpu"), Device("c", "gpu"), Device("d", "gpu", 5))
+    ops = (Op("v", cost_s={"gpu": 1.0, "cpu": 1.5}),)
+    problem = Problem(OpGraph("g", ops, ()), Topology(devices, (Link("*", "*", 0, 1),)))
+    assert problem.alike == (0, 1, 0, 3)
+    far = Topology(devices, (Link("*", "*", 0, 1), Link("b", "c", 9, 1)))
+    assert Problem(OpGraph("g", ops, ()), far).alike == (0, 1, 2, 3)
+
+
+def test_canonical_placements_forget_names():
+    problem = problem_of(1, 1, 1)
+    assert problem.canonical((1, 0, 1)) == problem.canonical((0, 1, 0)) == (0, 1, 0)
+
+
+def test_a_placement_is_changed_only_as_far_as_memory_needs():
+    problem = problem_of(6, 4, 4)
+    assert fitted(problem, (0, 0, 1)) == (0, 0, 1)
+    repaired = fitted(problem, (0, 0, 0))
+    assert problem.fits(repaired) and sum(repaired) == 1
+
+
+def test_packing_looks_further_than_the_first_fit():
+    # Best-fit decreasing puts 6 with 4 and then fails; 6+2+2 and 4+3+3 fit.
+    assert problem_of(6, 4, 3, 3, 2, 2).fits(packed(problem_of(6, 4, 3, 3, 2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ((11, 1), "needs 11 bytes.*holds 10.*1 too few"),
+        ((9, 9, 9), "needs 27.*hold 20.*7 too few"),
+        ((6, 6, 6), "no way"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_bytes_missing(sizes, says):
+    with pytest.raises(BadInputError, match=says):
+        packed(problem_of(*sizes))
+
+
+def test_headroom_stays_free():
+    assert problem_of(10).fits((0,)) and not problem_of(10, headroom=0.1).fits((0,))
+
+
+def test_colocated_ops_without_a_common_device_are_refused():
+    ops = (Op("a", cost_s={"x": 1.0}, colocate="w"), Op("b", cost_s={"y": 1.0}, colocate="w"))
+    with pytest.raises(BadInputError, match="'a', 'b' can run together on none"):
+        Problem(OpGraph("g", ops, ()), CPUS)
+
+
+@pytest.mark.parametrize("fields", [{"objective": "cost"}, {"headroom": 1.0}])
+def test_unknown_options_are_refused(fields):
+    with pytest.raises(BadInputError):
+        problem_of(1, **fields)
