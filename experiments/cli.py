@@ -55,16 +55,22 @@ def search(
     workers: Workers = None,
     spec: DevicesSpec = None,
     include_local: IncludeLocal = False,
-    searcher: Annotated[list[str] | None, typer.Option("--searcher", help="Use only this one; may be repeated.")] = None,
+    searcher: Annotated[
+        list[str] | None, typer.Option("--searcher", help="Use only this one; may be repeated.")
+    ] = None,
     measurements: Annotated[int, typer.Option("--measurements", help="Mappings to measure at most.")] = 24,
     minutes: Annotated[float | None, typer.Option("--minutes", help="Stop asking after this long.")] = None,
     seed: Seed = 0,
     batch: Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")] = None,
     groups: Annotated[int, typer.Option("--groups", help="How coarse to search: at most about so many groups.")] = 192,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for mapping.json, graph.json, topology.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for mapping.json, graph.json, topology.json.")
+    ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")] = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="Write a Perfetto trace of the placed step.")] = None,
-    store: Annotated[Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -138,7 +144,9 @@ def simulate(
 @app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="main-job")],
-    record: Annotated[bool, typer.Option("--record", help="Also write benchmarks/NAME.json and BENCHMARKS.md.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Also write benchmarks/NAME.json and BENCHMARKS.md.")
+    ] = False,
     models: Annotated[list[str] | None, typer.Option("--model", help="Only this model; may be repeated.")] = None,
     workers: Annotated[int, typer.Option("--workers")] = 2,
     measurements: Annotated[int, typer.Option("--measurements")] = 24,
@@ -184,3 +192,7 @@ def _print(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> No
 def _quiet_tensorflow() -> None:
     """TensorFlow logs from C++ before Python can ask it not to."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+if __name__ == "__main__":
+    main()

@@ -120,9 +120,7 @@ def _write_trace(path: str | Path, timeline: Timeline) -> None:
     try:
         Path(path).write_text(json.dumps(timeline.to_trace()), encoding="utf-8")
     except OSError as error:
-        raise PlacerError(
-            f"{path}: cannot be written ({error.strerror}); give another path to --trace."
-        ) from None
+        raise PlacerError(f"{path}: cannot be written ({error.strerror}); give another path to --trace.") from None
 
 
 def _placer_version() -> str:

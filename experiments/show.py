@@ -79,7 +79,9 @@ def topology_facts(topology: Topology) -> Facts:
     """What `placer devices --json` prints."""
     devices = [{"name": d.name, "kind": d.kind, "memory_bytes": d.memory_bytes} for d in topology.devices]
     fields = ("src", "dst", "latency_s", "bandwidth_bytes_per_s", "send_s", "send_s_per_byte")
-    links = [{name: getattr(link, name) for name in (*fields, "receive_s", "receive_s_per_byte")} for link in topology.links]
+    links = [
+        {name: getattr(link, name) for name in (*fields, "receive_s", "receive_s_per_byte")} for link in topology.links
+    ]
     return {"devices": devices, "links": links, "contention": topology.contention}
 
 
@@ -161,14 +163,26 @@ def show_finding(found: Finding) -> None:
 
 
 def _cells(row: Row) -> list[str]:
-    name = f"{row.searcher} on {row.mapping.topology.names[row.mapping.devices[0]]}" if row.mapping.is_single else row.searcher
+    name = (
+        f"{row.searcher} on {row.mapping.topology.names[row.mapping.devices[0]]}"
+        if row.mapping.is_single
+        else row.searcher
+    )
     if isinstance(row.result, Failed):
         return [name, f"failed: {row.result.reason}", "", "", "", _ms(row.predicted_s), ""]
     step_s = row.result.step_s
     off = "" if row.predicted_s is None else f"{(row.predicted_s / step_s - 1):+.0%}"
     early = "*" if row.result.stopped_early else ""
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    return [name, _ms(step_s) + early, _ms(row.result.spread_s), str(row.result.repeats), ratio, _ms(row.predicted_s), off]
+    return [
+        name,
+        _ms(step_s) + early,
+        _ms(row.result.spread_s),
+        str(row.result.repeats),
+        ratio,
+        _ms(row.predicted_s),
+        off,
+    ]
 
 
 def summary_lines(found: Finding) -> list[str]:
@@ -187,7 +201,9 @@ def summary_lines(found: Finding) -> list[str]:
             f"{single.step_s / best.step_s:.2f}x (by {found.best.searcher})."
         )
     bound_s = found.lower_bound_s
-    lines.append(f"No mapping can be predicted below {_ms(bound_s)}; switching mappings took {found.switch_s or 0:.2f} s.")
+    lines.append(
+        f"No mapping can be predicted below {_ms(bound_s)}; switching mappings took {found.switch_s or 0:.2f} s."
+    )
     if found.tf_default_s is not None:
         lines.append(f"TensorFlow's own placement, side by side: {_ms(found.tf_default_s)}.")
     else:

@@ -18,9 +18,7 @@ LABEL = re.compile(r"^\[(?P<bytes>[\d.]+)(?P<unit>[KMG]?B)\].*? edge_\d+_(?P<op>
 UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
-def measured_timeline(
-    graph: OpGraph, topology: Topology, devices: Sequence[int], step: TracedStep
-) -> Timeline:
+def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int], step: TracedStep) -> Timeline:
     """What `step` did under the mapping `devices` (device index per op), from the first op's start."""
     spans = [
         Span(topology.index[op.device], "op", graph.index[op.name], op.start_s, op.end_s)

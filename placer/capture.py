@@ -61,9 +61,7 @@ class Captured:
         """The step as TensorFlow runs it untouched, on flat inputs."""
         arguments = dict(zip(self.input_names, inputs, strict=True))
         flat = [arguments[t.op.name] for t in self.concrete.inputs if t.op.name in arguments]
-        args, kwargs = tf.nest.pack_sequence_as(
-            self.concrete.structured_input_signature, flat, expand_composites=True
-        )
+        args, kwargs = tf.nest.pack_sequence_as(self.concrete.structured_input_signature, flat, expand_composites=True)
         return self.concrete(*args, **kwargs)
 
     def pack(self, outputs: Sequence[Any]) -> Any:

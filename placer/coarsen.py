@@ -231,9 +231,7 @@ def _common_devices(ops: Sequence[Op]) -> tuple[str, ...] | None:
     return tuple(sorted(set.intersection(*limits))) if limits else None
 
 
-def _group_edges(
-    graph: OpGraph, members: Sequence[Sequence[int]], labels: Sequence[int]
-) -> tuple[Edge, ...]:
+def _group_edges(graph: OpGraph, members: Sequence[Sequence[int]], labels: Sequence[int]) -> tuple[Edge, ...]:
     """One edge per tensor and group that needs it; a group's tensors are numbered as they appear.
 
     Groups of one class never send each other anything, so one edge keeps their order.

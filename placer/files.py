@@ -198,9 +198,7 @@ def write_document(path: str | Path, document: Document) -> None:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise PlacerError(
-            f"{path}: cannot be written ({error.strerror}); nothing was changed there."
-        ) from None
+        raise PlacerError(f"{path}: cannot be written ({error.strerror}); nothing was changed there.") from None
 
 
 def _op(entry: OpEntry) -> Op:

@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.client import device_lib
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
-from tensorflow.python.framework import kernels
+from tensorflow.python.framework import kernels, op_def_registry
 from tensorflow.python.grappler import tf_optimizer
 
 GraphDef = Any
@@ -90,3 +90,22 @@ def kernel_kinds(op_type: str) -> frozenset[str]:
 def device_memory_limits(kind: str) -> list[int]:
     """Bytes that TensorFlow may use on each of this process's devices of a kind ("GPU"), in order."""
     return [int(d.memory_limit_bytes) for d in device_lib.list_local_devices() if d.device_type == kind]
+
+
+def input_type(node: Any, position: int) -> int:
+    """DataType enum of a NodeDef's data input, told from its op's definition."""
+    op_def = op_def_registry.get(node.op)
+    at = 0
+    for arg in op_def.input_arg:
+        if arg.number_attr:
+            count = node.attr[arg.number_attr].i
+        elif arg.type_list_attr:
+            count = len(node.attr[arg.type_list_attr].list.type)
+        else:
+            count = 1
+        if position < at + count:
+            if arg.type_list_attr:
+                return int(node.attr[arg.type_list_attr].list.type[position - at])
+            return int(node.attr[arg.type_attr].type if arg.type_attr else arg.type)
+        at += count
+    raise IndexError(f"{node.name} has no input {position}")

@@ -104,9 +104,7 @@ def _compiled(probe: Callable[[], Any]) -> Callable[[], Any]:
     return compiled
 
 
-def _alternate(
-    one: Callable[[], Any], other: Callable[[], Any], clock: Callable[[], float]
-) -> tuple[float, float]:
+def _alternate(one: Callable[[], Any], other: Callable[[], Any], clock: Callable[[], float]) -> tuple[float, float]:
     """Median seconds of two probes, taken in turn so that drift meets both."""
     for probe in (one, other, one, other):
         probe().numpy()

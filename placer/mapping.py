@@ -51,9 +51,7 @@ class Mapping:
                 )
 
     @classmethod
-    def of(
-        cls, graph: OpGraph, topology: Topology, assignment: MappingABC[str, str], headroom: float = 0.0
-    ) -> Mapping:
+    def of(cls, graph: OpGraph, topology: Topology, assignment: MappingABC[str, str], headroom: float = 0.0) -> Mapping:
         """From {op name: device name}. Raises MappingError where it is not total or names something unknown."""
         missing = [op.name for op in graph.ops if op.name not in assignment]
         if missing:
@@ -75,9 +73,7 @@ class Mapping:
     @cached_property
     def assignment(self) -> dict[str, str]:
         """{op name: device name}, in the graph's order."""
-        return {
-            op.name: self.topology.names[d] for op, d in zip(self.graph.ops, self.devices, strict=True)
-        }
+        return {op.name: self.topology.names[d] for op, d in zip(self.graph.ops, self.devices, strict=True)}
 
     @cached_property
     def memory_bytes(self) -> tuple[int, ...]:

@@ -117,14 +117,10 @@ def _told_apart(a: str, b: str) -> tuple[str, str]:
     return a[:length], b[:length]
 
 
-def _carried_over(
-    path: str | Path, assignment: dict[str, str], graph: OpGraph, topology: Topology
-) -> dict[str, str]:
+def _carried_over(path: str | Path, assignment: dict[str, str], graph: OpGraph, topology: Topology) -> dict[str, str]:
     """A device for each unit of `graph`: its first known op's, else a neighbour's, else the cheapest."""
     if not assignment.keys() & graph.index.keys():
-        raise BadInputError(
-            f"{path}: $.assignment has no op of graph {graph.name!r}; run placer search again."
-        )
+        raise BadInputError(f"{path}: $.assignment has no op of graph {graph.name!r}; run placer search again.")
     unit_of = {v: unit for unit in graph.colocated for v in unit}
     device: dict[int, str] = {}
     for unit in graph.colocated:

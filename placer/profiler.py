@@ -165,9 +165,7 @@ def _constant_devices(captured: Captured, placed: MappingABC[str, str]) -> dict[
     return {text: placed[node.name] for node in captured.graph_def.node if node.name in placed for text in node.input}
 
 
-def _assignments(
-    graph: Any, captured: Captured, start: MappingABC[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
+def _assignments(graph: Any, captured: Captured, start: MappingABC[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     assigns, values = [], {}
     for i, (name, variable) in enumerate(captured.variables.items()):
         handle = graph.get_tensor_by_name(f"{name}:0")

@@ -51,6 +51,7 @@ class Template:
             node.device = devices.get(node.name, "")
         for constant, users in self.constants.items():
             self._spread(placed, nodes, constant, users)
+        _relay(placed)
         return placed
 
     def _spread(self, placed: Any, nodes: dict[str, Any], constant: str, users: Sequence[str]) -> None:
@@ -147,6 +148,31 @@ class PlacedStep:
                 f"{len(wrong)} ops did not run where they were mapped, first {first!r}: "
                 f"{self.device_of[first]} was asked for, {seen[first]} ran it."
             )
+
+
+def _relay(placed: Any) -> None:
+    """Give each tensor that is cut one relay per receiving device, at the end of the function.
+
+    Of the consumers of a tensor, TensorFlow starts the one that comes last in the function at once, and works off
+    what follows from it before it looks at the others. With the relay last, a tensor is sent before its consumers
+    at home run (docs/decisions/003-relays.md).
+    """
+    device = {node.name: node.device for node in placed.node_def}
+    relays: dict[tuple[str, str], Any] = {}
+    for node in placed.node_def:
+        for i, text in enumerate(node.input):
+            at = device.get(source_of(text), "")
+            if at and at != node.device and not text.startswith("^"):
+                relay = relays.setdefault((text, node.device), _relay_node(text, node, i, len(relays)))
+                node.input[i] = f"{relay.name}:output:0"
+    placed.node_def.extend(relays.values())
+
+
+def _relay_node(text: str, consumer: Any, position: int, number: int) -> Any:
+    relay = tf.compat.v1.NodeDef(name=f"{source_of(text)}/relay_{number}", op="Identity", device=consumer.device)
+    relay.input.append(text)
+    relay.attr["T"].type = internals.input_type(consumer, position)
+    return relay
 
 
 def _config() -> bytes:

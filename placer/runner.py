@@ -96,9 +96,9 @@ def measure_untouched(
 class Runner:
     """Measures mappings of one captured step on real devices.
 
-    The first mapping measured becomes the anchor and the incumbent. Each later one is stepped in turn with the
-    incumbent, and told in the anchor's time: the ratio of the two medians times the incumbent's step time. So
-    results compare although the machine drifts.
+    The first mapping measured is the anchor, the fastest so far the incumbent. Every later one is stepped in turn
+    with both, and its result is told in the anchor's time: anchor's first step time x median / the anchor's median
+    now. So results compare although the machine drifts, and each is a side-by-side figure.
     """
 
     def __init__(
@@ -117,24 +117,18 @@ class Runner:
         self.settings = settings or RunnerSettings()
         self.clock = clock
         self.template = Template(captured)
+        self.anchor: PlacedStep | None = None
+        self.anchor_s = 0.0
         self.incumbent: PlacedStep | None = None
-        self.incumbent_result: Measured | None = None
 
     def measure(self, mapping: Mapping) -> Result:
-        """The step time of a mapping of the captured graph, or why it has none. The faster one stays incumbent."""
+        """The step time of a mapping of the captured graph, or why it has none. A faster one becomes incumbent."""
         placed = self._try(lambda: self.prepare(mapping))
         if isinstance(placed, Failed):
             return placed
         step, switch_s = placed
-        result: Result = self._try(lambda: self._against_incumbent(step, switch_s))
-        better = isinstance(result, Measured) and (
-            self.incumbent_result is None or result.step_s < self.incumbent_result.step_s
-        )
-        if better and isinstance(result, Measured):
-            if self.incumbent is not None:
-                self.incumbent.close()
-            self.incumbent, self.incumbent_result = step, result
-        else:
+        result: Result = self._try(lambda: self._in_turn(step, switch_s))
+        if step not in (self.anchor, self.incumbent):
             step.close()
         return result
 
@@ -163,35 +157,50 @@ class Runner:
         return step, switch_s
 
     def close(self) -> None:
-        """Give the incumbent's variables and function back."""
-        if self.incumbent is not None:
-            self.incumbent.close()
-            self.incumbent = None
+        """Give back the variables and functions of the steps kept for comparison."""
+        for step in (self.anchor, self.incumbent):
+            if step is not None:
+                step.close()
+        self.anchor = self.incumbent = None
 
-    def _against_incumbent(self, step: PlacedStep, switch_s: float) -> Measured:
+    def _in_turn(self, step: PlacedStep, switch_s: float) -> Measured:
+        """Step the candidate in turn with the incumbent and the anchor, and see which of them stays."""
+        peers = list(dict.fromkeys(peer for peer in (self.anchor, self.incumbent) if peer is not None))
         for _ in range(self.settings.warm_up):
             timed(step, self.inputs, self.clock)
         mine: list[float] = []
-        theirs: list[float] = []
+        theirs: list[list[float]] = [[] for _ in peers]
         for _ in range(self.settings.repeats):
-            if self.incumbent is not None:
-                theirs.append(timed(self.incumbent, self.inputs, self.clock))
+            for peer, into in zip(peers, theirs, strict=True):
+                into.append(timed(peer, self.inputs, self.clock))
             mine.append(timed(step, self.inputs, self.clock))
-            if theirs and self._is_clearly_worse(mine, theirs):
-                return self._in_anchor_time(mine, theirs, switch_s, stopped_early=True)
-        return self._in_anchor_time(mine, theirs, switch_s, stopped_early=False)
+            if theirs and self._is_clearly_worse(mine, theirs[-1]):
+                break
+        result = self._in_anchor_time(mine, theirs, switch_s)
+        self._keep_the_faster(step, mine, theirs, result)
+        return result
 
     def _is_clearly_worse(self, mine: Sequence[float], theirs: Sequence[float]) -> bool:
         if mine[-1] > self.settings.hopeless * median(theirs) and len(mine) > 1:
             return True
         return len(mine) >= self.settings.give_up_after and min(mine) > max(theirs)
 
-    def _in_anchor_time(
-        self, mine: Sequence[float], theirs: Sequence[float], switch_s: float, *, stopped_early: bool
-    ) -> Measured:
+    def _in_anchor_time(self, mine: Sequence[float], theirs: Sequence[Sequence[float]], switch_s: float) -> Measured:
         found = summary(mine)
-        scale = self.incumbent_result.step_s / median(theirs) if self.incumbent_result and theirs else 1.0
-        return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, switch_s, stopped_early)
+        scale = self.anchor_s / median(theirs[0]) if theirs else 1.0
+        early = len(mine) < self.settings.repeats
+        return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, switch_s, early)
+
+    def _keep_the_faster(
+        self, step: PlacedStep, mine: Sequence[float], theirs: Sequence[Sequence[float]], result: Measured
+    ) -> None:
+        if self.anchor is None:
+            self.anchor = self.incumbent = step
+            self.anchor_s = result.step_s
+        elif median(mine) < median(theirs[-1]):
+            if self.incumbent is not None and self.incumbent is not self.anchor:
+                self.incumbent.close()
+            self.incumbent = step
 
     def _check(self, returned: Sequence[Sequence[np.ndarray[Any, Any]]]) -> None:
         """Hold what the steps returned against the untouched step's first steps on the same batch and state."""

@@ -85,9 +85,7 @@ class Store:
         ratio = result.step_s / anchor_s if isinstance(result, Measured) else None
         row = (*_key(mapping), "measured" if measured else "failed", json.dumps(asdict(result)), ratio, searcher)
         try:
-            self.connection.execute(
-                "INSERT OR REPLACE INTO measurements VALUES (?,?,?,?,?,?,?,?)", (*row, time.time())
-            )
+            self.connection.execute("INSERT OR REPLACE INTO measurements VALUES (?,?,?,?,?,?,?,?)", (*row, time.time()))
         except sqlite3.Error as error:
             raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
 

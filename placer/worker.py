@@ -45,9 +45,7 @@ def serve(ports: list[int], task: int, cores: list[int]) -> None:
     os.sched_setaffinity(0, cores)
     import tensorflow as tf
 
-    config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=len(cores), inter_op_parallelism_threads=len(cores)
-    )
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=len(cores), inter_op_parallelism_threads=len(cores))
     cluster = tf.train.ClusterSpec({"worker": [f"localhost:{port}" for port in ports]})
     server = tf.distribute.Server(cluster, job_name="worker", task_index=task, config=config)
     bind_to_loopback([ports[task]])

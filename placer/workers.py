@@ -58,9 +58,7 @@ class Workers:
         self.processes.clear()
 
 
-def start_workers(
-    count: int, ports: Iterable[int] = (), clock: Callable[[], float] = time.monotonic
-) -> Workers:
+def start_workers(count: int, ports: Iterable[int] = (), clock: Callable[[], float] = time.monotonic) -> Workers:
     """Start `count` workers, sharing this process's cores among them, and wait until all of them serve.
 
     Raises BadInputError for a count that does not fit the cores or a port in use, PlacerError where a worker does

@@ -119,9 +119,7 @@ class _Heft:
             elif key not in seen:
                 seen.add(key)
                 link = self.links[self.device[e.src]][d]
-                sent_s = self._gap(
-                    self.device[e.src], self.finish_s[e.src], link.send_busy_s(self.size[key])
-                )[1]
+                sent_s = self._gap(self.device[e.src], self.finish_s[e.src], link.send_busy_s(self.size[key]))[1]
                 ready_s = max(ready_s, sent_s + link.transfer_s(self.size[key]))
                 receive_s += link.receive_busy_s(self.size[key])
         begin_s, end_s = self._gap(d, ready_s, receive_s + self.cost_s[v][d])

@@ -41,9 +41,7 @@ class Problem:
         if self.objective not in OBJECTIVES:
             raise BadInputError(f"the objective {self.objective!r} is none of {', '.join(OBJECTIVES)}.")
         if not 0 <= self.headroom < 1:
-            raise BadInputError(
-                f"the headroom is {self.headroom}; give a share of the memory, 0 <= headroom < 1."
-            )
+            raise BadInputError(f"the headroom is {self.headroom}; give a share of the memory, 0 <= headroom < 1.")
         for unit, feasible in zip(self.units, self.feasible, strict=True):
             if not feasible:
                 names = ", ".join(repr(self.graph.ops[v].name) for v in unit[:3])
@@ -87,9 +85,7 @@ class Problem:
     @cached_property
     def feasible(self) -> tuple[tuple[int, ...], ...]:
         """For each unit the devices that can run all its ops, memory aside."""
-        return tuple(
-            tuple(d for d, cost_s in enumerate(row) if not math.isinf(cost_s)) for row in self.unit_cost_s
-        )
+        return tuple(tuple(d for d, cost_s in enumerate(row) if not math.isinf(cost_s)) for row in self.unit_cost_s)
 
     @cached_property
     def unit_bytes(self) -> tuple[float, ...]:

@@ -25,9 +25,7 @@ def loads(
     load = [0.0] * len(topology)
     for row, d in zip(cost_rows, devices, strict=True):
         load[d] += row[d]
-    crossings = {
-        (e.src, e.output_index, devices[e.dst]) for e in graph.edges if devices[e.src] != devices[e.dst]
-    }
+    crossings = {(e.src, e.output_index, devices[e.dst]) for e in graph.edges if devices[e.src] != devices[e.dst]}
     size = graph.tensor_bytes
     for src, index, d in crossings:
         ingress = topology.devices[d].ingress_bytes_per_s

@@ -53,9 +53,7 @@ class Simulator:
     Raises BadInputError for an unknown schedule and for an op that no device can run.
     """
 
-    def __init__(
-        self, graph: OpGraph, topology: Topology, schedule: str = "rank", costs: Costs | None = None
-    ) -> None:
+    def __init__(self, graph: OpGraph, topology: Topology, schedule: str = "rank", costs: Costs | None = None) -> None:
         if schedule not in SCHEDULES:
             raise BadInputError(f"the schedule {schedule!r} is none of {', '.join(SCHEDULES)}.")
         self.graph = graph

@@ -62,6 +62,4 @@ def _build(name: str, batch: int, seed: int) -> TrainingStep:
 def _unknown(name: str) -> str:
     near = difflib.get_close_matches(name, NETWORKS, n=1, cutoff=0.5)
     advice = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(NETWORKS)}."
-    return (
-        f"no network {name!r} in the zoo; {advice} Your own goes in as file.py:function or module:function."
-    )
+    return f"no network {name!r} in the zoo; {advice} Your own goes in as file.py:function or module:function."

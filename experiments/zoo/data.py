@@ -21,9 +21,7 @@ def labels(rng: np.random.Generator, classes: int, *shape: int) -> tf.Tensor:
     return tf.constant(rng.integers(classes, size=shape, dtype=np.int32))
 
 
-def zipf(
-    rng: np.random.Generator, count: int, *shape: int
-) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
+def zipf(rng: np.random.Generator, count: int, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
     """Ids in 0..count-1, of which id i comes up with probability about log(1 + 1/(i+1)) / log(count+1).
 
     The log-uniform law, which stands in for the popularity of words and items

@@ -43,9 +43,7 @@ def mean_cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
 
-def classifier(
-    model: keras.Model, optimizer: Any, x: tf.Tensor, y: tf.Tensor, name: str | None = None
-) -> TrainingStep:
+def classifier(model: keras.Model, optimizer: Any, x: tf.Tensor, y: tf.Tensor, name: str | None = None) -> TrainingStep:
     """The step of a model that maps `x` to logits, against int32 labels `y`; `name` = None: the model's."""
     import tensorflow as tf
 

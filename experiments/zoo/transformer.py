@@ -52,9 +52,7 @@ def _layer(x: Any, name: str) -> Any:
 
 def _attention(x: Any, name: str) -> Any:
     """softmax(Q K' / sqrt(d)) V for each head, joined and projected (equation 1 and section 3.2.2)."""
-    q, k, v = (
-        _heads(keras.layers.Dense(WIDTH, name=f"{name}_{part}")(x)) for part in ("query", "key", "value")
-    )
+    q, k, v = (_heads(keras.layers.Dense(WIDTH, name=f"{name}_{part}")(x)) for part in ("query", "key", "value"))
     weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) * (WIDTH // HEADS) ** -0.5)
     joined = ops.reshape(ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3)), (-1, LENGTH, WIDTH))
     return keras.layers.Dense(WIDTH, name=f"{name}_project")(joined)

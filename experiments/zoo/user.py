@@ -128,11 +128,7 @@ def _line(error: BaseException) -> str:
 
 
 def _is_users(filename: str) -> bool:
-    return (
-        filename != __file__
-        and "site-packages" not in filename
-        and not filename.startswith((sys.base_prefix, "<"))
-    )
+    return filename != __file__ and "site-packages" not in filename and not filename.startswith((sys.base_prefix, "<"))
 
 
 def _kind(value: Any) -> str:

@@ -47,9 +47,7 @@ def vgg16(batch: int, rng: np.random.Generator) -> TrainingStep:
 def _train(
     name: str, network: Any, side: int, optimizer: Any, batch: int, rng: np.random.Generator, **options: Any
 ) -> TrainingStep:
-    model = network(
-        weights=None, input_shape=(side, side, 3), classes=CLASSES, classifier_activation=None, **options
-    )
+    model = network(weights=None, input_shape=(side, side, 3), classes=CLASSES, classifier_activation=None, **options)
     _name_layers(model)
     x, y = data.images(rng, batch, side), data.labels(rng, CLASSES, batch)
     return classifier(model, optimizer, x, y, name)

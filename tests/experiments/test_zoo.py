@@ -37,9 +37,7 @@ def losses(step: zoo.TrainingStep, steps: int) -> list[float]:
 
 
 def test_names_are_the_contracts_and_cost_no_tensorflow():
-    code = (
-        "import sys; from experiments import zoo; print(*zoo.names()); sys.exit('tensorflow' in sys.modules)"
-    )
+    code = "import sys; from experiments import zoo; print(*zoo.names()); sys.exit('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.split() == NAMES.split(), done.stderr
     assert done.returncode == 0, "importing experiments.zoo imported TensorFlow"
@@ -75,9 +73,7 @@ def test_the_same_seed_gives_the_same_step_even_in_the_same_process(name: str):
 
 
 def test_op_names_do_not_depend_on_what_was_built_before():
-    first, second = (
-        [op.name for op in traced(zoo.load("mobilenet_v3", batch=1)).graph.get_operations()] for _ in "ab"
-    )
+    first, second = ([op.name for op in traced(zoo.load("mobilenet_v3", batch=1)).graph.get_operations()] for _ in "ab")
     assert first == second
 
 
@@ -105,9 +101,7 @@ def test_a_table_is_updated_row_by_row():
 
 def test_alexnets_towers_hold_half_the_weights_each():
     model = zoo.load("alexnet", batch=1).model
-    halves = [
-        sum(w.numpy().size for n in model.layers if n.name.endswith(h) for w in n.weights) for h in "ab"
-    ]
+    halves = [sum(w.numpy().size for n in model.layers if n.name.endswith(h) for w in n.weights) for h in "ab"]
     assert halves[0] == halves[1] == model.count_params() / 2
 
 

@@ -22,9 +22,7 @@ EDGES = [
 @pytest.fixture(scope="module")
 def published():
     """A byte takes a second. Each edge is a tensor of its own, as in the paper."""
-    ops = tuple(
-        Op(f"n{i}", cost_s=dict(zip(("p1", "p2", "p3"), c, strict=True))) for i, c in enumerate(COSTS, 1)
-    )
+    ops = tuple(Op(f"n{i}", cost_s=dict(zip(("p1", "p2", "p3"), c, strict=True))) for i, c in enumerate(COSTS, 1))
     edges = tuple(Edge(u - 1, v - 1, c, i) for i, (u, v, c) in enumerate(EDGES))
     devices = tuple(Device(f"p{i}", "p") for i in (1, 2, 3))
     return Problem(OpGraph("heft", ops, edges), Topology(devices, (Link("*", "*", 0, 1),)))

@@ -1,0 +1,87 @@
+# Everything here works from a fresh clone: the first target that needs it makes .venv (the only step that uses the
+# network), and makes it anew when pyproject.toml or constraints.txt change.
+
+DEMO_MEASUREMENTS ?= 16# mappings measured by `make demo`, the single devices included
+DEMO_MINUTES ?= 3# after which `make demo` asks for no more of them; what it does then takes about a minute
+WORKERS ?= 2
+BENCH ?= main-job
+PYTHON ?=# an interpreter to use instead of the newest one found
+
+BIN := .venv/bin
+PYTHONS := python3.13 python3.12 python3.11 python3
+IN_RANGE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+
+ifndef EXTRA
+EXTRA := $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU' || ls /dev/nvidia[0-9]* >/dev/null 2>&1; \
+	then echo gpu; else echo cpu; fi)
+endif
+STAMP := .venv/.installed-$(EXTRA)
+
+.NOTPARALLEL:
+.PHONY: help setup demo test lint check bench constraints clean distclean
+
+help:
+	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
+	@echo 'make test    run the tests'
+	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and the tests'
+	@echo 'make bench   run and record a benchmark (BENCH=main-job)'
+	@echo 'make clean   remove caches and out/demo; make distclean removes .venv, too'
+
+setup: $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/placer search inception_v3 --workers $(WORKERS) \
+		--measurements $(DEMO_MEASUREMENTS) --minutes $(DEMO_MINUTES) \
+		--out out/demo --report out/demo/report.md --trace out/demo/trace.json
+
+test: $(STAMP)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test
+
+bench: $(STAMP)
+	$(BIN)/placer bench $(BENCH) --record
+
+# The stamp's name tells the two TensorFlow builds apart: they share files, so one never replaces the other in place.
+# A .venv of another kind, or one whose interpreter is gone, is made anew.
+$(STAMP): pyproject.toml constraints.txt
+	@if [ -e .venv ] && { [ -n "$$(ls .venv/.installed-* 2>/dev/null | grep -vx '$(STAMP)')" ] \
+		|| ! $(BIN)/python -c '$(IN_RANGE)' >/dev/null 2>&1; }; then rm -rf .venv; fi
+	@if [ ! -e .venv ]; then \
+		found=; \
+		for python in $(or $(PYTHON),$(PYTHONS)); do \
+			if "$$python" -c '$(IN_RANGE)' >/dev/null 2>&1; then found=$$python; break; fi; \
+		done; \
+		if [ -z "$$found" ]; then \
+			echo 'make: no Python 3.11, 3.12 or 3.13 with venv works here (tried $(or $(PYTHON),$(PYTHONS)));' \
+				'install one, or name it: make PYTHON=/path/to/python3.12' >&2; \
+			exit 2; \
+		fi; \
+		echo "making .venv with $$("$$found" --version), TensorFlow for $(EXTRA)"; \
+		"$$found" -m venv .venv || { rm -rf .venv; exit 1; }; \
+	fi
+	@rm -f .venv/.installed-*
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA),dev]'
+	@touch $@
+
+# Resolve anew, on the oldest Python supported; the header of constraints.txt says what to check afterwards.
+constraints: $(STAMP)
+	@mkdir -p out
+	grep '^#' constraints.txt > out/constraints.txt
+	$(BIN)/python -m pip install --dry-run --ignore-installed --only-binary=:all: '.[cpu,dev]' > out/closure.txt
+	sed -n 's/^Would install //p' out/closure.txt | tr ' A-Z_' '\na-z-' | sed -E 's/-([^-]+)$$/==\1/' \
+		| sed -E '/^(placer|pip)==/d; s/^tensorflow-cpu==(.*)/&\ntensorflow==\1/' | sort >> out/constraints.txt
+	mv out/constraints.txt constraints.txt
+
+clean:
+	rm -rf out/demo build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	find placer surrogate search experiments tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv
