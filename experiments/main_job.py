@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from experiments import zoo
@@ -23,6 +24,7 @@ from search.registry import SEARCHERS, make_searcher
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.capture import Captured
     from placer.devices import Devices
+    from placer.rewrite import PlacedStep
     from placer.runner import Runner
 
 SCHEDULE = "fifo"  # TensorFlow runs what became ready first
@@ -30,6 +32,7 @@ BASELINES = ("expert", "heft", "random")
 BASELINE_SHARE = 0.4  # of the measurements left after the single devices
 FINAL_REPEATS = 30
 FINALISTS = 2
+SWITCHES = 4
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Finding:
     """What a search found. `best` and `best_single` were measured side by side at the end, `measured` before.
 
     untouched: the step as TensorFlow runs it in the coordinating process with all its cores.
-    tf_default_s: the same, but only where those devices are the topology's. switch_s: median seconds from one
-    mapping to the first step under the next.
+    tf_default_s: the same, but only where those devices are the topology's. switch_s: median seconds from leaving
+    one finalist to the end of the first step under another, training state moved.
     """
 
     model: str
@@ -88,6 +91,12 @@ class Finding:
     seed: int
     seconds: float
     trace: dict[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def default_wins(self) -> bool:
+        """Whether TensorFlow's own placement of the topology's devices beat every mapping: leave the step untouched."""
+        best_s = self.best.result.step_s if isinstance(self.best.result, Measured) else float("inf")
+        return self.tf_default_s is not None and self.tf_default_s < best_s
 
     @property
     def mapping(self) -> Mapping:
@@ -197,9 +206,8 @@ class _Job:
     def finish(self, trace: bool) -> Finding:
         """The fastest, the fastest single device, and the untouched step where it competes, side by side."""
         self.progress.phase("measuring the finalists side by side")
-        best, single, default_s = self._final()
+        best, single, default_s, switch_s = self._final()
         self.progress.end()
-        switches = sorted(r.result.switch_s for r in self.rows if isinstance(r.result, Measured) and not r.stored)
         problem = self.problem
         return Finding(
             model=self.settings.model,
@@ -213,7 +221,7 @@ class _Job:
             untouched=self.untouched,
             tf_default_s=default_s,
             lower_bound_s=lower_bound(problem),
-            switch_s=switches[len(switches) // 2] if switches else None,
+            switch_s=switch_s,
             seed=self.settings.seed,
             seconds=self.clock() - self.begin_s,
             trace=self._trace(best) if trace else None,
@@ -263,31 +271,45 @@ class _Job:
         minutes = self.settings.minutes
         return minutes is not None and self.clock() - self.begin_s > 60 * minutes
 
-    def _final(self) -> tuple[Row, Row, float | None]:
-        """Measure the finalists again, with more repeats; the delivered one is the fastest of these."""
-        rows = self._finalists()
+    def _final(self) -> tuple[Row, Row, float | None, float | None]:
+        """Measure the finalists again, with more repeats: best, best single, TensorFlow's default, switch."""
         from placer.runner import UntouchedStep
 
+        rows = self._finalists()
         with ExitStack() as stack:
-            steps: list[Any] = []
+            placed = []
             for row in rows:
-                fine = Mapping(self.captured.graph, self.topology, self.groups.expand(row.mapping))
-                step, _ = self.runner.prepare(fine)
+                step, _ = self.runner.prepare(self._fine(row))
                 stack.callback(step.close)
-                steps.append(step)
+                placed.append(step)
+            steps: list[Any] = list(placed)
             if self.devices.has_local:
                 steps.append(stack.enter_context(closing(UntouchedStep(self.captured))))
             results = self.runner.compare(steps, FINAL_REPEATS)
-        singles = [(r.step_s, row) for r, row in zip(results, rows, strict=False) if row.mapping.is_single]
-        single_s = min(s for s, _ in singles) if singles else None
-        final = [
-            Row(row.searcher, row.mapping, r, row.predicted_s, single_s / r.step_s if single_s else None)
-            for r, row in zip(results, rows, strict=False)
-        ]
+            singles = [r.step_s for row, r in zip(rows, results, strict=False) if row.mapping.is_single]
+            final = [
+                replace(
+                    row, result=r, ratio=min(singles) / r.step_s if singles else None, predicted_s=self._predicted(row)
+                )
+                for row, r in zip(rows, results, strict=False)
+            ]
+            best = min(final, key=_step_s)
+            single = min((row for row in final if row.mapping.is_single), key=_step_s, default=best)
+            switch_s = self._switched(placed[0], rows) if len(rows) > 1 else None
         default_s = results[-1].step_s if self.devices.has_local else None
-        best = min(final, key=_step_s)
-        single = min((row for row in final if row.mapping.is_single), key=_step_s, default=best)
-        return best, single, default_s
+        return best, single, default_s, switch_s
+
+    def _switched(self, step: PlacedStep, rows: list[Row]) -> float:
+        """Seconds of a switch from one finalist to another, the median of SWITCHES there and back."""
+        seconds = []
+        for i in range(SWITCHES):
+            step, took_s = self.runner.switch(step, self._fine(rows[(i + 1) % 2]))
+            seconds.append(took_s)
+        step.close()
+        return median(seconds)
+
+    def _fine(self, row: Row) -> Mapping:
+        return Mapping(self.captured.graph, self.topology, self.groups.expand(row.mapping))
 
     def _finalists(self) -> list[Row]:
         measured = sorted((row for row in self.rows if isinstance(row.result, Measured)), key=_step_s)
@@ -301,9 +323,11 @@ class _Job:
         single_s = min((_step_s(row) for row in self.rows if row.mapping.is_single), default=None)
         for row in self.rows:
             found = isinstance(row.result, Measured) and single_s is not None
-            predicted_s = self.problem.predict(self.problem.placement(self._in_problem(row.mapping)))
             ratio = single_s / _step_s(row) if found and single_s else None
-            yield Row(row.searcher, row.mapping, row.result, predicted_s, ratio, row.stored)
+            yield replace(row, predicted_s=self._predicted(row), ratio=ratio)
+
+    def _predicted(self, row: Row) -> float:
+        return self.problem.predict(self.problem.placement(self._in_problem(row.mapping)))
 
     def _trace(self, best: Row) -> dict[str, Any]:
         from experiments.tracing import measured_timeline

@@ -16,7 +16,8 @@ from rich.table import Table
 from experiments.main_job import Finding, Progress, Row
 from placer.errors import PlacerError
 from placer.files import write_graph, write_topology
-from placer.mapping_files import mapping_file, write_mapping
+from placer.mapping import Mapping
+from placer.mapping_files import MappingFile, mapping_file, write_mapping
 from placer.measurement import Failed, Measured
 from placer.topology import Topology
 
@@ -114,6 +115,7 @@ def finding_facts(found: Finding) -> Facts:
         "best": {**_row_facts(found.best), "groups_moved": _moved(found.best)},
         "best_single": _row_facts(found.best_single),
         "tf_default_s": found.tf_default_s,
+        "default_wins": found.default_wins,
         "in_process_s": found.untouched.step_s,
         "lower_bound_s": found.lower_bound_s,
         "switch_s": found.switch_s,
@@ -206,10 +208,11 @@ def summary_lines(found: Finding) -> list[str]:
     )
     if found.tf_default_s is not None:
         lines.append(f"TensorFlow's own placement, side by side: {_ms(found.tf_default_s)}.")
+        if found.default_wins:
+            lines.append("It beat every mapping: leave the step as it is. The mapping file holds the best one placed.")
     else:
-        lines.append(
-            f"For reference: one TensorFlow process with all of this machine's cores takes {_ms(found.untouched.step_s)}."
-        )
+        all_cores = _ms(found.untouched.step_s)
+        lines.append(f"For reference: one TensorFlow process with all of this machine's cores takes {all_cores}.")
         if found.untouched.step_s < best.step_s:
             lines.append("That is faster here: worker processes on one machine stand for other hosts, not for speed.")
     return lines
@@ -244,9 +247,15 @@ def check_writable(out: Path | None, report: Path | None, trace: Path | None) ->
 
 
 def write_results(found: Finding, out: Path | None, report: Path | None, trace: Path | None) -> None:
-    """mapping.json, graph.json and topology.json into `out`; the table; the trace. Raises PlacerError."""
+    """Into `out` mapping.json (every op of the step) and the search's own view for `plan` and `simulate`: graph.json,
+    topology.json, groups.json (the mapping of graph.json's groups). Then the table and the trace.
+
+    Raises PlacerError where something cannot be written.
+    """
     if out is not None:
-        write_mapping(out / "mapping.json", _mapping_file(found))
+        write_mapping(out / "mapping.json", _mapping_file(found, found.mapping))
+        coarse = Mapping(found.problem.graph, found.topology, found.best.mapping.devices)
+        write_mapping(out / "groups.json", _mapping_file(found, coarse))
         write_graph(out / "graph.json", found.problem.graph)
         write_topology(out / "topology.json", found.topology)
         print(f"wrote {out / 'mapping.json'}", file=sys.stderr)
@@ -259,11 +268,11 @@ def write_results(found: Finding, out: Path | None, report: Path | None, trace: 
         raise PlacerError(f"{report or trace}: cannot be written ({error.strerror}).") from error
 
 
-def _mapping_file(found: Finding) -> Any:
+def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
     best, single = found.best.result, found.best_single.result
     assert isinstance(best, Measured) and isinstance(single, Measured)
     return mapping_file(
-        found.mapping,
+        mapping,
         objective="makespan",
         predicted_s=found.best.predicted_s,
         measured_s=best.step_s,

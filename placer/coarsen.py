@@ -1,8 +1,9 @@
 """Ops -> groups: few enough to search, free of cycles, and with what belongs together kept together.
 
 Two relations are kept apart. A *class* is what must share a device: a variable with its reads, slots, gradients and
-updates, and what it is dear to cut from them. Searches move classes. A *group* is what runs in one piece: the part of
-a class between two visits of other classes, so the forward and the backward part of a layer are two groups of one class.
+updates, and what it is dear to cut from them. Searches move classes. A *group* is what runs in one piece: the part
+of a class between two visits of other classes, so the forward and the backward part of a layer are two groups of
+one class.
 """
 
 from __future__ import annotations

@@ -84,9 +84,12 @@ class PlacedStep:
         template: Template,
         devices: Sequence[str],
         sources: MappingABC[str, tf.Variable] | None = None,
+        *,
+        proven: bool = False,
     ) -> None:
         """devices: TensorFlow's name per op of the captured graph. sources: where the variables' values come from
         (default: the caller's own); a source that already is on its device is taken over, not copied.
+        proven: this mapping was read back before.
         """
         captured = template.captured
         self.captured = captured
@@ -97,7 +100,7 @@ class PlacedStep:
         self._finalizer = weakref.finalize(self, internals.remove_function, self.function_name)
         self._finalizer.atexit = False  # the devices may be gone by then
         self._tail = [*captured.feeds.values(), *(v.handle for v in self.variables.values())]
-        self._verified = False
+        self._verified = proven
 
     def __call__(self, *args: Any) -> Any:
         """One real training step. The first call reads back where every op ran.
@@ -179,6 +182,7 @@ def _config() -> bytes:
     """The graph was optimised once, before it was placed: leave it alone."""
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
     return bytes(config.SerializeToString())
 
 

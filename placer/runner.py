@@ -18,7 +18,7 @@ from placer.measurement import Failed, Measured, Result
 from placer.rewrite import PlacedStep, PlacementError, Template
 
 CHECKED_STEPS = 2  # the second loss has seen the first update
-OTHER_KIND_TOLERANCE = 1e-3  # relative; between device kinds the same op rounds differently
+TOLERANCE = 1e-3  # relative; another device kind, or another number of threads, rounds differently
 REASONS: tuple[tuple[type[Exception], str], ...] = (
     (PlacementError, "placement"),
     (tf.errors.ResourceExhaustedError, "memory"),
@@ -26,6 +26,9 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
     (tf.errors.AbortedError, "device"),
     (tf.errors.OpError, "error"),
 )
+
+Returned = Sequence[Sequence["np.ndarray[Any, Any]"]]
+"""For each of the first steps, the values that it returned."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def measure_untouched(
     inputs: Sequence[Any],
     settings: RunnerSettings | None = None,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[Measured, list[list[np.ndarray[Any, Any]]]]:
+) -> tuple[Measured, Returned]:
     """The step as TensorFlow runs it here by default, and what its first CHECKED_STEPS steps returned.
 
     Call it before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
@@ -106,7 +109,7 @@ class Runner:
         captured: Captured,
         devices: Devices,
         inputs: Sequence[Any],
-        returned: Sequence[Sequence[np.ndarray[Any, Any]]],
+        returned: Returned,
         settings: RunnerSettings | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -114,6 +117,7 @@ class Runner:
         self.devices = devices
         self.inputs = list(inputs)
         self.returned = returned
+        self.placed_returned: Returned | None = None
         self.settings = settings or RunnerSettings()
         self.clock = clock
         self.template = Template(captured)
@@ -150,11 +154,24 @@ class Runner:
         try:
             first = _values(step.run_flat(self.inputs))
             switch_s = self.clock() - begin
-            self._check([first, *(_values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))])
+            returned = [first, *(_values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
+            self._check(returned)
         except BaseException:
             step.close()
             raise
         return step, switch_s
+
+    def switch(self, step: PlacedStep, mapping: Mapping) -> tuple[PlacedStep, float]:
+        """Go on from `step` under a mapping that was measured before: the new step, and the seconds until its first
+        step has ended. Variables that stay where they are are taken over; `step` must not be called again.
+        """
+        begin = self.clock()
+        names = [self.devices.tf_name(d) for d in mapping.devices]
+        switched = PlacedStep(self.template, names, step.variables, proven=True)
+        _values(switched.run_flat(self.inputs))
+        seconds = self.clock() - begin
+        step.close()
+        return switched, seconds
 
     def close(self) -> None:
         """Give back the variables and functions of the steps kept for comparison."""
@@ -202,14 +219,18 @@ class Runner:
                 self.incumbent.close()
             self.incumbent = step
 
-    def _check(self, returned: Sequence[Sequence[np.ndarray[Any, Any]]]) -> None:
-        """Hold what the steps returned against the untouched step's first steps on the same batch and state."""
+    def _check(self, returned: Returned) -> None:
+        """Hold what the first steps returned against the untouched step's on the same batch and state.
+
+        The untouched step may run on another number of threads, so TOLERANCE applies. On one device kind every
+        mapping must also return the very bits that the first placed step returned.
+        """
         if self.captured.is_random:
             return
-        for number, (mine, theirs) in enumerate(zip(returned, self.returned, strict=True), start=1):
-            for a, b in zip(mine, theirs, strict=True):
-                if not same(a, b, exact=self.devices.single_kind):
-                    raise _LossDiffersError(f"step {number} returned {a!r}, untouched it returns {b!r}")
+        _compare(returned, self.returned, "untouched it returns", exact=False)
+        if self.devices.single_kind:
+            self.placed_returned = self.placed_returned or returned
+            _compare(returned, self.placed_returned, "under another mapping it returned", exact=True)
 
     def _try(self, run: Callable[[], Any]) -> Any:
         """What `run` returns, or a Failed that says why it did not."""
@@ -226,11 +247,18 @@ class _LossDiffersError(Exception):
     """The placed step computes something else than the untouched one."""
 
 
+def _compare(mine: Returned, theirs: Returned, whose: str, *, exact: bool) -> None:
+    for number, (a, b) in enumerate(zip(mine, theirs, strict=True), start=1):
+        for x, y in zip(a, b, strict=True):
+            if not same(x, y, exact=exact):
+                raise _LossDiffersError(f"step {number} returned {x!r}, {whose} {y!r}")
+
+
 def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], *, exact: bool) -> bool:
-    """Whether two returned values agree: to the last bit on one device kind, else within OTHER_KIND_TOLERANCE."""
+    """Whether two returned values agree: to the last bit, or floats within TOLERANCE."""
     if exact or not np.issubdtype(a.dtype, np.floating):
         return bool(np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating)))
-    return bool(np.allclose(a, b, rtol=OTHER_KIND_TOLERANCE, atol=0.0, equal_nan=True))
+    return bool(np.allclose(a, b, rtol=TOLERANCE, atol=0.0, equal_nan=True))
 
 
 def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> float:
