@@ -159,7 +159,7 @@ class _Job:
         from placer.runner import Runner, measure_untouched
 
         progress.phase("timing the untouched step")
-        self.untouched, returned = measure_untouched(self.captured, self.inputs)
+        self.untouched, references = measure_untouched(self.captured, self.inputs)
         progress.phase("opening devices, measuring links")
         self.devices: Devices = stack.enter_context(
             open_devices(settings.devices, include_local=settings.include_local)
@@ -172,7 +172,7 @@ class _Job:
             )
         progress.phase("profiling ops on each device")
         self.groups = coarsen(profile(self.captured, self.devices, self.inputs), settings.groups)
-        self.runner: Runner = Runner(self.captured, self.devices, self.inputs, returned)
+        self.runner: Runner = Runner(self.captured, self.devices, self.inputs, references)
         stack.callback(self.runner.close)
         self.problem = Problem(self.groups.graph, self.topology, schedule=SCHEDULE, headroom=settings.headroom)
         self.rows: list[Row] = []

@@ -84,11 +84,11 @@ def capture(step: Any, example_inputs: Sequence[Any], name: str = "step") -> Cap
     if not writes:
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
     graph_def = _with_handles(concrete.graph.as_graph_def(), variables)
+    _keep_control_flow_whole(graph_def)
     graph_def = internals.optimize_graph(graph_def, [*outputs, *writes, *inputs])
     _drop_idle_control(graph_def, outputs)
     _read_once(graph_def)
-    _keep_control_flow_whole(graph_def)
-    graph = build_graph(name, graph_def, variables)
+    graph = build_graph(name, graph_def, variables, outputs)
     return Captured(name, concrete, graph_def, variables, feeds, inputs, outputs, writes, graph)
 
 
@@ -198,13 +198,13 @@ def _keep_control_flow_whole(graph_def: Any) -> None:
         node.attr.pop("_lower_using_switch_merge", None)
 
 
-def build_graph(name: str, graph_def: Any, variables: dict[str, tf.Variable]) -> OpGraph:
+def build_graph(name: str, graph_def: Any, variables: dict[str, tf.Variable], outputs: Sequence[str]) -> OpGraph:
     """The OpGraph of a folded GraphDef. Constants and inputs are left out: they ride with their consumers."""
     with tf.Graph().as_default() as tf_graph:
         tf.graph_util.import_graph_def(graph_def, name="")
     placed = [node for node in graph_def.node if node.op not in RIDERS]
     index = {node.name: i for i, node in enumerate(placed)}
-    phases = op_phases(graph_def)
+    phases = op_phases(graph_def, outputs)
     colocate = _resource_classes(graph_def, tf_graph)
     ops = []
     for node in placed:

@@ -10,20 +10,25 @@ from placer.nodedef import source_of
 GRADIENT_SCOPES = ("gradient_tape/", "gradients/")
 
 
-def op_phases(graph_def: Any) -> dict[str, str]:
+def op_phases(graph_def: Any, outputs: Iterable[str]) -> dict[str, str]:
     """Node name -> "forward", "backward" or "update".
 
-    backward: made by the gradient tape, or between two such nodes. update: needed by no gradient node, and either
-    downstream of one or an effect. forward: the rest.
+    forward: what the returned tensors `outputs` need, whatever its scope (merged nodes keep one name of several).
+    backward: made by the gradient tape, or between two such nodes. update: downstream of a gradient, needed by none.
     """
     inputs = {node.name: [source_of(i) for i in node.input] for node in graph_def.node}
-    gradients = {name for name in inputs if any(scope in name for scope in GRADIENT_SCOPES)}
+    returned = {source_of(tensor) for tensor in outputs}
+    forward = returned | _reach(returned, inputs)
+    gradients = {n for n in inputs if n not in forward and any(scope in n for scope in GRADIENT_SCOPES)}
     consumers: dict[str, list[str]] = {name: [] for name in inputs}
     for name, sources in inputs.items():
         for source in sources:
             consumers[source].append(name)
     after, before = _reach(gradients, consumers), _reach(gradients, inputs)
-    return {name: _phase(name in after, name in before, name in gradients) for name in inputs}
+    return {
+        name: "forward" if name in forward else _phase(name in after, name in before, name in gradients)
+        for name in inputs
+    }
 
 
 def _phase(after_gradient: bool, before_gradient: bool, is_gradient: bool) -> str:

@@ -182,4 +182,5 @@ def _session_config() -> Any:
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
     config.gpu_options.allow_growth = True
+    config.device_count["CPU"] = len(tf.config.list_logical_devices("CPU"))
     return config

@@ -1,0 +1,58 @@
+"""What all tests share. TensorFlow sees two logical CPUs, so that placing is real without worker processes.
+
+Joining workers would change this process for every later test (docs/decisions/002-untouched-first.md); tests of
+workers run commands in processes of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import tensorflow as tf
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+
+
+@pytest.fixture(scope="session")
+def two_cpus() -> Any:
+    """Two in-process devices, cpu:0 and cpu:1."""
+    from placer.devices import open_devices
+
+    with open_devices(None, links=False) as devices:
+        yield devices
+
+
+@pytest.fixture(scope="session")
+def make_step() -> Callable[[], tuple[Any, tuple[Any, ...]]]:
+    """A small real step: two dense towers that meet in a softmax; SGD with momentum."""
+    return small_step
+
+
+def small_step() -> tuple[Any, tuple[Any, ...]]:
+    """(step, example_inputs), with fresh variables; the same values every time."""
+    import keras
+
+    keras.utils.set_random_seed(7)
+    inputs = keras.Input((16,))
+    towers = [keras.layers.Dense(8, activation="relu", name=f"tower{i}")(inputs) for i in range(2)]
+    model = keras.Model(inputs, keras.layers.Dense(4, name="logits")(keras.layers.Concatenate()(towers)))
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+    optimizer.build(model.trainable_variables)
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    return step, (tf.random.stateless_normal([6, 16], [1, 2]), tf.constant([0, 1, 2, 3, 0, 1]))

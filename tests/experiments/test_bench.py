@@ -1,0 +1,65 @@
+"""Benchmarks: the page is made from what was recorded, and the record is whole."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from experiments import bench
+from placer.errors import BadInputError
+
+FOUND = {
+    "ops": 10, "groups": 5, "tf_default_s": None, "in_process_s": 0.08, "lower_bound_s": 0.07, "switch_s": 0.5,
+    "seconds": 60.0, "measured": [{}] * 4,
+    "best": {"searcher": "local", "step_s": 0.1, "spread_s": 0.01, "repeats": 30, "predicted_s": 0.09,
+             "ratio_to_best_single": 1.8},
+    "best_single": {"step_s": 0.18, "spread_s": 0.02},
+}  # fmt: skip
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    return tmp_path
+
+
+def run(record=True):
+    return bench.run_bench("main-job", record=record, models=["towers", "broken"], workers=2, measurements=4)
+
+
+def answers(monkeypatch):
+    replies = {"towers": FOUND, "broken": {"failed": "placer: no."}}
+    monkeypatch.setattr(bench, "search_in_process", lambda model, workers, measurements: replies[model])
+
+
+def test_a_record_holds_figures_machine_versions_and_date(checkout, monkeypatch):
+    answers(monkeypatch)
+    facts = run()
+    kept = json.loads((checkout / "benchmarks" / "main-job.json").read_text())
+    assert kept["models"]["towers"]["ratio_to_best_single"] == 1.8
+    assert kept["geomean_ratio"] == facts["geomean_ratio"] == pytest.approx(1.8)
+    assert {"date", "machine", "versions", "python"} <= set(kept)
+
+
+def test_the_page_tells_figures_and_failures(checkout, monkeypatch):
+    answers(monkeypatch)
+    run()
+    page = (checkout / "BENCHMARKS.md").read_text()
+    assert "| `towers` | 180.0 ms +- 20.0 ms | 100.0 ms +- 10.0 ms | 1.80 | local |" in page
+    assert "failed: placer: no." in page
+
+
+def test_without_record_nothing_is_written(checkout, monkeypatch):
+    answers(monkeypatch)
+    run(record=False)
+    assert not (checkout / "BENCHMARKS.md").exists()
+
+
+def test_an_unknown_bench_and_a_record_outside_a_checkout_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(BadInputError, match="everything"):
+        bench.run_bench("everything", record=False, models=None, workers=2, measurements=4)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInputError, match="checkout"):
+        run()

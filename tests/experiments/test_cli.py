@@ -1,0 +1,120 @@
+"""The command line as a stranger meets it: exit codes, one line for bad input, JSON on stdout, no TensorFlow where
+none is needed, no worker left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+GRAPH = Path(__file__).parents[1] / "data" / "gnmt.json"
+TOPOLOGY = {
+    "format": "placer.topology/1",
+    "devices": [{"name": f"gpu:{i}", "kind": "gpu"} for i in range(4)],
+    "links": [{"src": "*", "dst": "*", "latency_s": 1e-5, "bandwidth_bytes_per_s": 1e10}],
+}
+
+
+def placer(*arguments, timeout=240):
+    """Run the command in a process of its own."""
+    command = [sys.executable, "-m", "experiments.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def topology(tmp_path):
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps(TOPOLOGY))
+    return path
+
+
+def test_help_has_an_example_for_every_command():
+    listed = placer("--help").stdout
+    for command in ("devices", "search", "plan", "simulate", "bench"):
+        assert command in listed
+        assert "Example: placer " + command in placer(command, "--help").stdout
+
+
+def test_plan_then_simulate_agree(topology, tmp_path):
+    out = tmp_path / "mapping.json"
+    planned = placer("plan", GRAPH, topology, "--seconds", 2, "--out", out, "--json")
+    assert planned.returncode == 0, planned.stderr
+    simulated = placer("simulate", GRAPH, topology, out, "--json")
+    assert json.loads(simulated.stdout)["value"] == pytest.approx(json.loads(planned.stdout)["value"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("search", "no_such_net", "--workers", 2), 2, "no_such_net"),
+        (("search", "towers", "--workers", 2, "--devices", "workers:2"), 2, "--workers and --devices"),
+        (("search", "mnist_softmax", "--workers", 4096), 2, "4096 workers were asked for"),
+        (("search", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
+        (("search", "missing.py:make", "--workers", 2), 2, "missing.py"),
+        (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
+        (("search", "mnist_softmax"), 1, "nothing to place"),
+        (("plan", "none.json", "none.json"), 2, "none.json"),
+        (("bench", "everything"), 2, "everything"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, code, says):
+    done = placer(*arguments)
+    assert done.returncode == code
+    assert done.stdout == ""
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("placer: ")
+    assert says in last
+    assert "Traceback" not in done.stderr
+
+
+def test_search_on_two_workers_prints_one_json_object_and_leaves_no_worker(tmp_path):
+    done = placer("search", "mnist_softmax", "--workers", 2, "--measurements", 5, "--json", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["devices"] == ["worker:0", "worker:1"]
+    assert len(facts["measured"]) == 5
+    assert all(row["failed"] is None for row in facts["measured"])
+    assert facts["best"]["step_s"] <= facts["best_single"]["step_s"]
+    assert (tmp_path / "mapping.json").exists()
+    left = [p for p in psutil.process_iter(["cmdline"]) if "placer.worker" in (p.info["cmdline"] or [])]
+    assert not left
+
+
+def test_a_users_own_step_is_searched(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import tensorflow as tf\n"
+        "def make():\n"
+        "    w = tf.Variable(tf.ones([8, 8]))\n"
+        "    def step(x):\n"
+        "        with tf.GradientTape() as tape:\n"
+        "            loss = tf.reduce_mean(tf.square(x @ w))\n"
+        "        w.assign_sub(0.01 * tape.gradient(loss, w))\n"
+        "        return loss\n"
+        "    print('built')\n"
+        "    return step, (tf.ones([4, 8]),)\n"
+    )
+    done = placer("search", f"{tmp_path / 'mine.py'}:make", "--workers", 2, "--measurements", 3, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ops"] > 3  # what the user's code prints went to stderr
+
+
+@pytest.mark.parametrize("code", ["import placer", "import experiments.cli", "from experiments import planning"])
+def test_nothing_heavy_is_imported_where_it_is_not_needed(code):
+    probe = f"{code}; import sys; print([m for m in ('tensorflow', 'keras', 'skopt', 'ray') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=dict(os.environ))
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_face_hands_out_its_names_and_no_others():
+    import placer as face
+
+    assert face.OpGraph.__name__ == "OpGraph"
+    assert "Mapping" in dir(face)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = face.nonsense

@@ -1,0 +1,107 @@
+"""The main job on two in-process devices: a real network searched, measured, checked and handed back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from experiments.main_job import SearchSettings, _shares, run_search
+from experiments.show import finding_facts, summary_lines, write_results
+from placer.errors import BadInputError
+from placer.files import read_graph, read_topology
+from placer.mapping_files import read_mapping
+from placer.measurement import Measured
+from placer.store import Store
+
+SETTINGS = SearchSettings("mnist_softmax", measurements=7, groups=24)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with Store(tmp_path_factory.mktemp("store") / "runs.sqlite") as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def found(two_cpus, store):
+    return run_search(SETTINGS, store=store, trace=True)
+
+
+def test_single_devices_are_measured_first_and_nothing_twice(found):
+    assert [row.searcher for row in found.measured[:2]] == ["single", "single"]
+    asked = [row.mapping.devices for row in found.measured]
+    assert len(asked) == len(set(asked))
+    assert len(asked) <= SETTINGS.measurements
+
+
+def test_what_is_handed_back_is_never_slower_than_the_best_single_device(found):
+    assert isinstance(found.best.result, Measured)
+    assert found.best.result.step_s <= found.best_single.result.step_s
+    assert found.best_single.mapping.is_single
+
+
+def test_local_devices_are_compared_with_tensorflows_default(found):
+    assert found.tf_default_s > 0
+    assert any("TensorFlow's own placement" in line for line in summary_lines(found))
+
+
+def test_every_row_says_how_it_was_measured(found):
+    for row in finding_facts(found)["measured"]:
+        assert row["failed"] is None
+        assert row["repeats"] > 0
+        assert row["ratio_to_best_single"] > 0
+        assert row["predicted_s"] > 0
+
+
+def test_files_go_back_into_the_tools(found, tmp_path):
+    write_results(found, tmp_path, tmp_path / "report.md", tmp_path / "trace.json")
+    graph, topology = read_graph(tmp_path / "graph.json"), read_topology(tmp_path / "topology.json")
+    groups = read_mapping(tmp_path / "groups.json", graph, topology)
+    assert groups.devices == found.best.mapping.devices
+    ops = json.loads((tmp_path / "mapping.json").read_text())
+    assert ops["assignment"] == found.mapping.assignment
+    assert ops["measured_s"] == found.best.result.step_s
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert {e["ph"] for e in trace["traceEvents"]} >= {"M", "X"}
+    assert "best single device" in (tmp_path / "report.md").read_text()
+
+
+def test_a_stored_mapping_is_not_measured_again(found, store):
+    before = len(store)
+    again = run_search(SETTINGS, store=store)
+    assert len(again.measured) >= 2
+    known = {row.mapping.devices for row in found.measured}
+    for row in again.measured[1:]:
+        assert row.stored == (row.mapping.devices in known)
+    assert len(store) - before == len([row for row in again.measured if row.mapping.devices not in known])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model": "no_such_net"}, "no_such_net"),
+        ({"searchers": ("oracle",)}, "no searcher 'oracle'"),
+        ({"measurements": 0}, "--measurements is 0"),
+        ({"groups": 1}, "--groups is 1"),
+        ({"minutes": -1.0}, "--minutes is -1"),
+        ({"devices": "workers:many"}, "no number of workers"),
+        ({"devices": "somewhere"}, "unknown"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(two_cpus, change, says):
+    with pytest.raises(BadInputError, match=says) as refused:
+        run_search(replace(SETTINGS, **change))
+    assert "\n" not in str(refused.value)
+
+
+def test_baselines_get_a_part_and_the_searchers_the_rest():
+    assert _shares(("expert", "heft", "random", "local"), 20) == [
+        ("expert", 3),
+        ("heft", 3),
+        ("random", 2),
+        ("local", 12),
+    ]
+    assert _shares(("heft",), 5) == [("heft", 5)]
+    assert _shares(("local",), 5) == [("local", 5)]

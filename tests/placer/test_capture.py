@@ -1,0 +1,116 @@
+"""Capturing a step: what becomes an op, what belongs to whom, and what is refused."""
+
+from __future__ import annotations
+
+import keras
+import pytest
+import tensorflow as tf
+
+from placer.capture import capture
+from placer.errors import BadInputError
+
+
+@pytest.fixture(scope="module")
+def captured(two_cpus, make_step):
+    step, inputs = make_step()
+    return capture(step, inputs, "small")
+
+
+def test_every_op_has_a_phase_and_each_phase_has_ops(captured):
+    assert {op.phase for op in captured.graph.ops} == {"forward", "backward", "update"}
+
+
+def test_constants_and_inputs_are_not_placed(captured):
+    assert not {op.type for op in captured.graph.ops} & {"Const", "Placeholder"}
+
+
+def test_whatever_touches_a_variable_is_colocated_with_it(captured):
+    handles = {op.name: op.colocate for op in captured.graph.ops if op.type == "VarHandleOp"}
+    assert set(handles) == set(captured.variables)
+    for op in captured.graph.ops:
+        if op.type in ("ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp"):
+            handle = captured.nodes[op.name].input[0]
+            assert op.colocate is not None
+            assert op.colocate == handles[handle]
+
+
+def test_memory_is_the_variables_bytes(captured):
+    held = sum(op.memory_bytes for op in captured.graph.ops)
+    assert held == sum(v.shape.num_elements() * v.dtype.size for v in captured.variables.values())
+
+
+def test_a_variable_is_read_once_between_its_writes(captured):
+    reads = [tuple(sorted(n.input)) for n in captured.graph_def.node if n.op == "ReadVariableOp"]
+    assert len(reads) == len(set(reads))
+
+
+def test_returned_tensors_do_not_wait_for_the_updates(captured):
+    for tensor in captured.output_names:
+        assert not [i for i in captured.nodes[tensor.split(":")[0]].input if i.startswith("^")]
+
+
+def test_the_same_step_has_the_same_fingerprint(captured, make_step):
+    step, inputs = make_step()
+    again = capture(step, inputs, "small")
+    assert sorted(op.type for op in again.graph.ops) == sorted(op.type for op in captured.graph.ops)
+
+
+def test_dense_flops_are_two_per_multiply_add(captured):
+    forward = [op for op in captured.graph.ops if "MatMul" in op.type and op.phase == "forward"]
+    assert sorted(op.flops for op in forward) == [2 * 6 * 16 * 4, 2 * 6 * 16 * 8, 2 * 6 * 16 * 8]
+
+
+def test_tensor_bytes_follow_shapes(captured):
+    graph = captured.graph
+    for edge in graph.edges:
+        shapes = graph.ops[edge.src].shapes
+        if edge.output_index < len(shapes) and shapes[edge.output_index] == (6, 8):
+            assert edge.edge_bytes == 6 * 8 * 4
+
+
+def test_nested_functions_are_inlined_and_loops_stay_one_op(two_cpus):
+    weight = tf.Variable(2.0)
+
+    @tf.function
+    def inner(x):
+        return x * weight
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = inner(x)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        return tf.while_loop(lambda v: v < 100.0, lambda v: (v * 2.0,), (loss,))[0]
+
+    types = [op.type for op in capture(step, (tf.constant(3.0),), "loop").graph.ops]
+    assert not [t for t in types if "PartitionedCall" in t]
+    assert len([t for t in types if t in ("While", "StatelessWhile")]) == 1
+    assert "Switch" not in types
+
+
+def test_a_compiled_keras_model_is_a_step(two_cpus):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile(optimizer="adam", loss="mse")
+    captured = capture(model, (tf.ones([3, 4]), tf.ones([3, 2])), "keras")
+    assert len(captured.variables) >= 2
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        (lambda x: tf.cast(x, tf.int32), "no floating-point tensor"),
+        (lambda x: x * 2.0, "updates no variable"),
+        (lambda x: x.no_such_thing, "could not trace"),
+        (5, "is no training step"),
+    ],
+)
+def test_what_is_no_training_step_is_refused_in_one_line(two_cpus, step, says):
+    with pytest.raises(BadInputError, match=says) as refused:
+        capture(step, (tf.constant(1.0),), "mine")
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).startswith("mine: ")
+
+
+def test_a_model_without_an_optimizer_is_refused(two_cpus):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    with pytest.raises(BadInputError, match="compile"):
+        capture(model, (tf.ones([3, 4]), tf.ones([3, 2])), "keras")

@@ -1,0 +1,98 @@
+"""Coarsening: a partition into groups that form a DAG, with what belongs together on one device."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placer.coarsen import coarsen
+from placer.graph import Edge, Op, OpGraph
+from placer.mapping import Mapping
+from placer.topology import Device, Topology
+
+TWO = Topology((Device("a", "cpu"), Device("b", "cpu")))
+
+
+def random_graph(ops: int, seed: int) -> OpGraph:
+    """A random DAG with costs, scalars among the tensors, and a few colocated pairs."""
+    chance = random.Random(seed)
+    nodes = tuple(
+        Op(f"v{i}", "Op", {"cpu": chance.random()}, memory_bytes=i, colocate=f"c{i % 5}" if i % 4 == 0 else None)
+        for i in range(ops)
+    )
+    edges = {}
+    for dst in range(1, ops):
+        for src in chance.sample(range(dst), min(dst, chance.randint(1, 3))):
+            edges[src, dst] = Edge(src, dst, chance.choice([4, 4096, 1 << 20]))
+    return OpGraph("random", nodes, tuple(edges.values()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(ops=st.integers(2, 60), seed=st.integers(0, 10_000), groups=st.integers(2, 40))
+def test_groups_are_a_partition_without_a_cycle(ops, seed, groups):
+    fine = random_graph(ops, seed)
+    coarse = coarsen(fine, groups)
+    assert sorted(op for members in coarse.members for op in members) == list(range(ops))
+    assert len(coarse.graph.order) == len(coarse.graph)  # OpGraph refuses a cycle; said here all the same
+    assert sum(op.cost_s["cpu"] for op in coarse.graph.ops) == pytest.approx(sum(op.cost_s["cpu"] for op in fine.ops))
+    assert sum(op.memory_bytes for op in coarse.graph.ops) == sum(op.memory_bytes for op in fine.ops)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ops=st.integers(2, 60), seed=st.integers(0, 10_000))
+def test_any_mapping_of_the_groups_keeps_the_ops_colocated(ops, seed):
+    coarse = coarsen(random_graph(ops, seed), 20)
+    chance = random.Random(seed)
+    devices = [0] * len(coarse.graph)
+    for unit in coarse.graph.colocated:
+        place = chance.randrange(2)
+        for g in unit:
+            devices[g] = place
+    mapping = Mapping(coarse.graph, TWO, tuple(devices))
+    fine = coarse.expand_mapping(mapping)  # Mapping refuses what breaks colocation
+    assert coarse.gather(fine.devices, TWO) == mapping.devices
+
+
+def test_edges_between_groups_are_the_tensors_that_cross():
+    """a makes one tensor for b and c: two edges, one output index."""
+    ops = tuple(Op(name, "Op", {"cpu": 1.0}) for name in "abc")
+    graph = OpGraph("fork", ops, (Edge(0, 1, 8192), Edge(0, 2, 8192)))
+    coarse = coarsen(graph, 6).graph
+    assert [(coarse.ops[e.src].name, coarse.ops[e.dst].name, e.output_index) for e in coarse.edges] == [
+        ("a", "b", 0),
+        ("a", "c", 0),
+    ]
+
+
+def test_parameter_traffic_stays_with_its_variable():
+    """read -> forward, gradient -> update: the weight's reader and the update's whole chain share a device."""
+    ops = (
+        Op("w", "VarHandleOp", {"cpu": 0.0}, colocate="w"),
+        Op("read", "ReadVariableOp", {"cpu": 0.0}, colocate="w"),
+        Op("layer", "MatMul", {"cpu": 1.0}, phase="forward"),
+        Op("gradient", "MatMul", {"cpu": 1.0}, phase="backward"),
+        Op("scale", "Mul", {"cpu": 0.1}, phase="update"),
+        Op("assign", "AssignSubVariableOp", {"cpu": 0.1}, colocate="w", phase="update"),
+    )
+    edges = (Edge(0, 1, 0), Edge(1, 2, 4096), Edge(2, 3, 64), Edge(3, 4, 4096), Edge(4, 5, 4096), Edge(0, 5, 0))
+    coarse = coarsen(OpGraph("layer", ops, edges), 100).graph
+    assert len(coarse.colocated) == 1
+
+
+def test_a_scalar_for_everyone_unites_nobody():
+    """One learning rate, eight independent updates: they may still be spread."""
+    ops = [Op("rate", "ReadVariableOp", {"cpu": 0.0}, colocate="rate")]
+    edges = []
+    for i in range(8):
+        ops.append(Op(f"work{i}", "MatMul", {"cpu": 1.0}))
+        ops.append(Op(f"update{i}", "Mul", {"cpu": 0.1}, phase="update"))
+        edges += [Edge(2 * i + 1, 2 * i + 2, 4096), Edge(0, 2 * i + 2, 4)]
+    assert len(coarsen(OpGraph("sgd", tuple(ops), tuple(edges)), 18).graph.colocated) == 9
+
+
+def test_asked_for_fewer_groups_it_gives_fewer():
+    fine = random_graph(60, 3)
+    assert len(coarsen(fine, 12).graph) <= len(coarsen(fine, 60).graph)

@@ -1,0 +1,62 @@
+"""The canary: what Placer uses of TensorFlow's insides still does what it is used for."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from placer import internals
+
+
+def node_def(graph, name):
+    return next(node for node in graph.as_graph_def().node if node.name == name)
+
+
+def test_optimize_graph_folds_constants_and_keeps_what_it_is_told():
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [2], name="x")
+        tf.add(x, tf.constant(2.0) * tf.constant(3.0) + tf.constant(1.0), name="kept")
+        tf.multiply(x, 5.0, name="unused")
+    nodes = {node.name: node.op for node in internals.optimize_graph(graph.as_graph_def(), ["kept:0", "x"]).node}
+    assert "kept" in nodes
+    assert "unused" not in nodes
+    assert "Mul" not in nodes.values()
+
+
+def test_a_function_def_can_be_added_called_and_removed():
+    concrete = tf.compat.v1.wrap_function(lambda a, b: a * b + 1.0, [tf.TensorSpec([], tf.float32)] * 2)
+    function_def = concrete.function_def
+    function_def.signature.name = "__canary"
+    internals.add_function(function_def)
+    assert internals.has_function("__canary")
+    (result,) = internals.call_function("__canary", [tf.constant(2.0), tf.constant(3.0)], 1, b"")
+    assert result.numpy() == 7.0
+    internals.remove_function("__canary")
+    internals.remove_function("__canary")
+    assert not internals.has_function("__canary")
+
+
+def test_collected_partitions_name_the_device_of_each_op(two_cpus):
+    @tf.function(autograph=False)
+    def step(x):
+        with tf.device(two_cpus.tf_name(1)):
+            return tf.sin(x, name="there")
+
+    with internals.collected_partitions() as graphs:
+        step(tf.constant([1.0, 2.0]))
+    ran = {node.op: node.device for graph in graphs for node in graph.node}
+    assert ran["Sin"] == two_cpus.tf_name(1)
+
+
+def test_kernel_kinds():
+    assert "cpu" in internals.kernel_kinds("MatMul")
+    assert internals.kernel_kinds("NoSuchOp") == frozenset()
+
+
+def test_input_type_of_single_repeated_and_listed_inputs():
+    with tf.Graph().as_default() as graph:
+        a, b = tf.constant([1.0], name="a"), tf.constant([2.0], name="b")
+        tf.raw_ops.ConcatV2(values=[a, b], axis=tf.constant(0), name="concat")
+        tf.raw_ops.IdentityN(input=[a, tf.constant([1], name="c")], name="several")
+    concat, several = node_def(graph, "concat"), node_def(graph, "several")
+    assert [internals.input_type(concat, i) for i in range(3)] == [tf.float32, tf.float32, tf.int32]
+    assert [internals.input_type(several, i) for i in range(2)] == [tf.float32, tf.int32]
