@@ -246,11 +246,11 @@ class _Job:
     def _measure(self, searcher: str, mapping: Mapping, predicted_s: float | None) -> Row:
         """Measure a mapping, or take what an earlier session measured; the anchor is always measured anew."""
         fine = Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
-        known = self.store.find(fine, self.anchor_s) if self.store and self.anchor_s else None
+        known = self.store.find(fine, self.anchor_s) if self.store is not None and self.anchor_s else None
         result = known or self.runner.measure(fine)
         if self.anchor_s is None and isinstance(result, Measured):
             self.anchor_s = result.step_s
-        if self.store and self.anchor_s and known is None:
+        if self.store is not None and self.anchor_s and known is None:
             self.store.add(fine, result, self.anchor_s, searcher)
         row = Row(searcher, mapping, result, predicted_s, stored=known is not None)
         self.rows.append(row)
@@ -354,7 +354,7 @@ def _shares(names: tuple[str, ...], left: int) -> list[tuple[str, int]]:
     """How many of the measurements left each searcher may ask for: the baselines a part, the others the rest."""
     baselines = [name for name in names if name in BASELINES]
     others = [name for name in names if name not in BASELINES]
-    for_baselines = left if not others else int(left * BASELINE_SHARE)
+    for_baselines = left if not others else int(left * BASELINE_SHARE) if baselines else 0
     shares = [(name, _part(for_baselines, i, len(baselines))) for i, name in enumerate(baselines)]
     return [*shares, *((name, _part(left - for_baselines, i, len(others))) for i, name in enumerate(others))]
 
