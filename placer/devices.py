@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from placer.worker import bind_to_loopback, listening_ports
 from placer.workers import Workers, memory_bytes_each, start_workers
 
 LOCAL_CPU = "cpu:0"
+CONNECT_TIMEOUT_S = 5.0
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
 
 
@@ -76,6 +78,8 @@ def open_devices(spec: str | None = None, *, include_local: bool = False, links:
         workers = start_workers(int(count))
         devices = _joined(workers.addresses, workers, include_local)
     elif all(ADDRESS.match(address) for address in spec.split(",")):
+        for address in spec.split(","):
+            _check_answers(address)
         devices = _joined(tuple(spec.split(",")), None, include_local)
     else:
         raise BadInputError(f"devices {spec!r} is unknown; write workers:N or host:port,host:port, or leave it out.")
@@ -132,6 +136,18 @@ def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: 
         found.append(Device(LOCAL_CPU, "cpu", share))
         tf_names[LOCAL_CPU] = host
     return Devices(Topology(tuple(found)), tf_names, host, f"grpc://{addresses[0]}", workers)
+
+
+def _check_answers(address: str) -> None:
+    """Refuse at once what TensorFlow would wait minutes for."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S):
+            pass
+    except (OSError, OverflowError) as error:
+        raise PlacerError(
+            f"no worker answers at {address} ({error}); start it, or leave it out of --devices."
+        ) from error
 
 
 def full_name(name: str) -> str:

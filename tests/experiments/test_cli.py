@@ -59,6 +59,7 @@ def test_plan_then_simulate_agree(topology, tmp_path):
         (("search", "missing.py:make", "--workers", 2), 2, "missing.py"),
         (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
         (("search", "mnist_softmax"), 1, "nothing to place"),
+        (("devices", "--devices", "localhost:1"), 1, "no worker answers at localhost:1"),
         (("plan", "none.json", "none.json"), 2, "none.json"),
         (("bench", "everything"), 2, "everything"),
     ],
