@@ -85,7 +85,10 @@ def capture(step: Any, example_inputs: Sequence[Any], name: str = "step") -> Cap
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
     graph_def = _with_handles(concrete.graph.as_graph_def(), variables)
     _keep_control_flow_whole(graph_def)
+    bodies = list(graph_def.library.function)
     graph_def = internals.optimize_graph(graph_def, [*outputs, *writes, *inputs])
+    _keep_bodies(graph_def, bodies)
+    _drop_places(graph_def)
     _drop_idle_control(graph_def, outputs)
     _read_once(graph_def)
     graph = build_graph(name, graph_def, variables, outputs)
@@ -142,13 +145,26 @@ def _writes(concrete: Any) -> tuple[str, ...]:
 def _with_handles(graph_def: Any, variables: dict[str, tf.Variable]) -> Any:
     """Captured handles as VarHandleOps, whose shapes are known, so that shape arithmetic folds away."""
     for node in graph_def.node:
-        node.device = ""
-        node.attr.pop("_class", None)
         name, variable = node.name, variables.get(node.name)
         if variable is not None:
             node.Clear()
             node.CopyFrom(handle_node(name, variable, name))
     return graph_def
+
+
+def _keep_bodies(graph_def: Any, bodies: Sequence[Any]) -> None:
+    """Bodies of loops and branches as TensorFlow already knows them: under one name it takes one definition."""
+    known = {body.signature.name: body for body in bodies}
+    for function in graph_def.library.function:
+        if function.signature.name in known:
+            function.CopyFrom(known[function.signature.name])
+
+
+def _drop_places(graph_def: Any) -> None:
+    """Devices and colocation of the caller's scopes, and those that inlining a function leaves, give way to ours."""
+    for node in graph_def.node:
+        node.device = ""
+        node.attr.pop("_class", None)
 
 
 def _drop_idle_control(graph_def: Any, outputs: Sequence[str]) -> None:
@@ -193,8 +209,7 @@ def _redirected(text: str, twin: dict[str, str]) -> str:
 
 def _keep_control_flow_whole(graph_def: Any) -> None:
     """While and If run as one op on one device instead of being taken apart when the function is made ready."""
-    bodies = [graph_def.node, *(f.node_def for f in graph_def.library.function)]
-    for node in (node for body in bodies for node in body):
+    for node in graph_def.node:
         node.attr.pop("_lower_using_switch_merge", None)
 
 
