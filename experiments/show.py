@@ -203,9 +203,9 @@ def summary_lines(found: Finding) -> list[str]:
             f"{single.step_s / best.step_s:.2f}x (by {found.best.searcher})."
         )
     bound_s = found.lower_bound_s
-    lines.append(
-        f"No mapping can be predicted below {_ms(bound_s)}; switching mappings took {found.switch_s or 0:.2f} s."
-    )
+    lines.append(f"No mapping can be predicted below {_ms(bound_s)}.")
+    if found.switch_s is not None:
+        lines.append(f"Switching a running step from one mapping to another took {found.switch_s:.2f} s.")
     if found.tf_default_s is not None:
         lines.append(f"TensorFlow's own placement, side by side: {_ms(found.tf_default_s)}.")
         if found.default_wins:
