@@ -56,3 +56,26 @@ def small_step() -> tuple[Any, tuple[Any, ...]]:
         return loss
 
     return step, (tf.random.stateless_normal([6, 16], [1, 2]), tf.constant([0, 1, 2, 3, 0, 1]))
+
+
+def loop_step() -> Any:
+    """A step that calls a function of its own, trains, and returns what a while loop makes of the loss."""
+    weight = tf.Variable(2.0)
+
+    @tf.function
+    def inner(x: Any) -> Any:
+        return x * weight
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = inner(x)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        return tf.while_loop(lambda v: v < 100.0, lambda v: (v * 2.0,), (loss,))[0]
+
+    return step
+
+
+@pytest.fixture(scope="session")
+def make_loop_step() -> Callable[[], Any]:
+    """Makes the step of `loop_step`, with a variable of its own."""
+    return loop_step

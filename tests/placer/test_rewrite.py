@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from placer import internals
 from placer.capture import capture
@@ -20,8 +21,6 @@ def setting(two_cpus, make_step):
     step, inputs = make_step()
     captured = capture(step, inputs, "small")
     reference, again = make_step()
-    import tensorflow as tf
-
     untouched = tf.function(reference)
     losses = [untouched(*again).numpy() for _ in range(2 * STEPS)]
     return captured, Template(captured), captured.flat_inputs(inputs), losses, inputs
@@ -128,27 +127,10 @@ def test_close_forgets_the_function(setting, two_cpus):
     assert not internals.has_function(placed.function_name)
 
 
-def test_a_loop_runs_whole_on_its_device_and_a_function_is_inlined(two_cpus):
-    import tensorflow as tf
-
-    def make():
-        weight = tf.Variable(2.0)
-
-        @tf.function
-        def inner(x):
-            return x * weight
-
-        def step(x):
-            with tf.GradientTape() as tape:
-                loss = inner(x)
-            weight.assign_sub(0.1 * tape.gradient(loss, weight))
-            return tf.while_loop(lambda v: v < 100.0, lambda v: (v * 2.0,), (loss,))[0]
-
-        return step
-
-    captured = capture(make(), (tf.constant(3.0),), "loop")
+def test_a_loop_runs_whole_on_its_device_and_a_function_is_inlined(two_cpus, make_loop_step):
+    captured = capture(make_loop_step(), (tf.constant(3.0),), "loop")
     names = [two_cpus.tf_name(int(op.type in ("While", "StatelessWhile"))) for op in captured.graph.ops]
     placed = PlacedStep(Template(captured), names)
-    untouched = make()
+    untouched = make_loop_step()
     seen = [placed.run_flat([tf.constant(3.0)])[0].numpy() for _ in range(3)]
     assert seen == [untouched(tf.constant(3.0)).numpy() for _ in range(3)]
