@@ -23,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+INTERRUPTED = 130  # how typer ends on Ctrl-C
+
 Workers = Annotated[int | None, typer.Option("--workers", help="Start N worker processes on this machine's cores.")]
 DevicesSpec = Annotated[str | None, typer.Option("--devices", help="workers:N, or host:port,host:port.")]
 IncludeLocal = Annotated[bool, typer.Option("--include-local", help="Let the coordinating process compute, too.")]
@@ -177,7 +179,9 @@ def main() -> None:
     except PlacerError as error:
         print(f"placer: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except SystemExit as end:
+        if end.code != INTERRUPTED:
+            raise
         print("placer: interrupted; what was measured is in the store, if you gave one.", file=sys.stderr)
         sys.exit(1)
 
