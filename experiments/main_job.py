@@ -62,7 +62,7 @@ class Row:
     searcher: str
     mapping: Mapping
     result: Result
-    predicted_s: float | None
+    predicted_s: float | None = None
     ratio: float | None = None
     stored: bool = False
 
@@ -185,7 +185,7 @@ class _Job:
         for placement in self.problem.singles():
             mapping = self.problem.mapping(placement)
             predicted_s = self.problem.predict(placement)
-            row = self._measure("single", mapping, None)
+            row = self._measure("single", mapping)
             if isinstance(row.result, Measured):
                 factors[self.topology.names[placement[0]]] = row.result.step_s / predicted_s
         self._calibrate(factors)
@@ -240,10 +240,10 @@ class _Job:
             mapping = searcher.ask()
         except SearchExhausted:
             return
-        row = self._measure(name, mapping, self.problem.predict(self.problem.placement(mapping)))
+        row = self._measure(name, mapping)
         searcher.tell(mapping, row.result)
 
-    def _measure(self, searcher: str, mapping: Mapping, predicted_s: float | None) -> Row:
+    def _measure(self, searcher: str, mapping: Mapping) -> Row:
         """Measure a mapping, or take what an earlier session measured; the anchor is always measured anew."""
         fine = Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
         known = self.store.find(fine, self.anchor_s) if self.store is not None and self.anchor_s else None
@@ -252,7 +252,7 @@ class _Job:
             self.anchor_s = result.step_s
         if self.store is not None and self.anchor_s and known is None:
             self.store.add(fine, result, self.anchor_s, searcher)
-        row = Row(searcher, mapping, result, predicted_s, stored=known is not None)
+        row = Row(searcher, mapping, result, stored=known is not None)
         self.rows.append(row)
         self.progress.row(row, _fastest(self.rows))
         return row
@@ -275,13 +275,17 @@ class _Job:
         """Measure the finalists again, with more repeats: best, best single, TensorFlow's default, switch."""
         from placer.runner import UntouchedStep
 
-        rows = self._finalists()
+        rows, placed = [], []
         with ExitStack() as stack:
-            placed = []
-            for row in rows:
-                step, _ = self.runner.prepare(self._fine(row))
-                stack.callback(step.close)
-                placed.append(step)
+            for row in self._finalists():
+                prepared = self.runner.ready(self._fine(row))
+                if isinstance(prepared, Failed):  # stored by an earlier session, or its device is gone
+                    continue
+                stack.callback(prepared[0].close)
+                rows.append(row)
+                placed.append(prepared[0])
+            if not rows:
+                raise PlacerError(f"no finalist of {self.settings.model} runs any more; run the search again.")
             steps: list[Any] = list(placed)
             if self.devices.has_local:
                 steps.append(stack.enter_context(closing(UntouchedStep(self.captured))))

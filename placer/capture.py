@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,6 +92,8 @@ def capture(step: Any, example_inputs: Sequence[Any], name: str = "step") -> Cap
     _drop_places(graph_def)
     _drop_idle_control(graph_def, outputs)
     _read_once(graph_def)
+    left = {node.name for node in graph_def.node}
+    writes = tuple(write for write in writes if write in left)
     graph = build_graph(name, graph_def, variables, outputs)
     return Captured(name, concrete, graph_def, variables, feeds, inputs, outputs, writes, graph)
 
@@ -98,6 +101,7 @@ def capture(step: Any, example_inputs: Sequence[Any], name: str = "step") -> Cap
 def _trace(step: Any, example_inputs: Sequence[Any], name: str) -> Any:
     traceable: Any = _model_step(step) if hasattr(step, "compute_loss") else step
     if getattr(traceable, "_jit_compile", None):  # XLA ignores devices
+        warnings.warn(f"{name}: jit_compile is switched off, for XLA ignores devices.", stacklevel=3)
         traceable = traceable.python_function
     if not hasattr(traceable, "get_concrete_function"):
         if not callable(traceable):

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from placer.graph import Edge, Op, OpGraph
 from placer.mapping import Mapping
-from placer.topology import Topology
 
 SCALAR_BYTES = 16
 LARGEST, GROWTH = 0.03, 1.4  # classes are united up to this share of the step's cost; more only if there are too many
@@ -41,17 +40,6 @@ class Groups:
     def expand_mapping(self, mapping: Mapping) -> Mapping:
         """The mapping of the fine graph that puts every op where its group is."""
         return Mapping(self.fine, mapping.topology, self.expand(mapping), mapping.headroom)
-
-    def gather(self, devices: Sequence[int], topology: Topology) -> tuple[int, ...]:
-        """Device index of every group under a mapping of ops: where most of its cost is, one per class."""
-        weight: dict[str, list[float]] = {}
-        for g, group in enumerate(self.members):
-            label = self.graph.ops[g].colocate or self.graph.ops[g].name
-            per_device = weight.setdefault(label, [0.0] * len(topology))
-            for op in group:
-                per_device[devices[op]] += _weight(self.fine.ops[op]) + 1e-12
-        best = {label: max(range(len(topology)), key=w.__getitem__) for label, w in weight.items()}
-        return tuple(best[op.colocate or op.name] for op in self.graph.ops)
 
 
 def coarsen(graph: OpGraph, groups: int = 192) -> Groups:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """step_s: median seconds of one training step; spread_s: interquartile range over `repeats` steps."""
+    """step_s: median seconds of one training step; spread_s: interquartile range over `repeats` steps.
+
+    switch_s: seconds from the mapping to the end of its first step, fresh variables included.
+    """
 
     step_s: float
     spread_s: float = 0.0

@@ -95,8 +95,7 @@ def trace_steps(
         config = _session_config()
         with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
             session.run(assigns, feed_dict=values)
-            kept = [w for w in captured.writes if w in captured.nodes]
-            fetches = [*captured.output_names, *kept]
+            fetches = [*captured.output_names, *captured.writes]
             return _run(session, fetches, feeds, runs, devices)
 
 

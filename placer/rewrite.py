@@ -10,6 +10,7 @@ import itertools
 import weakref
 from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -166,8 +167,9 @@ def _relay(placed: Any) -> None:
         for i, text in enumerate(node.input):
             at = device.get(source_of(text), "")
             if at and at != node.device and not text.startswith("^"):
-                relay = relays.setdefault((text, node.device), _relay_node(text, node, i, len(relays)))
-                node.input[i] = f"{relay.name}:output:0"
+                if (text, node.device) not in relays:
+                    relays[text, node.device] = _relay_node(text, node, i, len(relays))
+                node.input[i] = f"{relays[text, node.device].name}:output:0"
     placed.node_def.extend(relays.values())
 
 
@@ -178,6 +180,7 @@ def _relay_node(text: str, consumer: Any, position: int, number: int) -> Any:
     return relay
 
 
+@cache
 def _config() -> bytes:
     """The graph was optimised once, before it was placed: leave it alone."""
     config = tf.compat.v1.ConfigProto()
@@ -198,8 +201,7 @@ def _function_def(captured: Captured) -> Any:
     def step(*tensors: Any) -> list[Any]:
         graph = tf.compat.v1.get_default_graph()
         fed = {f"{name}:0": tensor for name, tensor in zip(arguments, tensors, strict=True)}
-        kept = [write for write in captured.writes if write in captured.nodes]
-        names = [*captured.output_names, *kept]
+        names = [*captured.output_names, *captured.writes]
         found = tf.graph_util.import_graph_def(body, input_map=fed, return_elements=names, name="")
         graph.control_outputs.extend(found[len(captured.output_names) :])
         return list(found[: len(captured.output_names)])

@@ -145,7 +145,7 @@ class Runner:
 
     def measure(self, mapping: Mapping) -> Result:
         """The step time of a mapping of the captured graph, or why it has none. A faster one becomes incumbent."""
-        placed = self._try(lambda: self.prepare(mapping))
+        placed = self.ready(mapping)
         if isinstance(placed, Failed):
             return placed
         step, switch_s = placed
@@ -164,6 +164,11 @@ class Runner:
             for step, into in zip(steps, seconds, strict=True):
                 into.append(timed(step, self.inputs, self.clock))
         return [summary(s) for s in seconds]
+
+    def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
+        """`prepare`, with a failure as a value."""
+        placed: tuple[PlacedStep, float] | Failed = self._try(lambda: self.prepare(mapping))
+        return placed
 
     def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
         """A placed step that was run and checked, and the seconds until its first step had ended."""

@@ -102,3 +102,15 @@ def test_a_model_without_an_optimizer_is_refused(two_cpus):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     with pytest.raises(BadInputError, match="compile"):
         capture(model, (tf.ones([3, 4]), tf.ones([3, 2])), "keras")
+
+
+def test_xla_is_switched_off_and_said(two_cpus):
+    weight = tf.Variable(2.0)
+
+    @tf.function(jit_compile=True)
+    def step(x):
+        weight.assign_sub(0.1 * x)
+        return weight * x
+
+    with pytest.warns(UserWarning, match="jit_compile is switched off"):
+        assert capture(step, (tf.constant(1.0),), "mine").writes
