@@ -145,23 +145,25 @@ def simulate(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="main-job")],
+    name: Annotated[str, typer.Argument(help="One of those in BENCHMARKS.md.")],
     record: Annotated[
         bool, typer.Option("--record", help="Also write benchmarks/NAME.json and BENCHMARKS.md.")
     ] = False,
     models: Annotated[list[str] | None, typer.Option("--model", help="Only this model; may be repeated.")] = None,
     workers: Annotated[int, typer.Option("--workers")] = 2,
-    measurements: Annotated[int, typer.Option("--measurements")] = 24,
+    measurements: Annotated[int | None, typer.Option("--measurements", help="Mappings to measure per model.")] = None,
 ) -> None:
     """The benchmarks behind BENCHMARKS.md; the last line on stdout is one JSON object.
 
     Example: placer bench main-job --record
     """
     _quiet_tensorflow()
-    from experiments.bench import run_bench
+    from experiments.benches import run_bench
+    from experiments.benches.bench import BenchOptions
 
+    options = BenchOptions(tuple(models) if models else None, workers, measurements)
     with redirect_stdout(sys.stderr):
-        facts = run_bench(name, record=record, models=models, workers=workers, measurements=measurements)
+        facts = run_bench(name, options, record=record)
     print(json.dumps(facts))
 
 

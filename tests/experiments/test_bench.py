@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from experiments import bench
+from experiments.benches import main_job, run_bench
+from experiments.benches.bench import BenchOptions
 from placer.errors import BadInputError
 
 FOUND = {
@@ -26,12 +27,12 @@ def checkout(tmp_path, monkeypatch):
 
 
 def run(record=True):
-    return bench.run_bench("main-job", record=record, models=["towers", "broken"], workers=2, measurements=4)
+    return run_bench("main-job", BenchOptions(("towers", "broken"), measurements=4), record=record)
 
 
 def answers(monkeypatch):
     replies = {"towers": FOUND, "broken": {"failed": "placer: no."}}
-    monkeypatch.setattr(bench, "search_in_process", lambda model, workers, measurements: replies[model])
+    monkeypatch.setattr(main_job, "search_in_process", lambda model, workers, measurements: replies[model])
 
 
 def test_a_record_holds_figures_machine_versions_and_date(checkout, monkeypatch):
@@ -59,7 +60,7 @@ def test_without_record_nothing_is_written(checkout, monkeypatch):
 
 def test_an_unknown_bench_and_a_record_outside_a_checkout_are_refused(tmp_path, monkeypatch):
     with pytest.raises(BadInputError, match="everything"):
-        bench.run_bench("everything", record=False, models=None, workers=2, measurements=4)
+        run_bench("everything", BenchOptions(), record=False)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInputError, match="checkout"):
         run()

@@ -1,0 +1,26 @@
+"""The benchmarks behind the numbers: each prints one JSON object, and with --record keeps it in benchmarks/."""
+
+from __future__ import annotations
+
+from experiments.benches import main_job
+from experiments.benches.bench import Bench, BenchOptions, Facts, check_folder, keep
+from placer.errors import BadInputError
+
+BENCHES = {
+    "main-job": Bench(main_job.run, main_job.page),
+}
+
+
+def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
+    """Run the benchmark `name`; with `record` write benchmarks/NAME.json and BENCHMARKS.md anew.
+
+    Raises BadInputError for a name that is none.
+    """
+    if name not in BENCHES:
+        raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(sorted(BENCHES))}.")
+    if record:
+        check_folder()
+    facts = BENCHES[name].run(options)
+    if record:
+        keep(name, facts, {name: bench.page for name, bench in BENCHES.items()})
+    return facts

@@ -1,0 +1,97 @@
+"""The main job on every zoo network: the delivered mapping against the best single device."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from statistics import geometric_mean, median
+
+from experiments import zoo
+from experiments.benches.bench import BenchOptions, Facts, ms
+
+MEASUREMENTS = 24
+
+
+def run(options: BenchOptions) -> Facts:
+    """Each network is searched in a process of its own, as a user would, so that none inherits another's state."""
+    per_model: dict[str, Facts] = {}
+    measurements = options.measurements or MEASUREMENTS
+    for name in options.models or zoo.names():
+        facts = search_in_process(name, options.workers, measurements)
+        per_model[name] = _main_job_row(facts)
+        ratio = per_model[name].get("ratio_to_best_single")
+        print(f"{name}: {facts.get('failed') or f'{ratio:.2f}x'}", file=sys.stderr)
+    ratios = [row["ratio_to_best_single"] for row in per_model.values() if "failed" not in row]
+    switches = [row["switch_s"] for row in per_model.values() if row.get("switch_s")]
+    return {
+        "models": per_model,
+        "geomean_ratio": geometric_mean(ratios) if ratios else None,
+        "switch_s": per_model.get("inception_v3", {}).get("switch_s") or (median(switches) if switches else None),
+        "workers": options.workers,
+        "measurements": measurements,
+    }
+
+
+def search_in_process(model: str, workers: int, measurements: int) -> Facts:
+    """`placer search MODEL --json` as a command; {"failed": line} where it fails."""
+    command = [sys.executable, "-m", "experiments.cli", "search", model, "--json", "--quiet"]
+    command += ["--workers", str(workers), "--measurements", str(measurements)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return {"failed": lines[-1] if lines else f"exit code {done.returncode}"}
+    return dict(json.loads(done.stdout))
+
+
+def _main_job_row(facts: Facts) -> Facts:
+    if "failed" in facts:
+        return {"failed": facts["failed"]}
+    best, single = facts["best"], facts["best_single"]
+    return {
+        "ratio_to_best_single": best["ratio_to_best_single"],
+        "step_s": best["step_s"],
+        "spread_s": best["spread_s"],
+        "best_single_s": single["step_s"],
+        "best_single_spread_s": single["spread_s"],
+        "repeats": best["repeats"],
+        "tf_default_s": facts["tf_default_s"],
+        "in_process_s": facts["in_process_s"],
+        "predicted_s": best["predicted_s"],
+        "lower_bound_s": facts["lower_bound_s"],
+        "switch_s": facts["switch_s"],
+        "searcher": best["searcher"],
+        "measured": len(facts["measured"]),
+        "ops": facts["ops"],
+        "groups": facts["groups"],
+        "seconds": facts["seconds"],
+    }
+
+
+def page(facts: Facts) -> list[str]:
+    """The main job as a table: every figure of a row was measured side by side."""
+    heads = ["network", "best single device", "delivered", "ratio", "by", "predicted", "predicted bound"]
+    heads += ["in-process TensorFlow, all cores", "switch"]
+    lines = [
+        f"Delivered mapping on {facts['workers']} one-core worker processes against the best single worker, side by "
+        f"side, after at most {facts['measurements']} measured mappings. Medians, with the interquartile range. The "
+        "predicted bound is what no mapping can be predicted below; it rests on the costs that the search profiled, "
+        "so a step measured minutes later may undercut it.",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "| --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, row in facts["models"].items():
+        if "failed" in row:
+            lines.append(f"| `{name}` | failed: {row['failed']} | | | | | | | |")
+            continue
+        single = f"{ms(row['best_single_s'])} +- {ms(row['best_single_spread_s'])}"
+        found = f"{ms(row['step_s'])} +- {ms(row['spread_s'])}"
+        lines.append(
+            f"| `{name}` | {single} | {found} | {row['ratio_to_best_single']:.2f} | {row['searcher']} | "
+            f"{ms(row['predicted_s'])} | {ms(row['lower_bound_s'])} | {ms(row['in_process_s'])} | "
+            f"{row['switch_s']:.2f} s |"
+        )
+    geomean = facts["geomean_ratio"]
+    lines += ["", f"Geometric mean of the ratios: {geomean:.2f}." if geomean else "No network was measured."]
+    return lines
