@@ -92,11 +92,14 @@ def trace_steps(
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(graph_def, name="")
         assigns, values = _assignments(graph, captured, start)
-        config = _session_config()
+        drops = _drops(graph, captured)
+        config = session_config()
         with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
             session.run(assigns, feed_dict=values)
             fetches = [*captured.output_names, *captured.writes]
-            return _run(session, fetches, feeds, runs, devices)
+            steps = _run(session, fetches, feeds, runs, devices)
+            session.run(drops)
+            return steps
 
 
 def _run(session: Any, fetches: list[str], feeds: dict[str, Any], runs: int, devices: Devices) -> list[TracedStep]:
@@ -175,7 +178,17 @@ def _assignments(graph: Any, captured: Captured, start: MappingABC[str, Any]) ->
     return assigns, values
 
 
-def _session_config() -> Any:
+def _drops(graph: Any, captured: Captured) -> list[Any]:
+    """What frees the session's variables, for a worker holds them longer than the session lives."""
+    drops = []
+    for name in captured.variables:
+        handle = graph.get_tensor_by_name(f"{name}:0")
+        with tf.device(handle.device):
+            drops.append(tf.raw_ops.DestroyResourceOp(resource=handle))
+    return drops
+
+
+def session_config() -> Any:
     """No second optimisation: what is traced is what a placed step runs."""
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True

@@ -7,6 +7,7 @@ import json
 import platform
 import sqlite3
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -16,9 +17,10 @@ import psutil
 from placer.errors import PlacerError
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured, Result
+from placer.operator_data import COLUMNS, OperatorRow, from_record, to_record
 from placer.topology import Topology
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1 had no table of operators; it is added when such a file is opened
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS measurements (
     graph TEXT NOT NULL, topology TEXT NOT NULL, mapping TEXT NOT NULL,
@@ -26,6 +28,22 @@ CREATE TABLE IF NOT EXISTS measurements (
     PRIMARY KEY (graph, topology, mapping)
 ) WITHOUT ROWID
 """
+OPERATORS = f"""
+CREATE TABLE IF NOT EXISTS operators (
+    {", ".join(COLUMNS)}, at REAL NOT NULL,
+    PRIMARY KEY (signature, machine, device_kind, batch, network, source)
+)
+"""
+# What is measured again is averaged with what was there, each by its repeats.
+MERGED = ", ".join(
+    f"{name} = ({name} * repeats + excluded.{name} * excluded.repeats) / (repeats + excluded.repeats)"
+    for name in ("median_s", "low_s", "spread_s")
+)
+ADD_OPERATOR = (
+    f"INSERT INTO operators VALUES ({', '.join('?' * (len(COLUMNS) + 1))}) "
+    "ON CONFLICT (signature, machine, device_kind, batch, network, source) "
+    f"DO UPDATE SET {MERGED}, repeats = repeats + excluded.repeats, device = excluded.device, at = excluded.at"
+)
 
 
 class Store:
@@ -43,12 +61,13 @@ class Store:
             self.connection = sqlite3.connect(self.path, isolation_level=None)
             self.connection.execute("PRAGMA journal_mode=WAL")
             version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
-            if version not in (0, SCHEMA_VERSION):
+            if not 0 <= version <= SCHEMA_VERSION:
                 raise PlacerError(
                     f"the store {self.path} has schema {version}, this Placer writes {SCHEMA_VERSION}; "
                     "name another file with --store."
                 )
             self.connection.execute(SCHEMA)
+            self.connection.execute(OPERATORS)
             self.connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         except (sqlite3.Error, OSError) as error:
             raise PlacerError(f"the store {self.path} cannot be used: {error}; name another with --store.") from error
@@ -89,15 +108,40 @@ class Store:
         except sqlite3.Error as error:
             raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
 
+    def add_operators(self, rows: Iterable[OperatorRow]) -> None:
+        """Keep rows of the operator dataset, all or none; a signature measured before on the same machine, kind of
+        device, batch and network is merged with it, weighted by repeats. Raises PlacerError where the disk refuses.
+        """
+        records = [to_record(row) | {"batch": row.batch or 0} for row in rows]
+        values = [(*(record[name] for name in COLUMNS), time.time()) for record in records]
+        try:
+            self.connection.execute("BEGIN")
+            self.connection.executemany(ADD_OPERATOR, values)
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
+
+    def operators(self, machine: str | None = None) -> list[OperatorRow]:
+        """The operator dataset, of all machines or of one (as `machine_name` says it)."""
+        query = f"SELECT {', '.join(COLUMNS)} FROM operators WHERE machine = coalesce(?, machine) ORDER BY rowid"
+        found = self.connection.execute(query, (machine,)).fetchall()
+        return [from_record(dict(zip(COLUMNS, values, strict=True))) for values in found]
+
     def __len__(self) -> int:
         return int(self.connection.execute("SELECT COUNT(*) FROM measurements").fetchone()[0])
 
 
 def topology_key(topology: Topology) -> str:
     """What makes results comparable: the machine, and its devices. Link figures are measurements, and left out."""
-    machine = f"{platform.node()} {platform.machine()} {psutil.cpu_count()}"
     devices = " ".join(f"{d.name}:{d.kind}" for d in topology.devices)
-    return hashlib.sha256(f"{machine} {devices}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{machine_name()} {devices}".encode()).hexdigest()[:16]
+
+
+def machine_name() -> str:
+    """This machine, as results are kept under it."""
+    return f"{platform.node()} {platform.machine()} {psutil.cpu_count()}"
 
 
 def _key(mapping: Mapping) -> tuple[str, str, str]:

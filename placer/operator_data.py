@@ -1,0 +1,230 @@
+"""The operator dataset: what decides an op's time, how long it took, and the rows' way into CSV and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from placer.errors import BadInputError, PlacerError
+
+Shape = tuple[int | None, ...] | None
+SOURCES = ("step", "single")
+ITEM_BYTES = {
+    "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "half": 2, "complex64": 8, "complex128": 16,
+    "int64": 8, "uint64": 8, "int32": 4, "uint32": 4, "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1,
+}  # fmt: skip
+
+
+class Tensor(NamedTuple):
+    """Shape and dtype of one input or output; None for what is not known before the step runs."""
+
+    shape: Shape
+    dtype: str
+
+    @property
+    def elements(self) -> int:
+        """Number of elements; an unknown dimension counts as 1, an unknown rank as nothing."""
+        return 0 if self.shape is None else prod(1 if dim is None else dim for dim in self.shape)
+
+    @property
+    def tensor_bytes(self) -> int:
+        """Bytes of the tensor; strings and handles count as nothing."""
+        return self.elements * ITEM_BYTES.get(self.dtype, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """All that decides an op's time on a device: two ops with equal operators do the same work.
+
+    attributes: plain values only, of the attributes that change the work (strides, padding, fused ops, ...); the
+    values of small integer constants (axes, paddings, sizes) stand beside them as `input1`, `input2`, ...
+    flops: a multiply-add counts two; None where unknown.
+    """
+
+    type: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    attributes: MappingABC[str, Any]
+    flops: float | None = None
+
+    @property
+    def dtype(self) -> str:
+        """What it computes in: the dtype of the first floating-point tensor, else of the first tensor."""
+        dtypes = [t.dtype for t in (*self.outputs, *self.inputs)]
+        return next((d for d in dtypes if "float" in d or d == "half"), dtypes[0] if dtypes else "")
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of all inputs."""
+        return sum(t.tensor_bytes for t in self.inputs)
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes of all outputs."""
+        return sum(t.tensor_bytes for t in self.outputs)
+
+    @property
+    def signature(self) -> str:
+        """Sixteen hex digits over type, shapes, dtypes and attributes."""
+        text = json.dumps([self.type, self.inputs, self.outputs, dict(self.attributes)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRow:
+    """How long one operator took on one device.
+
+    source: `step` = inside traced training steps, `single` = by itself on fresh inputs.
+    batch: examples a step of the network it comes from, None where unknown. phase: forward, backward or update.
+    median_s, low_s, spread_s: median, lower quartile and interquartile range of `repeats` times, in seconds.
+    """
+
+    operator: Operator
+    device: str
+    device_kind: str
+    machine: str
+    batch: int | None
+    network: str
+    phase: str | None
+    source: str
+    median_s: float
+    low_s: float
+    spread_s: float
+    repeats: int
+
+
+COLUMNS = (
+    "op_type", "input_shapes", "input_dtypes", "output_shapes", "output_dtypes", "dtype", "attributes", "flops",
+    "bytes_in", "bytes_out", "device", "device_kind", "machine", "batch", "network", "phase", "source", "median_s",
+    "low_s", "spread_s", "repeats", "signature",
+)  # fmt: skip
+LISTS = ("input_shapes", "input_dtypes", "output_shapes", "output_dtypes", "attributes")
+
+
+def to_record(row: OperatorRow) -> dict[str, Any]:
+    """The row as one flat record of COLUMNS; shapes, dtypes and attributes are JSON text."""
+    op = row.operator
+    return {
+        "op_type": op.type,
+        "input_shapes": json.dumps([t.shape for t in op.inputs]),
+        "input_dtypes": json.dumps([t.dtype for t in op.inputs]),
+        "output_shapes": json.dumps([t.shape for t in op.outputs]),
+        "output_dtypes": json.dumps([t.dtype for t in op.outputs]),
+        "dtype": op.dtype,
+        "attributes": json.dumps(dict(op.attributes), sort_keys=True),
+        "flops": op.flops,
+        "bytes_in": op.bytes_in,
+        "bytes_out": op.bytes_out,
+        "signature": op.signature,
+        **{name: getattr(row, name) for name in COLUMNS[10:-1]},
+    }
+
+
+def from_record(record: MappingABC[str, Any]) -> OperatorRow:
+    """The row of a flat record. Raises ValueError or KeyError where the record is none."""
+    parsed = {name: json.loads(record[name]) for name in LISTS}
+    operator = Operator(
+        str(record["op_type"]),
+        _tensors(parsed["input_shapes"], parsed["input_dtypes"]),
+        _tensors(parsed["output_shapes"], parsed["output_dtypes"]),
+        parsed["attributes"],
+        _number(record["flops"]),
+    )
+    batch = _number(record["batch"])
+    return OperatorRow(
+        operator=operator,
+        device=str(record["device"]),
+        device_kind=str(record["device_kind"]),
+        machine=str(record["machine"]),
+        batch=int(batch) if batch else None,
+        network=str(record["network"]),
+        phase=record["phase"] or None,
+        source=str(record["source"]),
+        median_s=float(record["median_s"]),
+        low_s=float(record["low_s"]),
+        spread_s=float(record["spread_s"]),
+        repeats=int(record["repeats"]),
+    )
+
+
+def _tensors(shapes: Sequence[Any], dtypes: Sequence[str]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(None if s is None else tuple(s), d) for s, d in zip(shapes, dtypes, strict=True))
+
+
+def _number(value: Any) -> float | None:
+    """CSV writes None as nothing."""
+    return None if value is None or value == "" else float(value)
+
+
+def check_export(path: Path) -> None:
+    """Refuse before the profile what could not be written after it. Raises BadInputError."""
+    if path.suffix not in (".csv", ".parquet"):
+        raise BadInputError(f"--export {path}: {path.suffix or 'no'} format is known; name a .csv or .parquet file.")
+    if not path.parent.is_dir():
+        raise BadInputError(f"--export {path}: there is no folder {path.parent}; make it first.")
+    if path.suffix == ".parquet":
+        _pyarrow()
+
+
+def export(rows: Iterable[OperatorRow], path: Path) -> None:
+    """Write the rows as CSV or Parquet, told by the file's name.
+
+    Raises BadInputError for another name and where Parquet is not installed, PlacerError where the disk refuses.
+    """
+    check_export(path)
+    records = [to_record(row) for row in rows]
+    try:
+        if path.suffix == ".csv":
+            _write_csv(records, path)
+        else:
+            _write_parquet(records, path)
+    except OSError as error:
+        raise PlacerError(f"{path}: cannot be written ({error.strerror}); name another file.") from error
+
+
+def load(path: Path) -> list[OperatorRow]:
+    """The rows of a file that `export` wrote. Raises BadInputError where it is none."""
+    check_export(path)
+    try:
+        if path.suffix == ".csv":
+            with path.open(newline="", encoding="utf-8") as file:
+                return [from_record(record) for record in csv.DictReader(file)]
+        parquet = _pyarrow()
+        return [from_record(record) for record in parquet.read_table(path).to_pylist()]
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise BadInputError(f"{path}: is no operator dataset ({error}); export one with placer profile.") from error
+
+
+def _write_csv(records: Sequence[MappingABC[str, Any]], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(records)
+
+
+def _write_parquet(records: Sequence[MappingABC[str, Any]], path: Path) -> None:
+    import pyarrow
+
+    kinds = {"flops": pyarrow.float64(), "bytes_in": pyarrow.int64(), "bytes_out": pyarrow.int64()}
+    kinds |= {"batch": pyarrow.int64(), "repeats": pyarrow.int64()}
+    kinds |= dict.fromkeys(("median_s", "low_s", "spread_s"), pyarrow.float64())
+    schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in COLUMNS])
+    _pyarrow().write_table(pyarrow.Table.from_pylist(list(records), schema=schema), path)
+
+
+def _pyarrow() -> Any:
+    """pyarrow.parquet. Raises BadInputError where the extra is not installed."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise BadInputError(
+            "Parquet needs pyarrow, which is not installed: pip install 'placer[parquet]', or export to .csv."
+        ) from error
+    return pyarrow.parquet
