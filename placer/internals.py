@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.client import device_lib
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
-from tensorflow.python.framework import kernels, op_def_registry
+from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
 from tensorflow.python.grappler import tf_optimizer
 
 GraphDef = Any
@@ -60,6 +60,12 @@ def call_function(name: str, inputs: Sequence[Any], outputs: int, config: bytes)
     return eager_execute.execute(  # type: ignore[no-any-return]
         name, outputs, inputs, attrs=("executor_type", "", "config_proto", config), ctx=eager_context.context()
     )
+
+
+def function_graph(function_def: FunctionDef) -> tuple[GraphDef, dict[str, str]]:
+    """A FunctionDef's body as a GraphDef, arguments as Placeholders, and tensor name in the function -> in the graph."""
+    graph_def, names = function_def_to_graph.function_def_to_graph_def(function_def)
+    return graph_def, names
 
 
 @contextmanager

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingABC
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 import tensorflow as tf
 
+from placer import internals
 from placer.capture import Captured
 from placer.devices import Devices
 from placer.graph import OpGraph
-from placer.nodedef import handle_node
+from placer.nodedef import handle_node, source_of
+from placer.rewrite import Template, spread
 
 RUNS, WARM_UP = 5, 3
 _serial = itertools.count()
@@ -78,38 +80,50 @@ def scaled(graph: OpGraph, factor: MappingABC[str, float]) -> OpGraph:
 
 
 def trace_steps(
-    captured: Captured, devices: Devices, assignment: Sequence[int], inputs: Sequence[Any], runs: int = RUNS
+    captured: Captured,
+    devices: Devices,
+    assignment: Sequence[int],
+    inputs: Sequence[Any],
+    runs: int = RUNS,
+    order: Sequence[str] = (),
 ) -> list[TracedStep]:
     """`runs` traced steps under a mapping of the captured graph's ops, after WARM_UP untraced ones.
 
-    The steps train variables of their own, which start at the caller's values.
+    What is traced is the very function that a placed step calls. The steps train variables of their own, which start
+    at the caller's values; the inputs lie ready on the devices. order: as in `Template.placed`.
     """
     placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
-    graph_def = _session_graph(captured, placed)
-    start = {name: variable.numpy() for name, variable in captured.variables.items()}
-    feeds = {f"{n}:0": t.numpy() for n, t in zip(captured.input_names, inputs, strict=True)}
-    feeds |= {f"{n}:0": t.numpy() for n, t in captured.feeds.items()}
+    function = Template(captured).placed("placer_traced", placed, order)
+    graph_def, names = internals.function_graph(function)
+    arguments = [argument.name for argument in function.signature.input_arg]
+    fed = [*inputs, *captured.feeds.values()]
+    handles = dict(zip(arguments[len(fed) :], captured.variables, strict=True))
+    _with_variables(graph_def, captured, placed, handles)
+    _with_inputs(graph_def, dict(zip(arguments, fed, strict=False)))
+    fetches = [
+        *(names[function.ret[arg.name]] for arg in function.signature.output_arg),
+        *function.control_ret.values(),
+    ]
+    start = {argument: captured.variables[name].numpy() for argument, name in handles.items()}
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(graph_def, name="")
-        assigns, values = _assignments(graph, captured, start)
-        drops = _drops(graph, captured)
-        config = session_config()
-        with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
+        assigns, values = _assignments(graph, start)
+        drops = _drops(graph, handles)
+        with tf.compat.v1.Session(devices.session_target, graph=graph, config=session_config()) as session:
             session.run(assigns, feed_dict=values)
-            fetches = [*captured.output_names, *captured.writes]
-            steps = _run(session, fetches, feeds, runs, devices)
+            steps = _run(session, fetches, runs, devices)
             session.run(drops)
             return steps
 
 
-def _run(session: Any, fetches: list[str], feeds: dict[str, Any], runs: int, devices: Devices) -> list[TracedStep]:
+def _run(session: Any, fetches: list[str], runs: int, devices: Devices) -> list[TracedStep]:
     for _ in range(WARM_UP):
-        session.run(fetches, feed_dict=feeds)
+        session.run(fetches)
     options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
     steps = []
     for _ in range(runs):
         metadata = tf.compat.v1.RunMetadata()
-        session.run(fetches, feed_dict=feeds, options=options, run_metadata=metadata)
+        session.run(fetches, options=options, run_metadata=metadata)
         steps.append(_traced(metadata.step_stats, devices))
     return steps
 
@@ -148,40 +162,46 @@ def _since(zero_s: float, rows: Sequence[TracedOp]) -> list[TracedOp]:
     return [replace(row, start_s=row.start_s - zero_s, end_s=row.end_s - zero_s) for row in rows]
 
 
-def _session_graph(captured: Captured, placed: MappingABC[str, str]) -> Any:
-    """The captured GraphDef with devices, and with variables that no other session or step shares."""
+def _with_variables(
+    graph_def: Any, captured: Captured, placed: MappingABC[str, str], handles: MappingABC[str, str]
+) -> None:
+    """Arguments that are variable handles become variables that no other session or step shares."""
     run = next(_serial)
-    graph_def = tf.compat.v1.GraphDef()
-    graph_def.CopyFrom(captured.graph_def)
-    consumers = _constant_devices(captured, placed)
     for node in graph_def.node:
-        if node.name in captured.variables:
-            shared = f"placer_profile_{run}_{node.name}"
-            node.CopyFrom(handle_node(node.name, captured.variables[node.name], shared))
-        node.device = placed.get(node.name) or consumers.get(node.name, "")
-    return graph_def
+        name = handles.get(node.name)
+        if name is not None:
+            node.CopyFrom(handle_node(node.name, captured.variables[name], f"placer_profile_{run}_{node.name}"))
+            node.device = placed[name]
 
 
-def _constant_devices(captured: Captured, placed: MappingABC[str, str]) -> dict[str, str]:
-    """Constants go with the last of their consumers."""
-    return {text: placed[node.name] for node in captured.graph_def.node if node.name in placed for text in node.input}
+def _with_inputs(graph_def: Any, values: MappingABC[str, Any]) -> None:
+    """Arguments that are tensors become constants, one copy on each device that uses them."""
+    by_name = {node.name: node for node in graph_def.node}
+    for argument, tensor in values.items():
+        node = by_name[argument]
+        node.Clear()
+        node.name, node.op = argument, "Const"
+        node.attr["dtype"].type = tensor.dtype.as_datatype_enum
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tensor))
+        users = [user.name for user in by_name.values() if argument in {source_of(i) for i in user.input}]
+        spread(graph_def.node, by_name, argument, users)
 
 
-def _assignments(graph: Any, captured: Captured, start: MappingABC[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _assignments(graph: Any, start: MappingABC[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     assigns, values = [], {}
-    for i, (name, variable) in enumerate(captured.variables.items()):
+    for i, (name, value) in enumerate(start.items()):
         handle = graph.get_tensor_by_name(f"{name}:0")
         with tf.device(handle.device):
-            fed = tf.compat.v1.placeholder(variable.dtype, variable.shape, name=f"placer_value_{i}")
+            fed = tf.compat.v1.placeholder(value.dtype, value.shape, name=f"placer_value_{i}")
             assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=fed))
-        values[fed.name] = start[name]
+        values[fed.name] = value
     return assigns, values
 
 
-def _drops(graph: Any, captured: Captured) -> list[Any]:
+def _drops(graph: Any, handles: Iterable[str]) -> list[Any]:
     """What frees the session's variables, for a worker holds them longer than the session lives."""
     drops = []
-    for name in captured.variables:
+    for name in handles:
         handle = graph.get_tensor_by_name(f"{name}:0")
         with tf.device(handle.device):
             drops.append(tf.raw_ops.DestroyResourceOp(resource=handle))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingABC
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -42,8 +42,11 @@ class Template:
                 internals.add_function(function)
         self.constants = _constant_uses(self.function_def)
 
-    def placed(self, name: str, devices: MappingABC[str, str]) -> Any:
-        """The FunctionDef `name` with node n on devices[n]; each constant goes where it is used."""
+    def placed(self, name: str, devices: MappingABC[str, str], order: Sequence[str] = ()) -> Any:
+        """The FunctionDef `name` with node n on devices[n]; each constant goes where it is used.
+
+        order: nodes that run one after another, in this order, where they share a device.
+        """
         placed = type(self.function_def)()
         placed.CopyFrom(self.function_def)
         placed.signature.name = name
@@ -51,26 +54,10 @@ class Template:
         for node in placed.node_def:
             node.device = devices.get(node.name, "")
         for constant, users in self.constants.items():
-            self._spread(placed, nodes, constant, users)
+            spread(placed.node_def, nodes, constant, users)
+        _chain(nodes, order)
         _relay(placed)
         return placed
-
-    def _spread(self, placed: Any, nodes: dict[str, Any], constant: str, users: Sequence[str]) -> None:
-        """One copy of a constant per device that uses it: a copy is free, a transfer is not."""
-        original = nodes[constant]
-        copies = {"": original}
-        for user in users:
-            device = nodes[user].device
-            if not original.device:
-                original.device = device
-                copies[device] = original
-            if device not in copies:
-                copy = placed.node_def.add()
-                copy.CopyFrom(original)
-                copy.name, copy.device = f"{constant}/copy_{len(copies)}", device
-                copies[device] = copy
-            if copies[device] is not original:
-                _rename_input(nodes[user], constant, copies[device].name)
 
 
 class PlacedStep:
@@ -86,18 +73,19 @@ class PlacedStep:
         devices: Sequence[str],
         sources: MappingABC[str, tf.Variable] | None = None,
         *,
+        order: Sequence[str] = (),
         proven: bool = False,
     ) -> None:
         """devices: TensorFlow's name per op of the captured graph. sources: where the variables' values come from
-        (default: the caller's own); a source that already is on its device is taken over, not copied.
-        proven: this mapping was read back before.
+        (default: the caller's own); a source that already is on its device is taken over, not copied. order: as in
+        `Template.placed`. proven: this mapping was read back before.
         """
         captured = template.captured
         self.captured = captured
         self.device_of = {op.name: device for op, device in zip(captured.graph.ops, devices, strict=True)}
         self.function_name = f"__placer_{captured.graph.fingerprint}_{next(_serial)}"
         self.variables = self._moved(captured.variables if sources is None else sources, keep=sources is not None)
-        internals.add_function(template.placed(self.function_name, self.device_of))
+        internals.add_function(template.placed(self.function_name, self.device_of, order))
         self._finalizer = weakref.finalize(self, internals.remove_function, self.function_name)
         self._finalizer.atexit = False  # the devices may be gone by then
         self._tail = [*captured.feeds.values(), *(v.handle for v in self.variables.values())]
@@ -152,6 +140,35 @@ class PlacedStep:
                 f"{len(wrong)} ops did not run where they were mapped, first {first!r}: "
                 f"{self.device_of[first]} was asked for, {seen[first]} ran it."
             )
+
+
+def spread(nodes: Any, by_name: MappingABC[str, Any], constant: str, users: Iterable[str]) -> None:
+    """One copy of a constant per device that uses it, added to `nodes`: a copy is free, a transfer is not."""
+    original = by_name[constant]
+    copies = {"": original}
+    for user in users:
+        device = by_name[user].device
+        if not original.device:
+            original.device = device
+            copies[device] = original
+        if device not in copies:
+            copy = nodes.add()
+            copy.CopyFrom(original)
+            copy.name, copy.device = f"{constant}/copy_{len(copies)}", device
+            copies[device] = copy
+        if copies[device] is not original:
+            _rename_input(by_name[user], constant, copies[device].name)
+
+
+def _chain(nodes: MappingABC[str, Any], order: Sequence[str]) -> None:
+    """Let each node of `order` wait for the one before it on its device (docs/decisions/005-run-order.md)."""
+    last: dict[str, str] = {}
+    for name in order:
+        node = nodes[name]
+        before = last.get(node.device)
+        if before is not None and before not in {source_of(i) for i in node.input}:
+            node.input.append(f"^{before}")
+        last[node.device] = name
 
 
 def _relay(placed: Any) -> None:
