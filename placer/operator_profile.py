@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from placer.capture import Captured
 from placer.devices import Devices
+from placer.drift import without_drift
 from placer.operator_data import OperatorRow
 from placer.operator_probes import probes_of
 from placer.operator_shapes import SCALES, rescaled
@@ -46,28 +48,43 @@ class OperatorProfile:
         self.probes = probes_of(captured, self.by_name)
         self.operators = {operator.signature: operator for operator in self.by_name.values()}
         self.phases = {self.by_name[op.name].signature: op.phase for op in reversed(captured.graph.ops)}
-        self.steps: Samples = defaultdict(list)
-        self.singles: Samples = defaultdict(list)
+        self.blocks: dict[tuple[str, int], Samples] = {}  # what ran together: (source, number of the session)
 
     def run_pass(self, runs: int = RUNS) -> None:
         """Time every op `runs` times more, in the step and by itself. A device that cannot run the step times the
         single ops only."""
         with suppress(tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):
-            _extend(self.steps, step_samples(self.captured, self.by_name, self.devices, self.device, self.inputs, runs))
-        if self.scales and not self.singles:
+            steps = step_samples(self.captured, self.by_name, self.devices, self.device, self.inputs, runs)
+            self._extend("step", 0, steps)
+        if self.scales and ("single", 0) not in self.blocks:
             self._add_scaled()
-        _extend(self.singles, single_samples(list(self.probes.values()), self.devices, self.device, runs))
+        singles = single_samples(list(self.probes.values()), self.devices, self.device, runs)
+        for i, samples in enumerate(singles):
+            self._extend("single", i, samples)
 
     def rows(self) -> list[OperatorRow]:
-        """One row per signature and source."""
-        found = [self._row(signature, "step", samples) for signature, samples in self.steps.items()]
-        return [*found, *(self._row(signature, "single", samples) for signature, samples in self.singles.items())]
+        """One row per signature and source, of the times without the machine's moods (placer.drift)."""
+        rows = []
+        for (source, _), samples in self.blocks.items():
+            runs = max(len(times) for times in samples.values())
+            whole = {signature: times for signature, times in samples.items() if len(times) == runs}
+            times_s = without_drift(np.array(list(whole.values())))
+            rows += [self._row(signature, source, times) for signature, times in zip(whole, times_s, strict=True)]
+        return rows
+
+    def _extend(self, source: str, number: int, more: Samples) -> None:
+        if not more:
+            return
+        block = self.blocks.setdefault((source, number), {})
+        for signature, seconds in more.items():
+            block.setdefault(signature, []).extend(seconds)
 
     def _add_scaled(self) -> None:
         """Probes of the ops worth it at other sizes."""
+        steps = self.blocks.get(("step", 0), {})
         for probe in list(self.probes.values()):
             signature = probe.operator.signature
-            if self.steps and median(self.steps.get(signature, [0.0])) < WORTH_SCALING_S:
+            if steps and median(steps.get(signature, [0.0])) < WORTH_SCALING_S:
                 continue
             for letter, factor in SCALES:
                 other = rescaled(probe, letter, factor)
@@ -75,9 +92,9 @@ class OperatorProfile:
                     self.operators[other.operator.signature] = other.operator
                     self.phases[other.operator.signature] = self.phases[signature]
 
-    def _row(self, signature: str, source: str, samples: Sequence[float]) -> OperatorRow:
+    def _row(self, signature: str, source: str, times_s: NDArray[np.float64]) -> OperatorRow:
         device = self.devices.topology.devices[self.device]
-        low_s, middle_s, high_s = quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else [*samples] * 3
+        low_s, middle_s, high_s = (float(q) for q in np.quantile(times_s, (0.25, 0.5, 0.75)))
         return OperatorRow(
             operator=self.operators[signature],
             device=device.name,
@@ -90,10 +107,5 @@ class OperatorProfile:
             median_s=middle_s,
             low_s=low_s,
             spread_s=high_s - low_s,
-            repeats=len(samples),
+            repeats=len(times_s),
         )
-
-
-def _extend(samples: Samples, more: Samples) -> None:
-    for signature, seconds in more.items():
-        samples[signature].extend(seconds)

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 import tensorflow as tf
@@ -27,7 +28,8 @@ Samples = dict[str, list[float]]
 def step_samples(
     captured: Captured, operators: dict[str, Operator], devices: Devices, device: int, inputs: Sequence[Any], runs: int
 ) -> Samples:
-    """Signature -> seconds, one per op of that signature and traced step, everything on one device.
+    """Signature -> seconds in each of `runs` traced steps, everything on one device: the median of the ops that share
+    a signature.
 
     An op that Grappler fused into another has no row of its own. Raises tf.errors.OpError where the device cannot
     run the step.
@@ -35,20 +37,24 @@ def step_samples(
     samples: Samples = defaultdict(list)
     signatures = {name: operator.signature for name, operator in operators.items()}
     for step in trace_steps(captured, devices, [device] * len(captured.graph), inputs, runs):
+        alike: Samples = defaultdict(list)
         for name, seconds in step.cost_s().items():
             if name in signatures:
-                samples[signatures[name]].append(seconds)
+                alike[signatures[name]].append(seconds)
+        for signature, times in alike.items():
+            samples[signature].append(median(times))
     return dict(samples)
 
 
-def single_samples(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> Samples:
-    """Signature -> seconds of `runs` runs of each probe by itself. A probe that fails is left out."""
+def single_samples(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> list[Samples]:
+    """Signature -> seconds of `runs` runs of each probe by itself, for each session of up to CHUNK probes.
+
+    A probe that fails is left out.
+    """
     kind = devices.topology.devices[device].kind
     able = [probe for probe in probes if has_kernel(probe, kind)]
-    samples: Samples = {}
-    for i in range(0, len(able), CHUNK):
-        samples |= _chunk_samples(able[i : i + CHUNK], devices, device, runs)
-    return samples
+    chunks = [able[i : i + CHUNK] for i in range(0, len(able), CHUNK)]
+    return [_chunk_samples(chunk, devices, device, runs) for chunk in chunks]
 
 
 def _chunk_samples(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> Samples:
