@@ -75,7 +75,7 @@ class _Heft:
         self.problem = problem
         n, devices = len(problem.graph), len(problem.topology)
         self.cost_s = problem.simulator.cost_s
-        self.links = problem.simulator.links
+        self.links = problem.simulator.reference.links
         self.size = problem.graph.tensor_bytes
         self.busy: list[list[tuple[float, float]]] = [[] for _ in range(devices)]
         self.there_s: dict[tuple[int, int, int], float] = {}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
-from itertools import permutations
-
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from placer.graph import OpGraph
 from placer.topology import Topology
@@ -22,33 +19,46 @@ def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]
     rank(consumer)): Topcuoglu, Hariri, Wu 2002, eq. 8. The mean transfer is over the ordered pairs of
     distinct devices.
     """
-    pairs = permutations(range(len(topology)), 2)
-    links = [link for s, d in pairs if (link := topology.table[s][d]) is not None]
-
-    @cache
-    def mean_transfer_s(tensor_bytes: float) -> float:
-        return sum(link.transfer_s(tensor_bytes) for link in links) / len(links) if links else 0.0
-
     runs = np.isfinite(costs)
-    mean_cost_s = (np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)).tolist()
-    rank = [0.0] * len(graph)
+    rank = (np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)).tolist()
+    if not graph.edges:
+        return rank  # type: ignore[no-any-return]
+    src, dst, edge_bytes, _ = (np.array(column) for column in zip(*graph.edges, strict=True))
+    by_dst = np.argsort(dst, kind="stable")
+    start = np.searchsorted(dst[by_dst], np.arange(len(graph) + 1)).tolist()
+    producers, after_s = src[by_dst].tolist(), _mean_transfer_s(edge_bytes[by_dst], topology).tolist()
+    heaviest_s = [0.0] * len(graph)
     for v in reversed(graph.order):
-        after = (mean_transfer_s(e.edge_bytes) + rank[e.dst] for e in graph.out_edges[v])
-        rank[v] = mean_cost_s[v] + max(after, default=0.0)
-    return rank
+        rank[v] += heaviest_s[v]
+        for k in range(start[v], start[v + 1]):
+            way_s = after_s[k] + rank[v]
+            if way_s > heaviest_s[producers[k]]:
+                heaviest_s[producers[k]] = way_s
+    return rank  # type: ignore[no-any-return]
 
 
 def weighted_out_degree(graph: OpGraph) -> list[float]:
     """WOD(v) = sum over v's distinct successors of 1 / in-degree (distinct predecessors): Li 2024, Donf."""
-    in_degree = [len({e.src for e in into}) for into in graph.in_edges]
-    # Sorted: a set of ints has no promised order, and sums of floats depend on theirs.
-    return [sum(1 / in_degree[w] for w in sorted({e.dst for e in out})) for out in graph.out_edges]
+    n = len(graph)
+    pairs = np.unique(np.array([e.src * n + e.dst for e in graph.edges], dtype=np.int64))
+    src, dst = pairs // n, pairs % n
+    in_degree = np.bincount(dst, minlength=n)
+    # bincount adds in the order of the pairs, by successor: sums of floats depend on their order.
+    return np.bincount(src, weights=1 / in_degree[dst], minlength=n).tolist()  # type: ignore[no-any-return]
 
 
-def positions(priority: Sequence[float]) -> list[int]:
+def positions(priority: ArrayLike) -> NDArray[np.int32]:
     """Each op's place in line: 0 for the highest priority, ties by op index."""
-    line = sorted(range(len(priority)), key=lambda v: (-priority[v], v))
-    place = [0] * len(line)
-    for i, v in enumerate(line):
-        place[v] = i
+    line = np.argsort(-np.asarray(priority, dtype=np.float64), kind="stable")
+    place = np.empty(len(line), np.int32)
+    place[line] = np.arange(len(line), dtype=np.int32)
     return place
+
+
+def _mean_transfer_s(edge_bytes: NDArray[np.generic], topology: Topology) -> Costs:
+    """Seconds on the way of each edge, averaged over the links between distinct devices."""
+    links = [link for row in topology.table for link in row if link is not None]
+    total_s = np.zeros(len(edge_bytes))
+    for link in links:
+        total_s += link.latency_s + edge_bytes.astype(np.float64) / link.bandwidth_bytes_per_s
+    return total_s / max(len(links), 1)

@@ -1,49 +1,35 @@
-"""The simulator: an event-driven, exact model of one training step under a mapping.
+"""The simulator: predicted seconds of one training step under a mapping, event-driven and exact.
 
-A device runs one op at a time. When it is free it takes, of the ops whose inputs have all arrived, the one
-with the highest priority; transfers overlap compute. Plain Python, to be read as the definition of the
-makespan.
+`surrogate/reference.py` defines them; `surrogate/engine.py` is as exact and some hundred times faster, and numba, which
+it needs, is imported at the first makespan only.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import insort
-from collections.abc import Sequence
-from heapq import heappop, heappush
-from typing import NamedTuple
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from placer.errors import BadInputError
 from placer.graph import OpGraph
 from placer.mapping import Mapping
-from placer.topology import Link, Topology
+from placer.topology import Topology
 from surrogate.costs import Costs, cost_matrix
 from surrogate.priority import SCHEDULES, positions, upward_rank, weighted_out_degree
-from surrogate.timeline import Span, Timeline, Transfer
+from surrogate.reference import Model
+from surrogate.tables import Needs, Tables, needs_of, tables_of
+from surrogate.timeline import Timeline
 
-# Kinds of event, the first field after its time.
-OP_ENDS, SEND_ENDS, ARRIVES, RECEIVE_ENDS = range(4)
-UNREACHABLE = Link("*", "*", latency_s=math.inf, bandwidth_bytes_per_s=math.inf)
-
-
-class Need(NamedTuple):
-    """Op `dst` needs the tensor numbered `tensor`, which is `tensor_bytes` long."""
-
-    dst: int
-    tensor: int
-    tensor_bytes: float
-
-
-class Crossing(NamedTuple):
-    """A tensor on its way to another device, for the ops that wait there; smaller `line` wins a tie."""
-
-    ready_s: float
-    line: tuple[int, int]
-    src: int
-    dst: int
-    tensor: int
-    tensor_bytes: float
-    waiting_ops: list[int]
+# Below so many ops and needs to simulate, one core is done before a second has started.
+WORTH_A_THREAD = 200_000
+# Pieces per core, so that one that is held up leaves its share to the others.
+PIECES = 4
 
 
 class Simulator:
@@ -58,46 +44,86 @@ class Simulator:
             raise BadInputError(f"the schedule {schedule!r} is none of {', '.join(SCHEDULES)}.")
         self.graph = graph
         self.topology = topology
-        matrix = cost_matrix(graph, topology) if costs is None else costs
-        self.cost_s: list[list[float]] = matrix.tolist()
-        self.place = self._places(schedule, matrix)
-        self.tensors = tuple(dict.fromkeys((e.src, e.output_index) for e in graph.edges))
-        self.needs = self._needs()
-        self.inputs = [0] * len(graph)
-        for needs in self.needs:
-            for need in needs:
-                self.inputs[need.dst] += 1
-        self.links = [[link or UNREACHABLE for link in row] for row in topology.table]
+        self.schedule = schedule
+        self.costs = cost_matrix(graph, topology) if costs is None else costs
+        self._needs: list[Needs] = []  # shared by all that are revalued, whoever needs them first
 
-    def makespan(self, devices: Sequence[int]) -> float:
+    def makespan(self, devices: Sequence[int] | NDArray[np.integer]) -> float:
         """Seconds of one training step with op i on device `devices[i]`; infinity where a link is missing."""
-        return Run(self, devices).finish()
+        return float(self.makespans(np.array(devices, dtype=np.int32)[None])[0])
+
+    def makespans(self, placements: ArrayLike) -> NDArray[np.float64]:
+        """The makespan of each row of `placements`, devices [mappings, ops]; on all cores where it is worth it.
+
+        Infinity where a link is missing or an op cannot run. Raises BadInputError for another shape, and for a
+        device that is none.
+        """
+        from surrogate.engine import makespans
+
+        rows = np.ascontiguousarray(placements, dtype=np.int32)
+        if rows.ndim != 2 or rows.shape[1] != len(self.graph):
+            raise BadInputError(f"the placements have the shape {rows.shape}; give [mappings, {len(self.graph)}].")
+        out = np.empty(len(rows))
+        tables = self.tables
+        _in_pieces(lambda part: makespans(tables, rows[part], out[part]), len(rows), self._size)
+        if np.isnan(out).any():
+            raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
+        return out
 
     def timeline(self, devices: Sequence[int]) -> Timeline:
         """The whole schedule. Raises BadInputError where a tensor must cross and the topology has no link."""
-        run = Run(self, devices)
-        if math.isinf(run.finish()):
+        timeline = self.reference.timeline(devices)
+        if math.isinf(timeline.makespan_s):
             self._refuse_crossing(devices)
-        spans = tuple(sorted(run.spans, key=lambda span: (span.start_s, span.end_s)))
-        # Transfers were noted as they started; sending work was noted ahead of its time.
-        return Timeline(self.graph, self.topology, tuple(devices), spans, tuple(run.transfers))
+        return timeline
 
-    def _places(self, schedule: str, costs: Costs) -> list[int] | None:
+    def revalued(self, costs: Costs, topology: Topology | None = None) -> Simulator:
+        """This simulator with other costs, [ops, devices] seconds, and another topology if one is given.
+
+        What depends on the graph alone is shared, so that fits can afford hundreds of them.
+        """
+        other = copy(self)
+        for name in ("cost_s", "reference", "tables", *(["place"] if self.schedule == "rank" else [])):
+            other.__dict__.pop(name, None)
+        other.costs = costs
+        other.topology = topology or self.topology
+        return other
+
+    @cached_property
+    def cost_s(self) -> list[list[float]]:
+        """[ops][devices] seconds."""
+        return self.costs.tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def place(self) -> NDArray[np.int32] | None:
         """Each op's place in line; None for fifo, where it depends on the mapping."""
-        if schedule == "fifo":
+        if self.schedule == "fifo":
             return None
-        if schedule == "donf":
+        if self.schedule == "donf":
             return positions(weighted_out_degree(self.graph))
-        return positions(upward_rank(self.graph, costs, self.topology))
+        return positions(upward_rank(self.graph, self.costs, self.topology))
 
-    def _needs(self) -> list[list[Need]]:
-        """For each op who needs its tensors, in file order; one that needs a tensor twice is listed once."""
-        number = {key: i for i, key in enumerate(self.tensors)}
-        needs = []
-        for out in self.graph.out_edges:
-            once = dict.fromkeys((e.dst, (e.src, e.output_index)) for e in out)
-            needs.append([Need(dst, number[key], self.graph.tensor_bytes[key]) for dst, key in once])
-        return needs
+    @cached_property
+    def reference(self) -> Model:
+        """The plain-Python definition."""
+        place = None if self.place is None else self.place.tolist()
+        return Model(self.graph, self.topology, self.cost_s, place)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What the compiled loop reads."""
+        return tables_of(self.needs, self.costs, self.topology, self.place)
+
+    @property
+    def needs(self) -> Needs:
+        """Who needs which tensor."""
+        if not self._needs:
+            self._needs.append(needs_of(self.graph))
+        return self._needs[0]
+
+    @property
+    def _size(self) -> int:
+        return len(self.graph) + len(self.needs.dst)
 
     def _refuse_crossing(self, devices: Sequence[int]) -> None:
         for e in self.graph.edges:
@@ -108,168 +134,16 @@ class Simulator:
         raise BadInputError(f"op {op!r} has no cost on {device!r}; give it a cost_s there.")
 
 
-class Run:
-    """One run of the event loop. Everything of one instant happens before any free device takes new work."""
-
-    def __init__(self, simulator: Simulator, devices: Sequence[int]) -> None:
-        self.sim = simulator
-        self.devices = devices
-        self.now = 0.0
-        self.events: list[tuple[float, int, int]] = []
-        self.crossings: list[Crossing] = []
-        self.waits_for = simulator.inputs.copy()
-        n = len(simulator.topology)
-        self.free = [True] * n
-        self.ready: list[list[tuple[float, int]]] = [[] for _ in range(n)]
-        self.arrived: list[list[tuple[float, tuple[int, int], int]]] = [[] for _ in range(n)]
-        self.contention = simulator.topology.contention
-        self.queue: list[tuple[float, tuple[int, int], int]] = []
-        self.taken: set[tuple[int, ...]] = set()
-        self.spans: list[Span] = []
-        self.transfers: list[Transfer] = []
-
-    def finish(self) -> float:
-        """Run to the end; the time of the last event."""
-        for v, inputs in enumerate(self.waits_for):
-            if not inputs:
-                self._becomes_ready(v)
-        self._dispatch()
-        while self.events:
-            self.now = self.events[0][0]
-            while self.events and self.events[0][0] == self.now:
-                while self.events and self.events[0][0] == self.now:
-                    self._happen(*heappop(self.events)[1:])
-                if self.queue:
-                    self._start_transfers()
-            self._dispatch()
-        return self.now
-
-    def _happen(self, kind: int, which: int) -> None:
-        if kind == OP_ENDS:
-            self._op_ends(which)
-        elif kind == ARRIVES:
-            self._arrives(which)
-        elif kind == SEND_ENDS:
-            self._send_ends(which)
-        else:
-            self.free[self.crossings[which].dst] = True
-            self._available(which)
-
-    def _op_ends(self, v: int) -> None:
-        """Local consumers have their input now; the device sends what others need, tensor by tensor."""
-        here = self.devices[v]
-        outgoing: dict[tuple[int, int], int] = {}
-        busy_until = self.now
-        for i, (w, tensor, tensor_bytes) in enumerate(self.sim.needs[v]):
-            there = self.devices[w]
-            if there == here:
-                self._input_comes(w)
-            elif (tensor, there) in outgoing:
-                self.crossings[outgoing[tensor, there]].waiting_ops.append(w)
-            else:
-                outgoing[tensor, there] = len(self.crossings)
-                busy_until += self.sim.links[here][there].send_busy_s(tensor_bytes)
-                crossing = Crossing(busy_until, (v, i), here, there, tensor, tensor_bytes, [w])
-                self.crossings.append(crossing)
-        self._send(v, list(outgoing.values()))
-        if busy_until == self.now:
-            self.free[here] = True
-
-    def _send(self, v: int, outgoing: list[int]) -> None:
-        """Sending work that takes time ends in an event of its own; the rest starts at once."""
-        begin_s = self.now
-        for which in outgoing:
-            crossing = self.crossings[which]
-            if crossing.ready_s > begin_s:
-                self.spans.append(Span(crossing.src, "send", v, begin_s, crossing.ready_s))
-            begin_s = crossing.ready_s
-            if crossing.ready_s > self.now:
-                heappush(self.events, (crossing.ready_s, SEND_ENDS, which))
-            else:
-                self._request(which)
-
-    def _send_ends(self, which: int) -> None:
-        """The transfer may start. The op's last one lets the device go."""
-        self._request(which)
-        crossing = self.crossings[which]
-        # One op's crossings are numbered in a row, so the next one tells whether the device has more to send.
-        after = self.crossings[which + 1] if which + 1 < len(self.crossings) else None
-        if after is None or after.line[0] != crossing.line[0]:
-            self.free[crossing.src] = True
-
-    def _request(self, which: int) -> None:
-        """A tensor exists and wants to cross."""
-        if self.contention == "none":
-            self._depart(which)
-        else:
-            insort(self.queue, (self.now, self.crossings[which].line, which))
-
-    def _start_transfers(self) -> None:
-        """Those whose link (or whose ports) nobody holds, first come, first served."""
-        left = []
-        for request in self.queue:
-            held = self._holds(self.crossings[request[2]])
-            if self.taken.isdisjoint(held):
-                self.taken.update(held)
-                self._depart(request[2])
-            else:
-                left.append(request)
-        self.queue = left
-
-    def _holds(self, crossing: Crossing) -> tuple[tuple[int, ...], ...]:
-        """What a transfer keeps for itself: the ordered device pair, or the port of either end."""
-        if self.contention == "link":
-            return ((crossing.src, crossing.dst),)
-        return ((crossing.src,), (crossing.dst,))
-
-    def _depart(self, which: int) -> None:
-        _, _, src, dst, tensor, tensor_bytes, _ = self.crossings[which]
-        end_s = self.now + self.sim.links[src][dst].transfer_s(tensor_bytes)
-        self.transfers.append(Transfer(src, dst, *self.sim.tensors[tensor], tensor_bytes, self.now, end_s))
-        heappush(self.events, (end_s, ARRIVES, which))
-
-    def _arrives(self, which: int) -> None:
-        crossing = self.crossings[which]
-        if self.contention != "none":
-            self.taken.difference_update(self._holds(crossing))
-        link = self.sim.links[crossing.src][crossing.dst]
-        if link.receive_busy_s(crossing.tensor_bytes) > 0:
-            heappush(self.arrived[crossing.dst], (self.now, crossing.line, which))
-        else:
-            self._available(which)
-
-    def _available(self, which: int) -> None:
-        for w in self.crossings[which].waiting_ops:
-            self._input_comes(w)
-
-    def _input_comes(self, w: int) -> None:
-        self.waits_for[w] -= 1
-        if not self.waits_for[w]:
-            self._becomes_ready(w)
-
-    def _becomes_ready(self, v: int) -> None:
-        first = self.now if self.sim.place is None else self.sim.place[v]
-        heappush(self.ready[self.devices[v]], (first, v))
-
-    def _dispatch(self) -> None:
-        """Each free device takes what has arrived for it, else the first op in line."""
-        for d, free in enumerate(self.free):
-            if not free:
-                continue
-            if self.arrived[d]:
-                which = heappop(self.arrived[d])[2]
-                crossing = self.crossings[which]
-                busy_s = self.sim.links[crossing.src][d].receive_busy_s(crossing.tensor_bytes)
-                self._occupy(d, "receive", crossing.line[0], busy_s, (RECEIVE_ENDS, which))
-            elif self.ready[d]:
-                v = heappop(self.ready[d])[1]
-                self._occupy(d, "op", v, self.sim.cost_s[v][d], (OP_ENDS, v))
-
-    def _occupy(self, d: int, work: str, op: int, busy_s: float, event: tuple[int, int]) -> None:
-        end_s = self.now + busy_s
-        self.free[d] = False
-        self.spans.append(Span(d, work, op, self.now, end_s))
-        heappush(self.events, (end_s, *event))
+def _in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:
+    """`compute` all rows, on all cores where that many rows of `size` ops and needs are worth it."""
+    cores = len(os.sched_getaffinity(0))
+    if cores == 1 or rows * size < 2 * WORTH_A_THREAD:
+        compute(slice(0, rows))
+        return
+    pieces = min(rows, cores * PIECES)
+    ends = [rows * i // pieces for i in range(pieces + 1)]
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(compute, map(slice, ends, ends[1:])))
 
 
 def simulate(graph: OpGraph, costs: Costs, mapping: Mapping, schedule: str = "rank") -> Timeline:
