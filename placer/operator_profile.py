@@ -22,7 +22,7 @@ from placer.operators import operators_of
 from placer.store import machine_name
 
 RUNS = 5  # a pass; passes minutes apart see more of the machine's moods than more runs at once
-WORTH_SCALING_S = 10e-6
+WORTH_SCALING_S = 20e-6
 
 
 class OperatorProfile:

@@ -1,0 +1,256 @@
+"""Learned per-operator time models, after Li 2024: per family of ops the regressor that times unseen ones best."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping as MappingABC
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.errors import BadInputError
+from placer.graph import OpGraph
+from placer.operator_data import Operator, OperatorRow
+from surrogate.operator_features import families, family_of, features, traffic, work
+from surrogate.operator_regressors import Floats, Regressor, Roofline, Table, candidates
+
+FOLDS = 5
+FEWEST = 12  # distinct operators under which a family is timed by the roofline alone
+SMALL_S = 20e-6  # ops faster than this are timed, too, but the choice of a regressor is made by the others
+LEAST_S = 1e-9
+MEMBERS = 3  # a family's model is one regressor, or the mean of up to so many
+ROOFLINE = "roofline"
+OVERALL = "roofline over all types"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Seconds of one op, the relative standard deviation to expect of them, and what predicted them."""
+
+    seconds: float
+    relative_spread: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """Cross-validated error of one regressor (or mean of some) in one family.
+
+    shapes, networks: mean absolute percentage error on shapes (networks) left out of the fit, over ops of at least
+    SMALL_S (all, where there are none); networks is None where all rows are of one network. weighted: the errors of
+    unseen shapes weighted by time. spread: standard deviation of log(predicted / measured).
+    """
+
+    shapes: float
+    networks: float | None
+    weighted: float
+    spread: float
+
+
+@dataclass
+class FamilyModel:
+    """The fitted model of one family: the mean of `regressors` in logarithms."""
+
+    family: str
+    types: tuple[str, ...]
+    rows: int
+    choice: str
+    regressors: tuple[Regressor, ...]
+    scores: dict[str, Score]
+    spread_small: float = 0.5
+    spread: float = 0.3
+
+    def predict(self, operators: Sequence[Operator], single: bool) -> list[Prediction]:
+        """Seconds of operators whose types this model has seen; members that disagree widen the spread."""
+        table = table_of(operators, [single] * len(operators), self.types)
+        each = np.array([regressor.predict(table) for regressor in self.regressors])
+        middle, apart = each.mean(axis=0), each.std(axis=0)
+        expected = np.where(np.exp(middle) < SMALL_S, self.spread_small, self.spread)
+        spreads = np.hypot(expected, apart)
+        return [
+            Prediction(float(np.exp(m)), float(s), f"{self.family}: {self.choice}")
+            for m, s in zip(middle, spreads, strict=True)
+        ]
+
+
+@dataclass
+class OperatorModels:
+    """The models of all families, fitted on one kind of device of one machine. `predict` answers for any operator."""
+
+    device_kind: str
+    by_family: dict[str, FamilyModel]
+    overall: Roofline
+    overall_spread: float
+    rows: int
+    networks: tuple[str, ...] = field(default=())
+
+    def predict(self, operators: Sequence[Operator], *, single: bool = False) -> list[Prediction]:
+        """Seconds of each operator inside a training step, or by itself with `single`.
+
+        A type that was never measured falls back to the roofline over all types, and its source says so.
+        """
+        found: list[Prediction | None] = [None] * len(operators)
+        for family, numbers in _by_family(operators).items():
+            model = self.by_family.get(family)
+            known = [i for i in numbers if model is not None and operators[i].type in model.types]
+            if model is not None and known:
+                for i, prediction in zip(known, model.predict([operators[i] for i in known], single), strict=True):
+                    found[i] = prediction
+        left = [i for i, prediction in enumerate(found) if prediction is None]
+        for i, prediction in zip(left, self._overall([operators[i] for i in left]), strict=True):
+            found[i] = prediction
+        return [prediction for prediction in found if prediction is not None]
+
+    def _overall(self, operators: Sequence[Operator]) -> list[Prediction]:
+        if not operators:
+            return []
+        log_s = self.overall.predict(table_of(operators, [False] * len(operators), ()))
+        return [Prediction(float(np.exp(s)), self.overall_spread, OVERALL) for s in log_s]
+
+
+def fit_models(rows: Sequence[OperatorRow], device_kind: str | None = None) -> OperatorModels:
+    """Fit every family's candidates on the rows, choose by cross-validation, and keep the chosen.
+
+    device_kind: use the rows of this kind only; None = the kind most rows have. Raises BadInputError without rows.
+    """
+    kinds = [row.device_kind for row in rows]
+    kind = device_kind or max(sorted(set(kinds)), key=kinds.count, default="")
+    used = [row for row in rows if row.device_kind == kind and row.median_s > LEAST_S]
+    if not used:
+        raise BadInputError(f"no operator was measured on a device of kind {kind!r}; run placer profile first.")
+    by_family = _by_family([row.operator for row in used])
+    models = {family: _fit_family(family, [used[i] for i in numbers]) for family, numbers in by_family.items()}
+    table, log_s = _training(used, ())
+    overall = Roofline()
+    overall.fit(replace(table, types=np.full(len(table), "")), log_s)
+    residual = overall.predict(replace(table, types=np.full(len(table), ""))) - log_s
+    networks = tuple(sorted({row.network for row in used}))
+    return OperatorModels(kind, models, overall, float(np.std(residual)), len(used), networks)
+
+
+def predicted_costs(
+    graph: OpGraph, operators: MappingABC[str, Operator], models: OperatorModels, devices: Sequence[str]
+) -> OpGraph:
+    """The graph with `cost_s` of every op predicted, so that a network that was never profiled can be simulated.
+
+    operators: op name -> operator, as placer.operators.operators_of reads them off a captured step. devices: names or
+    kinds that get the costs. Ops that do no work (variable handles, no-ops) cost nothing.
+    """
+    predicted = models.predict([operators[op.name] for op in graph.ops])
+    ops = []
+    for op, prediction in zip(graph.ops, predicted, strict=True):
+        seconds = 0.0 if op.type in ("VarHandleOp", "NoOp") else prediction.seconds
+        ops.append(replace(op, cost_s=dict.fromkeys(devices, seconds), devices=None))
+    return OpGraph(graph.name, tuple(ops), graph.edges, graph.source)
+
+
+def table_of(operators: Sequence[Operator], single: Sequence[bool], types: Sequence[str]) -> Table:
+    """Operators of one family as numbers, with a column per type of `types`; without types only work and traffic."""
+    x = []
+    if types:
+        for operator, alone in zip(operators, single, strict=True):
+            of_type = [float(operator.type == t) for t in types] if len(types) > 1 else []
+            x.append([*features(operator, alone).values(), *of_type])
+    return Table(
+        np.array([operator.type for operator in operators], dtype=np.str_),
+        np.array([work(operator) for operator in operators], dtype=np.float64),
+        np.array([traffic(operator) for operator in operators], dtype=np.float64),
+        np.array(x, dtype=np.float64).reshape(len(operators), -1),
+    )
+
+
+def _training(rows: Sequence[OperatorRow], types: Sequence[str]) -> tuple[Table, Floats]:
+    table = table_of([row.operator for row in rows], [row.source == "single" for row in rows], types)
+    return table, np.log([row.median_s for row in rows])
+
+
+def _by_family(operators: Sequence[Operator]) -> dict[str, list[int]]:
+    """Family -> positions, in the order of reports."""
+    found: dict[str, list[int]] = {family: [] for family in families()}
+    for i, operator in enumerate(operators):
+        found[family_of(operator.type)].append(i)
+    return {family: numbers for family, numbers in found.items() if numbers}
+
+
+def _fit_family(family: str, rows: Sequence[OperatorRow]) -> FamilyModel:
+    types = tuple(sorted({row.operator.type for row in rows}))
+    table, log_s = _training(rows, types)
+    signatures = np.array([row.operator.signature for row in rows])
+    few = len(np.unique(signatures)) < FEWEST
+    regressors: dict[str, Regressor] = {ROOFLINE: Roofline()} if few else candidates()
+    for regressor in regressors.values():
+        regressor.fit(table, log_s)
+    if few:
+        miss = regressors[ROOFLINE].predict(table) - log_s
+        spread = max(float(np.std(miss)), 0.2)
+        scores = {ROOFLINE: _score(miss, None, log_s)}
+        return FamilyModel(family, types, len(rows), ROOFLINE, (regressors[ROOFLINE],), scores, spread, spread)
+    misses = [_left_out(regressors, table, log_s, groups) for groups in _groupings(rows, signatures)]
+    scores = {
+        name: _score(_mean(misses[0], members), _mean(misses[1], members) if len(misses) > 1 else None, log_s)
+        for name, members in _combinations(tuple(regressors)).items()
+    }
+    choice = min(scores, key=lambda name: _rank(scores[name]))
+    members = _combinations(tuple(regressors))[choice]
+    for name in members:
+        regressors[name].fit(table, log_s)  # the folds were fitted in between
+    kept = tuple(regressors[name] for name in members)
+    miss, small = _mean(misses[0], members), np.exp(log_s) < SMALL_S
+    spreads = [float(np.std(miss[some])) if some.any() else float(np.std(miss)) for some in (small, ~small)]
+    return FamilyModel(family, types, len(rows), choice, kept, scores, *spreads)
+
+
+def _groupings(rows: Sequence[OperatorRow], signatures: NDArray[np.str_]) -> list[NDArray[np.intp]]:
+    """Fold numbers twice: rows of one signature stay together; rows of one network stay together."""
+    distinct, of_row = np.unique(signatures, return_inverse=True)
+    folds = np.random.default_rng(0).permutation(len(distinct)) % FOLDS
+    networks = np.unique([row.network for row in rows], return_inverse=True)[1]
+    by_shape = folds[of_row]
+    return [by_shape, networks] if networks.max() > 0 else [by_shape]
+
+
+def _left_out(
+    regressors: MappingABC[str, Regressor], table: Table, log_s: Floats, groups: NDArray[np.intp]
+) -> dict[str, Floats]:
+    """Regressor -> log(predicted / measured) of every row, predicted by a fit that did not see the row's group."""
+    misses = {name: np.zeros(len(table)) for name in regressors}
+    for group in np.unique(groups):
+        out = groups == group
+        if out.all():
+            continue
+        for name, regressor in regressors.items():
+            regressor.fit(table.take(~out), log_s[~out])
+            misses[name][out] = regressor.predict(table.take(out)) - log_s[out]
+    return misses
+
+
+def _combinations(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Every regressor by itself, and every mean of up to MEMBERS; the bare roofline is no member of a mean."""
+    learned = [name for name in names if name != ROOFLINE]
+    single = [(name,) for name in names]
+    means = [c for size in range(2, MEMBERS + 1) for c in itertools.combinations(learned, size)]
+    return {" + ".join(members): members for members in (*single, *means)}
+
+
+def _mean(misses: MappingABC[str, Floats], members: Sequence[str]) -> Floats:
+    found: Floats = np.mean([misses[name] for name in members], axis=0)
+    return found
+
+
+def _score(shapes: Floats, networks: Floats | None, log_s: Floats) -> Score:
+    seconds = np.exp(log_s)
+    count = seconds >= SMALL_S if (seconds >= SMALL_S).any() else seconds > 0
+    errors = np.abs(np.expm1(shapes))
+    return Score(
+        float(errors[count].mean()),
+        None if networks is None else float(np.abs(np.expm1(networks))[count].mean()),
+        float((errors * seconds).sum() / seconds.sum()),
+        float(np.std(shapes[count])),
+    )
+
+
+def _rank(score: Score) -> float:
+    """Unseen shapes are what most predictions are asked for; an unseen network must not fall apart."""
+    return score.shapes + 0.25 * min(score.networks if score.networks is not None else score.shapes, 1.0)

@@ -1,0 +1,243 @@
+"""The regressors that compete to time a family of operators. All predict the logarithm of seconds."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+FEW = 4  # rows under which a type has no roofline of its own
+THREADS = 2
+
+
+@dataclass(frozen=True)
+class Table:
+    """Operators of one family as numbers. types: op types, length n; flops, traffic_bytes: [n]; x: features [n, f]."""
+
+    types: NDArray[np.str_]
+    flops: Floats
+    traffic_bytes: Floats
+    x: Floats
+
+    def __len__(self) -> int:
+        return len(self.flops)
+
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Table:
+        """Some of the rows."""
+        return Table(self.types[rows], self.flops[rows], self.traffic_bytes[rows], self.x[rows])
+
+
+class Regressor(ABC):
+    """Learns log seconds from a Table."""
+
+    name: str
+
+    @abstractmethod
+    def fit(self, table: Table, log_s: Floats) -> None:
+        """Learn. log_s: natural logarithm of seconds, [n], n >= 1."""
+
+    @abstractmethod
+    def predict(self, table: Table) -> Floats:
+        """Log seconds, [n]."""
+
+
+class Roofline(Regressor):
+    """t = overhead + max(flops / peak, bytes / bandwidth), per op type, after Williams et al. 2009 with an overhead.
+
+    The three constants are found by least squares on the relative error. A type with few rows takes those of all.
+    """
+
+    name = "roofline"
+
+    def __init__(self) -> None:
+        self.constants: dict[str, Floats] = {}
+
+    def fit(self, table: Table, log_s: Floats) -> None:
+        """Constants of every type, and of all types together under the empty name."""
+        self.constants = {"": _roofline_constants(table, log_s)}
+        for type_ in np.unique(table.types):
+            rows = table.types == type_
+            if rows.sum() >= FEW:
+                self.constants[str(type_)] = _roofline_constants(table.take(rows), log_s[rows])
+
+    def predict(self, table: Table) -> Floats:
+        """Log seconds by the constants of each row's type."""
+        constants = np.array([self.constants.get(str(t), self.constants[""]) for t in table.types]).reshape(-1, 3)
+        return _roofline(constants.T, table)
+
+
+def _roofline(log_constants: Floats, table: Table) -> Floats:
+    overhead_s, s_per_flop, s_per_byte = np.exp(log_constants)
+    found: Floats = np.log(overhead_s + np.maximum(s_per_flop * table.flops, s_per_byte * table.traffic_bytes))
+    return found
+
+
+def _roofline_constants(table: Table, log_s: Floats) -> Floats:
+    """Logarithms of overhead, 1/peak and 1/bandwidth; the largest ops tell where to begin."""
+    from scipy.optimize import least_squares
+
+    seconds = np.exp(log_s)
+    low = np.log([1e-8, 1e-14, 1e-13])
+    high = np.log([1e-2, 1e-6, 1e-6])
+    per_flop, per_byte = (np.median(seconds / np.maximum(w, 1.0)) for w in (table.flops, table.traffic_bytes))
+    starts = [(np.quantile(seconds, 0.05), per_flop * a, per_byte * b) for a, b in ((1, 0.3), (0.3, 1), (0.7, 0.7))]
+    fits = [
+        least_squares(
+            lambda c: _roofline(c, table) - log_s, np.clip(np.log(start), low + 1e-6, high - 1e-6),
+            bounds=(low, high), loss="soft_l1", f_scale=0.1,
+        )
+        for start in starts
+    ]  # fmt: skip
+    best: Floats = min(fits, key=lambda fit: fit.cost).x
+    return best
+
+
+class OnRoofline(Regressor):
+    """What another regressor makes of log(time / roofline), so that it falls back to physics outside its data."""
+
+    def __init__(self, inner: Regressor) -> None:
+        self.inner, self.base = inner, Roofline()
+        self.name = f"{inner.name} on roofline"
+
+    def fit(self, table: Table, log_s: Floats) -> None:
+        """The roofline first, then what it leaves."""
+        self.base.fit(table, log_s)
+        self.inner.fit(table, log_s - self.base.predict(table))
+
+    def predict(self, table: Table) -> Floats:
+        """The roofline times the learned ratio."""
+        return self.base.predict(table) + self.inner.predict(table)
+
+
+class Boosting(Regressor):
+    """Gradient-boosted trees (xgboost) on the absolute error."""
+
+    name = "boosting"
+
+    def __init__(self, trees: int = 500) -> None:
+        self.trees = trees
+        self.model: Any = None
+
+    def fit(self, table: Table, log_s: Floats) -> None:
+        """Shallow trees in many small steps."""
+        from xgboost import XGBRegressor
+
+        self.model = XGBRegressor(
+            n_estimators=self.trees, learning_rate=0.05, max_depth=6, min_child_weight=2, subsample=0.8,
+            colsample_bytree=0.6, reg_lambda=1.0, objective="reg:squarederror",
+            n_jobs=THREADS, random_state=0,
+        )  # fmt: skip
+        self.middle = float(np.median(log_s))
+        self.model.fit(table.x, log_s - self.middle)
+
+    def predict(self, table: Table) -> Floats:
+        """Log seconds."""
+        return np.asarray(self.model.predict(table.x), dtype=np.float64) + self.middle
+
+
+class _Scaled(Regressor):
+    """A scikit-learn regressor on features of mean 0 and variance 1."""
+
+    def __init__(self) -> None:
+        self.model: Any = None
+
+    def fit(self, table: Table, log_s: Floats) -> None:
+        """Scale features and target, then learn."""
+        self.mean, self.scale = table.x.mean(axis=0), table.x.std(axis=0)
+        self.scale[self.scale < 1e-9] = np.inf  # a feature that never changes says nothing
+        self.middle, self.width = float(np.mean(log_s)), float(np.std(log_s)) or 1.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a fit that stops before it has converged is judged by its error
+            self.model = self._learned(self._x(table), (log_s - self.middle) / self.width)
+
+    def predict(self, table: Table) -> Floats:
+        """Log seconds."""
+        return np.asarray(self.model.predict(self._x(table)), dtype=np.float64) * self.width + self.middle
+
+    def _x(self, table: Table) -> Floats:
+        scaled: Floats = np.clip((table.x - self.mean) / self.scale, -4.0, 4.0)
+        return scaled
+
+    @abstractmethod
+    def _learned(self, x: Floats, y: Floats) -> Any:
+        """A fitted model."""
+
+
+class Mlp(_Scaled):
+    """A multi-layer perceptron of two hidden layers."""
+
+    name = "MLP"
+
+    def _learned(self, x: Floats, y: Floats) -> Any:
+        from sklearn.neural_network import MLPRegressor
+
+        few = len(y) < 800
+        model = MLPRegressor(
+            hidden_layer_sizes=(64, 32), alpha=1e-3, learning_rate_init=3e-3,
+            max_iter=400 if few else 200, random_state=0, batch_size=min(64, len(y)), n_iter_no_change=20, tol=1e-5,
+        )  # fmt: skip
+        return model.fit(x, y)
+
+
+class Neighbours(_Scaled):
+    """The nearest operators in log features, the nearer the weightier."""
+
+    name = "neighbours"
+
+    def _learned(self, x: Floats, y: Floats) -> Any:
+        from sklearn.neighbors import KNeighborsRegressor
+
+        return KNeighborsRegressor(min(5, len(y)), weights="distance").fit(x, y)
+
+
+class Gaussian(_Scaled):
+    """A Gaussian process with a length scale per feature; the scales are learned on LEARN of the rows.
+
+    Once learned they are kept when it is fitted again, so that a cross-validation learns them once.
+    """
+
+    name = "gaussian process"
+    LEARN, MOST, STEPS = 250, 2000, 40
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel: Any = None
+
+    def _learned(self, x: Floats, y: Floats) -> Any:
+        from sklearn.gaussian_process import GaussianProcessRegressor
+
+        some = np.random.default_rng(0).permutation(len(y))
+        if self.kernel is None:
+            rows = some[: self.LEARN]
+            begin = _kernel(x.shape[1])
+            self.kernel = GaussianProcessRegressor(begin, optimizer=self._climb).fit(x[rows], y[rows]).kernel_
+        rows = some[: self.MOST]
+        return GaussianProcessRegressor(self.kernel, optimizer=None).fit(x[rows], y[rows])
+
+    def _climb(self, objective: Any, begin: Floats, bounds: Floats) -> tuple[Floats, float]:
+        """Some steps up the likelihood; the last digits are not worth their time."""
+        from scipy.optimize import minimize
+
+        found = minimize(objective, begin, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": self.STEPS})
+        return found.x, found.fun
+
+
+def _kernel(features: int) -> Any:
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    smooth = Matern(np.full(features, 3.0), (0.3, 100.0), nu=1.5)
+    return ConstantKernel(1.0, (1e-2, 1e2)) * smooth + WhiteKernel(0.01, (1e-5, 1.0))
+
+
+def candidates() -> dict[str, Regressor]:
+    """One fresh regressor of each kind, by name."""
+    kinds = (
+        Roofline(), Boosting(), OnRoofline(Boosting()), OnRoofline(Mlp()), OnRoofline(Neighbours()), Gaussian(),
+        OnRoofline(Gaussian()),
+    )  # fmt: skip
+    return {regressor.name: regressor for regressor in kinds}
