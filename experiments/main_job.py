@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.runner import Runner
 
 SCHEDULE = "fifo"  # TensorFlow runs what became ready first
-BASELINES = ("expert", "heft", "random")
+BASELINES = ("expert", "heft", "donf", "random")
 BASELINE_SHARE = 0.4  # of the measurements left after the single devices
 FINAL_REPEATS = 30
 FINALISTS = 2

@@ -6,6 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from placer.errors import BadInputError
 from placer.graph import OpGraph
@@ -13,12 +17,22 @@ from placer.mapping import Mapping
 from placer.topology import Topology
 from surrogate.costs import Costs, cost_matrix
 from surrogate.maxload import loads
+from surrogate.priority import upward_rank
 from surrogate.simulator import Simulator
 
 OBJECTIVES = ("makespan", "max-load")
 
 Placement = tuple[int, ...]
 """The device of each unit, in the order of `Problem.units`: what a searcher moves about."""
+
+
+class Limits(NamedTuple):
+    """What may go where, as flat arrays for compiled code: units u, devices d."""
+
+    unit_of: NDArray[np.int32]  # [ops]
+    unit_bytes: NDArray[np.float64]  # [u]
+    feasible: NDArray[np.bool_]  # [u, d]
+    capacity_bytes: NDArray[np.float64]  # [d]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +113,23 @@ class Problem:
         return tuple(math.inf if limit is None else limit * (1 - self.headroom) for limit in limits)
 
     @cached_property
+    def limits(self) -> Limits:
+        """Units, memory and feasible devices as flat arrays."""
+        return Limits(
+            np.array(self.unit_of, np.int32),
+            np.array(self.unit_bytes, np.float64),
+            np.isfinite(self.unit_cost_s),
+            np.array(self.capacity_bytes, np.float64),
+        )
+
+    @cached_property
+    def ranked(self) -> NDArray[np.int32]:
+        """Op indices by upward rank, the highest first; of equal ranks, producers first."""
+        rank = np.array(upward_rank(self.graph, self.costs, self.topology))
+        order = np.array(self.graph.order)
+        return order[np.argsort(-rank[order], kind="stable")].astype(np.int32)
+
+    @cached_property
     def is_roomy(self) -> bool:
         """Whether any one device could hold everything, so that memory needs no look."""
         return sum(self.unit_bytes) <= min(self.capacity_bytes)
@@ -122,6 +153,13 @@ class Problem:
         if self.objective == "max-load":
             return max(loads(self.graph, self.simulator.cost_s, self.topology, devices))
         return self.simulator.makespan(devices)
+
+    def predict_many(self, placements: ArrayLike) -> NDArray[np.float64]:
+        """The objective of each row of `placements`, [placements, units] devices, as `predict` gives it."""
+        rows = np.asarray(placements, dtype=np.int32).reshape(-1, len(self.units))
+        if self.objective == "max-load":
+            return np.array([self.predict(tuple(row)) for row in rows.tolist()])
+        return self.simulator.makespans(rows[:, self.limits.unit_of])
 
     def devices(self, placement: Placement) -> tuple[int, ...]:
         """The device of each op."""

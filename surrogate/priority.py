@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -62,3 +64,19 @@ def _mean_transfer_s(edge_bytes: NDArray[np.generic], topology: Topology) -> Cos
     for link in links:
         total_s += link.latency_s + edge_bytes.astype(np.float64) / link.bandwidth_bytes_per_s
     return total_s / max(len(links), 1)
+
+
+def topological(graph: OpGraph, place: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Op indices in the order in which they come if of those whose producers have come the first in line is next."""
+    waits_for = [len({e.src for e in into}) for into in graph.in_edges]
+    ready = [(at, v) for v, at in enumerate(place.tolist()) if not waits_for[v]]
+    heapify(ready)
+    order = []
+    while ready:
+        v = heappop(ready)[1]
+        order.append(v)
+        for w in {e.dst for e in graph.out_edges[v]}:
+            waits_for[w] -= 1
+            if not waits_for[w]:
+                heappush(ready, (int(place[w]), w))
+    return np.array(order, np.int32)

@@ -29,6 +29,7 @@ class Needs(NamedTuple):
     tensor: NDArray[np.int32]  # [m]
     tensor_bytes: NDArray[np.float64]  # [m]
     inputs: NDArray[np.int32]  # [n] how many tensors an op needs
+    by_dst: NDArray[np.int32]  # [m] needs sorted by consumer, those of one consumer in file order
     tensors: int
 
 
@@ -46,6 +47,7 @@ class Tables(NamedTuple):
     tensor: NDArray[np.int32]
     tensor_bytes: NDArray[np.float64]
     inputs: NDArray[np.int32]
+    by_dst: NDArray[np.int32]
     tensors: int
     cost_s: Costs
     link: NDArray[np.float64]
@@ -61,17 +63,20 @@ def needs_of(graph: OpGraph) -> Needs:
     n = len(graph)
     if not graph.edges:
         none = np.zeros(0, np.int32)
-        return Needs(np.zeros(n + 1, np.int32), none, none, none, np.zeros(0), np.zeros(n, np.int32), 0)
+        return Needs(np.zeros(n + 1, np.int32), none, none, none, np.zeros(0), np.zeros(n, np.int32), none, 0)
     src, dst, edge_bytes, output = (np.array(column) for column in zip(*graph.edges, strict=True))
     tensor, largest = _tensors(src, output, edge_bytes.astype(np.float64))
-    # Sorted by consumer within tensor, the first of equals stays; back in file order, then by op.
-    _, first = np.unique(tensor.astype(np.int64) * n + dst, return_index=True)
-    first.sort()
-    first = first[np.argsort(src[first], kind="stable")]
+    _, first = np.unique(tensor * n + dst, return_index=True)
+    by_file = np.sort(first)
+    by_src = np.argsort(src[by_file], kind="stable")
+    first = by_file[by_src]
+    number = np.empty(len(first), np.int32)
+    number[by_src] = np.arange(len(first), dtype=np.int32)
+    by_dst = number[np.argsort(dst[by_file], kind="stable")]
     makers, users, made = (a[first].astype(np.int32) for a in (src, dst, tensor))
     start = np.searchsorted(makers, np.arange(n + 1)).astype(np.int32)
     inputs = np.bincount(users, minlength=n).astype(np.int32)
-    return Needs(start, makers, users, made, largest[made], inputs, len(largest))
+    return Needs(start, makers, users, made, largest[made], inputs, by_dst, len(largest))
 
 
 def _tensors(

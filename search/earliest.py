@@ -1,0 +1,66 @@
+"""What HEFT and Donf share: ops in a fixed order, each to the device where it would finish first."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.base import Searcher
+from search.memory import fitted
+from search.problem import Placement, Problem
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The list scheduler's own plan, per op: its device, when it starts and when it finishes.
+
+    complete: whether every unit found room in memory; where not, `devices` breaks a limit and must be
+    repaired.
+    """
+
+    devices: tuple[int, ...]
+    start_s: tuple[float, ...]
+    finish_s: tuple[float, ...]
+    complete: bool
+
+    @property
+    def makespan_s(self) -> float:
+        """Seconds until the last op finishes."""
+        return max(self.finish_s)
+
+
+def earliest_finish(problem: Problem, line: NDArray[np.int32]) -> Schedule:
+    """Take the ops in `line`, a topological order of op indices, each to the device where it finishes first.
+
+    An op goes into the first gap that holds it. A tensor crosses to a device once; sending and receiving occupy
+    the devices at both ends; colocated ops follow the first of them, for which memory for the whole unit must be
+    left.
+    """
+    from search.slots import list_schedule  # numba is slow to import
+
+    n = len(problem.graph)
+    device, start_s, finish_s = np.empty(n, np.int32), np.empty(n), np.empty(n)
+    complete = list_schedule(problem.simulator.tables, problem.limits, line, device, start_s, finish_s)
+    return Schedule(tuple(device.tolist()), tuple(start_s.tolist()), tuple(finish_s.tolist()), complete)
+
+
+def repaired(problem: Problem, schedule: Schedule) -> Placement:
+    """The schedule's mapping, changed where memory ran out. Raises BadInputError where nothing fits."""
+    return fitted(problem, tuple(schedule.devices[unit[0]] for unit in problem.units))
+
+
+class OneMapping(Searcher):
+    """Asks the one mapping that a list scheduler gives."""
+
+    def _propose(self) -> Placement:
+        placement = repaired(self.problem, self._schedule())
+        if not self.is_new(placement):
+            raise self.exhausted(f"{self.name} gives one mapping, and it was asked or told.")
+        return placement
+
+    @abstractmethod
+    def _schedule(self) -> Schedule:
+        """The list schedule."""
