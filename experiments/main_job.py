@@ -20,6 +20,7 @@ from search.base import Searcher, SearchExhausted
 from search.bounds import lower_bound
 from search.problem import Problem
 from search.registry import SEARCHERS, make_searcher
+from surrogate.timeline import Timeline
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.capture import Captured
@@ -72,6 +73,7 @@ class Finding:
     """What a search found. `best` and `best_single` were measured side by side at the end, `measured` before.
 
     untouched: the step as TensorFlow runs it in the coordinating process with all its cores.
+    trace: the delivered mapping's step, predicted and measured.
     tf_default_s: the same, but only where those devices are the topology's. switch_s: median seconds from leaving
     one finalist to the end of the first step under another, training state moved.
     """
@@ -90,7 +92,7 @@ class Finding:
     switch_s: float | None
     seed: int
     seconds: float
-    trace: dict[str, Any] | None = field(default=None, repr=False)
+    trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)
 
     @property
     def default_wins(self) -> bool:
@@ -333,13 +335,15 @@ class _Job:
     def _predicted(self, row: Row) -> float:
         return self.problem.predict(self.problem.placement(self._in_problem(row.mapping)))
 
-    def _trace(self, best: Row) -> dict[str, Any]:
-        from experiments.tracing import measured_timeline
+    def _trace(self, best: Row) -> tuple[Timeline, Timeline]:
+        """The step under the best mapping as predicted, op by op, and as traced."""
+        from experiments.tracing import measured_timeline, predicted_timeline
         from placer.profiler import trace_steps
 
         devices = self.groups.expand(best.mapping)
         step = trace_steps(self.captured, self.devices, devices, self.inputs, runs=3)[-1]
-        return measured_timeline(self.captured.graph, self.topology, devices, step).to_trace()
+        predicted = predicted_timeline(self.groups, self.problem.graph, self.problem.topology, devices, SCHEDULE)
+        return predicted, measured_timeline(self.captured.graph, self.topology, devices, step)
 
 
 def _check(settings: SearchSettings) -> None:

@@ -14,6 +14,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from experiments.main_job import Finding, Progress, Row
+from experiments.tracing import side_by_side
 from placer.errors import PlacerError
 from placer.files import write_graph, write_topology
 from placer.mapping import Mapping
@@ -263,7 +264,7 @@ def write_results(found: Finding, out: Path | None, report: Path | None, trace: 
         if report is not None:
             report.write_text(_markdown(found), encoding="utf-8")
         if trace is not None and found.trace is not None:
-            trace.write_text(json.dumps(found.trace), encoding="utf-8")
+            trace.write_text(json.dumps(side_by_side(*found.trace)), encoding="utf-8")
     except OSError as error:
         raise PlacerError(f"{report or trace}: cannot be written ({error.strerror}).") from error
 

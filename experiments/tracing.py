@@ -1,13 +1,16 @@
-"""A measured step as a Timeline, so that what was predicted and what ran are drawn alike."""
+"""A measured step as a Timeline, and beside it the predicted one, so that both are drawn alike."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from placer.coarsen import Groups
 from placer.graph import OpGraph
 from placer.topology import Topology
+from surrogate.simulator import Simulator
 from surrogate.timeline import Span, Timeline, Transfer
 
 if TYPE_CHECKING:
@@ -15,19 +18,56 @@ if TYPE_CHECKING:
 
 # "[3072B] [80.8Mb/s] edge_122_tower/Mean from /job:worker/replica:0/task:1/... to /job:worker/..."
 LABEL = re.compile(r"^\[(?P<bytes>[\d.]+)(?P<unit>[KMG]?B)\].*? edge_\d+_(?P<op>.*) from ")
+SENDS = ("_Send", "_HostSend")
 UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+
+
+def side_by_side(predicted: Timeline, measured: Timeline) -> dict[str, Any]:
+    """Both as one Chrome trace of two processes, "predicted" over "measured", for ui.perfetto.dev."""
+    above, below = predicted.to_trace("predicted", pid=1), measured.to_trace("measured", pid=2)
+    return {**above, "traceEvents": [*above["traceEvents"], *below["traceEvents"]]}
+
+
+def predicted_timeline(
+    groups: Groups, coarse: OpGraph, topology: Topology, devices: Sequence[int], schedule: str
+) -> Timeline:
+    """The simulated step of the fine ops behind `coarse`, the groups with the costs by which a search predicts.
+
+    devices: device index per fine op.
+    """
+    return Simulator(calibrated(groups, coarse), topology, schedule).timeline(devices)
+
+
+def calibrated(groups: Groups, coarse: OpGraph) -> OpGraph:
+    """The fine graph, with each group's ops scaled so that they cost together what the group costs in `coarse`."""
+    ops = list(groups.fine.ops)
+    for before, after, members in zip(groups.graph.ops, coarse.ops, groups.members, strict=True):
+        factor = {d: after.cost_s[d] / s for d, s in before.cost_s.items() if s > 0 and d in after.cost_s}
+        for v in members:
+            cost_s = {d: s * factor.get(d, 1.0) for d, s in ops[v].cost_s.items()}
+            ops[v] = replace(ops[v], cost_s=cost_s)
+    return OpGraph(groups.fine.name, tuple(ops), groups.fine.edges, groups.fine.source)
 
 
 def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int], step: TracedStep) -> Timeline:
     """What `step` did under the mapping `devices` (device index per op), from the first op's start."""
-    spans = [
-        Span(topology.index[op.device], "op", graph.index[op.name], op.start_s, op.end_s)
-        for op in step.ops
-        if op.name in graph.index
-    ]
+    spans = [span for row in step.ops if (span := _span(graph, topology, row)) is not None]
     transfers = [t for row in step.transfers if (t := _transfer(graph, topology, devices, row)) is not None]
     spans.sort(key=lambda span: span.start_s)
     return Timeline(graph, topology, tuple(devices), tuple(spans), tuple(sorted(transfers, key=lambda t: t.start_s)))
+
+
+def _span(graph: OpGraph, topology: Topology, row: TracedOp) -> Span | None:
+    """An op, or what a mapping added to it: "net/a/cut_3_send" sends for net/a. None for all else that is added.
+
+    A receiving row is left out, for it waits most of its time and computes none of it.
+    """
+    maker = row.name.rpartition("/")[0]
+    if row.name in graph.index:
+        return Span(topology.index[row.device], "op", graph.index[row.name], row.start_s, row.end_s)
+    if row.type in SENDS and maker in graph.index:
+        return Span(topology.index[row.device], "send", graph.index[maker], row.start_s, row.end_s)
+    return None
 
 
 def _transfer(graph: OpGraph, topology: Topology, devices: Sequence[int], row: TracedOp) -> Transfer | None:

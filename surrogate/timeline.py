@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from placer.graph import OpGraph
@@ -88,25 +89,21 @@ class Timeline:
             _draw(row, self.graph.ops[t.op].name, t.start_s / unit_s, t.end_s / unit_s)
         return "\n".join(f"{name} |{''.join(row)}|" for name, row in rows.items())
 
-    def to_trace(self) -> dict[str, Any]:
+    def to_trace(self, process: str = "simulated", pid: int = 1) -> dict[str, Any]:
         """Chrome trace events, for ui.perfetto.dev: a track per device and per link, times in microseconds.
 
-        Transfers that overlap on one link go to further tracks of the same name, for slices of one track must
-        nest.
+        What overlaps on one device or link goes to further tracks of the same name, for slices of one track must
+        nest. process: the name over the tracks; pid: which of the trace's processes it is.
         """
-        tracks: dict[str, int] = {name: d for d, name in enumerate(self.topology.names)}
+        tracks = _Tracks(self.topology.names, pid)
         events = [
-            _slice(span.device, self.graph.ops[span.op].name, span.work, span.start_s, span.end_s)
-            for span in self.spans
+            tracks.slice(self.topology.names[s.device], self.graph.ops[s.op].name, s.work, s.start_s, s.end_s)
+            for s in sorted(self.spans, key=lambda s: s.start_s)
         ]
-        free_s: dict[str, float] = {}
         for t in sorted(self.transfers, key=lambda t: t.start_s):
-            lane = next(name for name in self._lanes(t) if free_s.get(name, 0.0) <= t.start_s)
-            free_s[lane] = t.end_s
-            track = tracks.setdefault(lane, len(tracks))
-            slice_ = _slice(track, self.graph.ops[t.op].name, "transfer", t.start_s, t.end_s)
+            slice_ = tracks.slice(self._link_name(t), self.graph.ops[t.op].name, "transfer", t.start_s, t.end_s)
             events.append({**slice_, "args": {"bytes": t.link_bytes, "output_index": t.output_index}})
-        return {"traceEvents": [*_track_names(tracks), *events], "displayTimeUnit": "ms"}
+        return {"traceEvents": [*tracks.named(process), *events], "displayTimeUnit": "ms"}
 
     def _stays(self) -> list[Stay]:
         """Where and how long each tensor lives."""
@@ -130,12 +127,6 @@ class Timeline:
     def _link_name(self, t: Transfer) -> str:
         return f"{self.topology.names[t.src]} -> {self.topology.names[t.dst]}"
 
-    def _lanes(self, t: Transfer) -> Iterable[str]:
-        name = self._link_name(t)
-        yield name
-        for i in range(2, len(self.transfers) + 2):
-            yield f"{name} ({i})"
-
 
 def _draw(row: list[str], text: str, start: float, end: float) -> None:
     """Fill the columns from start to end with `text`, its last letter repeated."""
@@ -143,17 +134,31 @@ def _draw(row: list[str], text: str, start: float, end: float) -> None:
     row[round(start) : round(end)] = text[:width].ljust(width, text[-1])
 
 
-def _slice(track: int, name: str, category: str, start_s: float, end_s: float) -> dict[str, Any]:
-    """A complete event ("X") of the trace event format."""
-    times = {"ts": start_s * 1e6, "dur": (end_s - start_s) * 1e6}
-    return {"name": name, "cat": category, "ph": "X", "pid": 1, "tid": track, **times}
+class _Tracks:
+    """The tracks of one process of a trace; a slice goes to the first track of its lane that is free."""
 
+    def __init__(self, names: Iterable[str], pid: int) -> None:
+        self.pid = pid
+        self.number = {name: i for i, name in enumerate(names)}
+        self.free_s: dict[str, float] = {}
 
-def _track_names(tracks: dict[str, int]) -> list[dict[str, Any]]:
-    """Metadata events ("M") that name the tracks and keep them in order."""
-    named = []
-    for name, tid in tracks.items():
-        where = {"ph": "M", "pid": 1, "tid": tid}
-        named.append({"name": "thread_name", **where, "args": {"name": name}})
-        named.append({"name": "thread_sort_index", **where, "args": {"sort_index": tid}})
-    return named
+    def slice(self, lane: str, name: str, category: str, start_s: float, end_s: float) -> dict[str, Any]:
+        """A complete event ("X") of the trace event format."""
+        names = chain([lane], (f"{lane} ({i})" for i in count(2)))
+        track = next(name for name in names if self.free_s.get(name, 0.0) <= start_s)
+        self.free_s[track] = end_s
+        where = {"pid": self.pid, "tid": self.number.setdefault(track, len(self.number))}
+        times = {"ts": start_s * 1e6, "dur": (end_s - start_s) * 1e6}
+        return {"name": name, "cat": category, "ph": "X", **where, **times}
+
+    def named(self, process: str) -> list[dict[str, Any]]:
+        """Metadata events ("M") that name the process and its tracks and keep both in order."""
+        here = {"ph": "M", "pid": self.pid}
+        named = [
+            {"name": "process_name", **here, "args": {"name": process}},
+            {"name": "process_sort_index", **here, "args": {"sort_index": self.pid}},
+        ]
+        for name, tid in self.number.items():
+            named.append({"name": "thread_name", **here, "tid": tid, "args": {"name": name}})
+            named.append({"name": "thread_sort_index", **here, "tid": tid, "args": {"sort_index": tid}})
+        return named

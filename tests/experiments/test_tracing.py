@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from experiments.tracing import measured_timeline
+import pytest
+
+from experiments.tracing import calibrated, measured_timeline, predicted_timeline, side_by_side
+from placer.coarsen import Groups
 from placer.graph import Edge, Op, OpGraph
 from placer.profiler import TracedOp, TracedStep
-from placer.topology import Device, Topology
+from placer.topology import Device, Link, Topology
 
 GRAPH = OpGraph("pair", (Op("net/a", "X", {"cpu": 1.0}), Op("b", "X", {"cpu": 1.0})), (Edge(0, 1, 3072),))
 TOPOLOGY = Topology((Device("p", "cpu"), Device("q", "cpu")))
@@ -35,3 +38,45 @@ def test_sizes_come_in_units():
 
 def test_an_input_of_the_step_is_no_transfer_of_the_graph():
     assert measured_timeline(GRAPH, TOPOLOGY, (0, 1), traced("1.5MB", "_recv_x_0")).transfers == ()
+
+
+def test_what_a_mapping_adds_is_a_send_of_the_op_or_left_out():
+    added = (
+        TracedOp("net/a/cut_3_send", "_Send", "p", 1.0, 1.25),
+        TracedOp("net/a/cut_3_recv", "_Recv", "q", 0.0, 1.5),
+        TracedOp("b/gate", "NoOp", "q", 1.5, 1.5),
+    )
+    step = traced("3072B", "net/a")
+    timeline = measured_timeline(GRAPH, TOPOLOGY, (0, 1), TracedStep(step.ops + added, step.transfers))
+    assert [(span.work, span.op, span.device) for span in timeline.spans] == [
+        ("op", 0, 0),
+        ("send", 0, 0),
+        ("op", 1, 1),
+    ]
+
+
+LINKED = Topology(TOPOLOGY.devices, (Link("*", "*", 0.5, 1e9),))
+
+
+def test_one_trace_holds_the_predicted_and_the_measured_step():
+    groups = Groups(GRAPH, GRAPH, ((0,), (1,)))
+    predicted = predicted_timeline(groups, GRAPH, LINKED, (0, 1), "fifo")
+    trace = side_by_side(predicted, measured_timeline(GRAPH, LINKED, (0, 1), traced("3072B", "net/a")))
+    events = trace["traceEvents"]
+    assert {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"} == {
+        1: "predicted",
+        2: "measured",
+    }
+    tracks = {(e["pid"], e["args"]["name"]) for e in events if e["name"] == "thread_name"}
+    assert tracks == {(pid, name) for pid in (1, 2) for name in ("p", "q", "p -> q")}
+    ends = {pid: max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and e["pid"] == pid) for pid in (1, 2)}
+    assert ends == {1: pytest.approx(2.5e6, rel=1e-5), 2: 2e6}
+
+
+def test_ops_share_the_calibration_of_their_group():
+    ops = (Op("a", "X", {"cpu": 1.0}), Op("b", "X", {"cpu": 3.0}), Op("c", "X", {"cpu": 0.0}))
+    fine = OpGraph("three", ops, (Edge(0, 1, 1), Edge(1, 2, 1)))
+    coarse = [OpGraph("two", (Op("b", "X", {"cpu": s}), ops[2]), (Edge(0, 1, 1),)) for s in (4.0, 6.0)]
+    found = calibrated(Groups(fine, coarse[0], ((0, 1), (2,))), coarse[1])
+    assert [op.cost_s["cpu"] for op in found.ops] == [1.5, 4.5, 0.0]
+    assert found.fingerprint == fine.fingerprint

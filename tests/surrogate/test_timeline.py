@@ -6,6 +6,7 @@ from placer.graph import Edge, Op, OpGraph
 from placer.topology import Device, Link, Topology
 from surrogate.memory import Stay, peaks
 from surrogate.simulator import Simulator
+from surrogate.timeline import Span, Timeline
 
 TOPOLOGY = Topology((Device("x", "cpu"), Device("y", "cpu")), (Link("*", "*", 0, 10),))
 
@@ -46,3 +47,14 @@ def test_slices_of_one_track_never_overlap():
     trace = timeline.to_trace()
     names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"]
     assert names == ["x", "y", "x -> y", "x -> y (2)"]
+
+
+def test_ops_that_overlap_on_one_device_get_tracks_of_their_own():
+    # A device with several threads, as measured: b starts before a has ended, c after.
+    timeline = simulated((0, 0, 0), (), count=3)
+    spans = (Span(0, "op", 0, 0.0, 2.0), Span(0, "op", 1, 1.0, 3.0), Span(0, "op", 2, 2.0, 3.0))
+    trace = Timeline(timeline.graph, TOPOLOGY, (0, 0, 0), spans, ()).to_trace("measured", pid=2)
+    names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    at = {e["name"]: names[e["tid"]] for e in trace["traceEvents"] if e["ph"] == "X"}
+    assert at == {"a": "x", "b": "x (2)", "c": "x"}
+    assert {e["pid"] for e in trace["traceEvents"]} == {2}
