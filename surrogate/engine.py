@@ -261,27 +261,18 @@ def _light(t: Tables, placements: Ints, out: Floats) -> None:
                     for k in range(start[v], start[v + 1]):
                         u = dst[k]
                         e = device[u]
-                        at_s = now_s + (latency_s[d, e] + size[k] / bandwidth[d, e])
-                        if _input_comes(
-                            fifo,
-                            place,
-                            inputs,
-                            ready_s,
-                            running,
-                            next_s,
-                            later_s,
-                            later,
-                            head,
-                            tail,
-                            bits,
-                            full,
-                            first,
-                            u,
-                            e,
-                            at_s,
-                            now_s,
-                        ):
-                            woken = True
+                        at_s = max(ready_s[u], now_s + (latency_s[d, e] + size[k] / bandwidth[d, e]))
+                        ready_s[u] = at_s
+                        inputs[u] -= 1
+                        if inputs[u] != 0:
+                            continue
+                        if fifo or (at_s > now_s and (running[e] == IDLE or at_s > next_s[e])):
+                            _insert(later_s, later, head, tail, e, e * n, at_s, u)
+                        else:
+                            _join_line(bits, full, first, e, place[u])
+                        if running[e] == IDLE:
+                            next_s[e] = min(next_s[e], at_s)
+                            woken = woken or at_s == now_s
             if left == 0:
                 break
             if woken:

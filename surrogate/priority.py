@@ -57,6 +57,19 @@ def positions(priority: ArrayLike) -> NDArray[np.int32]:
     return place
 
 
+def by_earliest_start(graph: OpGraph, costs: Costs) -> NDArray[np.int32]:
+    """Op indices by when each could start if every op ran at its mean cost and nothing waited, producers first."""
+    runs = np.isfinite(costs)
+    mean_s = (np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)).tolist()
+    start_s = [0.0] * len(graph)
+    for v in graph.order:
+        end_s = start_s[v] + mean_s[v]
+        for e in graph.out_edges[v]:
+            start_s[e.dst] = max(start_s[e.dst], end_s)
+    order = np.array(graph.order, np.int32)
+    return order[np.argsort(np.array(start_s)[order], kind="stable")]
+
+
 def _mean_transfer_s(edge_bytes: NDArray[np.generic], topology: Topology) -> Costs:
     """Seconds on the way of each edge, averaged over the links between distinct devices."""
     links = [link for row in topology.table for link in row if link is not None]

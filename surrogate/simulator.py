@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,10 +22,20 @@ from placer.graph import OpGraph
 from placer.mapping import Mapping
 from placer.topology import Topology
 from surrogate.costs import Costs, cost_matrix
-from surrogate.priority import SCHEDULES, positions, upward_rank, weighted_out_degree
+from surrogate.priority import (
+    SCHEDULES,
+    by_earliest_start,
+    positions,
+    topological,
+    upward_rank,
+    weighted_out_degree,
+)
 from surrogate.reference import Model
 from surrogate.tables import Needs, Tables, needs_of, tables_of
 from surrogate.timeline import Timeline
+
+if TYPE_CHECKING:
+    from surrogate.screen import Line
 
 # Below so many ops and needs to simulate, one core is done before a second has started.
 WORTH_A_THREAD = 200_000
@@ -58,17 +69,20 @@ class Simulator:
         Infinity where a link is missing or an op cannot run. Raises BadInputError for another shape, and for a
         device that is none.
         """
-        from surrogate.engine import makespans
+        from surrogate.engine import makespans  # numba is slow to import
 
-        rows = np.ascontiguousarray(placements, dtype=np.int32)
-        if rows.ndim != 2 or rows.shape[1] != len(self.graph):
-            raise BadInputError(f"the placements have the shape {rows.shape}; give [mappings, {len(self.graph)}].")
-        out = np.empty(len(rows))
         tables = self.tables
-        _in_pieces(lambda part: makespans(tables, rows[part], out[part]), len(rows), self._size)
-        if np.isnan(out).any():
-            raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
-        return out
+        return self._all(placements, lambda rows, out: makespans(tables, rows, out))
+
+    def screen(self, placements: ArrayLike) -> NDArray[np.float64]:
+        """About what `makespans` gives, several times faster: ops in one fixed order (see surrogate/screen.py).
+
+        To be used to rank mappings, and never as a prediction.
+        """
+        from surrogate.screen import screen
+
+        line = self.line
+        return self._all(placements, lambda rows, out: screen(line, rows, out))
 
     def timeline(self, devices: Sequence[int]) -> Timeline:
         """The whole schedule. Raises BadInputError where a tensor must cross and the topology has no link."""
@@ -83,7 +97,7 @@ class Simulator:
         What depends on the graph alone is shared, so that fits can afford hundreds of them.
         """
         other = copy(self)
-        for name in ("cost_s", "reference", "tables", *(["place"] if self.schedule == "rank" else [])):
+        for name in ("cost_s", "reference", "tables", "line", *(["place"] if self.schedule == "rank" else [])):
             other.__dict__.pop(name, None)
         other.costs = costs
         other.topology = topology or self.topology
@@ -114,6 +128,17 @@ class Simulator:
         """What the compiled loop reads."""
         return tables_of(self.needs, self.costs, self.topology, self.place)
 
+    @cached_property
+    def line(self) -> Line:
+        """What screening reads: the tables in one order of the ops."""
+        from surrogate.screen import line_up
+
+        if self.schedule == "rank" and self.place is not None:
+            order = topological(self.graph, self.place)
+        else:  # arrivals say more than out-degrees, which know no time
+            order = by_earliest_start(self.graph, self.costs)
+        return line_up(self.tables, order)
+
     @property
     def needs(self) -> Needs:
         """Who needs which tensor."""
@@ -124,6 +149,18 @@ class Simulator:
     @property
     def _size(self) -> int:
         return len(self.graph) + len(self.needs.dst)
+
+    def _all(
+        self, placements: ArrayLike, compute: Callable[[NDArray[np.int32], NDArray[np.float64]], None]
+    ) -> NDArray[np.float64]:
+        rows = np.ascontiguousarray(placements, dtype=np.int32)
+        if rows.ndim != 2 or rows.shape[1] != len(self.graph):
+            raise BadInputError(f"the placements have the shape {rows.shape}; give [mappings, {len(self.graph)}].")
+        out = np.empty(len(rows))
+        _in_pieces(lambda part: compute(rows[part], out[part]), len(rows), self._size)
+        if np.isnan(out).any():
+            raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
+        return out
 
     def _refuse_crossing(self, devices: Sequence[int]) -> None:
         for e in self.graph.edges:
