@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from experiments.benches import main_job
+from experiments.benches import main_job, simulator_speed
 from experiments.benches.bench import Bench, BenchOptions, Facts, check_folder, keep
 from placer.errors import BadInputError
 
 BENCHES = {
     "main-job": Bench(main_job.run, main_job.page),
+    "simulator-speed": Bench(simulator_speed.run, simulator_speed.page),
 }
 
 
