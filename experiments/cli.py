@@ -69,7 +69,12 @@ def search(
         Path | None, typer.Option("--out", help="Folder for mapping.json, graph.json, topology.json.")
     ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")] = None,
-    trace: Annotated[Path | None, typer.Option("--trace", help="Write a Perfetto trace of the placed step.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write a Perfetto trace of the placed step, predicted and measured.")
+    ] = None,
+    gantt: Annotated[
+        Path | None, typer.Option("--gantt", help="Draw the placed step, predicted and measured: .png, .svg or .pdf.")
+    ] = None,
     store: Annotated[
         Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")
     ] = None,
@@ -91,10 +96,10 @@ def search(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups,
     )  # fmt: skip
-    show.check_writable(out, report, trace)
+    show.check_writable(out, report, trace, gantt)
     with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
-        found = run_search(settings, show.bar(quiet), opened, trace=trace is not None)
-        show.write_results(found, out, report, trace)
+        found = run_search(settings, show.bar(quiet), opened, trace=bool(trace or gantt))
+        show.write_results(found, out, report, trace, gantt)
     _print(as_json, show.finding_facts(found), lambda: show.show_finding(found))
 
 
@@ -129,18 +134,19 @@ def simulate(
     objective: Objective = "makespan",
     schedule: Schedule = "rank",
     trace: Annotated[Path | None, typer.Option("--trace", help="Write a Perfetto trace of the simulated step.")] = None,
+    gantt: Annotated[Path | None, typer.Option("--gantt", help="Draw it: .png, .svg or .pdf.")] = None,
     match_by_name: Annotated[bool, typer.Option("--match-by-name", help="Carry over another graph's mapping.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict one training step under a mapping; TensorFlow is not needed.
 
-    Example: placer simulate graph.json topology.json mapping.json --trace step.json
+    Example: placer simulate graph.json topology.json mapping.json --gantt step.png
     """
     from experiments.planning import simulate_command
-    from experiments.show import show_facts
+    from experiments.show import show_simulated
 
-    facts = simulate_command(graph, topology, mapping, schedule, objective, trace, match_by_name)
-    _print(as_json, facts, lambda: show_facts(facts))
+    simulated = simulate_command(graph, topology, mapping, schedule, objective, trace, match_by_name, gantt)
+    _print(as_json, simulated.facts, lambda: show_simulated(simulated))
 
 
 @app.command()

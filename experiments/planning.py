@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from placer.errors import BadInputError, PlacerError
-from placer.files import read_graph, read_topology
+from experiments.gantt import gantt_facts, milliseconds, printable
+from experiments.picture import check_picture, draw
+from placer.errors import BadInputError
+from placer.files import read_graph, read_topology, write_whole
 from placer.mapping import Mapping
 from placer.mapping_files import mapping_file, read_mapping, write_mapping
 from placer.topology import Link, Topology
@@ -20,6 +22,13 @@ from surrogate.simulator import Simulator
 from surrogate.timeline import Timeline
 
 FREE = Link("*", "*", latency_s=0.0, bandwidth_bytes_per_s=float("inf"))
+
+
+class Simulated(NamedTuple):
+    """facts: what `placer simulate --json` prints. timeline: the step, for all else."""
+
+    facts: dict[str, Any]
+    timeline: Timeline
 
 
 def plan_command(
@@ -42,8 +51,9 @@ def plan_command(
     found = plan(problem, searcher, seconds, seed)
     if out is not None:
         _write(out, found, problem, seed)
+    timeline = _timeline(found.mapping, objective, schedule)
     return {
-        **_facts(found.mapping, objective, schedule, found.value),
+        **_facts(found.mapping, timeline, objective, schedule, found.value),
         "lower_bound": found.lower_bound,
         "best_single": found.best_single,
         "searcher": found.searcher,
@@ -60,23 +70,31 @@ def simulate_command(
     objective: str = "makespan",
     trace: str | Path | None = None,
     match_by_name: bool = False,
-) -> dict[str, Any]:
-    """What `placer simulate --json` prints; with `trace` the timeline is written there for ui.perfetto.dev.
+    gantt: Path | None = None,
+) -> Simulated:
+    """One step predicted; with `trace` its timeline is written there for ui.perfetto.dev, with `gantt` a picture.
 
-    Raises BadInputError for bad files or options, PlacerError where `trace` cannot be written.
+    Raises BadInputError for bad files or options, PlacerError where `trace` or `gantt` cannot be written.
     """
+    check_picture(gantt)
     if objective not in OBJECTIVES:
         raise BadInputError(f"the objective {objective!r} is none of {', '.join(OBJECTIVES)}.")
     graph, topology = read_graph(graph_path), read_topology(topology_path)
     mapping = read_mapping(mapping_path, graph, topology, match_by_name)
-    if trace is not None:
-        _write_trace(trace, _timeline(mapping, objective, schedule))
-    return _facts(mapping, objective, schedule)
-
-
-def _facts(mapping: Mapping, objective: str, schedule: str, value: float | None = None) -> dict[str, Any]:
-    """Objective value and what each device does."""
     timeline = _timeline(mapping, objective, schedule)
+    facts = _facts(mapping, timeline, objective, schedule)
+    if trace is not None:
+        write_whole(trace, json.dumps(timeline.to_trace()).encode())
+    if gantt is not None:
+        title = f"{printable(graph.name, 60)}, simulated ({schedule}): makespan {milliseconds(timeline.makespan_s)}"
+        draw(gantt_facts(title, {"": timeline}), gantt)
+    return Simulated(facts, timeline)
+
+
+def _facts(
+    mapping: Mapping, timeline: Timeline, objective: str, schedule: str, value: float | None = None
+) -> dict[str, Any]:
+    """Objective value and what each device does."""
     costs = cost_matrix(mapping.graph, mapping.topology)
     load = loads(mapping.graph, costs.tolist(), mapping.topology, mapping.devices)
     if value is None:
@@ -114,13 +132,6 @@ def _write(out: str | Path, found: Plan, problem: Problem, seed: int) -> None:
         versions={"placer": _placer_version()},
     )
     write_mapping(out, file)
-
-
-def _write_trace(path: str | Path, timeline: Timeline) -> None:
-    try:
-        Path(path).write_text(json.dumps(timeline.to_trace()), encoding="utf-8")
-    except OSError as error:
-        raise PlacerError(f"{path}: cannot be written ({error.strerror}); give another path to --trace.") from None
 
 
 def _placer_version() -> str:

@@ -13,10 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
+from experiments.gantt import gantt_facts, gantt_text
 from experiments.main_job import Finding, Progress, Row
+from experiments.picture import check_picture, draw
+from experiments.planning import Simulated
 from experiments.tracing import side_by_side
 from placer.errors import PlacerError
-from placer.files import write_graph, write_topology
+from placer.files import write_graph, write_topology, write_whole
 from placer.mapping import Mapping
 from placer.mapping_files import MappingFile, mapping_file, write_mapping
 from placer.measurement import Failed, Measured
@@ -235,9 +238,16 @@ def show_facts(facts: Facts) -> None:
     console.print(table)
 
 
-def check_writable(out: Path | None, report: Path | None, trace: Path | None) -> None:
+def show_simulated(simulated: Simulated) -> None:
+    """The outcome of `simulate`, and its Gantt chart as wide as the terminal."""
+    show_facts(simulated.facts)
+    print(gantt_text(simulated.timeline, Console().width))
+
+
+def check_writable(out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None) -> None:
     """Refuse before the search what could not be written after it. Raises PlacerError."""
-    for folder in {p for p in (out, report and report.parent, trace and trace.parent) if p is not None}:
+    check_picture(gantt)
+    for folder in {p for p in (out, *(file and file.parent for file in (report, trace, gantt))) if p is not None}:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             probe = folder / ".placer-probe"
@@ -247,9 +257,11 @@ def check_writable(out: Path | None, report: Path | None, trace: Path | None) ->
             raise PlacerError(f"{folder}: cannot be written ({error.strerror}); name another folder.") from error
 
 
-def write_results(found: Finding, out: Path | None, report: Path | None, trace: Path | None) -> None:
+def write_results(
+    found: Finding, out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None
+) -> None:
     """Into `out` mapping.json (every op of the step) and the search's own view for `plan` and `simulate`: graph.json,
-    topology.json, groups.json (the mapping of graph.json's groups). Then the table and the trace.
+    topology.json, groups.json (the mapping of graph.json's groups). Then the table, the trace and its picture.
 
     Raises PlacerError where something cannot be written.
     """
@@ -260,13 +272,16 @@ def write_results(found: Finding, out: Path | None, report: Path | None, trace: 
         write_graph(out / "graph.json", found.problem.graph)
         write_topology(out / "topology.json", found.topology)
         print(f"wrote {out / 'mapping.json'}", file=sys.stderr)
-    try:
-        if report is not None:
-            report.write_text(_markdown(found), encoding="utf-8")
-        if trace is not None and found.trace is not None:
-            trace.write_text(json.dumps(side_by_side(*found.trace)), encoding="utf-8")
-    except OSError as error:
-        raise PlacerError(f"{report or trace}: cannot be written ({error.strerror}).") from error
+    if report is not None:
+        write_whole(report, _markdown(found).encode())
+    if found.trace is None:
+        return
+    predicted, measured = found.trace
+    if trace is not None:
+        write_whole(trace, json.dumps(side_by_side(predicted, measured)).encode())
+    if gantt is not None:
+        title = f"{found.model}: the delivered mapping"
+        draw(gantt_facts(title, {"predicted": predicted, "measured": measured}), gantt)
 
 
 def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:

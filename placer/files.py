@@ -185,13 +185,17 @@ def read_document(path: str | Path, kind: type[D], format: str) -> D:
 
 def write_document(path: str | Path, document: Document) -> None:
     """Write `document` as JSON, whole or not at all. Raises PlacerError where that fails."""
-    text = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+
+
+def write_whole(path: str | Path, content: bytes) -> None:
+    """Write `content`, whole or not at all. Raises PlacerError where that fails."""
     target = Path(path)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         try:
             with part.open("wb") as file:
-                file.write(text)
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(target)

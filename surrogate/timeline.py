@@ -85,7 +85,7 @@ class Timeline:
         for t in self.transfers:
             if round(t.start_s / unit_s) == round(t.end_s / unit_s):
                 continue  # too short to draw
-            row = rows.setdefault(self._link_name(t), ["."] * columns)
+            row = rows.setdefault(self.link_name(t), ["."] * columns)
             _draw(row, self.graph.ops[t.op].name, t.start_s / unit_s, t.end_s / unit_s)
         return "\n".join(f"{name} |{''.join(row)}|" for name, row in rows.items())
 
@@ -101,7 +101,7 @@ class Timeline:
             for s in sorted(self.spans, key=lambda s: s.start_s)
         ]
         for t in sorted(self.transfers, key=lambda t: t.start_s):
-            slice_ = tracks.slice(self._link_name(t), self.graph.ops[t.op].name, "transfer", t.start_s, t.end_s)
+            slice_ = tracks.slice(self.link_name(t), self.graph.ops[t.op].name, "transfer", t.start_s, t.end_s)
             events.append({**slice_, "args": {"bytes": t.link_bytes, "output_index": t.output_index}})
         return {"traceEvents": [*tracks.named(process), *events], "displayTimeUnit": "ms"}
 
@@ -124,7 +124,8 @@ class Timeline:
         size = self.graph.tensor_bytes
         return [Stay(key[2], size[key[:2]], start_s, until[key]) for key, start_s in begins.items()]
 
-    def _link_name(self, t: Transfer) -> str:
+    def link_name(self, t: Transfer) -> str:
+        """The link that carries `t`, from its source to its destination."""
         return f"{self.topology.names[t.src]} -> {self.topology.names[t.dst]}"
 
 

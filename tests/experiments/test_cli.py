@@ -49,6 +49,20 @@ def test_plan_then_simulate_agree(topology, tmp_path):
     assert json.loads(simulated.stdout)["value"] == pytest.approx(json.loads(planned.stdout)["value"])
 
 
+def test_a_simulated_step_is_drawn(topology, tmp_path):
+    mapping, picture = tmp_path / "mapping.json", tmp_path / "step.png"
+    names = [op["name"] for op in json.loads(GRAPH.read_text())["ops"]]
+    assignment = dict.fromkeys(names, "gpu:0")
+    mapping.write_text(json.dumps({"format": "placer.mapping/1", "assignment": assignment}))
+    done = placer("simulate", GRAPH, topology, mapping, "--gantt", picture)
+    assert done.returncode == 0, done.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "gpu:0 |" in done.stdout and max(map(len, done.stdout.splitlines())) <= 100
+    refused = placer("simulate", GRAPH, topology, mapping, "--gantt", tmp_path / "step.gif", "--trace", tmp_path / "t")
+    assert (refused.returncode, refused.stdout, len(refused.stderr.splitlines())) == (2, "", 1)
+    assert not (tmp_path / "t").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
