@@ -8,10 +8,12 @@ their ends do no work, `_heavy` for the rest.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from surrogate.jit import inlined, jit
+from surrogate.jit import jit, kernel, part
 from surrogate.tables import (
     BANDWIDTH,
     LATENCY,
@@ -39,23 +41,102 @@ for _bit in range(64):
     LOWEST[((DE_BRUIJN << _bit) >> 58) & 63] = _bit
 
 
+class Work(NamedTuple):
+    """What changes during a run, allocated once for many. v: op, d: device, k: need.
+
+    A crossing goes by the number of the first need that waits for it; `chain` leads to the others.
+    """
+
+    device: Ints  # [v] the placement
+    inputs: Ints  # [v] inputs still to come
+    ready_s: Floats  # [v] the latest input so far
+    running: Ints  # [d] an op, IDLE or OCCUPIED
+    next_s: Floats  # [d] when that ends; for an idle device when something may start
+    later_s: Floats  # [d * ops] ops to become ready: lists by time, from head to tail
+    later: Ints
+    head: Ints  # [d]
+    tail: Ints
+    bits: Words  # [d, word] ready ops: a bit for each place in line
+    full: Words  # [d, word of words] a bit for each word that has one
+    first: Ints  # [d] no word of words before this one has a bit
+    arrived_s: Floats  # [d * tensors] crossings to receive: lists by time, from head to tail
+    arrived: Ints
+    arrived_head: Ints  # [d]
+    arrived_tail: Ints
+    last: Ints  # [tensor * devices + d] the last need in the chain of a crossing
+    chain: Ints  # [k]
+    departing: Ints  # crossings that start now or, without contention, later
+    sent_s: Floats  # [k] when a crossing wants to start
+    event_s: Floats  # a heap: requests to come, and transfers that end
+    event: Ints
+    front: Ints  # [src * devices + dst] queues of crossings that wait for a link, linked by after and before
+    back: Ints
+    after: Ints  # [k]
+    before: Ints
+    held_s: Floats  # [src * devices + dst], or [d]: a link or a port is taken until then
+    held_turn: Words
+
+
 @jit
-def makespans(tables: Tables, placements: Ints, out: Floats) -> None:
+def workspace(t: Tables) -> Work:
+    """Room for runs over these tables."""
+    n, devices = t.cost_s.shape
+    contended = t.contention != NO_CONTENTION
+    m = len(t.dst) if contended or t.ends_work else 0
+    tensors = t.tensors * devices if contended or t.ends_work else 0
+    queued = len(t.dst) if contended else 0
+    pairs = devices * devices
+    words = (n + 63) // 64
+    return Work(
+        np.empty(n, np.int32),
+        np.empty(n, np.int32),
+        np.empty(n),
+        np.empty(devices, np.int32),
+        np.empty(devices),
+        np.empty(devices * n),
+        np.empty(devices * n, np.int32),
+        np.empty(devices, np.int32),
+        np.empty(devices, np.int32),
+        np.empty((devices, words), np.int64),
+        np.empty((devices, (words + 63) // 64), np.int64),
+        np.empty(devices, np.int32),
+        np.empty(tensors),
+        np.empty(tensors, np.int32),
+        np.empty(devices, np.int32),
+        np.empty(devices, np.int32),
+        np.empty(tensors, np.int32),
+        np.empty(m, np.int32),
+        np.empty(m, np.int32),
+        np.empty(m),
+        np.empty(2 * queued),
+        np.empty(2 * queued, np.int32),
+        np.empty(pairs, np.int32),
+        np.empty(pairs, np.int32),
+        np.empty(queued, np.int32),
+        np.empty(queued, np.int32),
+        np.empty(pairs),
+        np.empty(pairs, np.int64),
+    )
+
+
+@jit
+def makespans(t: Tables, placements: Ints, out: Floats) -> None:
     """Fill out[i] with the seconds of placements[i], [n, ops] devices; infinity where a link or a cost is missing.
 
     NaN where a device does not exist.
     """
-    if tables.contention == NO_CONTENTION and not tables.ends_work:
-        _light(tables, placements, out)
+    w = workspace(t)
+    if t.contention == NO_CONTENTION and not t.ends_work:
+        _light(t, w, placements, out)
     else:
-        _heavy(tables, placements, out)
+        _heavy(t, w, placements, out)
 
 
 # Ops that will be ready at a known time: per device a list sorted by time, then op. Times come nearly in order, so
 # sorting in from the end beats a heap.
 
 
-@inlined
+@part
 def _insert(times: Floats, items: Ints, head: Ints, tail: Ints, d: int, base: int, at_s: float, item: int) -> None:
     """Sort `item` into list d, whose room starts at `base`."""
     i, first = base + tail[d], base + head[d]
@@ -69,7 +150,7 @@ def _insert(times: Floats, items: Ints, head: Ints, tail: Ints, d: int, base: in
 # Ops that are ready: per device a bit for each place in line, and a bit for each word that has one.
 
 
-@inlined
+@part
 def _join_line(bits: Words, full: Words, first: Ints, d: int, place: int) -> None:
     """The op at `place` in line is ready on device d."""
     word = place >> 6
@@ -79,7 +160,7 @@ def _join_line(bits: Words, full: Words, first: Ints, d: int, place: int) -> Non
         first[d] = word >> 6
 
 
-@inlined
+@part
 def _leave_line(bits: Words, full: Words, first: Ints, d: int) -> int:
     """The first place in device d's line, taken out; NOTHING where the line is empty."""
     i, end = first[d], full.shape[1]
@@ -99,201 +180,120 @@ def _leave_line(bits: Words, full: Words, first: Ints, d: int) -> int:
     return place  # type: ignore[no-any-return]
 
 
-@inlined
-def _input_comes(
-    fifo: bool,
-    place: Ints,
-    inputs: Ints,
-    ready_s: Floats,
-    running: Ints,
-    next_s: Floats,
-    later_s: Floats,
-    later: Ints,
-    head: Ints,
-    tail: Ints,
-    bits: Words,
-    full: Words,
-    first: Ints,
-    v: int,
-    d: int,
-    at_s: float,
-    now_s: float,
-) -> bool:
+@part
+def _input_comes(t: Tables, w: Work, v: int, d: int, at_s: float, now_s: float) -> bool:
     """Op v on device d has one more input from at_s on; whether that makes it ready at once on an idle device.
 
     The last input puts it in line: at once where the device will not choose before at_s.
     """
-    at_s = max(ready_s[v], at_s)
-    ready_s[v] = at_s
-    inputs[v] -= 1
-    if inputs[v] != 0:
+    at_s = max(w.ready_s[v], at_s)
+    w.ready_s[v] = at_s
+    w.inputs[v] -= 1
+    if w.inputs[v] != 0:
         return False
-    if fifo or (at_s > now_s and (running[d] == IDLE or at_s > next_s[d])):
-        _insert(later_s, later, head, tail, d, d * len(inputs), at_s, v)
+    if t.fifo or (at_s > now_s and (w.running[d] == IDLE or at_s > w.next_s[d])):
+        _insert(w.later_s, w.later, w.head, w.tail, d, d * len(t.inputs), at_s, v)
     else:
-        _join_line(bits, full, first, d, place[v])
-    if running[d] != IDLE:
+        _join_line(w.bits, w.full, w.first, d, t.place[v])
+    if w.running[d] != IDLE:
         return False
-    next_s[d] = min(next_s[d], at_s)
+    w.next_s[d] = min(w.next_s[d], at_s)
     return at_s == now_s
 
 
-@inlined
-def _next_op(
-    fifo: bool,
-    place: Ints,
-    op_at: Ints,
-    later_s: Floats,
-    later: Ints,
-    head: Ints,
-    tail: Ints,
-    bits: Words,
-    full: Words,
-    first: Ints,
-    d: int,
-    now_s: float,
-) -> int:
+@part
+def _next_op(t: Tables, w: Work, d: int, now_s: float) -> int:
     """The op that device d takes now, NOTHING where none is ready."""
-    base = d * len(place)
-    if fifo:
-        if tail[d] > head[d] and later_s[base + head[d]] <= now_s:
-            head[d] += 1
-            return later[base + head[d] - 1]  # type: ignore[no-any-return]
+    base = d * len(t.inputs)
+    if t.fifo:
+        if w.tail[d] > w.head[d] and w.later_s[base + w.head[d]] <= now_s:
+            w.head[d] += 1
+            return w.later[base + w.head[d] - 1]  # type: ignore[no-any-return]
         return NOTHING
-    while tail[d] > head[d] and later_s[base + head[d]] <= now_s:
-        _join_line(bits, full, first, d, place[later[base + head[d]]])
-        head[d] += 1
-    at = _leave_line(bits, full, first, d)
-    return op_at[at] if at != NOTHING else NOTHING
+    while w.tail[d] > w.head[d] and w.later_s[base + w.head[d]] <= now_s:
+        _join_line(w.bits, w.full, w.first, d, t.place[w.later[base + w.head[d]]])
+        w.head[d] += 1
+    at = _leave_line(w.bits, w.full, w.first, d)
+    return t.op_at[at] if at != NOTHING else NOTHING
 
 
-@inlined
-def _begin(
-    fifo: bool,
-    place: Ints,
-    needed: Ints,
-    placement: Ints,
-    device: Ints,
-    inputs: Ints,
-    ready_s: Floats,
-    running: Ints,
-    next_s: Floats,
-    later_s: Floats,
-    later: Ints,
-    head: Ints,
-    tail: Ints,
-    bits: Words,
-    full: Words,
-    first: Ints,
-) -> bool:
+@part
+def _take_op(t: Tables, w: Work, d: int, now_s: float) -> bool:
+    """Device d starts the next op; where none is ready it sleeps until the next one is, and the answer is no."""
+    v = _next_op(t, w, d, now_s)
+    if v != NOTHING:
+        w.running[d], w.next_s[d] = v, now_s + t.cost_s[v, d]
+        return True
+    w.next_s[d] = np.inf
+    if w.tail[d] > w.head[d]:
+        w.next_s[d] = w.later_s[d * len(t.inputs) + w.head[d]]
+    return False
+
+
+@part
+def _begin(t: Tables, w: Work, placements: Ints, row: int) -> bool:
     """Everything as it is at second 0; False where a device does not exist."""
-    running[:], next_s[:], head[:], tail[:] = IDLE, np.inf, 0, 0
-    bits[:], full[:], first[:] = 0, 0, full.shape[1]
-    for v in range(len(needed)):
-        d = placement[v]
-        if d < 0 or d >= len(running):
+    w.running[:], w.next_s[:], w.head[:], w.tail[:] = IDLE, np.inf, 0, 0
+    w.bits[:], w.full[:], w.first[:] = 0, 0, w.full.shape[1]
+    for v in range(len(t.inputs)):
+        d = placements[row, v]
+        if d < 0 or d >= len(w.running):
             return False
-        device[v], inputs[v], ready_s[v] = d, needed[v], 0.0
-        if needed[v] == 0:
-            if fifo:
-                _insert(later_s, later, head, tail, d, d * len(needed), 0.0, v)
+        w.device[v], w.inputs[v], w.ready_s[v] = d, t.inputs[v], 0.0
+        if t.inputs[v] == 0:
+            if t.fifo:
+                _insert(w.later_s, w.later, w.head, w.tail, d, d * len(t.inputs), 0.0, v)
             else:
-                _join_line(bits, full, first, d, place[v])
-            next_s[d] = 0.0
+                _join_line(w.bits, w.full, w.first, d, t.place[v])
+            w.next_s[d] = 0.0
     return True
 
 
-@jit
-def _light(t: Tables, placements: Ints, out: Floats) -> None:
+@kernel
+def _light(t: Tables, w: Work, placements: Ints, out: Floats) -> None:
     """Tensors cross without waiting, and nobody works for it."""
-    start, dst, size, needed, cost_s = t.start, t.dst, t.tensor_bytes, t.inputs, t.cost_s
-    fifo, place, op_at = t.fifo, t.place, t.op_at
-    n, devices = cost_s.shape
-    latency_s, bandwidth = t.link[LATENCY].copy(), t.link[BANDWIDTH].copy()
-    for d in range(devices):  # so that staying is a crossing that takes no time
-        latency_s[d, d] = 0.0
-    device, inputs, ready_s = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n)
-    running, next_s = np.empty(devices, np.int32), np.empty(devices)
-    later_s, later = np.empty(devices * n), np.empty(devices * n, np.int32)
-    head, tail, first = np.empty(devices, np.int32), np.empty(devices, np.int32), np.empty(devices, np.int32)
-    bits = np.empty((devices, (n + 63) // 64), np.int64)
-    full = np.empty((devices, (bits.shape[1] + 63) // 64), np.int64)
-    for i in range(len(placements)):
-        out[i] = np.nan
-        left = n
-        if not _begin(
-            fifo,
-            place,
-            needed,
-            placements[i],
-            device,
-            inputs,
-            ready_s,
-            running,
-            next_s,
-            later_s,
-            later,
-            head,
-            tail,
-            bits,
-            full,
-            first,
-        ):
-            continue
-        while True:
-            now_s, lowest, ties = next_s[0], 0, 1
+    n, devices = t.cost_s.shape
+    for row in range(len(placements)):
+        out[row] = np.nan
+        left = n if _begin(t, w, placements, row) else 0
+        while left > 0:
+            now_s, begin, ties = w.next_s[0], 0, 1
             for d in range(1, devices):
-                at_s = next_s[d]
+                at_s = w.next_s[d]
                 ties = 1 if at_s < now_s else ties + (at_s == now_s)
-                lowest = d if at_s < now_s else lowest
+                begin = d if at_s < now_s else begin
                 now_s = min(now_s, at_s)
+            out[row] = now_s
             if now_s == np.inf:
                 break
-            begin, end = lowest, lowest + 1
+            # Most often one device is due, and wakes no other.
+            end = begin + 1
             if ties > 1:
                 begin, end = 0, devices
             woken = False
             for d in range(begin, end):
-                v = running[d]
-                if v >= 0 and next_s[d] == now_s:
-                    running[d] = IDLE
+                v = w.running[d]
+                if v >= 0 and w.next_s[d] == now_s:
+                    w.running[d] = IDLE
                     left -= 1
-                    for k in range(start[v], start[v + 1]):
-                        u = dst[k]
-                        e = device[u]
-                        at_s = max(ready_s[u], now_s + (latency_s[d, e] + size[k] / bandwidth[d, e]))
-                        ready_s[u] = at_s
-                        inputs[u] -= 1
-                        if inputs[u] != 0:
-                            continue
-                        if fifo or (at_s > now_s and (running[e] == IDLE or at_s > next_s[e])):
-                            _insert(later_s, later, head, tail, e, e * n, at_s, u)
-                        else:
-                            _join_line(bits, full, first, e, place[u])
-                        if running[e] == IDLE:
-                            next_s[e] = min(next_s[e], at_s)
-                            woken = woken or at_s == now_s
-            if left == 0:
-                break
+                    for k in range(t.start[v], t.start[v + 1]):
+                        u = t.dst[k]
+                        e = w.device[u]
+                        # Staying is a crossing over a link that takes no time.
+                        at_s = now_s + (t.link[LATENCY, d, e] + t.tensor_bytes[k] / t.link[BANDWIDTH, d, e])
+                        if _input_comes(t, w, u, e, at_s, now_s):
+                            woken = True
             if woken:
                 begin, end = 0, devices
             for d in range(begin, end):
-                if running[d] == IDLE and next_s[d] <= now_s:
-                    v = _next_op(fifo, place, op_at, later_s, later, head, tail, bits, full, first, d, now_s)
-                    if v != NOTHING:
-                        running[d] = v
-                        next_s[d] = now_s + cost_s[v, d]
-                    elif tail[d] > head[d]:
-                        next_s[d] = later_s[d * n + head[d]]
-                    else:
-                        next_s[d] = np.inf
-        out[i] = now_s
+                if w.running[d] == IDLE and w.next_s[d] <= now_s:
+                    _take_op(t, w, d, now_s)
 
 
 # Events to come: a binary heap, by time, then item.
 
 
-@inlined
+@part
 def _push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> None:
     """Into a heap of `count` items."""
     i = count
@@ -306,7 +306,7 @@ def _push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> Non
     times[i], items[i] = at_s, item
 
 
-@inlined
+@part
 def _pop(times: Floats, items: Ints, count: int) -> int:
     """The first of a heap of `count` items, taken out."""
     taken, at_s, item = items[0], times[count - 1], items[count - 1]
@@ -329,7 +329,7 @@ def _pop(times: Floats, items: Ints, count: int) -> int:
 # Crossings that wait for a link: per ordered device pair a linked list, by time of request, then need.
 
 
-@inlined
+@part
 def _enqueue(
     front: Ints, back: Ints, after: Ints, before: Ints, sent_s: Floats, pair: int, k: int, now_s: float
 ) -> None:
@@ -350,7 +350,7 @@ def _enqueue(
         before[j] = k
 
 
-@inlined
+@part
 def _dequeue(front: Ints, back: Ints, after: Ints, before: Ints, pair: int) -> int:
     """The first of the pair's queue, taken out."""
     k = front[pair]
@@ -362,7 +362,7 @@ def _dequeue(front: Ints, back: Ints, after: Ints, before: Ints, pair: int) -> i
     return k  # type: ignore[no-any-return]
 
 
-@inlined
+@part
 def _first_free(
     by_link: bool, devices: int, front: Ints, sent_s: Floats, held_s: Floats, held_turn: Words, turn: int, now_s: float
 ) -> int:
@@ -380,223 +380,143 @@ def _first_free(
     return best
 
 
-@jit
-def _heavy(t: Tables, placements: Ints, out: Floats) -> None:
-    """Sending and receiving keep devices busy, and links or ports may be taken.
-
-    A crossing goes by the number of the first need that waits for it; `chain` leads to the others.
-    """
-    start, src, dst, tensor, size, needed = t.start, t.src, t.dst, t.tensor, t.tensor_bytes, t.inputs
-    fifo, place, op_at, cost_s, link = t.fifo, t.place, t.op_at, t.cost_s, t.link
-    n, devices = cost_s.shape
-    m = len(dst)
-    by_link, contended = t.contention == LINK_CONTENTION, t.contention != NO_CONTENTION
-    device, inputs, ready_s = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n)
-    running, next_s = np.empty(devices, np.int32), np.empty(devices)
-    later_s, later = np.empty(devices * n), np.empty(devices * n, np.int32)
-    head, tail, first = np.empty(devices, np.int32), np.empty(devices, np.int32), np.empty(devices, np.int32)
-    bits = np.empty((devices, (n + 63) // 64), np.int64)
-    full = np.empty((devices, (bits.shape[1] + 63) // 64), np.int64)
-    arrived_s, arrived = np.empty(devices * t.tensors), np.empty(devices * t.tensors, np.int32)
-    arrived_head, arrived_tail = np.empty(devices, np.int32), np.empty(devices, np.int32)
-    last = np.empty(devices * t.tensors, np.int32)
-    chain, fresh, sent_s = np.empty(m, np.int32), np.empty(m, np.int32), np.empty(m)
-    event_s, event = np.empty(2 * m), np.empty(2 * m, np.int32)
-    front, back = np.empty(devices * devices, np.int32), np.empty(devices * devices, np.int32)
-    after, before = np.empty(m, np.int32), np.empty(m, np.int32)
-    held_s, held_turn = np.empty(devices * devices), np.empty(devices * devices, np.int64)
-    for i in range(len(placements)):
-        out[i] = np.nan
-        left, events, waiting, turn = n, 0, 0, 0
-        if not _begin(
-            fifo,
-            place,
-            needed,
-            placements[i],
-            device,
-            inputs,
-            ready_s,
-            running,
-            next_s,
-            later_s,
-            later,
-            head,
-            tail,
-            bits,
-            full,
-            first,
-        ):
+@part
+def _op_ends(t: Tables, w: Work, v: int, d: int, departing: int, now_s: float) -> int:
+    """Local consumers have their input; what others need is sent, tensor by tensor, and listed as departing."""
+    devices = len(w.running)
+    busy_s = now_s
+    for k in range(t.start[v], t.start[v + 1]):
+        u = t.dst[k]
+        e = w.device[u]
+        if e == d:
+            _input_comes(t, w, u, e, now_s, now_s)
             continue
-        arrived_head[:], arrived_tail[:], last[:] = 0, 0, NOTHING
-        front[:], back[:], held_s[:], held_turn[:] = NOTHING, NOTHING, 0.0, 0
-        while True:
-            now_s = np.inf
+        w.chain[k] = NOTHING
+        same = t.tensor[k] * devices + e
+        if w.last[same] == NOTHING:
+            busy_s += t.link[SEND, d, e] + t.tensor_bytes[k] * t.link[SEND_PER_BYTE, d, e]
+            w.sent_s[k] = busy_s
+            w.departing[departing] = k
+            departing += 1
+        else:
+            w.chain[w.last[same]] = k
+        w.last[same] = k
+    if busy_s > now_s:
+        w.running[d], w.next_s[d] = OCCUPIED, busy_s
+    return departing
+
+
+@part
+def _request(w: Work, k: int, src: int, dst: int, now_s: float) -> None:
+    """Crossing k wants to start now."""
+    pair = w.device[src] * len(w.running) + w.device[dst]
+    _enqueue(w.front, w.back, w.after, w.before, w.sent_s, pair, k, now_s)
+
+
+@part
+def _start(t: Tables, w: Work, pair: int, turn: int, now_s: float) -> float:
+    """The first of the pair's queue holds its link, or its ports, until the returned second."""
+    k = _dequeue(w.front, w.back, w.after, w.before, pair)
+    d, e = pair // len(w.running), pair % len(w.running)
+    end_s: float = now_s + (t.link[LATENCY, d, e] + t.tensor_bytes[k] / t.link[BANDWIDTH, d, e])
+    a, b = (pair, pair) if t.contention == LINK_CONTENTION else (d, e)
+    w.held_s[a] = w.held_s[b] = end_s
+    w.held_turn[a] = w.held_turn[b] = turn
+    w.sent_s[k] = now_s
+    return end_s
+
+
+@part
+def _departs(t: Tables, w: Work, k: int, now_s: float) -> None:
+    """When a crossing arrives is known; who receives without work has it then."""
+    d, e = w.device[t.src[k]], w.device[t.dst[k]]
+    size = t.tensor_bytes[k]
+    end_s = w.sent_s[k] + (t.link[LATENCY, d, e] + size / t.link[BANDWIDTH, d, e])
+    if t.link[RECEIVE, d, e] + size * t.link[RECEIVE_PER_BYTE, d, e] > 0:
+        _insert(w.arrived_s, w.arrived, w.arrived_head, w.arrived_tail, e, e * t.tensors, end_s, k)
+        if w.running[e] == IDLE:
+            w.next_s[e] = min(w.next_s[e], end_s)
+        return
+    while k != NOTHING:
+        _input_comes(t, w, t.dst[k], e, end_s, now_s)
+        k = w.chain[k]
+
+
+@part
+def _take_work(t: Tables, w: Work, d: int, now_s: float) -> None:
+    """A free device receives what has arrived, else takes the first op in line."""
+    waits = w.arrived_tail[d] > w.arrived_head[d]
+    at = d * t.tensors + w.arrived_head[d]
+    if waits and w.arrived_s[at] <= now_s:
+        k = w.arrived[at]
+        w.arrived_head[d] += 1
+        s = w.device[t.src[k]]
+        end_s = now_s + (t.link[RECEIVE, s, d] + t.tensor_bytes[k] * t.link[RECEIVE_PER_BYTE, s, d])
+        w.running[d], w.next_s[d] = OCCUPIED, end_s
+        while k != NOTHING:
+            _input_comes(t, w, t.dst[k], d, end_s, now_s)
+            k = w.chain[k]
+    elif not _take_op(t, w, d, now_s) and waits:
+        w.next_s[d] = min(w.next_s[d], w.arrived_s[at])
+
+
+@kernel
+def _heavy(t: Tables, w: Work, placements: Ints, out: Floats) -> None:
+    """Sending and receiving keep devices busy, and links or ports may be taken."""
+    n, devices = t.cost_s.shape
+    by_link, contended = t.contention == LINK_CONTENTION, t.contention != NO_CONTENTION
+    for row in range(len(placements)):
+        out[row] = np.nan
+        events, waiting, turn = 0, 0, 0
+        left = n if _begin(t, w, placements, row) else 0
+        w.arrived_head[:], w.arrived_tail[:], w.last[:] = 0, 0, NOTHING
+        w.front[:], w.back[:], w.held_s[:], w.held_turn[:] = NOTHING, NOTHING, 0.0, 0
+        while left > 0:
+            now_s = w.event_s[0] if events > 0 else np.inf
             for d in range(devices):
-                now_s = min(now_s, next_s[d])
-            if events > 0:
-                now_s = min(now_s, event_s[0])
+                now_s = min(now_s, w.next_s[d])
+            out[row] = now_s
             if now_s == np.inf:
                 break
             departing, changed = 0, False
-            # 1. Ops end: local consumers have their input; what others need is sent, tensor by tensor.
             for d in range(devices):
-                v = running[d]
-                if v == IDLE or next_s[d] != now_s:
-                    continue
-                running[d] = IDLE
-                if v == OCCUPIED:
-                    continue
-                left -= 1
-                begin, busy_s = departing, now_s
-                for k in range(start[v], start[v + 1]):
-                    u = dst[k]
-                    e = device[u]
-                    if e == d:
-                        _input_comes(
-                            fifo,
-                            place,
-                            inputs,
-                            ready_s,
-                            running,
-                            next_s,
-                            later_s,
-                            later,
-                            head,
-                            tail,
-                            bits,
-                            full,
-                            first,
-                            u,
-                            e,
-                            now_s,
-                            now_s,
-                        )
-                        continue
-                    chain[k] = NOTHING
-                    same = tensor[k] * devices + e
-                    if last[same] == NOTHING:
-                        busy_s += link[SEND, d, e] + size[k] * link[SEND_PER_BYTE, d, e]
-                        sent_s[k] = busy_s
-                        fresh[departing] = k
-                        departing += 1
-                    else:
-                        chain[last[same]] = k
-                    last[same] = k
-                if busy_s > now_s:
-                    running[d], next_s[d] = OCCUPIED, busy_s
-                if contended:
-                    for j in range(begin, departing):
-                        k = fresh[j]
-                        if sent_s[k] > now_s:
-                            _push(event_s, event, events, sent_s[k], k)
-                            events += 1
-                        else:
-                            _enqueue(front, back, after, before, sent_s, d * devices + device[dst[k]], k, now_s)
-                            waiting += 1
-                            changed = True
-                    departing = begin
-            if left == 0:
-                break
-            # 2. Sending ends, transfers end: others may start, those of one turn before what they set free.
-            while events > 0 and event_s[0] == now_s:
-                k = _pop(event_s, event, events)
+                v = w.running[d]
+                if v != IDLE and w.next_s[d] == now_s:
+                    w.running[d] = IDLE
+                    if v != OCCUPIED:
+                        left -= 1
+                        departing = _op_ends(t, w, v, d, departing, now_s)
+            if contended:
+                for i in range(departing):
+                    k = w.departing[i]
+                    _push(w.event_s, w.event, events, w.sent_s[k], k)
+                    events += 1
+                departing = 0
+            # Sending ends and transfers end: others may start, those of one turn before what they set free.
+            while events > 0 and w.event_s[0] == now_s:
+                k = _pop(w.event_s, w.event, events)
                 events -= 1
                 changed = True
                 if k != NOTHING:
-                    pair = device[src[k]] * devices + device[dst[k]]
-                    _enqueue(front, back, after, before, sent_s, pair, k, now_s)
+                    _request(w, k, t.src[k], t.dst[k], now_s)
                     waiting += 1
             while changed and waiting > 0:
                 changed = False
                 turn += 1
-                pair = _first_free(by_link, devices, front, sent_s, held_s, held_turn, turn, now_s)
+                pair = _first_free(by_link, devices, w.front, w.sent_s, w.held_s, w.held_turn, turn, now_s)
                 while pair != NOTHING:
-                    k = _dequeue(front, back, after, before, pair)
+                    w.departing[departing] = w.front[pair]
+                    departing += 1
                     waiting -= 1
-                    d, e = pair // devices, pair % devices
-                    end_s = now_s + (link[LATENCY, d, e] + size[k] / link[BANDWIDTH, d, e])
-                    a, b = (pair, pair) if by_link else (d, e)
-                    held_s[a] = held_s[b] = end_s
-                    held_turn[a] = held_turn[b] = turn
+                    end_s = _start(t, w, pair, turn, now_s)
                     if end_s > now_s:
-                        _push(event_s, event, events, end_s, NOTHING)
+                        _push(w.event_s, w.event, events, end_s, NOTHING)
                         events += 1
                     else:
                         changed = True
-                    sent_s[k] = now_s
-                    fresh[departing] = k
-                    departing += 1
-                    pair = _first_free(by_link, devices, front, sent_s, held_s, held_turn, turn, now_s)
-            # 3. Tensors depart, and when they arrive is known.
-            for j in range(departing):
-                k = fresh[j]
-                d, e = device[src[k]], device[dst[k]]
-                end_s = sent_s[k] + (link[LATENCY, d, e] + size[k] / link[BANDWIDTH, d, e])
-                if link[RECEIVE, d, e] + size[k] * link[RECEIVE_PER_BYTE, d, e] > 0:
-                    _insert(arrived_s, arrived, arrived_head, arrived_tail, e, e * t.tensors, end_s, k)
-                    if running[e] == IDLE:
-                        next_s[e] = min(next_s[e], end_s)
-                    continue
-                while k != NOTHING:
-                    _input_comes(
-                        fifo,
-                        place,
-                        inputs,
-                        ready_s,
-                        running,
-                        next_s,
-                        later_s,
-                        later,
-                        head,
-                        tail,
-                        bits,
-                        full,
-                        first,
-                        dst[k],
-                        e,
-                        end_s,
-                        now_s,
-                    )
-                    k = chain[k]
-            # 4. A free device receives what has arrived, else takes the first op in line.
+                    pair = _first_free(by_link, devices, w.front, w.sent_s, w.held_s, w.held_turn, turn, now_s)
+            for i in range(departing):
+                _departs(t, w, w.departing[i], now_s)
             for d in range(devices):
-                if running[d] != IDLE or next_s[d] > now_s:
-                    continue
-                if arrived_tail[d] > arrived_head[d] and arrived_s[d * t.tensors + arrived_head[d]] <= now_s:
-                    k = arrived[d * t.tensors + arrived_head[d]]
-                    arrived_head[d] += 1
-                    s = device[src[k]]
-                    end_s = now_s + (link[RECEIVE, s, d] + size[k] * link[RECEIVE_PER_BYTE, s, d])
-                    running[d], next_s[d] = OCCUPIED, end_s
-                    while k != NOTHING:
-                        _input_comes(
-                            fifo,
-                            place,
-                            inputs,
-                            ready_s,
-                            running,
-                            next_s,
-                            later_s,
-                            later,
-                            head,
-                            tail,
-                            bits,
-                            full,
-                            first,
-                            dst[k],
-                            d,
-                            end_s,
-                            now_s,
-                        )
-                        k = chain[k]
-                    continue
-                v = _next_op(fifo, place, op_at, later_s, later, head, tail, bits, full, first, d, now_s)
-                next_s[d] = np.inf
-                if v != NOTHING:
-                    running[d], next_s[d] = v, now_s + cost_s[v, d]
-                    continue
-                if tail[d] > head[d]:
-                    next_s[d] = later_s[d * n + head[d]]
-                if arrived_tail[d] > arrived_head[d]:
-                    next_s[d] = min(next_s[d], arrived_s[d * t.tensors + arrived_head[d]])
-        out[i] = now_s
+                if w.running[d] == IDLE and w.next_s[d] <= now_s:
+                    _take_work(t, w, d, now_s)

@@ -36,7 +36,8 @@ class Needs(NamedTuple):
 class Tables(NamedTuple):
     """All that a makespan depends on but the mapping. The first fields are those of `Needs`.
 
-    link: [6, devices, devices], by the constants above; a missing link has infinite latency and bandwidth.
+    link: [6, devices, devices], by the constants above; a missing link has infinite latency and bandwidth,
+    staying on a device takes no time.
     place: each op's place in line (for fifo it says nothing), op_at: its inverse. ends_work: whether any link makes
     its ends work.
     """
@@ -96,6 +97,7 @@ def links_of(topology: Topology) -> NDArray[np.float64]:
     n = len(topology)
     link = np.zeros((6, n, n))
     link[LATENCY] = link[BANDWIDTH] = np.inf
+    np.fill_diagonal(link[LATENCY], 0.0)
     for s, row in enumerate(topology.table):
         for d, way in enumerate(row):
             if way is not None:
