@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, PlacerError, one_line
 
 app = typer.Typer(
     name="placer",
@@ -185,7 +185,7 @@ def main() -> None:
     try:
         app()
     except PlacerError as error:
-        print(f"placer: {error}", file=sys.stderr)
+        print(one_line(f"placer: {error}"), file=sys.stderr)
         sys.exit(error.exit_code)
     except SystemExit as end:
         if end.code != INTERRUPTED:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
-from experiments.gantt import gantt_facts, gantt_text
+from experiments.gantt import gantt_facts, gantt_text, printable
 from experiments.main_job import Finding, Progress, Row
 from experiments.picture import check_picture, draw
 from experiments.planning import Simulated
@@ -95,7 +96,11 @@ def show_topology(topology: Topology) -> None:
     console = Console()
     table = Table("device", "kind", "memory")
     for d in topology.devices:
-        table.add_row(d.name, d.kind, "unlimited" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB")
+        table.add_row(
+            escape(d.name),
+            escape(d.kind),
+            "unlimited" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB",
+        )
     console.print(table)
     if topology.links:
         table = Table("link", "on the way", "work at each end", "1 MiB in all")
@@ -234,7 +239,13 @@ def show_facts(facts: Facts) -> None:
         console.print(f"{within}; {against} (searcher {facts['searcher']})", highlight=False)
     table = Table("device", "load", "busy", "memory", "peak memory")
     for name, d in facts["devices"].items():
-        table.add_row(name, _ms(d["load"]), _ms(d["busy_s"]), _mib(d["memory_bytes"]), _mib(d["memory_peak_bytes"]))
+        table.add_row(
+            escape(printable(name, 40)),
+            _ms(d["load"]),
+            _ms(d["busy_s"]),
+            _mib(d["memory_bytes"]),
+            _mib(d["memory_peak_bytes"]),
+        )
     console.print(table)
 
 

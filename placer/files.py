@@ -5,24 +5,31 @@ Bad input is a BadInputError of one line that names the file, the path inside it
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import stat
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, PlacerError, short
 from placer.graph import Edge, Op, OpGraph
 from placer.topology import Device, Link, Topology
 
 GRAPH_FORMAT = "placer.graph/1"
 TOPOLOGY_FORMAT = "placer.topology/1"
 
-# Bytes and seconds may be written as 0 or as 0.0.
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Index = Annotated[int, msgspec.Meta(ge=0)]
+LARGEST_FILE_BYTES = 128 << 20  # a graph of some 400,000 ops
+# Names are echoed in tables and error lines.
+Name = Annotated[str, msgspec.Meta(max_length=1000)]
+Text = Annotated[str, msgspec.Meta(max_length=100_000)]
+# Bytes and seconds may be written as 0 or as 0.0. No real one reaches these bounds, and within them all stays finite.
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Bytes = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+Rate = Annotated[float, msgspec.Meta(ge=1e-9)]
+Index = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
 class Document(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -32,21 +39,21 @@ class Document(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class OpEntry(Document):
     """One element of `ops`."""
 
-    name: str
-    cost_s: dict[str, NotNegative]
-    memory_bytes: NotNegative
-    type: str = ""
-    colocate: str | None = None
-    devices: list[str] | None = None
+    name: Name
+    cost_s: dict[Name, Seconds]
+    memory_bytes: Bytes
+    type: Name = ""
+    colocate: Name | None = None
+    devices: list[Name] | None = None
     phase: Literal["forward", "backward", "update"] | None = None
 
 
 class EdgeEntry(msgspec.Struct, array_like=True, forbid_unknown_fields=True, omit_defaults=True):
     """One element of `edges`: [src, dst, bytes] or [src, dst, bytes, output_index]."""
 
-    src: str
-    dst: str
-    edge_bytes: NotNegative
+    src: Name
+    dst: Name
+    edge_bytes: Bytes
     output_index: Index = 0
 
 
@@ -54,41 +61,41 @@ class GraphFile(Document):
     """placer.graph/1."""
 
     format: Annotated[str, msgspec.Meta(description=GRAPH_FORMAT)]
-    name: str
+    name: Name
     ops: list[OpEntry]
     edges: list[EdgeEntry]
-    source: str | None = None
+    source: Text | None = None
 
 
 class DeviceEntry(Document):
     """One element of `devices`."""
 
-    name: str
-    kind: str
-    memory_bytes: NotNegative | None = None
-    speed: Positive = 1.0
-    ingress_bytes_per_s: Positive | None = None
-    egress_bytes_per_s: Positive | None = None
+    name: Name
+    kind: Name
+    memory_bytes: Bytes | None = None
+    speed: Rate = 1.0
+    ingress_bytes_per_s: Rate | None = None
+    egress_bytes_per_s: Rate | None = None
 
 
 class LinkEntry(Document):
     """One element of `links`."""
 
-    src: str
-    dst: str
-    latency_s: NotNegative
-    bandwidth_bytes_per_s: Positive
-    send_s: NotNegative = 0.0
-    send_s_per_byte: NotNegative = 0.0
-    receive_s: NotNegative = 0.0
-    receive_s_per_byte: NotNegative = 0.0
+    src: Name
+    dst: Name
+    latency_s: Seconds
+    bandwidth_bytes_per_s: Rate
+    send_s: Seconds = 0.0
+    send_s_per_byte: Seconds = 0.0
+    receive_s: Seconds = 0.0
+    receive_s_per_byte: Seconds = 0.0
 
 
 class TopologyFile(Document):
     """placer.topology/1."""
 
     format: str
-    devices: list[DeviceEntry]
+    devices: Annotated[list[DeviceEntry], msgspec.Meta(max_length=1000)]
     links: list[LinkEntry] = []
     contention: Literal["none", "link", "port"] = "none"
 
@@ -110,7 +117,7 @@ def read_graph(path: str | Path) -> OpGraph:
         for end in (edge.src, edge.dst):
             if end not in known:
                 raise BadInputError(
-                    f"{path}: $.edges[{i}] names {end!r}, which is none of $.ops; add it or correct it."
+                    f"{path}: $.edges[{i}] names {short(end)}, which is none of $.ops; add it or correct it."
                 )
     ops = tuple(_op(entry) for entry in file.ops)
     edges = tuple(Edge(known[e.src], known[e.dst], _whole(e.edge_bytes), e.output_index) for e in file.edges)
@@ -168,19 +175,48 @@ def write_topology(path: str | Path, topology: Topology) -> None:
 
 def read_document(path: str | Path, kind: type[D], format: str) -> D:
     """The JSON file at `path`, of `format` and with the fields of `kind`. Raises BadInputError."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.") from None
+    data = _read(path, format)
     try:
         found = msgspec.json.decode(data, type=_Header).format
         if found != format:
-            raise BadInputError(f"{path}: $.format is {found!r}; this needs a {format!r} file.")
-        return msgspec.json.decode(data, type=kind)
+            raise BadInputError(f"{path}: $.format is {short(found)}; this needs a {format!r} file.")
+        document = msgspec.json.decode(data, type=kind)
+        json.loads(data, object_pairs_hook=_refuse_twins)
+        return document
+    except _TwinsError as error:
+        raise BadInputError(f"{path}: an object has the key {short(str(error))} twice; keep one of them.") from None
     except msgspec.ValidationError as error:
         raise BadInputError(f"{path}: {_said(str(error))} (format {format}).") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError(f"{path}: not JSON ({error}); NaN and Infinity are not JSON either.") from None
+
+
+class _TwinsError(ValueError):
+    """An object has this key twice."""
+
+
+def _refuse_twins(pairs: list[tuple[str, Any]]) -> None:
+    """JSON leaves open which of two values counts, and readers differ."""
+    if len({key for key, _ in pairs}) != len(pairs):
+        seen: set[str] = set()
+        raise _TwinsError(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+
+
+def _read(path: str | Path, format: str) -> bytes:
+    """The whole file. A pipe is refused, for nobody may ever write into it."""
+    try:
+        status = Path(path).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise BadInputError(f"{path}: is no file; give the path of a {format} file.")
+        if status.st_size > LARGEST_FILE_BYTES:
+            held, most = (f"{count / 2**20:,.0f} MiB" for count in (status.st_size, LARGEST_FILE_BYTES))
+            raise BadInputError(f"{path}: has {held}, and {most} is the most that is read; is it a {format} file?")
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.") from None
+    if not data.strip():
+        raise BadInputError(f"{path}: is empty; give the path of a {format} file.")
+    return data
 
 
 def write_document(path: str | Path, document: Document) -> None:
@@ -224,10 +260,12 @@ def _whole(number: float) -> int:
 
 def _said(complaint: str) -> str:
     """What msgspec found wrong, its path first, and the way out."""
-    what, _, where = complaint.partition(" - at ")
-    path = where.strip("`") or ("$.edges" if "array" in what else "$")
-    if field := re.search(r"unknown field `(.*)`", what):
-        return f"{path} has the unknown field {field[1]!r}; remove it"
+    what, _, where = complaint.rpartition(" - at ") if " - at " in complaint else (complaint, "", "")
+    path = where.replace("`", "") or ("$.edges" if "length" in what else "$")
+    if field := re.search(r"unknown field `(.*)`", what, re.DOTALL):
+        return f"{path} has the unknown field {short(field[1])}; remove it"
     if field := re.search(r"missing required field `(.*)`", what):
         return f"{path} lacks the field {field[1]!r}; add it"
+    if value := re.search(r"[Ii]nvalid enum value '(.*)'", what, re.DOTALL):
+        return f"{path}: {short(value[1])} is none of the values it may have; correct it"
     return f"{path}: {what[:1].lower()}{what[1:].replace('`', '')}; correct it"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, plain, short
 
 if TYPE_CHECKING:
     from placer.topology import Device
@@ -76,17 +76,17 @@ class OpGraph:
 
     def __post_init__(self) -> None:
         if not self.ops:
-            raise BadInputError(f"graph {self.name!r} has no ops; a graph needs at least one.")
+            raise BadInputError(f"graph {short(self.name)} has no ops; a graph needs at least one.")
         if len(self.index) != len(self.ops):
             seen: set[str] = set()
             twice = next(op.name for op in self.ops if op.name in seen or seen.add(op.name))  # type: ignore[func-returns-value]
-            raise BadInputError(f"graph {self.name!r}: two ops are called {twice!r}; names must be unique.")
+            raise BadInputError(f"graph {short(self.name)}: two ops are called {short(twice)}; names must be unique.")
         for op in self.ops:
             _check_op(self.name, op)
         for edge in self.edges:
             self._check_edge(edge)
         if len(self.order) != len(self.ops):
-            raise BadInputError(f"graph {self.name!r} has a cycle: {self._cycle()}; remove one of its edges.")
+            raise BadInputError(f"graph {short(self.name)} has a cycle: {self._cycle()}; remove one of its edges.")
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -160,35 +160,37 @@ class OpGraph:
     def _check_edge(self, e: Edge) -> None:
         n = len(self.ops)
         if not (0 <= e.src < n and 0 <= e.dst < n):
-            raise BadInputError(f"graph {self.name!r}: edge {tuple(e)} names an op outside 0..{n - 1}.")
+            raise BadInputError(f"graph {short(self.name)}: edge {tuple(e)} names an op outside 0..{n - 1}.")
         if e.src == e.dst:
-            raise BadInputError(f"graph {self.name!r} has a cycle: {self.ops[e.src].name!r} feeds itself.")
+            raise BadInputError(f"graph {short(self.name)} has a cycle: {short(self.ops[e.src].name)} feeds itself.")
         if not e.edge_bytes >= 0 or math.isinf(e.edge_bytes) or e.output_index < 0:
-            where = f"edge {self.ops[e.src].name!r} -> {self.ops[e.dst].name!r}"
-            raise BadInputError(f"graph {self.name!r}: {where} has {e.edge_bytes} bytes; give a number >= 0.")
+            where = f"edge {short(self.ops[e.src].name)} -> {short(self.ops[e.dst].name)}"
+            raise BadInputError(f"graph {short(self.name)}: {where} has {e.edge_bytes} bytes; give a number >= 0.")
 
     def _cycle(self) -> str:
         """The names along one cycle, for the error line."""
         left = set(range(len(self.ops))) - set(self.order)
         path = [min(left)]
+        place = {path[0]: 0}
         while True:  # every op left over waits for another one left over: walking back must meet itself
             before = next(e.src for e in self.in_edges[path[-1]] if e.src in left)
-            if before in path:
-                loop = [before, *reversed(path[path.index(before) :])]
-                return " -> ".join(self.ops[i].name for i in loop[:8]) + (" ..." if len(loop) > 8 else "")
+            if before in place:
+                loop = [before, *reversed(path[place[before] :])]
+                return " -> ".join(plain(self.ops[i].name) for i in loop[:8]) + (" ..." if len(loop) > 8 else "")
+            place[before] = len(path)
             path.append(before)
 
 
 def _check_op(graph_name: str, op: Op) -> None:
-    where = f"graph {graph_name!r}, op {op.name!r}"
+    where = f"graph {short(graph_name)}, op {short(op.name)}"
     if not op.name:
-        raise BadInputError(f"graph {graph_name!r}: an op has an empty name; name it.")
+        raise BadInputError(f"graph {short(graph_name)}: an op has an empty name; name it.")
     for device, cost_s in op.cost_s.items():
         if not 0 <= cost_s < math.inf:
-            raise BadInputError(f"{where}: cost on {device!r} is {cost_s}; give seconds >= 0.")
+            raise BadInputError(f"{where}: cost on {short(device)} is {cost_s}; give seconds >= 0.")
     if not 0 <= op.memory_bytes < math.inf:
         raise BadInputError(f"{where}: memory_bytes is {op.memory_bytes}; give a number >= 0.")
     if not op.cost_s and not op.devices:
         raise BadInputError(f"{where}: no device can run it; give it a cost_s.")
     if op.phase is not None and op.phase not in PHASES:
-        raise BadInputError(f"{where}: phase {op.phase!r} is none of {', '.join(PHASES)}.")
+        raise BadInputError(f"{where}: phase {short(op.phase)} is none of {', '.join(PHASES)}.")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, listed, plain, short
 from placer.graph import OpGraph
 from placer.topology import Topology
 
@@ -35,9 +35,11 @@ class Mapping:
             raise MappingError(f"the mapping places {len(self.devices)} ops; the graph has {len(self.graph)}.")
         for op, d in zip(self.graph.ops, self.devices, strict=True):
             if not 0 <= d < len(self.topology):
-                raise MappingError(f"op {op.name!r} is on device {d}; the topology has {len(self.topology)}.")
+                raise MappingError(f"op {short(op.name)} is on device {d}; the topology has {len(self.topology)}.")
             if not op.runs_on(self.topology.devices[d]):
-                raise MappingError(f"op {op.name!r} ({op.type}) cannot run on {self.topology.names[d]!r}.")
+                raise MappingError(
+                    f"op {short(op.name)} ({plain(op.type)}) cannot run on {short(self.topology.names[d])}."
+                )
         for unit in self.graph.colocated:
             if len({self.devices[i] for i in unit}) > 1:
                 self._refuse_split(unit)
@@ -46,7 +48,7 @@ class Mapping:
             if limit is not None and used_bytes > limit * (1 - self.headroom):
                 name = self.topology.names[d]
                 raise MappingError(
-                    f"device {name!r} would hold {used_bytes} bytes of its {limit} "
+                    f"device {short(name)} would hold {used_bytes} bytes of its {limit} "
                     f"({self.headroom:.0%} kept free); move some ops elsewhere."
                 )
 
@@ -55,13 +57,15 @@ class Mapping:
         """From {op name: device name}. Raises MappingError where it is not total or names something unknown."""
         missing = [op.name for op in graph.ops if op.name not in assignment]
         if missing:
-            raise MappingError(f"the mapping leaves out {len(missing)} of {len(graph)} ops, first {missing[0]!r}.")
+            raise MappingError(f"the mapping leaves out {len(missing)} of {len(graph)} ops, first {short(missing[0])}.")
         for name, device in assignment.items():
             if name not in graph.index:
-                raise MappingError(f"the mapping places {name!r}, which the graph {graph.name!r} does not have.")
+                raise MappingError(
+                    f"the mapping places {short(name)}, which the graph {short(graph.name)} does not have."
+                )
             if device not in topology.index:
-                known = ", ".join(topology.names)
-                raise MappingError(f"op {name!r} is on {device!r}; the topology has {known}.")
+                known = listed(topology.names)
+                raise MappingError(f"op {short(name)} is on {short(device)}; the topology has {known}.")
         devices = tuple(topology.index[assignment[op.name]] for op in graph.ops)
         return cls(graph, topology, devices, headroom)
 
@@ -105,6 +109,6 @@ class Mapping:
         other = next(i for i in unit if self.devices[i] != self.devices[unit[0]])
         names = self.topology.names
         raise MappingError(
-            f"{first.name!r} on {names[self.devices[unit[0]]]!r} and {self.graph.ops[other].name!r} on "
-            f"{names[self.devices[other]]!r} are colocated ({first.colocate!r}); put them on one device."
+            f"{short(first.name)} on {short(names[self.devices[unit[0]]])} and {short(self.graph.ops[other].name)} on "
+            f"{short(names[self.devices[other]])} are colocated ({short(str(first.colocate))}); put them on one device."
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from placer.errors import BadInputError
-from placer.files import Document, read_document, write_document
+from placer.errors import BadInputError, listed, short
+from placer.files import Document, Name, read_document, write_document
 from placer.graph import OpGraph
 from placer.mapping import Mapping
 from placer.topology import Topology
@@ -18,8 +19,8 @@ MAPPING_FORMAT = "placer.mapping/1"
 class GraphMark(Document):
     """Which graph a mapping is for."""
 
-    name: str
-    fingerprint: str
+    name: Name
+    fingerprint: Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class MappingFile(Document, kw_only=True, omit_defaults=False):
@@ -32,17 +33,17 @@ class MappingFile(Document, kw_only=True, omit_defaults=False):
 
     format: str
     graph: GraphMark | None = None
-    assignment: dict[str, str]
-    objective: str | None = None
+    assignment: dict[Name, Name]
+    objective: Name | None = None
     predicted_s: float | None = None
     measured_s: float | None = None
     spread_s: float | None = None
     repeats: int | None = None
-    baseline: dict[str, float | None] = msgspec.field(default_factory=dict)
+    baseline: dict[Name, float | None] = msgspec.field(default_factory=dict)
     lower_bound_s: float | None = None
     seed: int | None = None
-    searcher: str | None = None
-    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    searcher: Name | None = None
+    versions: dict[Name, Name] = msgspec.field(default_factory=dict)
 
 
 def mapping_file(
@@ -120,7 +121,7 @@ def _told_apart(a: str, b: str) -> tuple[str, str]:
 def _carried_over(path: str | Path, assignment: dict[str, str], graph: OpGraph, topology: Topology) -> dict[str, str]:
     """A device for each unit of `graph`: its first known op's, else a neighbour's, else the cheapest."""
     if not assignment.keys() & graph.index.keys():
-        raise BadInputError(f"{path}: $.assignment has no op of graph {graph.name!r}; run placer search again.")
+        raise BadInputError(f"{path}: $.assignment has no op of graph {short(graph.name)}; run placer search again.")
     unit_of = {v: unit for unit in graph.colocated for v in unit}
     device: dict[int, str] = {}
     for unit in graph.colocated:
@@ -137,7 +138,7 @@ def _device_for(unit: tuple[int, ...], device: dict[int, str], graph: OpGraph, t
     """For a new unit: of the devices that can run it the one it shares most bytes with, then the cheapest."""
     can = [d for d in topology.devices if all(graph.ops[v].runs_on(d) for v in unit)]
     if not can:
-        raise BadInputError(f"op {graph.ops[unit[0]].name!r} can run on none of {', '.join(topology.names)}.")
+        raise BadInputError(f"op {short(graph.ops[unit[0]].name)} can run on none of {listed(topology.names)}.")
     shared = dict.fromkeys(topology.names, 0.0)
     for v in unit:
         for e in (*graph.in_edges[v], *graph.out_edges[v]):

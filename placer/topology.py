@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, listed, plain, short
 
 CONTENTIONS = ("none", "link", "port")
 ANY = "*"
@@ -73,7 +74,7 @@ class Topology:
         if len(self.index) != len(self.devices):
             raise BadInputError("the topology names a device twice; device names must be unique.")
         if self.contention not in CONTENTIONS:
-            raise BadInputError(f"contention {self.contention!r} is none of {', '.join(CONTENTIONS)}.")
+            raise BadInputError(f"contention {short(self.contention)} is none of {', '.join(CONTENTIONS)}.")
         for device in self.devices:
             _check_device(device)
         for link in self.links:
@@ -98,9 +99,9 @@ class Topology:
         n = len(self.devices)
         table: list[list[Link | None]] = [[None] * n for _ in range(n)]
         for link in self.links:
-            for s, src in enumerate(self.devices):
-                for d, dst in enumerate(self.devices):
-                    if s != d and link.src in (ANY, src.name) and link.dst in (ANY, dst.name):
+            for s in self._matching(link.src):
+                for d in self._matching(link.dst):
+                    if s != d:
                         table[s][d] = link
         return tuple(tuple(row) for row in table)
 
@@ -108,15 +109,18 @@ class Topology:
         """The link between two different devices. Raises BadInputError where the topology has none."""
         link = self.table[src][dst]
         if link is None:
-            pair = f"{self.devices[src].name} -> {self.devices[dst].name}"
+            pair = _pair(self.devices[src].name, self.devices[dst].name)
             raise BadInputError(f"the topology has no link {pair}, and a tensor must cross it; add one to 'links'.")
         return link
+
+    def _matching(self, end: str) -> Sequence[int]:
+        return range(len(self.devices)) if end == ANY else (self.index[end],)
 
     def _check_link(self, link: Link) -> None:
         for end in (link.src, link.dst):
             if end != ANY and end not in self.index:
-                raise BadInputError(f"a link names the device {end!r}; the topology has {', '.join(self.names)}.")
-        where = f"link {link.src} -> {link.dst}"
+                raise BadInputError(f"a link names the device {short(end)}; the topology has {listed(self.names)}.")
+        where = f"link {_pair(link.src, link.dst)}"
         if not link.bandwidth_bytes_per_s > 0:
             raise BadInputError(f"{where}: bandwidth_bytes_per_s is {link.bandwidth_bytes_per_s}; give one > 0.")
         seconds = {
@@ -131,8 +135,12 @@ class Topology:
                 raise BadInputError(f"{where}: {name} is {value}; give seconds >= 0.")
 
 
+def _pair(src: str, dst: str) -> str:
+    return f"{plain(src)} -> {plain(dst)}"
+
+
 def _check_device(device: Device) -> None:
-    where = f"device {device.name!r}"
+    where = f"device {short(device.name)}"
     if not device.name or device.name == ANY or not device.kind:
         raise BadInputError(f"{where}: a device needs a name (not '*') and a kind.")
     if not 0 < device.speed < math.inf:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 from placer.graph import OpGraph
 from placer.mapping import Mapping
 from placer.topology import Topology
@@ -166,9 +166,11 @@ class Simulator:
         for e in self.graph.edges:
             if devices[e.src] != devices[e.dst]:
                 self.topology.link(devices[e.src], devices[e.dst])
-        worst = next(v for v, d in enumerate(devices) if math.isinf(self.cost_s[v][d]))
+        worst = next((v for v, d in enumerate(devices) if math.isinf(self.cost_s[v][d])), None)
+        if worst is None:
+            raise BadInputError("the step would take for ever; correct the costs or links that are out of all measure.")
         op, device = self.graph.ops[worst].name, self.topology.names[devices[worst]]
-        raise BadInputError(f"op {op!r} has no cost on {device!r}; give it a cost_s there.")
+        raise BadInputError(f"op {short(op)} has no cost on {short(device)}; give it a cost_s there.")
 
 
 def _in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:

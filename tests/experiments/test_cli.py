@@ -88,6 +88,46 @@ def test_bad_input_is_one_line(arguments, code, says):
     assert "Traceback" not in done.stderr
 
 
+SMALL = {
+    "format": "placer.graph/1",
+    "name": "small",
+    "ops": [{"name": name, "cost_s": {"gpu": 1.0}, "memory_bytes": 1} for name in "ab"],
+    "edges": [["a", "b", 8]],
+}
+SPLIT = {"format": "placer.mapping/1", "assignment": {"a": "gpu:0", "b": "gpu:1"}}
+
+
+@pytest.mark.parametrize(
+    ("graph", "links", "mapping", "says"),
+    [
+        ({**SMALL, "edges": [["a", "b", 8], ["b", "a", 8]]}, TOPOLOGY["links"], SPLIT, "has a cycle: a -> b -> a"),
+        (SMALL, [], SPLIT, "no link gpu:0 -> gpu:1"),
+        (SMALL, TOPOLOGY["links"], {**SPLIT, "assignment": {"a": "gpu:0"}}, "leaves out 1 of 2 ops, first 'b'"),
+        ({**SMALL, "x" * 10**6: 1}, TOPOLOGY["links"], SPLIT, "unknown field"),
+    ],
+)
+def test_bad_files_are_one_short_line_and_nothing_is_written(tmp_path, graph, links, mapping, says):
+    paths = [tmp_path / name for name in ("graph.json", "topology.json", "mapping.json")]
+    for path, content in zip(paths, (graph, {**TOPOLOGY, "links": links}, mapping), strict=True):
+        path.write_text(json.dumps(content))
+    done = placer("simulate", *paths, "--trace", tmp_path / "trace.json", "--gantt", tmp_path / "step.png")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("placer: ") and says in line and len(line) < 400
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+def test_names_are_never_taken_for_markup(tmp_path):
+    paths = [tmp_path / name for name in ("graph.json", "topology.json", "mapping.json")]
+    devices = [{"name": "[/]", "kind": "gpu"}, {"name": "[red]", "kind": "gpu"}]
+    mapping = {**SPLIT, "assignment": {"a": "[/]", "b": "[red]"}}
+    for path, content in zip(paths, (SMALL, {**TOPOLOGY, "devices": devices}, mapping), strict=True):
+        path.write_text(json.dumps(content))
+    done = placer("simulate", *paths)
+    assert done.returncode == 0, done.stderr
+    assert "[red]" in done.stdout
+
+
 def test_search_on_two_workers_prints_one_json_object_and_leaves_no_worker(tmp_path):
     done = placer("search", "mnist_softmax", "--workers", 2, "--measurements", 5, "--json", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -38,6 +38,7 @@ TOPOLOGY = {
     ],
     "links": [{"src": "*", "dst": "*", "latency_s": 0, "bandwidth_bytes_per_s": 1e9, "receive_s": 1e-4}],
 }
+HUGE = "x" * 2_000_000
 ON_GPU0 = {"a": "gpu:0", "b": "gpu:0", "c": "gpu:0"}
 
 
@@ -112,12 +113,23 @@ def test_a_topology_reads_and_writes_back_the_same(put, tmp_path):
         (lambda g: g["edges"].append(["a", "b"]), "$.edges"),
         (lambda g: g["edges"].append(["a", "b", "1"]), "$.edges[3][2]"),
         (lambda g: g.update(ops=[], edges=[]), "has no ops"),
+        (lambda g: g.update(ops={}), "$.ops: expected array, got object"),
+        (lambda g: g["ops"][0].update(cost_s=1), "$.ops[0].cost_s: expected object"),
+        (lambda g: g["ops"][0].update(cost_s={"gpu": 1e300}), "expected float <="),
+        (lambda g: g["edges"].append(["a", "b", 1, 10**12]), "$.edges[3][3]"),
+        (lambda g: g["ops"][0].update(name=HUGE), "$.ops[0].name: expected str of length <= 1000"),
+        (lambda g: g["ops"][0]["cost_s"].update({HUGE: 1}), "$.ops[0].cost_s: expected str of length <= 1000"),
+        (lambda g: g["edges"].append([HUGE, "a", 1]), "$.edges[3][0]: expected str of length <= 1000"),
+        (lambda g: g.update({HUGE: 1}), "unknown field 'xxxx"),
+        (lambda g: g.update(format=HUGE), "$.format is 'xxxx"),
+        (lambda g: g["ops"][0].update(phase=HUGE), "$.ops[0].phase: 'xxxx"),
     ],
 )
 def test_a_bad_graph_is_refused_in_one_line(put, change, says):
     path = put(changed(GRAPH, change), "graph.json")
     line = refused(read_graph, path)
     assert line.startswith(str(path)) and says in line
+    assert len(line) < len(str(path)) + 300
 
 
 @pytest.mark.parametrize(
@@ -130,6 +142,10 @@ def test_a_bad_graph_is_refused_in_one_line(put, change, says):
         "[]",
         '{"format": 3}',
         "\x00",
+        "\x89PNG\r\n",
+        '{"a": ' * 100_000,
+        '{"format": "placer.graph/1", "name": "g", "ops": ' + "[" * 100_000,
+        " \n",
     ],
 )
 def test_what_is_no_graph_at_all_is_refused(put, text):
@@ -149,6 +165,34 @@ def test_files_that_cannot_be_read_are_refused(tmp_path, put):
     refused(read_graph, latin)
 
 
+def test_a_key_that_stands_twice_is_refused(put, small):
+    twice = json.dumps(GRAPH).replace('"cpu": 2', '"gpu": 2')
+    assert "the key 'gpu' twice" in refused(read_graph, put(twice))
+    twice = '{"format": "placer.mapping/1", "assignment": {"a": "gpu:0", "b": "gpu:0", "c": "gpu:0", "a": "gpu:1"}}'
+    assert "the key 'a' twice" in refused(read_mapping, put(twice), *small)
+
+
+def test_a_file_too_large_is_refused_unread(tmp_path):
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.truncate(10**9)  # takes no room on the disk
+    assert "has 954 MiB, and 128 MiB is the most" in refused(read_graph, path)
+
+
+def test_a_pipe_that_nobody_writes_into_is_refused(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    assert "is no file" in refused(read_graph, path)
+
+
+def test_a_long_cycle_is_found_and_shown_in_part(put):
+    count = 3000
+    ops = [{"name": f"op{i}\n", "cost_s": {"gpu": 1}, "memory_bytes": 0} for i in range(count)]
+    edges = [[f"op{i}\n", f"op{(i + 1) % count}\n", 1] for i in range(count)]
+    line = refused(read_graph, put({**GRAPH, "ops": ops, "edges": edges}))
+    assert "has a cycle: op0\\n -> op1\\n" in line and len(line) < 300
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -159,6 +203,11 @@ def test_files_that_cannot_be_read_are_refused(tmp_path, put):
         (lambda t: t["links"][0].update(bandwidth_bytes_per_s=0), "$.links[0].bandwidth_bytes_per_s"),
         (lambda t: t["links"][0].pop("latency_s"), "'latency_s'"),
         (lambda t: t.update(devices=[]), "no devices"),
+        (lambda t: t["links"][0].update(bandwidth_bytes_per_s=-1), "$.links[0].bandwidth_bytes_per_s"),
+        (lambda t: t["links"][0].update(bandwidth_bytes_per_s=1e-300), "$.links[0].bandwidth_bytes_per_s"),
+        (lambda t: t["links"][0].update(latency_s=1e300), "$.links[0].latency_s"),
+        (lambda t: t["devices"][0].update(name=HUGE), "$.devices[0].name"),
+        (lambda t: t.update(devices=[{"name": str(i), "kind": "cpu"} for i in range(1001)]), "$.devices"),
     ],
 )
 def test_a_bad_topology_is_refused_in_one_line(put, change, says):
@@ -204,6 +253,8 @@ def test_a_mapping_file_needs_no_more_than_an_assignment(small, put):
         ({"a": "gpu:0", "b": "gpu:0"}, "leaves out 1 of 3 ops, first 'c'"),
         ({**ON_GPU0, "d": "gpu:0"}, "'d'"),
         ({**ON_GPU0, "c": "gpu:9"}, "'gpu:9'"),
+        ({**ON_GPU0, HUGE: "gpu:0"}, "$.assignment: expected str of length <= 1000"),
+        ({**ON_GPU0, "c": None}, "$.assignment"),
     ],
 )
 def test_a_mapping_that_does_not_fit_the_graph_is_refused(small, put, assignment, says):
