@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from experiments import zoo
 from placer.coarsen import Groups, coarsen
@@ -20,6 +23,10 @@ from search.base import Searcher, SearchExhausted
 from search.bounds import lower_bound
 from search.problem import Problem
 from search.registry import SEARCHERS, make_searcher
+from surrogate.calibration import Predictor, launches
+from surrogate.costs import cost_matrix, with_cost_matrix
+from surrogate.run_order import run_order
+from surrogate.simulator import Simulator
 from surrogate.timeline import Timeline
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
@@ -28,12 +35,13 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.rewrite import PlacedStep
     from placer.runner import Runner
 
-SCHEDULE = "fifo"  # TensorFlow runs what became ready first
+SCHEDULE = "rank"  # placed steps run in the order that the simulator gives them
 BASELINES = ("expert", "heft", "donf", "random")
 BASELINE_SHARE = 0.4  # of the measurements left after the single devices
 FINAL_REPEATS = 30
 FINALISTS = 2
 SWITCHES = 4
+CALIBRATE_EVERY = 4  # measurements
 
 
 @dataclass(frozen=True)
@@ -134,15 +142,14 @@ def run_search(
     The delivered mapping was measured side by side with the fastest single device, and is that one where
     nothing beat it. Raises BadInputError for a model, device or searcher that cannot be used.
     """
-    with ExitStack() as stack:
-        job = _Job(settings, progress or Progress(), store, clock, stack)
+    with Job.opened(settings, progress or Progress(), store, clock) as job:
         job.measure_singles()
         job.measure_searchers()
         return job.finish(trace)
 
 
-class _Job:
-    """One search under way."""
+class Job:
+    """One search under way: the step captured and profiled, the devices open, and what was measured so far."""
 
     def __init__(
         self,
@@ -152,6 +159,7 @@ class _Job:
         clock: Callable[[], float],
         stack: ExitStack,
     ) -> None:
+        """Use `Job.opened`."""
         _check(settings)
         self.settings, self.progress, self.store, self.clock = settings, progress, store, clock
         self.begin_s = clock()
@@ -174,40 +182,71 @@ class _Job:
             )
         progress.phase("profiling ops on each device")
         self.groups = coarsen(profile(self.captured, self.devices, self.inputs), settings.groups)
-        self.runner: Runner = Runner(self.captured, self.devices, self.inputs, references)
+        self.fine = Predictor(Simulator(self.groups.fine, self.topology, SCHEDULE), launches(self.groups.fine))
+        self.runner: Runner = Runner(self.captured, self.devices, self.inputs, references, order=self._order)
         stack.callback(self.runner.close)
-        self.problem = Problem(self.groups.graph, self.topology, schedule=SCHEDULE, headroom=settings.headroom)
+        self.problem = self._problem()
         self.rows: list[Row] = []
         self.anchor_s: float | None = None
 
+    @classmethod
+    @contextmanager
+    def opened(
+        cls,
+        settings: SearchSettings,
+        progress: Progress,
+        store: Store | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> Iterator[Job]:
+        """A job whose devices are closed when the block ends."""
+        with ExitStack() as stack:
+            yield cls(settings, progress, store, clock, stack)
+
     def measure_singles(self) -> None:
-        """Every device that can hold the whole step, and from them the costs' calibration."""
+        """Every device that can hold the whole step, and from them a first calibration."""
         self.progress.begin(self.settings.measurements)
-        factors: dict[str, float] = {}
         for placement in self.problem.singles():
-            mapping = self.problem.mapping(placement)
-            predicted_s = self.problem.predict(placement)
-            row = self._measure("single", mapping)
-            if isinstance(row.result, Measured):
-                factors[self.topology.names[placement[0]]] = row.result.step_s / predicted_s
-        self._calibrate(factors)
+            self.measure("single", self.problem.mapping(placement))
+        self.calibrate()
 
     def measure_searchers(self) -> None:
         """Ask each searcher its share of the measurements; all are told of everything."""
         names = self.settings.searchers or (*BASELINES, *(n for n in SEARCHERS if n not in (*BASELINES, "single")))
         left = max(0, self.settings.measurements - len(self.rows))
         for name, share in _shares(names, left):
-            searcher = make_searcher(name, self.problem, seed=self.settings.seed)
-            for row in self.rows:
-                searcher.tell(self._in_problem(row.mapping), row.result)
-            for _ in range(share):
+            for asked in range(share):
+                if asked % CALIBRATE_EVERY == 0:
+                    self.calibrate()
+                    searcher = self._informed(name)
                 if self._time_is_up():
                     return
                 self._ask_one(name, searcher)
 
+    def measure(self, searcher: str, mapping: Mapping) -> Row:
+        """Measure a mapping of the groups, or take an earlier session's result; the anchor is always measured anew."""
+        fine = self._fine(mapping)
+        known = self.store.find(fine, self.anchor_s) if self.store is not None and self.anchor_s else None
+        result = known or self.runner.measure(fine)
+        if self.anchor_s is None and isinstance(result, Measured):
+            self.anchor_s = result.step_s
+        if self.store is not None and self.anchor_s and known is None:
+            self.store.add(fine, result, self.anchor_s, searcher)
+        row = Row(searcher, mapping, result, stored=known is not None)
+        self.rows.append(row)
+        self.progress.row(row, _fastest(self.rows))
+        return row
+
+    def calibrate(self) -> None:
+        """Correct the costs by what was measured so far; searches that begin from here on predict by them."""
+        rows = [(row.mapping, row.result.step_s) for row in self.rows if isinstance(row.result, Measured)]
+        if rows:
+            self.fine = self.fine.calibrated([self.groups.expand(m) for m, _ in rows], [s for _, s in rows])
+            self.problem = self._problem()
+
     def finish(self, trace: bool) -> Finding:
         """The fastest, the fastest single device, and the untouched step where it competes, side by side."""
         self.progress.phase("measuring the finalists side by side")
+        self.calibrate()
         best, single, default_s, switch_s = self._final()
         self.progress.end()
         problem = self.problem
@@ -242,32 +281,30 @@ class _Job:
             mapping = searcher.ask()
         except SearchExhausted:
             return
-        row = self._measure(name, mapping)
+        row = self.measure(name, mapping)
         searcher.tell(mapping, row.result)
 
-    def _measure(self, searcher: str, mapping: Mapping) -> Row:
-        """Measure a mapping, or take what an earlier session measured; the anchor is always measured anew."""
-        fine = Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
-        known = self.store.find(fine, self.anchor_s) if self.store is not None and self.anchor_s else None
-        result = known or self.runner.measure(fine)
-        if self.anchor_s is None and isinstance(result, Measured):
-            self.anchor_s = result.step_s
-        if self.store is not None and self.anchor_s and known is None:
-            self.store.add(fine, result, self.anchor_s, searcher)
-        row = Row(searcher, mapping, result, stored=known is not None)
-        self.rows.append(row)
-        self.progress.row(row, _fastest(self.rows))
-        return row
+    def _informed(self, name: str) -> Searcher:
+        """A searcher that predicts by the latest calibration and was told of everything measured."""
+        searcher = make_searcher(name, self.problem, seed=self.settings.seed)
+        for row in self.rows:
+            searcher.tell(row.mapping, row.result)
+        return searcher
 
-    def _calibrate(self, factors: dict[str, float]) -> None:
-        """Scale each device's costs so that its single-device step is predicted as it was measured."""
-        from placer.profiler import scaled
+    def _problem(self) -> Problem:
+        """The groups to place, with the costs as they are calibrated by now."""
+        calibration = self.fine.calibration
+        costs = calibration.costs(cost_matrix(self.groups.graph, self.topology), self._launches_of_groups())
+        graph = with_cost_matrix(self.groups.graph, self.topology, costs)
+        topology = calibration.topology(self.topology)
+        return Problem(graph, topology, schedule=SCHEDULE, headroom=self.settings.headroom, base_s=calibration.base_s)
 
-        graph = scaled(self.groups.graph, factors)
-        self.problem = Problem(graph, self.topology, schedule=SCHEDULE, headroom=self.settings.headroom)
+    def _launches_of_groups(self) -> NDArray[np.float64]:
+        return np.array([self.fine.launches[list(members)].sum() for members in self.groups.members])
 
-    def _in_problem(self, mapping: Mapping) -> Mapping:
-        return Mapping(self.problem.graph, self.topology, mapping.devices, self.settings.headroom)
+    def _order(self, mapping: Mapping) -> list[str]:
+        """The run order of a mapping of the captured graph's ops."""
+        return run_order(self.fine.simulator.timeline(mapping.devices))
 
     def _time_is_up(self) -> bool:
         minutes = self.settings.minutes
@@ -280,7 +317,7 @@ class _Job:
         rows, placed = [], []
         with ExitStack() as stack:
             for row in self._finalists():
-                prepared = self.runner.ready(self._fine(row))
+                prepared = self.runner.ready(self._fine(row.mapping))
                 if isinstance(prepared, Failed):  # stored by an earlier session, or its device is gone
                     continue
                 stack.callback(prepared[0].close)
@@ -309,13 +346,14 @@ class _Job:
         """Seconds of a switch from one finalist to another, the median of SWITCHES there and back."""
         seconds = []
         for i in range(SWITCHES):
-            step, took_s = self.runner.switch(step, self._fine(rows[(i + 1) % 2]))
+            step, took_s = self.runner.switch(step, self._fine(rows[(i + 1) % 2].mapping))
             seconds.append(took_s)
         step.close()
         return median(seconds)
 
-    def _fine(self, row: Row) -> Mapping:
-        return Mapping(self.captured.graph, self.topology, self.groups.expand(row.mapping))
+    def _fine(self, mapping: Mapping) -> Mapping:
+        """The captured ops where their groups are."""
+        return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
 
     def _finalists(self) -> list[Row]:
         measured = sorted((row for row in self.rows if isinstance(row.result, Measured)), key=_step_s)
@@ -333,17 +371,18 @@ class _Job:
             yield replace(row, predicted_s=self._predicted(row), ratio=ratio)
 
     def _predicted(self, row: Row) -> float:
-        return self.problem.predict(self.problem.placement(self._in_problem(row.mapping)))
+        return float(self.fine.step_s([self.groups.expand(row.mapping)])[0])
 
     def _trace(self, best: Row) -> tuple[Timeline, Timeline]:
         """The step under the best mapping as predicted, op by op, and as traced."""
-        from experiments.tracing import measured_timeline, predicted_timeline
+        from experiments.tracing import measured_timeline
         from placer.profiler import trace_steps
 
-        devices = self.groups.expand(best.mapping)
-        step = trace_steps(self.captured, self.devices, devices, self.inputs, runs=3)[-1]
-        predicted = predicted_timeline(self.groups, self.problem.graph, self.problem.topology, devices, SCHEDULE)
-        return predicted, measured_timeline(self.captured.graph, self.topology, devices, step)
+        mapping = self._fine(best.mapping)
+        predicted = self.fine.simulator.timeline(mapping.devices)
+        order = run_order(predicted)
+        step = trace_steps(self.captured, self.devices, mapping.devices, self.inputs, runs=3, order=order)[-1]
+        return predicted, measured_timeline(self.captured.graph, self.topology, mapping.devices, step)
 
 
 def _check(settings: SearchSettings) -> None:

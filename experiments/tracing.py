@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from placer.coarsen import Groups
 from placer.graph import OpGraph
 from placer.topology import Topology
-from surrogate.simulator import Simulator
 from surrogate.timeline import Span, Timeline, Transfer
 
 if TYPE_CHECKING:
@@ -26,27 +23,6 @@ def side_by_side(predicted: Timeline, measured: Timeline) -> dict[str, Any]:
     """Both as one Chrome trace of two processes, "predicted" over "measured", for ui.perfetto.dev."""
     above, below = predicted.to_trace("predicted", pid=1), measured.to_trace("measured", pid=2)
     return {**above, "traceEvents": [*above["traceEvents"], *below["traceEvents"]]}
-
-
-def predicted_timeline(
-    groups: Groups, coarse: OpGraph, topology: Topology, devices: Sequence[int], schedule: str
-) -> Timeline:
-    """The simulated step of the fine ops behind `coarse`, the groups with the costs by which a search predicts.
-
-    devices: device index per fine op.
-    """
-    return Simulator(calibrated(groups, coarse), topology, schedule).timeline(devices)
-
-
-def calibrated(groups: Groups, coarse: OpGraph) -> OpGraph:
-    """The fine graph, with each group's ops scaled so that they cost together what the group costs in `coarse`."""
-    ops = list(groups.fine.ops)
-    for before, after, members in zip(groups.graph.ops, coarse.ops, groups.members, strict=True):
-        factor = {d: after.cost_s[d] / s for d, s in before.cost_s.items() if s > 0 and d in after.cost_s}
-        for v in members:
-            cost_s = {d: s * factor.get(d, 1.0) for d, s in ops[v].cost_s.items()}
-            ops[v] = replace(ops[v], cost_s=cost_s)
-    return OpGraph(groups.fine.name, tuple(ops), groups.fine.edges, groups.fine.source)
 
 
 def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int], step: TracedStep) -> Timeline:

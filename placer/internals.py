@@ -13,7 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow.python.client import device_lib
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.client import device_lib, pywrap_tf_session
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
@@ -63,7 +64,7 @@ def call_function(name: str, inputs: Sequence[Any], outputs: int, config: bytes)
 
 
 def function_graph(function_def: FunctionDef) -> tuple[GraphDef, dict[str, str]]:
-    """A FunctionDef's body as a GraphDef, arguments as Placeholders, and tensor name in the function -> in the graph."""
+    """A FunctionDef's body as a GraphDef, arguments as Placeholders; tensor name in the function -> there."""
     graph_def, names = function_def_to_graph.function_def_to_graph_def(function_def)
     return graph_def, names
 
@@ -91,6 +92,15 @@ def kernel_kinds(op_type: str) -> frozenset[str]:
     """
     listed = kernels.get_registered_kernels_for_op(op_type).kernel
     return frozenset(kernel.device_type.lower() for kernel in listed) & {"cpu", "gpu"}
+
+
+def incarnations() -> dict[str, int]:
+    """Device name -> the number that tells this start of the device from its earlier ones, for all devices joined."""
+    devices = pywrap_tfe.TFE_ContextListDevices(eager_context.context()._handle)
+    return {
+        pywrap_tf_session.TF_DeviceListName(devices, i): pywrap_tf_session.TF_DeviceListIncarnation(devices, i)
+        for i in range(pywrap_tf_session.TF_DeviceListCount(devices))
+    }
 
 
 def device_memory_limits(kind: str) -> list[int]:

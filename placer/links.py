@@ -13,9 +13,10 @@ import tensorflow as tf
 from placer.topology import Link
 from placer.variables import variable_on
 
-PROBE_FLOATS = (16, 16_384, 262_144, 1_048_576)
-HOPS = 8
+# Floats a tensor, tensors a probe: from a scalar's size to beyond any cache, where a byte costs more.
+PROBES = ((16, 8), (65_536, 8), (1_048_576, 4), (4_194_304, 4))
 REPEATS = 7
+Probe = Callable[[str, str, Any, int], Callable[[], Any]]
 LEAST_S = 1e-9
 MOST_BYTES_PER_S = 1e13
 
@@ -23,40 +24,41 @@ MOST_BYTES_PER_S = 1e13
 def measure_links(
     names: Sequence[str], tf_names: Sequence[str], clock: Callable[[], float] = time.perf_counter
 ) -> tuple[Link, ...]:
-    """One link each way for every pair of devices.
+    """One link for every ordered pair of devices.
 
-    Two probes per tensor size, each compared with the same work on one device. In the *chain* HOPS tensors cross one
-    after the other: each takes send + way + receive. In the *stream* HOPS independent tensors cross together, and a
-    one-core end can do only one at a time: each takes the busier end's work, max(send, receive), which is
-    charged to both. A straight line over the sizes splits each into a part per tensor and a part per byte.
+    Two probes per tensor size, each compared with the same work on one device. In the *chain* tensors cross there and
+    back, one after the other: each takes send + way + receive. In the *stream*, one for each direction, independent
+    tensors cross together, and a one-core end can do only one at a time: each takes the busier end's work,
+    max(send, receive), which is charged to both. A straight line over the sizes splits each into a part per tensor
+    and a part per byte.
     """
     links = []
     for a in range(len(names)):
         for b in range(a + 1, len(names)):
-            link = _measure_pair(tf_names[a], tf_names[b], clock)
-            links += [_between(names[a], names[b], link), _between(names[b], names[a], link)]
+            hop = _line_over_sizes(_chain, tf_names[a], tf_names[b], clock)
+            for src, dst in ((a, b), (b, a)):
+                busy = _line_over_sizes(_stream, tf_names[src], tf_names[dst], clock)
+                links.append(Link(names[src], names[dst], **_split(hop, busy)))
     return tuple(links)
 
 
-def _between(src: str, dst: str, numbers: dict[str, float]) -> Link:
-    return Link(src, dst, **numbers)
-
-
-def _measure_pair(a: str, b: str, clock: Callable[[], float]) -> dict[str, float]:
-    sizes = [4.0 * n for n in PROBE_FLOATS]
-    chains, streams = [], []
-    for floats in PROBE_FLOATS:
+def _line_over_sizes(probe: Probe, a: str, b: str, clock: Callable[[], float]) -> tuple[float, float]:
+    """Seconds per tensor and per byte that crossing adds to the probe."""
+    sizes, seconds = [], []
+    for floats, count in PROBES:
         start = tf.zeros([floats])
-        chain_s, chain_home_s = _alternate(_chain(a, b, start), _chain(a, a, start), clock)
-        stream_s, stream_home_s = _alternate(_stream(a, b, start), _stream(a, a, start), clock)
-        chains.append(max(0.0, chain_s - chain_home_s) / HOPS)
-        streams.append(max(0.0, stream_s - stream_home_s) / HOPS)
-    hop_s, hop_s_per_byte = _line(sizes, chains)
-    busy_s, busy_s_per_byte = _line(sizes, streams)
-    busy_s, busy_s_per_byte = min(busy_s, hop_s / 2), min(busy_s_per_byte, hop_s_per_byte / 2)
-    way_s_per_byte = max(hop_s_per_byte - 2 * busy_s_per_byte, 1 / MOST_BYTES_PER_S)
+        apart_s, together_s = _alternate(probe(a, b, start, count), probe(a, a, start, count), clock)
+        sizes.append(4.0 * floats)
+        seconds.append(max(0.0, apart_s - together_s) / count)
+    return _line(sizes, seconds)
+
+
+def _split(hop: tuple[float, float], busy: tuple[float, float]) -> dict[str, float]:
+    """A hop as the work of both ends and the way between them."""
+    busy_s, busy_s_per_byte = min(busy[0], hop[0] / 2), min(busy[1], hop[1] / 2)
+    way_s_per_byte = max(hop[1] - 2 * busy_s_per_byte, 1 / MOST_BYTES_PER_S)
     return {
-        "latency_s": max(hop_s - 2 * busy_s, LEAST_S),
+        "latency_s": max(hop[0] - 2 * busy_s, LEAST_S),
         "bandwidth_bytes_per_s": 1 / way_s_per_byte,
         "send_s": busy_s,
         "send_s_per_byte": busy_s_per_byte,
@@ -65,13 +67,13 @@ def _measure_pair(a: str, b: str, clock: Callable[[], float]) -> dict[str, float
     }
 
 
-def _chain(a: str, b: str, start: tf.Tensor) -> Callable[[], Any]:
-    """HOPS tensors, each made on one end from the one that came from the other."""
+def _chain(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
+    """`count` tensors, each made on one end from the one that came from the other."""
     base_a, base_b = variable_on(a, start), variable_on(b, start)
 
     def probe() -> Any:
         first = tf.zeros([])
-        for hop in range(HOPS):
+        for hop in range(count):
             here, there, base = (a, b, base_a) if hop % 2 == 0 else (b, a, base_b)
             with tf.device(here):
                 tensor = base + first
@@ -82,13 +84,13 @@ def _chain(a: str, b: str, start: tf.Tensor) -> Callable[[], Any]:
     return _compiled(probe)
 
 
-def _stream(a: str, b: str, start: tf.Tensor) -> Callable[[], Any]:
-    """HOPS tensors made on `a` that do not wait for one another, all used on `b`."""
+def _stream(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
+    """`count` tensors made on `a` that do not wait for one another, all used on `b`."""
     base = variable_on(a, start)
 
     def probe() -> Any:
         arrived = []
-        for hop in range(HOPS):
+        for hop in range(count):
             with tf.device(a):
                 tensor = base + float(hop)
             with tf.device(b):

@@ -17,7 +17,8 @@ from placer.capture import Captured
 from placer.devices import Devices
 from placer.graph import OpGraph
 from placer.nodedef import handle_node, source_of
-from placer.rewrite import Template, spread
+from placer.rewrite import Template
+from placer.wiring import spread
 
 RUNS, WARM_UP = 5, 3
 _serial = itertools.count()

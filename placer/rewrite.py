@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingABC
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from placer.capture import Captured
 from placer.errors import PlacerError
 from placer.nodedef import source_of
 from placer.variables import new_variable, wait_for
+from placer.wiring import chain, connect, spread
 
 _serial = itertools.count()
 
@@ -55,8 +56,8 @@ class Template:
             node.device = devices.get(node.name, "")
         for constant, users in self.constants.items():
             spread(placed.node_def, nodes, constant, users)
-        _chain(nodes, order)
-        _relay(placed)
+        sends = connect(placed.node_def)
+        chain(placed.node_def, order, sends)
         return placed
 
 
@@ -142,61 +143,6 @@ class PlacedStep:
             )
 
 
-def spread(nodes: Any, by_name: MappingABC[str, Any], constant: str, users: Iterable[str]) -> None:
-    """One copy of a constant per device that uses it, added to `nodes`: a copy is free, a transfer is not."""
-    original = by_name[constant]
-    copies = {"": original}
-    for user in users:
-        device = by_name[user].device
-        if not original.device:
-            original.device = device
-            copies[device] = original
-        if device not in copies:
-            copy = nodes.add()
-            copy.CopyFrom(original)
-            copy.name, copy.device = f"{constant}/copy_{len(copies)}", device
-            copies[device] = copy
-        if copies[device] is not original:
-            _rename_input(by_name[user], constant, copies[device].name)
-
-
-def _chain(nodes: MappingABC[str, Any], order: Sequence[str]) -> None:
-    """Let each node of `order` wait for the one before it on its device (docs/decisions/005-run-order.md)."""
-    last: dict[str, str] = {}
-    for name in order:
-        node = nodes[name]
-        before = last.get(node.device)
-        if before is not None and before not in {source_of(i) for i in node.input}:
-            node.input.append(f"^{before}")
-        last[node.device] = name
-
-
-def _relay(placed: Any) -> None:
-    """Give each tensor that is cut one relay per receiving device, at the end of the function.
-
-    Of the consumers of a tensor, TensorFlow starts the one that comes last in the function at once, and works off
-    what follows from it before it looks at the others. With the relay last, a tensor is sent before its consumers
-    at home run (docs/decisions/003-relays.md).
-    """
-    device = {node.name: node.device for node in placed.node_def}
-    relays: dict[tuple[str, str], Any] = {}
-    for node in placed.node_def:
-        for i, text in enumerate(node.input):
-            at = device.get(source_of(text), "")
-            if at and at != node.device and not text.startswith("^"):
-                if (text, node.device) not in relays:
-                    relays[text, node.device] = _relay_node(text, node, i, len(relays))
-                node.input[i] = f"{relays[text, node.device].name}:output:0"
-    placed.node_def.extend(relays.values())
-
-
-def _relay_node(text: str, consumer: Any, position: int, number: int) -> Any:
-    relay = tf.compat.v1.NodeDef(name=f"{source_of(text)}/relay_{number}", op="Identity", device=consumer.device)
-    relay.input.append(text)
-    relay.attr["T"].type = internals.input_type(consumer, position)
-    return relay
-
-
 @cache
 def _config() -> bytes:
     """The graph was optimised once, before it was placed: leave it alone."""
@@ -244,9 +190,3 @@ def _constant_uses(function_def: Any) -> dict[str, list[str]]:
             if source in uses:
                 uses[source].append(node.name)
     return uses
-
-
-def _rename_input(node: Any, old: str, new: str) -> None:
-    for i, text in enumerate(node.input):
-        if source_of(text) == old:
-            node.input[i] = text.replace(old, new, 1)

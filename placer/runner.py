@@ -28,6 +28,9 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
     (tf.errors.OpError, "error"),
 )
 
+RunOrder = Callable[[Mapping], Sequence[str]]
+"""The names of a mapping's ops that are to run in a certain order (docs/decisions/005-run-order.md)."""
+
 Returned = Sequence[Sequence["np.ndarray[Any, Any]"]]
 """For each of the first steps, the values that it returned."""
 
@@ -114,12 +117,18 @@ def _graph_optimizer(*, on: bool) -> Iterator[None]:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
 
 
+def as_it_comes(_: Mapping) -> Sequence[str]:
+    """No order: TensorFlow's executor decides."""
+    return ()
+
+
 class Runner:
     """Measures mappings of one captured step on real devices.
 
     The first mapping measured is the anchor, the fastest so far the incumbent. Every later one is stepped in turn
     with both, and its result is told in the anchor's time: anchor's first step time x median / the anchor's median
-    now. So results compare although the machine drifts, and each is a side-by-side figure.
+    now. So results compare although the machine drifts, and each is a side-by-side figure. order: in which the ops of a
+    mapping run.
     """
 
     def __init__(
@@ -130,8 +139,10 @@ class Runner:
         references: Sequence[Returned],
         settings: RunnerSettings | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        order: RunOrder = as_it_comes,
     ) -> None:
         self.captured = captured
+        self.order = order
         self.devices = devices
         self.inputs = list(inputs)
         self.references = references
@@ -173,7 +184,7 @@ class Runner:
     def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
         """A placed step that was run and checked, and the seconds until its first step had ended."""
         begin = self.clock()
-        step = PlacedStep(self.template, [self.devices.tf_name(d) for d in mapping.devices])
+        step = PlacedStep(self.template, self._names(mapping), order=self.order(mapping))
         try:
             first = _values(step.run_flat(self.inputs))
             switch_s = self.clock() - begin
@@ -189,8 +200,9 @@ class Runner:
         step has ended. Variables that stay where they are are taken over; `step` must not be called again.
         """
         begin = self.clock()
-        names = [self.devices.tf_name(d) for d in mapping.devices]
-        switched = PlacedStep(self.template, names, step.variables, proven=True)
+        switched = PlacedStep(
+            self.template, self._names(mapping), step.variables, order=self.order(mapping), proven=True
+        )
         _values(switched.run_flat(self.inputs))
         seconds = self.clock() - begin
         step.close()
@@ -202,6 +214,9 @@ class Runner:
             if step is not None:
                 step.close()
         self.anchor = self.incumbent = None
+
+    def _names(self, mapping: Mapping) -> list[str]:
+        return [self.devices.tf_name(d) for d in mapping.devices]
 
     def _in_turn(self, step: PlacedStep, switch_s: float) -> Measured:
         """Step the candidate in turn with the incumbent and the anchor, and see which of them stays."""

@@ -23,6 +23,7 @@ def lower_bound(problem: Problem) -> float:
     bounds = [float(unit_cost_s.min(axis=1).max()), divided_work_s(unit_cost_s)]
     if problem.objective == "makespan":
         bounds.append(critical_path_s(problem))
+        return (problem.base_s + max(bounds)) * (1 - ROUNDING)
     return max(bounds) * (1 - ROUNDING)
 
 

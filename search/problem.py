@@ -40,8 +40,8 @@ class Problem:
     """What to place where, and how good a mapping is predicted to be.
 
     headroom: the share of each device's memory that must stay free. cost_s: [ops, devices] seconds that stand
-    in for the graph's own costs. Raises BadInputError for an unknown objective or schedule, an op that no
-    device can run, and colocated ops that no device can run together.
+    in for the graph's own costs. base_s: seconds of a step beside its makespan. Raises BadInputError for an unknown
+    objective or schedule, an op that no device can run, and colocated ops that no device can run together.
     """
 
     graph: OpGraph
@@ -50,6 +50,7 @@ class Problem:
     schedule: str = "rank"
     headroom: float = 0.0
     cost_s: Costs | None = None
+    base_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -152,14 +153,14 @@ class Problem:
         devices = self.devices(placement)
         if self.objective == "max-load":
             return max(loads(self.graph, self.simulator.cost_s, self.topology, devices))
-        return self.simulator.makespan(devices)
+        return self.base_s + self.simulator.makespan(devices)
 
     def predict_many(self, placements: ArrayLike) -> NDArray[np.float64]:
         """The objective of each row of `placements`, [placements, units] devices, as `predict` gives it."""
         rows = np.asarray(placements, dtype=np.int32).reshape(-1, len(self.units))
         if self.objective == "max-load":
             return np.array([self.predict(tuple(row)) for row in rows.tolist()])
-        return self.simulator.makespans(rows[:, self.limits.unit_of])
+        return self.base_s + self.simulator.makespans(rows[:, self.limits.unit_of])
 
     def devices(self, placement: Placement) -> tuple[int, ...]:
         """The device of each op."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from experiments.benches import main_job, simulator_speed
+from experiments.benches import main_job, operators, simulator_accuracy, simulator_speed
 from experiments.benches.bench import Bench, BenchOptions, Facts, check_folder, keep
 from placer.errors import BadInputError
 
 BENCHES = {
     "main-job": Bench(main_job.run, main_job.page),
+    "operators": Bench(operators.run, operators.page),
+    "simulator-accuracy": Bench(simulator_accuracy.run, simulator_accuracy.page),
     "simulator-speed": Bench(simulator_speed.run, simulator_speed.page),
 }
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.tracing import calibrated, measured_timeline, predicted_timeline, side_by_side
-from placer.coarsen import Groups
+from experiments.tracing import measured_timeline, side_by_side
 from placer.graph import Edge, Op, OpGraph
 from placer.profiler import TracedOp, TracedStep
 from placer.topology import Device, Link, Topology
+from surrogate.simulator import Simulator
 
 GRAPH = OpGraph("pair", (Op("net/a", "X", {"cpu": 1.0}), Op("b", "X", {"cpu": 1.0})), (Edge(0, 1, 3072),))
 TOPOLOGY = Topology((Device("p", "cpu"), Device("q", "cpu")))
@@ -59,8 +59,7 @@ LINKED = Topology(TOPOLOGY.devices, (Link("*", "*", 0.5, 1e9),))
 
 
 def test_one_trace_holds_the_predicted_and_the_measured_step():
-    groups = Groups(GRAPH, GRAPH, ((0,), (1,)))
-    predicted = predicted_timeline(groups, GRAPH, LINKED, (0, 1), "fifo")
+    predicted = Simulator(GRAPH, LINKED).timeline((0, 1))
     trace = side_by_side(predicted, measured_timeline(GRAPH, LINKED, (0, 1), traced("3072B", "net/a")))
     events = trace["traceEvents"]
     assert {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"} == {
@@ -71,12 +70,3 @@ def test_one_trace_holds_the_predicted_and_the_measured_step():
     assert tracks == {(pid, name) for pid in (1, 2) for name in ("p", "q", "p -> q")}
     ends = {pid: max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and e["pid"] == pid) for pid in (1, 2)}
     assert ends == {1: pytest.approx(2.5e6, rel=1e-5), 2: 2e6}
-
-
-def test_ops_share_the_calibration_of_their_group():
-    ops = (Op("a", "X", {"cpu": 1.0}), Op("b", "X", {"cpu": 3.0}), Op("c", "X", {"cpu": 0.0}))
-    fine = OpGraph("three", ops, (Edge(0, 1, 1), Edge(1, 2, 1)))
-    coarse = [OpGraph("two", (Op("b", "X", {"cpu": s}), ops[2]), (Edge(0, 1, 1),)) for s in (4.0, 6.0)]
-    found = calibrated(Groups(fine, coarse[0], ((0, 1), (2,))), coarse[1])
-    assert [op.cost_s["cpu"] for op in found.ops] == [1.5, 4.5, 0.0]
-    assert found.fingerprint == fine.fingerprint

@@ -1,0 +1,205 @@
+"""How well step times are predicted before they are run: mappings of every kind, measured, against the simulator."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from statistics import geometric_mean, mean
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from experiments.benches.bench import BenchOptions, Facts, ms
+from experiments.main_job import SCHEDULE, Job, Progress, SearchSettings
+from placer.errors import PlacerError
+from placer.graph import OpGraph
+from placer.measurement import Measured
+from placer.topology import Topology
+from search.baselines import random_placement
+from search.climb import kicked
+from search.problem import Placement
+from search.registry import make_searcher
+from surrogate.calibration import Calibration, Predictor
+from surrogate.simulator import Simulator
+
+Floats = NDArray[np.float64]
+
+MODELS = ("towers", "alexnet", "inception_v3", "resnet50", "transformer", "moe")
+MAPPINGS = 24  # measured per network
+CALIBRATED_ON = 8  # of them, what a search has measured before it asks what the others take
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One network: its profiled ops, and measured mappings of them, the single devices first.
+
+    placements: [mappings, ops] device indices; step_s, spread_s: [mappings] seconds.
+    """
+
+    model: str
+    graph: OpGraph
+    topology: Topology
+    launches: Floats
+    placements: NDArray[np.int32]
+    step_s: Floats
+    spread_s: Floats
+    singles: int
+
+    def predictor(self, given: Calibration | None = None) -> Predictor:
+        """With costs and links as profiled, corrected by `given`."""
+        return Predictor(Simulator(self.graph, self.topology, SCHEDULE), self.launches, given)
+
+    def calibrated(self, count: int, given: Calibration | None = None) -> Predictor:
+        """Calibrated on the first `count` mappings."""
+        return self.predictor(given).calibrated(self.placements[:count], self.step_s[:count])
+
+
+def run(options: BenchOptions) -> Facts:
+    """Each network is measured in a process of its own; predictions are then made from what was kept."""
+    samples = [sample for name in options.models or MODELS if (sample := _in_process(name, options)) is not None]
+    if not samples:
+        raise PlacerError("no network could be measured; the lines above say why.")
+    by_model = {sample.model: _judged(sample, [s for s in samples if s is not sample]) for sample in samples}
+    keys = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "held_out_tau", "singles_only_mape", "noise")
+    return {
+        **{key: mean(row[key] for row in by_model.values() if row[key] is not None) for key in keys},
+        "n_mappings": sum(row["n_mappings"] for row in by_model.values()),
+        "calibrated_on": CALIBRATED_ON,
+        "workers": options.workers,
+        "by_model": by_model,
+    }
+
+
+def _in_process(model: str, options: BenchOptions) -> Sample | None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            sample = pool.submit(measure, model, options.workers, options.measurements or MAPPINGS).result()
+        except PlacerError as error:
+            print(f"{model}: {error}", file=sys.stderr)
+            return None
+    slowest, fastest = sample.step_s.max(), sample.step_s.min()
+    print(f"{model}: {len(sample.step_s)} mappings, {ms(fastest)} to {ms(slowest)}", file=sys.stderr)
+    return sample
+
+
+def measure(model: str, workers: int, mappings: int, seed: int = 0) -> Sample:
+    """Measure single devices, then mappings of every kind: what heuristics and searches ask, and random ones."""
+    with Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job:
+        job.measure_singles()
+        singles = len(job.rows)
+        for placement in _kinds(job, random.Random(seed)):
+            if len(job.rows) >= mappings:
+                break
+            job.measure("sample", job.problem.mapping(placement))
+        rows = [(row, row.result) for row in job.rows if isinstance(row.result, Measured)]
+        return Sample(
+            model=model,
+            graph=job.groups.fine,
+            topology=job.topology,
+            launches=job.fine.launches,
+            placements=np.array([job.groups.expand(row.mapping) for row, _ in rows], dtype=np.int32),
+            step_s=np.array([result.step_s for _, result in rows]),
+            spread_s=np.array([result.spread_s for _, result in rows]),
+            singles=singles,
+        )
+
+
+def _kinds(job: Job, chance: random.Random) -> Iterator[Placement]:
+    """Placements that differ in kind, none twice: by rule, searched, cut by depth, shaken, random."""
+    problem = job.problem
+    best, heft, expert = (problem.placement(make_searcher(n, problem).ask()) for n in ("local", "heft", "expert"))
+    seen: set[Placement] = set()
+    yield from _new((best, heft, expert), seen)
+    while True:
+        shaken = kicked(problem, best, chance)
+        drawn = random_placement(make_searcher("random", problem, seed=chance.randrange(10**6)))
+        kinds = (shaken, _cut_by_depth(job, chance), kicked(problem, shaken, chance), drawn)
+        yield from _new((placement for placement in kinds if problem.fits(placement)), seen)
+
+
+def _new(placements: Iterable[Placement], seen: set[Placement]) -> Iterator[Placement]:
+    """Those that were not there yet."""
+    for placement in placements:
+        if placement not in seen:
+            seen.add(placement)
+            yield placement
+
+
+def _cut_by_depth(job: Job, chance: random.Random) -> Placement:
+    """The step in a few slices, from front to back, devices in turn."""
+    count, devices = len(job.problem.units), len(job.topology)
+    cuts = sorted(chance.sample(range(1, count), min(chance.choice((1, 2, 4)), count - 1)))
+    first = chance.randrange(devices)
+    return tuple((first + sum(u >= cut for cut in cuts)) % devices for u in range(count))
+
+
+def _judged(sample: Sample, others: Sequence[Sample]) -> Facts:
+    """Errors of one network's predictions, by what the calibration was shown."""
+    n, splits = len(sample.step_s), slice(sample.singles, None)
+    shown = min(CALIBRATED_ON, n - 1)
+    known, replayed, singles = (sample.calibrated(count) for count in (shown, n, sample.singles))
+    held_out = sample.calibrated(sample.singles, _from_others(others)) if others else None
+    return {
+        "unseen_mape": _mape(sample, known, slice(shown, None)),
+        "kendall_tau": _tau(sample, known, slice(shown, None)),
+        "replay_mape": _mape(sample, replayed, slice(None)),
+        "held_out_mape": _mape(sample, held_out, splits) if held_out else None,
+        "held_out_tau": _tau(sample, held_out, splits) if held_out else None,
+        "singles_only_mape": _mape(sample, singles, splits),
+        "noise": float(np.median(sample.spread_s / sample.step_s)),
+        "n_mappings": n,
+        "ops": len(sample.graph),
+        "fastest_s": float(sample.step_s.min()),
+        "slowest_s": float(sample.step_s.max()),
+        "single_s": float(sample.step_s[: sample.singles].min()),
+        "calibration": asdict(replayed.calibration),
+    }
+
+
+def _from_others(others: Sequence[Sample]) -> Calibration:
+    """What other networks say about links, to begin with on a network that was never split."""
+    fits = [sample.calibrated(len(sample.step_s)).calibration for sample in others]
+    contentions = [fit.contention for fit in fits]
+    return Calibration(
+        device_factor=(1.0,) * len(others[0].topology),
+        tensor_factor=geometric_mean(fit.tensor_factor for fit in fits),
+        byte_factor=geometric_mean(fit.byte_factor for fit in fits),
+        contention=max(set(contentions), key=contentions.count),
+    )
+
+
+def _mape(sample: Sample, predictor: Predictor, which: slice) -> float:
+    return float(np.mean(np.abs(predictor.step_s(sample.placements[which]) / sample.step_s[which] - 1)))
+
+
+def _tau(sample: Sample, predictor: Predictor, which: slice) -> float:
+    return float(kendalltau(predictor.step_s(sample.placements[which]), sample.step_s[which]).statistic)
+
+
+def page(facts: Facts) -> list[str]:
+    """The errors as a table."""
+    heads = ["network", "mappings", "step times", "unseen mappings", "Kendall tau", "replay", "network held out"]
+    heads += ["single devices only", "noise"]
+    lines = [
+        f"Predicted against measured step times on {facts['workers']} one-core worker processes: mean absolute error. "
+        f"*Unseen mappings*: calibrated on the first {facts['calibrated_on']} measured mappings, single devices "
+        "included, asked for the others. *Replay*: calibrated on all. *Network held out*: what transfers cost is taken "
+        "from the other networks, only this one's single-device steps are known. *Single devices only*: links as "
+        "measured by themselves. *Noise*: interquartile range of one mapping's step times.",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "| --- |" + " ---: |" * (len(heads) - 1),
+    ]
+    for name, row in [*facts["by_model"].items(), ("mean", facts)]:
+        times = f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}" if "fastest_s" in row else ""
+        held_out = "" if row["held_out_mape"] is None else f"{row['held_out_mape']:.1%}"
+        lines.append(
+            f"| {name} | {row['n_mappings']} | {times} | {row['unseen_mape']:.1%} | {row['kendall_tau']:.2f} | "
+            f"{row['replay_mape']:.1%} | {held_out} | {row['singles_only_mape']:.1%} | {row['noise']:.1%} |"
+        )
+    return lines
