@@ -150,6 +150,31 @@ def simulate(
 
 
 @app.command()
+def profile(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Zoo names, file.py:function, ...")],
+    workers: Workers = None,
+    spec: DevicesSpec = None,
+    batch: Annotated[list[int] | None, typer.Option("--batch", help="Batch size; may be repeated.")] = None,
+    passes: Annotated[int, typer.Option("--passes", help="Rounds of measuring, spread over time.")] = 3,
+    store: Annotated[Path | None, typer.Option("--store", help="SQLite file in which the dataset grows.")] = None,
+    export: Annotated[Path | None, typer.Option("--export", help="Write the dataset: .csv or .parquet.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fill the operator dataset, fit the operator models, and print their error.
+
+    Example: placer profile alexnet moe --workers 2 --store operators.sqlite
+    """
+    _quiet_tensorflow()
+    from experiments.profiling import ProfileSettings, profile_command, profile_facts, show_profile
+
+    settings = ProfileSettings(tuple(models), device_spec(workers, spec), tuple(batch or (None,)), passes)
+    with redirect_stdout(sys.stderr):
+        found = profile_command(settings, store, export, quiet)
+    _print(as_json, profile_facts(found), lambda: show_profile(found))
+
+
+@app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="One of those in BENCHMARKS.md.")],
     record: Annotated[

@@ -62,13 +62,16 @@ class OperatorProfile:
         for i, samples in enumerate(singles):
             self._extend("single", i, samples)
 
-    def rows(self) -> list[OperatorRow]:
-        """One row per signature and source, of the times without the machine's moods (placer.drift)."""
+    def rows(self, runs: slice = slice(None)) -> list[OperatorRow]:
+        """One row per signature and source, of the times without the machine's moods (placer.drift).
+
+        runs: which of the repeats count; two halves tell how well repeats agree.
+        """
         rows = []
         for (source, _), samples in self.blocks.items():
-            runs = max(len(times) for times in samples.values())
-            whole = {signature: times for signature, times in samples.items() if len(times) == runs}
-            times_s = without_drift(np.array(list(whole.values())))
+            longest = max(len(times) for times in samples.values())
+            whole = {signature: times for signature, times in samples.items() if len(times) == longest}
+            times_s = without_drift(np.array(list(whole.values())))[:, runs]
             rows += [self._row(signature, source, times) for signature, times in zip(whole, times_s, strict=True)]
         return rows
 

@@ -20,6 +20,8 @@ FOLDS = 5
 FEWEST = 12  # distinct operators under which a family is timed by the roofline alone
 SMALL_S = 20e-6  # ops faster than this are timed, too, but the choice of a regressor is made by the others
 LEAST_S = 1e-9
+LEAST_SPREAD = 0.2  # of a family that is too small to be cross-validated
+MOST = 3000  # rows of a family that are cross-validated; the final fit takes all of them
 MEMBERS = 3  # a family's model is one regressor, or the mean of up to so many
 ROOFLINE = "roofline"
 OVERALL = "roofline over all types"
@@ -177,29 +179,47 @@ def _by_family(operators: Sequence[Operator]) -> dict[str, list[int]]:
 def _fit_family(family: str, rows: Sequence[OperatorRow]) -> FamilyModel:
     types = tuple(sorted({row.operator.type for row in rows}))
     table, log_s = _training(rows, types)
-    signatures = np.array([row.operator.signature for row in rows])
-    few = len(np.unique(signatures)) < FEWEST
-    regressors: dict[str, Regressor] = {ROOFLINE: Roofline()} if few else candidates()
+    if len({row.operator.signature for row in rows}) < FEWEST:
+        return _roofline_only(family, types, table, log_s)
+    regressors = candidates()
     for regressor in regressors.values():
-        regressor.fit(table, log_s)
-    if few:
-        miss = regressors[ROOFLINE].predict(table) - log_s
-        spread = max(float(np.std(miss)), 0.2)
-        scores = {ROOFLINE: _score(miss, None, log_s)}
-        return FamilyModel(family, types, len(rows), ROOFLINE, (regressors[ROOFLINE],), scores, spread, spread)
-    misses = [_left_out(regressors, table, log_s, groups) for groups in _groupings(rows, signatures)]
+        regressor.fit(table, log_s)  # what is learned of all rows once, such as length scales, the folds keep
+    misses, tried = _cross_validated(regressors, rows, table, log_s)
+    combinations = _combinations(tuple(regressors))
     scores = {
-        name: _score(_mean(misses[0], members), _mean(misses[1], members) if len(misses) > 1 else None, log_s)
-        for name, members in _combinations(tuple(regressors)).items()
+        name: _score(_mean(misses[0], members), _mean(misses[1], members) if len(misses) > 1 else None, tried)
+        for name, members in combinations.items()
     }
     choice = min(scores, key=lambda name: _rank(scores[name]))
-    members = _combinations(tuple(regressors))[choice]
-    for name in members:
-        regressors[name].fit(table, log_s)  # the folds were fitted in between
-    kept = tuple(regressors[name] for name in members)
-    miss, small = _mean(misses[0], members), np.exp(log_s) < SMALL_S
+    kept = tuple(regressors[name] for name in combinations[choice])
+    for regressor in kept:
+        regressor.fit(table, log_s)  # the folds were fitted in between
+    miss, small = _mean(misses[0], combinations[choice]), np.exp(tried) < SMALL_S
     spreads = [float(np.std(miss[some])) if some.any() else float(np.std(miss)) for some in (small, ~small)]
     return FamilyModel(family, types, len(rows), choice, kept, scores, *spreads)
+
+
+def _roofline_only(family: str, types: tuple[str, ...], table: Table, log_s: Floats) -> FamilyModel:
+    roofline = Roofline()
+    roofline.fit(table, log_s)
+    miss = roofline.predict(table) - log_s
+    spread = max(float(np.std(miss)), LEAST_SPREAD)
+    scores = {ROOFLINE: _score(miss, None, log_s)}
+    return FamilyModel(family, types, len(table), ROOFLINE, (roofline,), scores, spread, spread)
+
+
+def _cross_validated(
+    regressors: MappingABC[str, Regressor], rows: Sequence[OperatorRow], table: Table, log_s: Floats
+) -> tuple[list[dict[str, Floats]], Floats]:
+    """log(predicted / measured) per regressor on unseen shapes, then on unseen networks; and the log seconds tried."""
+    signatures = np.array([row.operator.signature for row in rows])
+    distinct = np.unique(signatures)
+    chance = np.random.default_rng(0)
+    some = chance.permutation(distinct)[: max(FEWEST, int(len(distinct) * MOST / len(rows)))]
+    tried = np.flatnonzero(np.isin(signatures, some))
+    part, part_s = table.take(tried), log_s[tried]
+    groupings = _groupings([rows[int(i)] for i in tried], signatures[tried])
+    return [_left_out(regressors, part, part_s, groups) for groups in groupings], part_s
 
 
 def _groupings(rows: Sequence[OperatorRow], signatures: NDArray[np.str_]) -> list[NDArray[np.intp]]:

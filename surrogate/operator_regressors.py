@@ -119,7 +119,7 @@ class Boosting(Regressor):
 
     name = "boosting"
 
-    def __init__(self, trees: int = 500) -> None:
+    def __init__(self, trees: int = 400) -> None:
         self.trees = trees
         self.model: Any = None
 
@@ -172,14 +172,16 @@ class Mlp(_Scaled):
     """A multi-layer perceptron of two hidden layers."""
 
     name = "MLP"
+    STEPS = 5000
 
     def _learned(self, x: Floats, y: Floats) -> Any:
         from sklearn.neural_network import MLPRegressor
 
-        few = len(y) < 800
+        batch = min(64 if len(y) < 1000 else 256, len(y))
+        rounds = min(400, max(20, self.STEPS * batch // len(y)))
         model = MLPRegressor(
-            hidden_layer_sizes=(64, 32), alpha=1e-3, learning_rate_init=3e-3,
-            max_iter=400 if few else 200, random_state=0, batch_size=min(64, len(y)), n_iter_no_change=20, tol=1e-5,
+            hidden_layer_sizes=(64, 32), alpha=1e-3, learning_rate_init=3e-3, max_iter=rounds, random_state=0,
+            batch_size=batch, n_iter_no_change=20, tol=1e-5,
         )  # fmt: skip
         return model.fit(x, y)
 
