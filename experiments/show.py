@@ -278,10 +278,10 @@ def write_results(
     """
     if out is not None:
         write_mapping(out / "mapping.json", _mapping_file(found, found.mapping))
-        coarse = Mapping(found.problem.graph, found.topology, found.best.mapping.devices)
+        coarse = Mapping(found.problem.graph, found.problem.topology, found.best.mapping.devices)
         write_mapping(out / "groups.json", _mapping_file(found, coarse))
         write_graph(out / "graph.json", found.problem.graph)
-        write_topology(out / "topology.json", found.topology)
+        write_topology(out / "topology.json", found.problem.topology)
         print(f"wrote {out / 'mapping.json'}", file=sys.stderr)
     if report is not None:
         write_whole(report, _markdown(found).encode())

@@ -29,7 +29,7 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 RunOrder = Callable[[Mapping], Sequence[str]]
-"""The names of a mapping's ops that are to run in a certain order (docs/decisions/005-run-order.md)."""
+"""The names of a mapping's ops that are to run in a certain order (docs/decisions/006-run-order.md)."""
 
 Returned = Sequence[Sequence["np.ndarray[Any, Any]"]]
 """For each of the first steps, the values that it returned."""

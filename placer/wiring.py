@@ -1,7 +1,7 @@
 """What a mapping adds to the captured function: copies of constants, transfers, and the order in which ops run.
 
 TensorFlow's own transfers start when its executor gets round to them, and its executor takes ready ops in an order that
-changes as training goes on. Both are settled here instead (docs/decisions/003-transfers.md, 005-run-order.md).
+changes as training goes on. Both are settled here instead (docs/decisions/003-transfers.md, 006-run-order.md).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Placements = ArrayLike
 NOISE = 0.03  # relative, of a measured step time
 # How far each number may be from where it starts before that alone costs as much as a residual of one NOISE.
 FACTOR_SPREAD, LINK_SPREAD, OP_SPREAD_S, BASE_SPREAD = 0.1, 0.7, 2e-6, 0.02
-MOST_ROUNDS = 40
+MOST_ROUNDS = 12
 STEP = 0.05  # of finite differences, in spreads: wide enough to look over the makespan's small kinks
 MOST_FACTOR = 20.0
 

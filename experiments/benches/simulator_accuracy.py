@@ -6,7 +6,8 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import inf
 from multiprocessing import get_context
 from statistics import geometric_mean, mean
 
@@ -18,7 +19,7 @@ from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.main_job import SCHEDULE, Job, Progress, SearchSettings
 from placer.errors import PlacerError
 from placer.graph import OpGraph
-from placer.measurement import Measured
+from placer.measurement import Failed, Measured
 from placer.topology import Topology
 from search.baselines import random_placement
 from search.climb import kicked
@@ -90,12 +91,16 @@ def _in_process(model: str, options: BenchOptions) -> Sample | None:
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> Sample:
     """Measure single devices, then mappings of every kind: what heuristics and searches ask, and random ones."""
     with Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job:
+        job.runner.settings = replace(job.runner.settings, hopeless=inf, give_up_after=job.runner.settings.repeats)
         job.measure_singles()
         singles = len(job.rows)
         for placement in _kinds(job, random.Random(seed)):
             if len(job.rows) >= mappings:
                 break
             job.measure("sample", job.problem.mapping(placement))
+        for row in job.rows:
+            if isinstance(row.result, Failed):
+                print(f"{model}: a mapping failed: {row.result.reason}, {row.result.detail}", file=sys.stderr)
         rows = [(row, row.result) for row in job.rows if isinstance(row.result, Measured)]
         return Sample(
             model=model,
