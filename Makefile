@@ -32,7 +32,7 @@ setup: $(STAMP)
 demo: $(STAMP)
 	$(BIN)/placer search inception_v3 --workers $(WORKERS) \
 		--measurements $(DEMO_MEASUREMENTS) --minutes $(DEMO_MINUTES) \
-		--out out/demo --report out/demo/report.md --trace out/demo/trace.json
+		--out out/demo --report out/demo/report.md --trace out/demo/trace.json --gantt out/demo/step.png
 
 test: $(STAMP)
 	$(BIN)/pytest $(PYTEST_ARGS)

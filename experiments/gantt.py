@@ -11,7 +11,7 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from placer.graph import PHASES, Op
-from surrogate.operator_features import family_of
+from surrogate.operators.features import family_of
 from surrogate.timeline import Timeline
 
 OTHER, SEND, RECEIVE, TRANSFER = "other", "send", "receive", "transfer"

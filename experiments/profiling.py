@@ -16,13 +16,13 @@ from rich.table import Table
 
 from experiments import zoo
 from placer.errors import BadInputError
-from placer.operator_data import OperatorRow, check_export, export
+from placer.operators.data import OperatorRow, check_export, export
 from placer.store import Store, machine_name
-from surrogate.operator_models import SMALL_S, OperatorModels, fit_models
+from surrogate.operators.models import SMALL_S, OperatorModels, fit_models
 
 if TYPE_CHECKING:  # TensorFlow is loaded when profiling starts, not for --help
     from placer.devices import Devices
-    from placer.operator_profile import OperatorProfile
+    from placer.operators.profile import OperatorProfile
 
 Facts = dict[str, Any]
 Advance = Callable[[str], None]
@@ -104,7 +104,7 @@ def profiles_of(
 ) -> Iterator[OperatorProfile]:
     """One profile, still without times, per batch and device number; other sizes go with the first batch."""
     from placer.capture import capture
-    from placer.operator_profile import OperatorProfile
+    from placer.operators.profile import OperatorProfile
 
     for i, batch in enumerate(settings.batches):
         training = zoo.load(model, batch=batch, seed=settings.seed)

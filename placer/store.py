@@ -17,7 +17,7 @@ import psutil
 from placer.errors import PlacerError
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured, Result
-from placer.operator_data import COLUMNS, OperatorRow, from_record, to_record
+from placer.operators.data import COLUMNS, OperatorRow, from_record, to_record
 from placer.topology import Topology
 
 SCHEMA_VERSION = 2  # 1 had no table of operators; it is added when such a file is opened
@@ -44,6 +44,9 @@ ADD_OPERATOR = (
     "ON CONFLICT (signature, machine, device_kind, batch, network, source) "
     f"DO UPDATE SET {MERGED}, repeats = repeats + excluded.repeats, device = excluded.device, at = excluded.at"
 )
+
+# How steps are placed and run; what was measured another way says nothing here. 1 ran ops in TensorFlow's own order.
+HOW = 2
 
 
 class Store:
@@ -134,9 +137,12 @@ class Store:
 
 
 def topology_key(topology: Topology) -> str:
-    """What makes results comparable: the machine, and its devices. Link figures are measurements, and left out."""
+    """What makes results comparable: the machine, its devices, and how steps run there.
+
+    Link figures are measurements, and left out.
+    """
     devices = " ".join(f"{d.name}:{d.kind}" for d in topology.devices)
-    return hashlib.sha256(f"{machine_name()} {devices}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{machine_name()} {devices} {HOW}".encode()).hexdigest()[:16]
 
 
 def machine_name() -> str:

@@ -14,11 +14,11 @@ from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.profiling import ProfileSettings, family_facts, profiles_of, progress_bar, run_passes
 from experiments.zoo.catalogue import NETWORKS
-from placer.operator_data import OperatorRow
-from surrogate.operator_models import SMALL_S, OperatorModels, Prediction, fit_models
+from placer.operators.data import OperatorRow
+from surrogate.operators.models import SMALL_S, OperatorModels, Prediction, fit_models
 
 if TYPE_CHECKING:
-    from placer.operator_profile import OperatorProfile
+    from placer.operators.profile import OperatorProfile
 
 DEVICES = "workers:2"  # equal one-core workers, of which the first is measured
 PASSES = 3

@@ -30,8 +30,9 @@ from surrogate.simulator import Simulator
 
 Floats = NDArray[np.float64]
 
-MODELS = ("towers", "alexnet", "inception_v3", "resnet50", "transformer", "moe")
-MAPPINGS = 24  # measured per network
+MODELS = ("towers", "alexnet", "inception_v3", "transformer", "moe")
+MAPPINGS = 18  # measured per network
+REPEATS = 8
 CALIBRATED_ON = 8  # of them, what a search has measured before it asks what the others take
 
 
@@ -91,7 +92,7 @@ def _in_process(model: str, options: BenchOptions) -> Sample | None:
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> Sample:
     """Measure single devices, then mappings of every kind: what heuristics and searches ask, and random ones."""
     with Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job:
-        job.runner.settings = replace(job.runner.settings, hopeless=inf, give_up_after=job.runner.settings.repeats)
+        job.runner.settings = replace(job.runner.settings, repeats=REPEATS, hopeless=inf, give_up_after=REPEATS)
         job.measure_singles()
         singles = len(job.rows)
         for placement in _kinds(job, random.Random(seed)):

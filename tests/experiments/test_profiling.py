@@ -14,7 +14,7 @@ import pytest
 from experiments.benches import operators as bench
 from experiments.profiling import ProfileSettings, check
 from placer.errors import BadInputError
-from placer.operator_data import Operator, OperatorRow, Tensor, load
+from placer.operators.data import Operator, OperatorRow, Tensor, load
 from placer.store import Store
 
 

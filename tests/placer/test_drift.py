@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placer.drift import NEIGHBOURS, without_drift
+from placer.operators.drift import NEIGHBOURS, without_drift
 
 CHANCE = np.random.default_rng(5)
 TRUE_S = np.geomspace(1e-6, 1e-2, 200)

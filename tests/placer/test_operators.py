@@ -10,11 +10,11 @@ import pytest
 
 from placer.capture import capture
 from placer.errors import BadInputError, PlacerError
-from placer.operator_data import Operator, OperatorRow, Tensor, check_export, export, load
-from placer.operator_probes import probes_of
-from placer.operator_profile import OperatorProfile
-from placer.operator_shapes import rescaled
-from placer.operators import operators_of
+from placer.operators.data import Operator, OperatorRow, Tensor, check_export, export, load
+from placer.operators.describe import operators_of
+from placer.operators.probes import probes_of
+from placer.operators.profile import OperatorProfile
+from placer.operators.shapes import rescaled
 from placer.store import SCHEMA_VERSION, Store
 
 CONV = Operator(

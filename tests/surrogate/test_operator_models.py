@@ -9,10 +9,10 @@ import pytest
 
 from placer.errors import BadInputError
 from placer.graph import Edge, Op, OpGraph
-from placer.operator_data import Operator, OperatorRow, Tensor
-from surrogate.operator_features import families, family_of, features, traffic, work
-from surrogate.operator_models import OVERALL, ROOFLINE, fit_models, predicted_costs, table_of
-from surrogate.operator_regressors import Roofline, candidates
+from placer.operators.data import Operator, OperatorRow, Tensor
+from surrogate.operators.features import families, family_of, features, traffic, work
+from surrogate.operators.models import OVERALL, ROOFLINE, fit_models, predicted_costs, table_of
+from surrogate.operators.regressors import Roofline, candidates
 
 OVERHEAD_S, PEAK, BANDWIDTH = 5e-6, 50e9, 8e9
 SHAPES = [(m, k, n) for m in (8, 32, 128, 512) for k in (16, 64, 256) for n in (32, 128, 512)]
@@ -152,7 +152,7 @@ def test_all_operators_of_a_family_have_the_same_features():
 @pytest.mark.parametrize("family", families())
 def test_odd_operators_have_features_too(family):
     """Scalars, unknown ranks, no inputs: whatever a graph holds gets a number."""
-    from surrogate.operator_features import ELEMENTWISE, FAMILY_TYPES
+    from surrogate.operators.features import ELEMENTWISE, FAMILY_TYPES
 
     types = {**FAMILY_TYPES, "element-wise": tuple(ELEMENTWISE), "other": ("Odd",)}[family]
     scalar = Tensor((), "float32")

@@ -12,8 +12,8 @@ from placer import internals
 from placer.capture import RIDERS, Captured
 from placer.flops import FREE
 from placer.nodedef import parse_input
-from placer.operator_data import Operator
-from placer.operators import constant_values, operator_of
+from placer.operators.data import Operator
+from placer.operators.describe import constant_values, operator_of
 
 LARGEST_CONSTANT = 1024  # elements; a longer one is data, and fresh data does as well
 # Integer inputs that pick rows or classes: input -> (the input it points into, that input's axis).

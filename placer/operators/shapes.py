@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from placer.operator_probes import Feed, Probe, reshaped
+from placer.operators.probes import Feed, Probe, reshaped
 
 # One text per input, one letter per axis: N batch, C inner channels, O outer channels. After "=" the letters belong
 # to the values of a constant that holds a shape.

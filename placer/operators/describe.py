@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from placer.capture import Captured
 from placer.flops import op_flops
-from placer.operator_data import Operator, Tensor
+from placer.operators.data import Operator, Tensor
 
 DULL = frozenset(
     {

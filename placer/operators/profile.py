@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from placer.capture import Captured
 from placer.devices import Devices
-from placer.drift import without_drift
-from placer.operator_data import OperatorRow
-from placer.operator_probes import probes_of
-from placer.operator_shapes import SCALES, rescaled
-from placer.operator_timing import Samples, single_samples, step_samples
-from placer.operators import operators_of
+from placer.operators.data import OperatorRow
+from placer.operators.describe import operators_of
+from placer.operators.drift import without_drift
+from placer.operators.probes import probes_of
+from placer.operators.shapes import SCALES, rescaled
+from placer.operators.timing import Samples, single_samples, step_samples
 from placer.store import machine_name
 
 RUNS = 5  # a pass; passes minutes apart see more of the machine's moods than more runs at once
@@ -63,7 +63,7 @@ class OperatorProfile:
             self._extend("single", i, samples)
 
     def rows(self, runs: slice = slice(None)) -> list[OperatorRow]:
-        """One row per signature and source, of the times without the machine's moods (placer.drift).
+        """One row per signature and source, of the times without the machine's moods (placer.operators.drift).
 
         runs: which of the repeats count; two halves tell how well repeats agree.
         """

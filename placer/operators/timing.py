@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from placer.capture import Captured
 from placer.devices import Devices
-from placer.operator_data import Operator
-from placer.operator_probes import Feed, Probe, constant_node, has_kernel, with_inputs
+from placer.operators.data import Operator
+from placer.operators.probes import Feed, Probe, constant_node, has_kernel, with_inputs
 from placer.profiler import session_config, trace_steps
 
 CHUNK = 200  # probes a session: oneDNN keeps at most 1024 prepared kernels, and preparing one again would be timed

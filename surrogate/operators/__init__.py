@@ -1,0 +1,1 @@
+"""Operator models: op times predicted for shapes and networks that were not measured."""
