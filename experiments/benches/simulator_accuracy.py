@@ -69,12 +69,18 @@ def run(options: BenchOptions) -> Facts:
     by_model = {sample.model: _judged(sample, [s for s in samples if s is not sample]) for sample in samples}
     keys = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "held_out_tau", "singles_only_mape", "noise")
     return {
-        **{key: mean(row[key] for row in by_model.values() if row[key] is not None) for key in keys},
+        **{key: _mean(row[key] for row in by_model.values()) for key in keys},
         "n_mappings": sum(row["n_mappings"] for row in by_model.values()),
         "calibrated_on": CALIBRATED_ON,
         "workers": options.workers,
         "by_model": by_model,
     }
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Of those there are."""
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None
 
 
 def _in_process(model: str, options: BenchOptions) -> Sample | None:
