@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import zoo
-from placer.coarsen import Groups, coarsen
+from experiments.finding import Finding, Progress, Row
+from placer.coarsen import coarsen
 from placer.errors import BadInputError, PlacerError
 from placer.mapping import Mapping
-from placer.measurement import Failed, Measured, Result
+from placer.measurement import Failed, Measured
 from placer.store import Store
-from placer.topology import Topology
 from search.base import Searcher, SearchExhausted
 from search.bounds import lower_bound
 from search.problem import Problem
@@ -62,72 +62,6 @@ class SearchSettings:
     batch: int | None = None
     groups: int = 192
     headroom: float = 0.1
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured mapping of the groups. ratio: best single device / this one, both in the anchor's time."""
-
-    searcher: str
-    mapping: Mapping
-    result: Result
-    predicted_s: float | None = None
-    ratio: float | None = None
-    stored: bool = False
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a search found. `best` and `best_single` were measured side by side at the end, `measured` before.
-
-    untouched: the step as TensorFlow runs it in the coordinating process with all its cores.
-    trace: the delivered mapping's step, predicted and measured.
-    tf_default_s: the same, but only where those devices are the topology's. switch_s: median seconds from leaving
-    one finalist to the end of the first step under another, training state moved.
-    """
-
-    model: str
-    ops: int
-    topology: Topology
-    problem: Problem
-    groups: Groups
-    measured: tuple[Row, ...]
-    best: Row
-    best_single: Row
-    untouched: Measured
-    tf_default_s: float | None
-    lower_bound_s: float
-    switch_s: float | None
-    seed: int
-    seconds: float
-    trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)
-
-    @property
-    def default_wins(self) -> bool:
-        """Whether TensorFlow's own placement of the topology's devices beat every mapping: leave the step untouched."""
-        best_s = self.best.result.step_s if isinstance(self.best.result, Measured) else float("inf")
-        return self.tf_default_s is not None and self.tf_default_s < best_s
-
-    @property
-    def mapping(self) -> Mapping:
-        """The delivered mapping, of the captured graph's ops."""
-        return self.groups.expand_mapping(Mapping(self.groups.graph, self.topology, self.best.mapping.devices))
-
-
-class Progress:
-    """What a search tells whoever watches; this one tells nobody."""
-
-    def phase(self, text: str) -> None:
-        """A new part of the job begins."""
-
-    def begin(self, total: int) -> None:
-        """`total` mappings may be measured."""
-
-    def row(self, row: Row, best: Row | None) -> None:
-        """One more mapping was measured; `best` is the fastest so far."""
-
-    def end(self) -> None:
-        """Nothing more will be measured."""
 
 
 def run_search(

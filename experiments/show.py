@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
+from experiments.finding import Finding, Progress, Row
 from experiments.gantt import gantt_facts, gantt_text, printable
-from experiments.main_job import Finding, Progress, Row
 from experiments.picture import check_picture, draw
 from experiments.planning import Simulated
 from experiments.tracing import side_by_side

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from experiments.benches.bench import BenchOptions, Facts, ms
-from experiments.main_job import SCHEDULE, Job, Progress, SearchSettings
+from experiments.finding import Progress
+from experiments.main_job import SCHEDULE, Job, SearchSettings
 from placer.errors import PlacerError
 from placer.graph import OpGraph
 from placer.measurement import Failed, Measured
