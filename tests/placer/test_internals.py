@@ -60,3 +60,20 @@ def test_input_type_of_single_repeated_and_listed_inputs():
     concat, several = node_def(graph, "concat"), node_def(graph, "several")
     assert [internals.input_type(concat, i) for i in range(3)] == [tf.float32, tf.float32, tf.int32]
     assert [internals.input_type(several, i) for i in range(2)] == [tf.float32, tf.int32]
+
+
+def test_every_device_has_an_incarnation(two_cpus):
+    found = internals.incarnations()
+    assert set(two_cpus.tf_names.values()) <= set(found)
+    assert len({found[name] for name in two_cpus.tf_names.values()}) == 2
+
+
+def test_a_functions_body_becomes_a_graph():
+    function = tf.function(lambda x: tf.nn.relu(x) + 1.0).get_concrete_function(tf.TensorSpec([2], tf.float32))
+    graph_def, names = internals.function_graph(function.function_def)
+    (returned,) = function.function_def.ret.values()
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        with tf.compat.v1.Session(graph=graph) as session:
+            (argument,) = [n.name for n in graph_def.node if n.op == "Placeholder"]
+            assert session.run(names[returned], {f"{argument}:0": [-1.0, 2.0]}).tolist() == [1.0, 3.0]
