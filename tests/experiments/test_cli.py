@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+TAG = "PLACER_TEST_TAG"
 GRAPH = Path(__file__).parents[1] / "data" / "gnmt.json"
 TOPOLOGY = {
     "format": "placer.topology/1",
@@ -21,10 +22,25 @@ TOPOLOGY = {
 }
 
 
-def placer(*arguments, timeout=240):
-    """Run the command in a process of its own."""
+def placer(*arguments, timeout=240, tag=""):
+    """Run the command in a process of its own, with `tag` in its environment."""
     command = [sys.executable, "-m", "experiments.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+    environment = {**os.environ, TAG: tag}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, env=environment
+    )
+
+
+def workers_tagged(tag):
+    """Workers that descend from a command so tagged, dead or alive its process; others' workers are none of ours."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        try:
+            if "placer.worker" in (process.info["cmdline"] or []) and process.environ().get(TAG) == tag:
+                found.append(process)
+        except psutil.Error:  # gone, or somebody else's
+            continue
+    return found
 
 
 @pytest.fixture
@@ -129,7 +145,8 @@ def test_names_are_never_taken_for_markup(tmp_path):
 
 
 def test_search_on_two_workers_prints_one_json_object_and_leaves_no_worker(tmp_path):
-    done = placer("search", "mnist_softmax", "--workers", 2, "--measurements", 5, "--json", "--out", tmp_path)
+    tag = str(tmp_path)
+    done = placer("search", "mnist_softmax", "--workers", 2, "--measurements", 5, "--json", "--out", tmp_path, tag=tag)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["devices"] == ["worker:0", "worker:1"]
@@ -137,8 +154,7 @@ def test_search_on_two_workers_prints_one_json_object_and_leaves_no_worker(tmp_p
     assert all(row["failed"] is None for row in facts["measured"])
     assert facts["best"]["step_s"] <= facts["best_single"]["step_s"]
     assert (tmp_path / "mapping.json").exists()
-    left = [p for p in psutil.process_iter(["cmdline"]) if "placer.worker" in (p.info["cmdline"] or [])]
-    assert not left
+    assert not workers_tagged(tag)
 
 
 def test_a_users_own_step_is_searched(tmp_path):
