@@ -195,7 +195,7 @@ class Job:
             best_single=single,
             untouched=self.untouched,
             tf_default_s=default_s,
-            lower_bound_s=lower_bound(problem),
+            lower_bound_s=self._bound_s(),
             switch_s=switch_s,
             seed=self.settings.seed,
             seconds=self.clock() - self.begin_s,
@@ -306,6 +306,13 @@ class Job:
 
     def _predicted(self, row: Row) -> float:
         return float(self.fine.step_s([self.groups.expand(row.mapping)])[0])
+
+    def _bound_s(self) -> float:
+        """What no mapping of the ops can be predicted below; a bound of groups, each in one piece, could be beaten."""
+        simulator = self.fine.simulator
+        base_s = self.fine.calibration.base_s
+        ops = Problem(self.groups.fine, simulator.topology, schedule=SCHEDULE, cost_s=simulator.costs, base_s=base_s)
+        return lower_bound(ops)
 
     def _trace(self, best: Row) -> tuple[Timeline, Timeline]:
         """The step under the best mapping as predicted, op by op, and as traced."""

@@ -85,11 +85,12 @@ def page(facts: Facts) -> list[str]:
         if "failed" in row:
             lines.append(f"| `{name}` | failed: {row['failed']} | | | | | | | |")
             continue
+        bound = "not recorded" if row["lower_bound_s"] is None else ms(row["lower_bound_s"])
         single = f"{ms(row['best_single_s'])} +- {ms(row['best_single_spread_s'])}"
         found = f"{ms(row['step_s'])} +- {ms(row['spread_s'])}"
         lines.append(
             f"| `{name}` | {single} | {found} | {row['ratio_to_best_single']:.2f} | {row['searcher']} | "
-            f"{ms(row['predicted_s'])} | {ms(row['lower_bound_s'])} | {ms(row['in_process_s'])} | "
+            f"{ms(row['predicted_s'])} | {bound} | {ms(row['in_process_s'])} | "
             f"{row['switch_s']:.2f} s |"
         )
     geomean = facts["geomean_ratio"]
