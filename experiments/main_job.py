@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from experiments import zoo
+from experiments.contender import BATCH, Contender
 from experiments.finding import Finding, Progress, Row
+from experiments.prediction import Prediction
 from placer.coarsen import coarsen
 from placer.errors import BadInputError, PlacerError
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured
 from placer.store import Store
-from search.base import Searcher, SearchExhausted
-from search.bounds import lower_bound
 from search.problem import Problem
-from search.registry import SEARCHERS, make_searcher
-from surrogate.calibration import Predictor, launches
-from surrogate.costs import cost_matrix, with_cost_matrix
+from search.registry import SEARCHERS
 from surrogate.run_order import run_order
-from surrogate.simulator import Simulator
 from surrogate.timeline import Timeline
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
@@ -35,20 +29,20 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.rewrite import PlacedStep
     from placer.runner import Runner
 
-SCHEDULE = "rank"  # placed steps run in the order that the simulator gives them
 BASELINES = ("expert", "heft", "donf", "random")
-BASELINE_SHARE = 0.4  # of the measurements left after the single devices
+DEFAULT_SEARCHERS = (*BASELINES, "local")
+BASELINE_SHARE = 0.25  # of the measurements left after the single devices
 FINAL_REPEATS = 30
 FINALISTS = 2
 SWITCHES = 4
-CALIBRATE_EVERY = 4  # measurements
 
 
 @dataclass(frozen=True)
 class SearchSettings:
     """What to search, over what, and for how long.
 
-    devices: as placer.devices.open_devices takes it. searchers: asked in this order; None = all there are.
+    devices: as placer.devices.open_devices takes it. searchers: asked in this order; None = the
+    default ones.
     measurements: how many mappings may be measured, single devices included. groups: how coarse the search is.
     """
 
@@ -116,10 +110,9 @@ class Job:
             )
         progress.phase("profiling ops on each device")
         self.groups = coarsen(profile(self.captured, self.devices, self.inputs), settings.groups)
-        self.fine = Predictor(Simulator(self.groups.fine, self.topology, SCHEDULE), launches(self.groups.fine))
+        self.prediction = Prediction.profiled(self.groups, self.topology, settings.headroom)
         self.runner: Runner = Runner(self.captured, self.devices, self.inputs, references, order=self._order)
         stack.callback(self.runner.close)
-        self.problem = self._problem()
         self.rows: list[Row] = []
         self.anchor_s: float | None = None
 
@@ -136,6 +129,11 @@ class Job:
         with ExitStack() as stack:
             yield cls(settings, progress, store, clock, stack)
 
+    @property
+    def problem(self) -> Problem:
+        """The groups to place, by the latest calibration."""
+        return self.prediction.problem
+
     def measure_singles(self) -> None:
         """Every device that can hold the whole step, and from them a first calibration."""
         self.progress.begin(self.settings.measurements)
@@ -145,37 +143,44 @@ class Job:
 
     def measure_searchers(self) -> None:
         """Ask each searcher its share of the measurements; all are told of everything."""
-        names = self.settings.searchers or (*BASELINES, *(n for n in SEARCHERS if n not in (*BASELINES, "single")))
         left = max(0, self.settings.measurements - len(self.rows))
-        for name, share in _shares(names, left):
-            for asked in range(share):
-                if asked % CALIBRATE_EVERY == 0:
-                    self.calibrate()
-                    searcher = self._informed(name)
-                if self._time_is_up():
-                    return
-                self._ask_one(name, searcher)
+        for name, share in _shares(self.settings.searchers or DEFAULT_SEARCHERS, left):
+            contender = Contender(name, self.prediction, self.rows, self.settings.seed)
+            while share > 0 and not self._time_is_up():
+                batch = contender.asks(min(share, BATCH))
+                self.prediction = contender.prediction
+                if not batch:
+                    break
+                share -= len(self.measure_all([(name, mapping) for mapping in batch]))
 
     def measure(self, searcher: str, mapping: Mapping) -> Row:
-        """Measure a mapping of the groups, or take an earlier session's result; the anchor is always measured anew."""
-        fine = self._fine(mapping)
-        known = self.store.find(fine, self.anchor_s) if self.store is not None and self.anchor_s else None
-        result = known or self.runner.measure(fine)
-        if self.anchor_s is None and isinstance(result, Measured):
-            self.anchor_s = result.step_s
-        if self.store is not None and self.anchor_s and known is None:
-            self.store.add(fine, result, self.anchor_s, searcher)
-        row = Row(searcher, mapping, result, stored=known is not None)
-        self.rows.append(row)
-        self.progress.row(row, _fastest(self.rows))
-        return row
+        """`measure_all` for one."""
+        return self.measure_all([(searcher, mapping)])[0]
+
+    def measure_all(self, asked: Sequence[tuple[str, Mapping]]) -> list[Row]:
+        """Race mappings of the groups, named after who asked for them; an earlier session's results are taken as
+        they are. The anchor is always measured anew.
+        """
+        if self.anchor_s is None and len(asked) > 1:
+            return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
+        fine = [self._fine(mapping) for _, mapping in asked]
+        known = [self.store.find(m, self.anchor_s) if self.store and self.anchor_s else None for m in fine]
+        raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
+        rows = []
+        for (searcher, mapping), placed, stored in zip(asked, fine, known, strict=True):
+            result = stored or next(raced)
+            if self.anchor_s is None and isinstance(result, Measured):
+                self.anchor_s = result.step_s
+            if self.store is not None and self.anchor_s and stored is None:
+                self.store.add(placed, result, self.anchor_s, searcher)
+            rows.append(Row(searcher, mapping, result, stored=stored is not None))
+            self.rows.append(rows[-1])
+            self.progress.row(rows[-1], _fastest(self.rows))
+        return rows
 
     def calibrate(self) -> None:
         """Correct the costs by what was measured so far; searches that begin from here on predict by them."""
-        rows = [(row.mapping, row.result.step_s) for row in self.rows if isinstance(row.result, Measured)]
-        if rows:
-            self.fine = self.fine.calibrated([self.groups.expand(m) for m, _ in rows], [s for _, s in rows])
-            self.problem = self._problem()
+        self.prediction = self.prediction.calibrated(self.rows)
 
     def finish(self, trace: bool) -> Finding:
         """The fastest, the fastest single device, and the untouched step where it competes, side by side."""
@@ -183,19 +188,18 @@ class Job:
         self.calibrate()
         best, single, default_s, switch_s = self._final()
         self.progress.end()
-        problem = self.problem
         return Finding(
             model=self.settings.model,
             ops=len(self.captured.graph),
             topology=self.topology,
-            problem=problem,
+            problem=self.problem,
             groups=self.groups,
             measured=tuple(self._with_ratios()),
             best=best,
             best_single=single,
             untouched=self.untouched,
             tf_default_s=default_s,
-            lower_bound_s=self._bound_s(),
+            lower_bound_s=self.prediction.bound_s(),
             switch_s=switch_s,
             seed=self.settings.seed,
             seconds=self.clock() - self.begin_s,
@@ -210,35 +214,9 @@ class Job:
         captured = capture(training.step, training.example_inputs, training.name)
         return captured, captured.flat_inputs(training.example_inputs)
 
-    def _ask_one(self, name: str, searcher: Searcher) -> None:
-        try:
-            mapping = searcher.ask()
-        except SearchExhausted:
-            return
-        row = self.measure(name, mapping)
-        searcher.tell(mapping, row.result)
-
-    def _informed(self, name: str) -> Searcher:
-        """A searcher that predicts by the latest calibration and was told of everything measured."""
-        searcher = make_searcher(name, self.problem, seed=self.settings.seed)
-        for row in self.rows:
-            searcher.tell(row.mapping, row.result)
-        return searcher
-
-    def _problem(self) -> Problem:
-        """The groups to place, with the costs as they are calibrated by now."""
-        calibration = self.fine.calibration
-        costs = calibration.costs(cost_matrix(self.groups.graph, self.topology), self._launches_of_groups())
-        graph = with_cost_matrix(self.groups.graph, self.topology, costs)
-        topology = calibration.topology(self.topology)
-        return Problem(graph, topology, schedule=SCHEDULE, headroom=self.settings.headroom, base_s=calibration.base_s)
-
-    def _launches_of_groups(self) -> NDArray[np.float64]:
-        return np.array([self.fine.launches[list(members)].sum() for members in self.groups.members])
-
     def _order(self, mapping: Mapping) -> list[str]:
-        """The run order of a mapping of the captured graph's ops."""
-        return run_order(self.fine.simulator.timeline(mapping.devices))
+        """By the latest calibration."""
+        return self.prediction.order(mapping)
 
     def _time_is_up(self) -> bool:
         minutes = self.settings.minutes
@@ -266,7 +244,10 @@ class Job:
             singles = [r.step_s for row, r in zip(rows, results, strict=False) if row.mapping.is_single]
             final = [
                 replace(
-                    row, result=r, ratio=min(singles) / r.step_s if singles else None, predicted_s=self._predicted(row)
+                    row,
+                    result=r,
+                    ratio=min(singles) / r.step_s if singles else None,
+                    predicted_s=self.prediction.step_s(row.mapping),
                 )
                 for row, r in zip(rows, results, strict=False)
             ]
@@ -300,19 +281,13 @@ class Job:
     def _with_ratios(self) -> Iterator[Row]:
         single_s = min((_step_s(row) for row in self.rows if row.mapping.is_single), default=None)
         for row in self.rows:
-            found = isinstance(row.result, Measured) and single_s is not None
-            ratio = single_s / _step_s(row) if found and single_s else None
-            yield replace(row, predicted_s=self._predicted(row), ratio=ratio)
+            yield self._complete(row, single_s)
 
-    def _predicted(self, row: Row) -> float:
-        return float(self.fine.step_s([self.groups.expand(row.mapping)])[0])
-
-    def _bound_s(self) -> float:
-        """What no mapping of the ops can be predicted below; a bound of groups, each in one piece, could be beaten."""
-        simulator = self.fine.simulator
-        base_s = self.fine.calibration.base_s
-        ops = Problem(self.groups.fine, simulator.topology, schedule=SCHEDULE, cost_s=simulator.costs, base_s=base_s)
-        return lower_bound(ops)
+    def _complete(self, row: Row, single_s: float | None) -> Row:
+        """With what is predicted for it now, and how it compares to the best single device's seconds."""
+        known = single_s is not None and single_s < float("inf") and isinstance(row.result, Measured)
+        ratio = single_s / _step_s(row) if known and single_s is not None else None
+        return replace(row, predicted_s=self.prediction.step_s(row.mapping), ratio=ratio)
 
     def _trace(self, best: Row) -> tuple[Timeline, Timeline]:
         """The step under the best mapping as predicted, op by op, and as traced."""
@@ -320,7 +295,7 @@ class Job:
         from placer.profiler import trace_steps
 
         mapping = self._fine(best.mapping)
-        predicted = self.fine.simulator.timeline(mapping.devices)
+        predicted = self.prediction.timeline(mapping)
         order = run_order(predicted)
         step = trace_steps(self.captured, self.devices, mapping.devices, self.inputs, runs=3, order=order)[-1]
         return predicted, measured_timeline(self.captured.graph, self.topology, mapping.devices, step)

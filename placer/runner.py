@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Protocol
 
@@ -122,6 +122,22 @@ def as_it_comes(_: Mapping) -> Sequence[str]:
     return ()
 
 
+@dataclass(eq=False)
+class Entry:
+    """One step in a race: the seconds until its first step had ended, those of its steps, and why it gave up."""
+
+    step: PlacedStep
+    switch_s: float
+    seconds: list[float] = field(default_factory=list)
+    failed: Failed | None = None
+
+
+def heats(entries: int, repeats: int) -> list[int]:
+    """After how many steps each half drops out: 4 entries, 12 repeats: all take 3, two 6, one 12."""
+    halvings = max(entries - 1, 0).bit_length()
+    return sorted({-(-repeats // 2**h) for h in range(halvings + 1)})
+
+
 class Runner:
     """Measures mappings of one captured step on real devices.
 
@@ -156,14 +172,23 @@ class Runner:
 
     def measure(self, mapping: Mapping) -> Result:
         """The step time of a mapping of the captured graph, or why it has none. A faster one becomes incumbent."""
-        placed = self.ready(mapping)
-        if isinstance(placed, Failed):
-            return placed
-        step, switch_s = placed
-        result: Result = self._try(lambda: self._in_turn(step, switch_s))
-        if step not in (self.anchor, self.incumbent):
-            step.close()
-        return result
+        return self.race([mapping])[0]
+
+    def race(self, mappings: Sequence[Mapping]) -> list[Result]:
+        """The step times of several mappings by successive halving (Jamieson & Talwalkar 2016): all are stepped in
+        turn, the slower half drops out, the faster half goes on, and only the winner takes all repeats.
+        """
+        if self.anchor is None and len(mappings) > 1:
+            return [self.measure(mappings[0]), *self.race(mappings[1:])]
+        ready = [self.ready(mapping) for mapping in mappings]
+        entries = [Entry(*placed) for placed in ready if not isinstance(placed, Failed)]
+        try:
+            results = iter(self._raced(entries))
+        finally:
+            for entry in entries:
+                if entry.step not in (self.anchor, self.incumbent):
+                    entry.step.close()
+        return [placed if isinstance(placed, Failed) else next(results) for placed in ready]
 
     def compare(self, steps: Sequence[Step], repeats: int) -> list[Measured]:
         """Steps side by side, in turn, none stopped early: the figures that a report may quote."""
@@ -218,44 +243,68 @@ class Runner:
     def _names(self, mapping: Mapping) -> list[str]:
         return [self.devices.tf_name(d) for d in mapping.devices]
 
-    def _in_turn(self, step: PlacedStep, switch_s: float) -> Measured:
-        """Step the candidate in turn with the incumbent and the anchor, and see which of them stays."""
-        peers = list(dict.fromkeys(peer for peer in (self.anchor, self.incumbent) if peer is not None))
-        for _ in range(self.settings.warm_up):
-            timed(step, self.inputs, self.clock)
-        mine: list[float] = []
-        theirs: list[list[float]] = [[] for _ in peers]
-        for _ in range(self.settings.repeats):
-            for peer, into in zip(peers, theirs, strict=True):
-                into.append(timed(peer, self.inputs, self.clock))
-            mine.append(timed(step, self.inputs, self.clock))
-            if theirs and self._is_clearly_worse(mine, theirs[-1]):
-                break
-        result = self._in_anchor_time(mine, theirs, switch_s)
-        self._keep_the_faster(step, mine, theirs, result)
-        return result
+    def _raced(self, entries: Sequence[Entry]) -> list[Result]:
+        peers = self._in_turn(entries)
+        self._keep_the_fastest(entries, peers)
+        return [self._result(entry, peers) for entry in entries]
 
-    def _is_clearly_worse(self, mine: Sequence[float], theirs: Sequence[float]) -> bool:
+    def _in_turn(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Step the entries in turn with anchor and incumbent, heat after heat; returns what those two took."""
+        peers = [Entry(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
+        live = list(entries)
+        for _ in range(self.settings.warm_up):
+            live = [entry for entry in live if self._stepped(entry)]
+        for entry in entries:
+            entry.seconds.clear()
+        for until in heats(len(live), self.settings.repeats):
+            while live and len(live[0].seconds) < until:
+                if not all(self._stepped(peer) for peer in peers):
+                    return peers
+                live = [entry for entry in live if self._stepped(entry) and not self._is_hopeless(entry, peers)]
+            live = sorted(live, key=lambda entry: median(entry.seconds))[: (len(live) + 1) // 2]
+        return peers
+
+    def _stepped(self, entry: Entry) -> bool:
+        """Whether the entry took one more step."""
+        took_s: float | Failed = self._try(lambda: timed(entry.step, self.inputs, self.clock))
+        if isinstance(took_s, Failed):
+            entry.failed = took_s
+            return False
+        entry.seconds.append(took_s)
+        return True
+
+    def _is_hopeless(self, entry: Entry, peers: Sequence[Entry]) -> bool:
+        """Whether it is clearly worse than the incumbent."""
+        if not peers:
+            return False
+        mine, theirs = entry.seconds, peers[-1].seconds
         if mine[-1] > self.settings.hopeless * median(theirs) and len(mine) > 1:
             return True
         return len(mine) >= self.settings.give_up_after and min(mine) > max(theirs)
 
-    def _in_anchor_time(self, mine: Sequence[float], theirs: Sequence[Sequence[float]], switch_s: float) -> Measured:
-        found = summary(mine)
-        scale = self.anchor_s / median(theirs[0]) if theirs else 1.0
-        early = len(mine) < self.settings.repeats
-        return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, switch_s, early)
+    def _result(self, entry: Entry, peers: Sequence[Entry]) -> Result:
+        """In the anchor's time, as the anchor was in the same turns."""
+        failed = entry.failed or next((peer.failed for peer in peers if peer.failed), None)
+        if failed is not None:
+            return failed
+        found = summary(entry.seconds)
+        scale = self.anchor_s / median(peers[0].seconds[: found.repeats]) if peers else 1.0
+        early = found.repeats < self.settings.repeats
+        return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, entry.switch_s, early)
 
-    def _keep_the_faster(
-        self, step: PlacedStep, mine: Sequence[float], theirs: Sequence[Sequence[float]], result: Measured
-    ) -> None:
+    def _keep_the_fastest(self, entries: Sequence[Entry], peers: Sequence[Entry]) -> None:
+        """Who came through all heats and is faster than the incumbent takes its place."""
+        through = [e for e in entries if not e.failed and len(e.seconds) == self.settings.repeats]
+        if not through:
+            return
+        best = min(through, key=lambda entry: median(entry.seconds))
         if self.anchor is None:
-            self.anchor = self.incumbent = step
-            self.anchor_s = result.step_s
-        elif median(mine) < median(theirs[-1]):
+            self.anchor = self.incumbent = best.step
+            self.anchor_s = median(best.seconds)
+        elif not any(peer.failed for peer in peers) and median(best.seconds) < median(peers[-1].seconds):
             if self.incumbent is not None and self.incumbent is not self.anchor:
                 self.incumbent.close()
-            self.incumbent = step
+            self.incumbent = best.step
 
     def _check(self, returned: Returned) -> None:
         """Hold what the first steps returned against the untouched step's on the same batch and state.

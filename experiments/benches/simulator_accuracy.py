@@ -17,7 +17,8 @@ from scipy.stats import kendalltau
 
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.finding import Progress
-from experiments.main_job import SCHEDULE, Job, SearchSettings
+from experiments.main_job import Job, SearchSettings
+from experiments.prediction import SCHEDULE
 from placer.errors import PlacerError
 from placer.graph import OpGraph
 from placer.measurement import Failed, Measured
@@ -114,7 +115,7 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> Sample:
             model=model,
             graph=job.groups.fine,
             topology=job.topology,
-            launches=job.fine.launches,
+            launches=job.prediction.fine.launches,
             placements=np.array([job.groups.expand(row.mapping) for row, _ in rows], dtype=np.int32),
             step_s=np.array([result.step_s for _, result in rows]),
             spread_s=np.array([result.spread_s for _, result in rows]),

@@ -97,10 +97,10 @@ def test_bad_settings_are_refused_in_one_line(two_cpus, change, says):
 
 def test_baselines_get_a_part_and_the_searchers_the_rest():
     assert _shares(("expert", "heft", "random", "local"), 20) == [
-        ("expert", 3),
-        ("heft", 3),
-        ("random", 2),
-        ("local", 12),
+        ("expert", 2),
+        ("heft", 2),
+        ("random", 1),
+        ("local", 15),
     ]
     assert _shares(("heft",), 5) == [("heft", 5)]
     assert _shares(("local",), 5) == [("local", 5)]

@@ -7,11 +7,22 @@ from itertools import count
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from placer.capture import capture
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured
-from placer.runner import Runner, RunnerSettings, UntouchedStep, measure_untouched, same, summary, timed
+from placer.runner import (
+    Entry,
+    Runner,
+    RunnerSettings,
+    UntouchedStep,
+    heats,
+    measure_untouched,
+    same,
+    summary,
+    timed,
+)
 
 FEW = RunnerSettings(warm_up=1, repeats=5)
 
@@ -71,12 +82,18 @@ def single(runner, device):
 
 def against(captured, two_cpus, candidate, anchor, incumbent, settings=FEW):
     """What a candidate's step times come to beside an anchor's and an incumbent's."""
+    runner, (step,), (result,) = race(captured, two_cpus, [candidate], anchor, incumbent, settings)
+    return runner, step, result
+
+
+def race(captured, two_cpus, candidates, anchor, incumbent, settings=FEW):
+    """What several candidates' step times come to beside an anchor's and an incumbent's."""
     clock = Clock()
     runner = Runner(captured[0], two_cpus, captured[1], [], settings, clock)
     runner.anchor, runner.anchor_s = FakeStep(clock, forever(anchor)), 2.0
     runner.incumbent = FakeStep(clock, forever(incumbent))
-    step = FakeStep(clock, candidate)
-    return runner, step, runner._in_turn(step, switch_s=0.5)
+    steps = [FakeStep(clock, candidate) for candidate in candidates]
+    return runner, steps, runner._raced([Entry(step, 0.5) for step in steps])
 
 
 def test_summary_is_median_and_interquartile_range():
@@ -112,6 +129,34 @@ def test_one_slow_step_does_not_stop_a_candidate(captured, two_cpus):
     _, _, result = against(captured, two_cpus, seconds, anchor=4.0, incumbent=3.5)
     assert not result.stopped_early
     assert result.step_s == pytest.approx(0.5)
+
+
+def test_repeats_are_halved_and_only_the_winner_takes_all(captured, two_cpus):
+    """Of four candidates all take 2 steps, the faster two 3, the fastest 5; it becomes the incumbent."""
+    times = [3.3, 3.0, 3.4, 3.2]
+    runner, steps, results = race(captured, two_cpus, [forever(t) for t in times], anchor=4.0, incumbent=3.5)
+    assert heats(4, FEW.repeats) == [2, 3, 5]
+    assert [result.repeats for result in results] == [2, 5, 2, 3]
+    assert [result.step_s for result in results] == pytest.approx([t / 2 for t in times])
+    assert runner.incumbent is steps[1]
+
+
+def test_a_candidate_that_fails_leaves_the_race_to_the_others(captured, two_cpus):
+    class Lost(FakeStep):
+        def run_flat(self, inputs):
+            raise tf.errors.UnavailableError(None, None, "worker 1 is gone")
+
+    runner, _, _ = race(captured, two_cpus, [], anchor=4.0, incumbent=3.5)
+    clock = runner.clock
+    failed, result = runner._raced([Entry(Lost(clock, []), 0.0), Entry(FakeStep(clock, forever(3.0)), 0.0)])
+    assert failed == Failed("device", "worker 1 is gone")
+    assert result.repeats == FEW.repeats
+
+
+def test_one_entry_takes_all_repeats_at_once():
+    assert heats(1, 12) == [12]
+    assert heats(0, 12) == [12]
+    assert heats(3, 12) == [3, 6, 12]
 
 
 def test_the_first_mapping_measured_is_anchor_and_incumbent(runner):
