@@ -16,11 +16,13 @@ from placer.graph import OpGraph
 from placer.mapping import Mapping
 from placer.topology import Topology
 from surrogate.costs import Costs, cost_matrix
-from surrogate.maxload import loads
+from surrogate.maxload import MaxLoad
 from surrogate.priority import upward_rank
 from surrogate.simulator import Simulator
 
 OBJECTIVES = ("makespan", "max-load")
+# Units whose memory is added up in one go, so that large batches take no more memory than this needs.
+AT_ONCE = 1 << 20
 
 Placement = tuple[int, ...]
 """The device of each unit, in the order of `Problem.units`: what a searcher moves about."""
@@ -74,6 +76,11 @@ class Problem:
     def simulator(self) -> Simulator:
         """Predicts the makespan."""
         return Simulator(self.graph, self.topology, self.schedule, self.costs)
+
+    @cached_property
+    def max_load(self) -> MaxLoad:
+        """Predicts the max-load."""
+        return MaxLoad(self.graph, self.topology, self.costs)
 
     @cached_property
     def units(self) -> tuple[tuple[int, ...], ...]:
@@ -152,15 +159,15 @@ class Problem:
         """The objective in seconds; infinity where a tensor would have to cross a link that is missing."""
         devices = self.devices(placement)
         if self.objective == "max-load":
-            return max(loads(self.graph, self.simulator.cost_s, self.topology, devices))
+            return self.max_load.value(devices)
         return self.base_s + self.simulator.makespan(devices)
 
     def predict_many(self, placements: ArrayLike) -> NDArray[np.float64]:
         """The objective of each row of `placements`, [placements, units] devices, as `predict` gives it."""
-        rows = np.asarray(placements, dtype=np.int32).reshape(-1, len(self.units))
+        devices = self._rows(placements)[:, self.limits.unit_of]
         if self.objective == "max-load":
-            return np.array([self.predict(tuple(row)) for row in rows.tolist()])
-        return self.base_s + self.simulator.makespans(rows[:, self.limits.unit_of])
+            return self.max_load.values(devices)
+        return self.base_s + self.simulator.makespans(devices)
 
     def devices(self, placement: Placement) -> tuple[int, ...]:
         """The device of each op."""
@@ -191,6 +198,23 @@ class Problem:
         held = self.held_bytes(placement)
         return all(h <= c for h, c in zip(held, self.capacity_bytes, strict=True))
 
+    def fits_many(self, placements: ArrayLike) -> NDArray[np.bool_]:
+        """For each row of `placements`, [placements, units] devices, whether memory suffices, as `fits` says it.
+
+        Raises BadInputError for a device that is none.
+        """
+        rows = self._rows(placements)
+        if ((rows < 0) | (rows >= len(self.topology))).any():
+            raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
+        if self.is_roomy:
+            return np.ones(len(rows), bool)
+        fits = np.empty(len(rows), bool)
+        step = max(1, AT_ONCE // len(self.units))
+        for i in range(0, len(rows), step):
+            held_bytes = self._held_by_row(rows[i : i + step])
+            fits[i : i + step] = (held_bytes <= self.limits.capacity_bytes).all(axis=1)
+        return fits
+
     def singles(self) -> Iterator[Placement]:
         """Everything on one device, for each device that can."""
         for d in range(len(self.topology)):
@@ -206,6 +230,16 @@ class Problem:
             if d not in name:
                 name[d] = unused[self.alike[d]].pop(0)
         return tuple(name[d] for d in placement)
+
+    def _rows(self, placements: ArrayLike) -> NDArray[np.int32]:
+        return np.asarray(placements, dtype=np.int32).reshape(-1, len(self.units))
+
+    def _held_by_row(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Bytes held, [rows, devices]. bincount adds one by one in the order of units: the sums of `held_bytes`."""
+        n, devices = len(rows), len(self.topology)
+        cell = rows + np.arange(0, n * devices, devices)[:, None]
+        held = np.bincount(cell.ravel(), np.tile(self.limits.unit_bytes, n), n * devices)
+        return held.reshape(n, devices)
 
     def _swappable(self, a: int, b: int) -> bool:
         """Whether devices a and b differ in nothing but their names."""

@@ -7,9 +7,7 @@ it needs, is imported at the first makespan only.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,6 +19,7 @@ from placer.errors import BadInputError, short
 from placer.graph import OpGraph
 from placer.mapping import Mapping
 from placer.topology import Topology
+from surrogate.cores import in_pieces
 from surrogate.costs import Costs, cost_matrix
 from surrogate.priority import (
     SCHEDULES,
@@ -36,11 +35,6 @@ from surrogate.timeline import Timeline
 
 if TYPE_CHECKING:
     from surrogate.screen import Line
-
-# Below so many ops and needs to simulate, one core is done before a second has started.
-WORTH_A_THREAD = 200_000
-# Pieces per core, so that one that is held up leaves its share to the others.
-PIECES = 4
 
 
 class Simulator:
@@ -157,7 +151,7 @@ class Simulator:
         if rows.ndim != 2 or rows.shape[1] != len(self.graph):
             raise BadInputError(f"the placements have the shape {rows.shape}; give [mappings, {len(self.graph)}].")
         out = np.empty(len(rows))
-        _in_pieces(lambda part: compute(rows[part], out[part]), len(rows), self._size)
+        in_pieces(lambda part: compute(rows[part], out[part]), len(rows), self._size)
         if np.isnan(out).any():
             raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
         return out
@@ -171,18 +165,6 @@ class Simulator:
             raise BadInputError("the step would take for ever; correct the costs or links that are out of all measure.")
         op, device = self.graph.ops[worst].name, self.topology.names[devices[worst]]
         raise BadInputError(f"op {short(op)} has no cost on {short(device)}; give it a cost_s there.")
-
-
-def _in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:
-    """`compute` all rows, on all cores where that many rows of `size` ops and needs are worth it."""
-    cores = len(os.sched_getaffinity(0))
-    if cores == 1 or rows * size < 2 * WORTH_A_THREAD:
-        compute(slice(0, rows))
-        return
-    pieces = min(rows, cores * PIECES)
-    ends = [rows * i // pieces for i in range(pieces + 1)]
-    with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(compute, map(slice, ends, ends[1:])))
 
 
 def simulate(graph: OpGraph, costs: Costs, mapping: Mapping, schedule: str = "rank") -> Timeline:

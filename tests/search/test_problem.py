@@ -1,6 +1,9 @@
 """The problem: what may go where, and which devices are the same but for their names."""
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from placer.errors import BadInputError
 from placer.graph import Edge, Op, OpGraph
@@ -58,6 +61,35 @@ def test_what_does_not_fit_is_refused_with_the_bytes_missing(sizes, says):
 
 def test_headroom_stays_free():
     assert problem_of(10).fits((0,)) and not problem_of(10, headroom=0.1).fits((0,))
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
+@settings(max_examples=50, deadline=None)
+@given(
+    sizes=st.lists(st.one_of(st.integers(0, 9), st.floats(0, 9)), min_size=1, max_size=9),
+    limits=st.lists(st.one_of(st.none(), st.integers(0, 30)), min_size=1, max_size=4),
+    headroom=st.sampled_from((0.0, 0.1)),
+    seed=st.integers(0, 99),
+)
+def test_a_batch_fits_where_each_of_its_rows_does(at_once, sizes, limits, headroom, seed):
+    topology = Topology(tuple(Device(f"d{i}", "cpu", limit) for i, limit in enumerate(limits)), CPUS.links)
+    problem = problem_of(*sizes, topology=topology, headroom=headroom)
+    rows = np.random.default_rng(seed).integers(0, len(limits), (5, len(sizes)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("search.problem.AT_ONCE", at_once)
+        assert problem.fits_many(rows).tolist() == [problem.fits(tuple(row)) for row in rows.tolist()]
+
+
+def test_no_device_and_no_rows_in_a_batch():
+    assert problem_of(6, 6).fits_many(np.zeros((0, 2))).tolist() == []
+    with pytest.raises(BadInputError, match=r"outside 0\.\.1"):
+        problem_of(6, 6).fits_many([[0, 2]])
+
+
+def test_max_load_of_a_batch_is_that_of_its_rows():
+    problem = problem_of(1, 2, 3, objective="max-load")
+    rows = [[0, 1, 0], [1, 1, 1]]
+    assert problem.predict_many(rows).tolist() == [problem.predict(tuple(row)) for row in rows] == [2.0, 3.0]
 
 
 def test_colocated_ops_without_a_common_device_are_refused():
