@@ -157,14 +157,11 @@ class Problem:
 
     def predict(self, placement: Placement) -> float:
         """The objective in seconds; infinity where a tensor would have to cross a link that is missing."""
-        devices = self.devices(placement)
-        if self.objective == "max-load":
-            return self.max_load.value(devices)
-        return self.base_s + self.simulator.makespan(devices)
+        return float(self.predict_many(placement)[0])
 
     def predict_many(self, placements: ArrayLike) -> NDArray[np.float64]:
         """The objective of each row of `placements`, [placements, units] devices, as `predict` gives it."""
-        devices = self._rows(placements)[:, self.limits.unit_of]
+        devices = self._rows(placements).take(self.limits.unit_of, axis=1)
         if self.objective == "max-load":
             return self.max_load.values(devices)
         return self.base_s + self.simulator.makespans(devices)

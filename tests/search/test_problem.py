@@ -1,5 +1,7 @@
 """The problem: what may go where, and which devices are the same but for their names."""
 
+from itertools import islice, product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from placer.graph import Edge, Op, OpGraph
 from placer.topology import Device, Link, Topology
 from search.memory import fitted, packed
 from search.problem import Problem
+from surrogate.maxload import loads
 
 CPUS = Topology((Device("x", "cpu", 10), Device("y", "cpu", 10)), (Link("*", "*", 0, 1),))
 
@@ -86,10 +89,14 @@ def test_no_device_and_no_rows_in_a_batch():
         problem_of(6, 6).fits_many([[0, 2]])
 
 
-def test_max_load_of_a_batch_is_that_of_its_rows():
-    problem = problem_of(1, 2, 3, objective="max-load")
-    rows = [[0, 1, 0], [1, 1, 1]]
-    assert problem.predict_many(rows).tolist() == [problem.predict(tuple(row)) for row in rows] == [2.0, 3.0]
+def test_what_is_predicted_is_the_objective_of_each_row(problem):
+    rows = list(islice(product(*problem.feasible), 0, 5000, 500))
+    by_row = [problem.devices(row) for row in rows]
+    if problem.objective == "max-load":
+        defined = [max(loads(problem.graph, problem.costs.tolist(), problem.topology, row)) for row in by_row]
+    else:
+        defined = [problem.simulator.reference.makespan(row) for row in by_row]
+    assert problem.predict_many(rows).tolist() == [problem.predict(row) for row in rows] == defined
 
 
 def test_colocated_ops_without_a_common_device_are_refused():
