@@ -104,6 +104,61 @@ def search(
 
 
 @app.command()
+def compare(
+    model: Annotated[str, typer.Argument(help="A zoo name, file.py:function or module:function.")],
+    workers: Workers = None,
+    spec: DevicesSpec = None,
+    include_local: IncludeLocal = False,
+    searcher: Annotated[
+        list[str] | None, typer.Option("--searcher", help="Let this one compete; may be repeated. Default: all.")
+    ] = None,
+    measurements: Annotated[
+        int, typer.Option("--measurements", help="Mappings each may have measured, single devices aside.")
+    ] = 12,
+    peer_measurements: Annotated[
+        int | None, typer.Option("--peer-measurements", help="The same for all but the default searcher.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option("--minutes", help="Stop asking after this long.")] = None,
+    seed: Seed = 0,
+    batch: Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")] = None,
+    groups: Annotated[int, typer.Option("--groups", help="How coarse to search: at most about so many groups.")] = 192,
+    report: Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")] = None,
+    curves: Annotated[
+        Path | None, typer.Option("--curves", help="Draw how fast each comes near the best: .png, .svg or .pdf.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The searchers and baselines side by side, measured interleaved. Ctrl-C ends it with what was measured so far.
+
+    Example: placer compare towers --workers 2 --measurements 8 --curves curves.png
+    """
+    _quiet_tensorflow()
+    from contextlib import nullcontext
+
+    from experiments import show, standings
+    from experiments.comparison import CompareSettings, run_comparison
+    from experiments.main_job import SearchSettings
+    from experiments.regret import check_curves
+    from placer.store import Store
+
+    search = SearchSettings(
+        model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
+        measurements, minutes, seed, batch, groups,
+    )  # fmt: skip
+    check_curves(curves)
+    show.check_writable(None, report, curves)
+    with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
+        found = run_comparison(CompareSettings(search, peer_measurements), show.bar(quiet), opened)
+        facts = standings.comparison_facts(found)
+        standings.write_comparison(facts, report, curves)
+    _print(as_json, facts, lambda: standings.show_comparison(facts))
+
+
+@app.command()
 def plan(
     graph: Annotated[Path, typer.Argument(help="placer.graph/1")],
     topology: Annotated[Path, typer.Argument(help="placer.topology/1")],
