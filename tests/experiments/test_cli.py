@@ -52,7 +52,7 @@ def topology(tmp_path):
 
 def test_help_has_an_example_for_every_command():
     listed = placer("--help").stdout
-    for command in ("devices", "search", "plan", "simulate", "bench"):
+    for command in ("devices", "search", "compare", "plan", "simulate", "bench"):
         assert command in listed
         assert "Example: placer " + command in placer(command, "--help").stdout
 
@@ -87,6 +87,8 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("search", "mnist_softmax", "--workers", 4096), 2, "4096 workers were asked for"),
         (("search", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
         (("search", "missing.py:make", "--workers", 2), 2, "missing.py"),
+        (("compare", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
+        (("compare", "mnist_softmax", "--curves", "curves.gif"), 2, "--curves"),
         (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
         (("search", "mnist_softmax"), 1, "nothing to place"),
         (("devices", "--devices", "localhost:1"), 1, "no worker answers at localhost:1"),
