@@ -1,4 +1,4 @@
-"""What HEFT and Donf share: ops in a fixed order, each to the device where it would finish first."""
+"""What list schedulers share: ops in a fixed order, each to the device where it would finish first."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from search.base import Searcher
 from search.memory import fitted
 from search.problem import Placement, Problem
+from surrogate.costs import Costs
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,22 @@ class Schedule:
         return max(self.finish_s)
 
 
-def earliest_finish(problem: Problem, line: NDArray[np.int32]) -> Schedule:
+def earliest_finish(problem: Problem, line: NDArray[np.int32], ahead_s: Costs | None = None) -> Schedule:
     """Take the ops in `line`, a topological order of op indices, each to the device where it finishes first.
+
+    ahead_s: [ops, devices] seconds to add to the finish in that choice; infinite for a device that is not wanted.
 
     An op goes into the first gap that holds it. A tensor crosses to a device once; sending and receiving occupy
     the devices at both ends; colocated ops follow the first of them, for which memory for the whole unit must be
     left.
     """
-    from search.slots import list_schedule  # numba is slow to import
+    from search.slots import list_schedule_ahead  # numba is slow to import
 
     n = len(problem.graph)
     device, start_s, finish_s = np.empty(n, np.int32), np.empty(n), np.empty(n)
-    complete = list_schedule(problem.simulator.tables, problem.limits, line, device, start_s, finish_s)
+    ahead_s = np.zeros((n, len(problem.topology))) if ahead_s is None else ahead_s
+    tables, limits = problem.simulator.tables, problem.limits
+    complete = list_schedule_ahead(tables, limits, line, ahead_s, device, start_s, finish_s)
     return Schedule(tuple(device.tolist()), tuple(start_s.tolist()), tuple(finish_s.tolist()), complete)
 
 

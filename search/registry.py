@@ -5,12 +5,16 @@ from __future__ import annotations
 from placer.errors import BadInputError
 from search.base import Searcher, Stop, never
 from search.baselines import Expert, Random, Single
+from search.cpop import Cpop
 from search.donf import Donf
 from search.heft import Heft
 from search.local import Local
+from search.peft import Peft
 from search.problem import Problem
 
-SEARCHERS: dict[str, type[Searcher]] = {cls.name: cls for cls in (Single, Random, Expert, Heft, Donf, Local)}
+SEARCHERS: dict[str, type[Searcher]] = {
+    cls.name: cls for cls in (Single, Random, Expert, Heft, Donf, Cpop, Peft, Local)
+}
 
 
 def make_searcher(name: str, problem: Problem, *, seed: int = 0, stop: Stop = never) -> Searcher:

@@ -73,10 +73,19 @@ def _occupy(begin_s: Floats, end_s: Floats, count: int, from_s: float, to_s: flo
 
 @jit
 def list_schedule(t: Tables, limits: Limits, line: Ints, device: Ints, start_s: Floats, finish_s: Floats) -> bool:
+    """`list_schedule_ahead` where nothing but the finish counts."""
+    return list_schedule_ahead(t, limits, line, np.zeros(t.cost_s.shape), device, start_s, finish_s)
+
+
+@jit
+def list_schedule_ahead(
+    t: Tables, limits: Limits, line: Ints, ahead_s: Floats, device: Ints, start_s: Floats, finish_s: Floats
+) -> bool:
     """Fill device, start_s and finish_s, [ops], by taking the ops in `line`, producers first.
 
-    The earliest finish is that of Topcuoglu, Hariri, Wu 2002, eqs. 6 and 7, with the work of receiving placed right
-    before the op. Returns whether every unit found room in memory.
+    ahead_s: [ops, devices] seconds that count beside the finish when a device is chosen; where all are infinite, or
+    tie, the finish decides. The earliest finish is that of Topcuoglu, Hariri, Wu 2002, eqs. 6 and 7, with the work of
+    receiving placed right before the op. Returns whether every unit found room in memory.
     """
     by_dst, tensor, size, src, dst, first_need = t.by_dst, t.tensor, t.tensor_bytes, t.src, t.dst, t.start
     cost_s, link = t.cost_s, t.link
@@ -107,7 +116,7 @@ def list_schedule(t: Tables, limits: Limits, line: Ints, device: Ints, start_s: 
                 only = NOWHERE
             else:
                 complete = False
-        best, best_s, best_begin_s, best_receive_s = NOWHERE, np.inf, 0.0, 0.0
+        best, best_value_s, best_s, best_begin_s, best_receive_s = NOWHERE, np.inf, np.inf, 0.0, 0.0
         for d in range(devices):
             if only != NOWHERE and d != only:
                 continue
@@ -130,8 +139,10 @@ def list_schedule(t: Tables, limits: Limits, line: Ints, device: Ints, start_s: 
                 receive_s += link[RECEIVE, s, d] + size[k] * link[RECEIVE_PER_BYTE, s, d]
             busy_s = receive_s + cost_s[v, d]
             at_s = _gap(begin_s[d], end_s[d], count[d], ready_s, busy_s)
-            if best == NOWHERE or at_s + busy_s < best_s:
-                best, best_s, best_begin_s, best_receive_s = d, at_s + busy_s, at_s, receive_s
+            done_s = at_s + busy_s
+            value_s = done_s + ahead_s[v, d]
+            if best == NOWHERE or value_s < best_value_s or (value_s == best_value_s and done_s < best_s):
+                best, best_value_s, best_s, best_begin_s, best_receive_s = d, value_s, done_s, at_s, receive_s
         d = best
         if unit_device[unit] == NOWHERE:
             unit_device[unit] = d

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from placer.errors import BadInputError
 from placer.graph import Edge, Op, OpGraph
 from placer.topology import Device, Link, Topology
+from search.cpop import cpop
 from search.donf import donf, donf_placement
 from search.earliest import Schedule
 from search.heft import heft
+from search.peft import peft
 from search.problem import Problem
 from surrogate.priority import upward_rank, weighted_out_degree
 
@@ -161,8 +163,9 @@ def test_compiled_heft_equals_plain_python(problem):
 def test_a_schedule_keeps_the_rules(problem):
     if problem is None:
         return
-    for schedule in (heft(problem), donf(problem)):
+    for schedule in (heft(problem), donf(problem), peft(problem), cpop(problem)):
         graph, devices = problem.graph, schedule.devices
+        assert all(d in problem.feasible[problem.unit_of[v]] for v, d in enumerate(devices))
         for unit in graph.colocated:
             assert len({devices[v] for v in unit}) == 1
         for e in graph.edges:

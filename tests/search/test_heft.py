@@ -2,30 +2,10 @@
 
 import pytest
 
-from placer.graph import Edge, Op, OpGraph
-from placer.topology import Device, Link, Topology
+from placer.topology import Link, Topology
 from search.heft import heft, heft_placement
 from search.problem import Problem
 from surrogate.priority import upward_rank
-
-# Topcuoglu, Hariri, Wu 2002, figure 2 and table 1: ten tasks on three processors.
-COSTS = [
-    (14, 16, 9), (13, 19, 18), (11, 13, 19), (13, 8, 17), (12, 13, 10),
-    (13, 16, 9), (7, 15, 11), (5, 11, 14), (18, 12, 20), (21, 7, 16),
-]  # fmt: skip
-EDGES = [
-    (1, 2, 18), (1, 3, 12), (1, 4, 9), (1, 5, 11), (1, 6, 14), (2, 8, 19), (2, 9, 16), (3, 7, 23),
-    (4, 8, 27), (4, 9, 23), (5, 9, 13), (6, 8, 15), (7, 10, 17), (8, 10, 11), (9, 10, 13),
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def published():
-    """A byte takes a second. Each edge is a tensor of its own, as in the paper."""
-    ops = tuple(Op(f"n{i}", cost_s=dict(zip(("p1", "p2", "p3"), c, strict=True))) for i, c in enumerate(COSTS, 1))
-    edges = tuple(Edge(u - 1, v - 1, c, i) for i, (u, v, c) in enumerate(EDGES))
-    devices = tuple(Device(f"p{i}", "p") for i in (1, 2, 3))
-    return Problem(OpGraph("heft", ops, edges), Topology(devices, (Link("*", "*", 0, 1),)))
 
 
 def test_the_published_ranks(published):
