@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from experiments.benches import main_job, operators, simulator_accuracy, simulator_speed
+from dataclasses import replace
+
+from experiments.benches import (
+    main_job,
+    operators,
+    sample_efficiency,
+    search_quality,
+    simulator_accuracy,
+    simulator_speed,
+    surrogates,
+)
 from experiments.benches.bench import Bench, BenchOptions, Facts, check_folder, keep
 from placer.errors import BadInputError
 
 BENCHES = {
     "main-job": Bench(main_job.run, main_job.page),
     "operators": Bench(operators.run, operators.page),
+    "sample-efficiency": Bench(sample_efficiency.run, sample_efficiency.page),
+    "search-quality": Bench(search_quality.run, search_quality.page),
     "simulator-accuracy": Bench(simulator_accuracy.run, simulator_accuracy.page),
     "simulator-speed": Bench(simulator_speed.run, simulator_speed.page),
+    "surrogates": Bench(surrogates.run, surrogates.page),
 }
 
 
@@ -23,7 +36,7 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
         raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(sorted(BENCHES))}.")
     if record:
         check_folder()
-    facts = BENCHES[name].run(options)
+    facts = BENCHES[name].run(replace(options, record=record))
     if record:
         keep(name, facts, {name: bench.page for name, bench in BENCHES.items()})
     return facts

@@ -21,11 +21,17 @@ PAGE = Path("BENCHMARKS.md")
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What may be asked of a benchmark; each uses what applies to it. None = its own default."""
+    """What may be asked of a benchmark; each uses what applies to it. None = its own default.
+
+    record: the facts will be kept, so pictures and data beside them should be, too. runs: the folder in which runs
+    that benchmarks share are kept.
+    """
 
     models: tuple[str, ...] | None = None
     workers: int = 2
     measurements: int | None = None
+    record: bool = False
+    runs: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,210 @@
+"""Measured mappings of one network, of the kinds that a genetic search meets: by rule, shaken, crossed, random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from statistics import mean
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+from experiments.finding import Progress
+from experiments.main_job import Job, SearchSettings
+from experiments.prediction import Prediction
+from placer.errors import PlacerError
+from placer.mapping import Mapping
+from placer.measurement import Failed, Measured, Result
+from search.baselines import random_placement
+from search.climb import kicked
+from search.experts import expert_placements
+from search.problem import Placement, Problem
+from search.registry import make_searcher
+from surrogate.features import MappingFeatures
+
+Floats = NDArray[np.float64]
+
+REPEATS = 6  # steps of each mapping that count
+WARM_UP = 1  # dropped after the two steps that check what a mapping returns
+BATCH = 8  # mappings that are stepped in turn, with the first one measured
+AGAIN = 5  # mappings that are measured twice, to know what the clock itself is off by
+RULES = ("heft", "donf", "local")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One network, and measured mappings of it, the single devices first.
+
+    prediction: by the costs as profiled. placements: [mappings, groups] device indices; step_s, spread_s: [mappings]
+    seconds; disagreement: mean |one / other - 1| of step times of the same mapping, measured minutes apart.
+    """
+
+    model: str
+    prediction: Prediction
+    placements: NDArray[np.int32]
+    step_s: Floats
+    spread_s: Floats
+    singles: int
+    disagreement: float
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.step_s)
+
+    def features(self, known: NDArray[np.intp]) -> MappingFeatures:
+        """The features as a search has them that measured the mappings `known`: its simulator calibrated on these."""
+        ops = self.prediction.groups.fine
+        group_of = np.zeros(len(ops), np.intp)
+        for group, members in enumerate(self.prediction.groups.members):
+            group_of[list(members)] = group
+        placements = self.placements[known][:, group_of]
+        calibrated = replace(self.prediction, fine=self.prediction.fine.calibrated(placements, self.step_s[known]))
+        return MappingFeatures(calibrated.problem.simulator, calibrated.problem.base_s)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What part of the whole a measurement is, for the bar: it begins at `done` of `total` mappings."""
+
+    done: int
+    total: int
+
+
+def measure(model: str, workers: int, mappings: int, share: Share, seed: int = 0) -> Sample:
+    """Measure the single devices, then mappings of every kind, batch by batch beside the first single device.
+
+    All take the same number of steps, however slow. Raises PlacerError where no single device can be measured.
+    """
+    with (
+        bar(model, share) as watcher,
+        Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), watcher) as job,
+    ):
+        job.runner.settings = replace(job.runner.settings, repeats=REPEATS, warm_up=WARM_UP)
+        job.measure_singles()
+        rows = [(row.mapping, row.result) for row in job.rows]
+        singles = sum(isinstance(result, Measured) for _, result in rows)
+        asked = map(job.problem.mapping, kinds(job.problem, random.Random(seed)))
+        while batch := list(islice(asked, min(BATCH, mappings - len(rows)))):
+            rows += zip(batch, side_by_side(job, batch), strict=True)
+            watcher.advance(len(batch))
+        again = [mapping for mapping, result in rows[singles:] if isinstance(result, Measured)][:AGAIN]
+        twice = list(zip(again, side_by_side(job, again), strict=True))
+        return _sample(job, rows, singles, _disagreement(dict(rows), twice))
+
+
+def _sample(job: Job, rows: Sequence[tuple[Mapping, Result]], singles: int, disagreement: float) -> Sample:
+    good = [(mapping, result) for mapping, result in rows if isinstance(result, Measured)]
+    return Sample(
+        model=job.settings.model,
+        prediction=Prediction.profiled(job.groups, job.topology, job.settings.headroom),
+        placements=np.array([mapping.devices for mapping, _ in good], dtype=np.int32),
+        step_s=np.array([result.step_s for _, result in good]),
+        spread_s=np.array([result.spread_s for _, result in good]),
+        singles=singles,
+        disagreement=disagreement,
+        seconds=job.clock() - job.begin_s,
+    )
+
+
+def side_by_side(job: Job, mappings: Sequence[Mapping]) -> list[Result]:
+    """Step times of mappings of the groups, stepped in turn with the anchor and told in its time."""
+    if job.runner.anchor is None:
+        raise PlacerError(f"no single device can run {job.settings.model}, so nothing can be compared with one.")
+    with ExitStack() as stack:
+        found: list[Result | None] = []
+        steps = []
+        for mapping in mappings:
+            ready = job.runner.ready(job.groups.expand_mapping(mapping))
+            if isinstance(ready, Failed):
+                found.append(ready)
+                continue
+            stack.callback(ready[0].close)
+            steps.append(ready[0])
+            found.append(None)
+        anchor, *others = job.runner.compare([job.runner.anchor, *steps], REPEATS)
+        scale = job.runner.anchor_s / anchor.step_s
+        measured = iter(replace(m, step_s=m.step_s * scale, spread_s=m.spread_s * scale) for m in others)
+        return [next(measured) if result is None else result for result in found]
+
+
+def _disagreement(first: dict[Mapping, Result], twice: Sequence[tuple[Mapping, Result]]) -> float:
+    """Mean |later / earlier - 1|; 0 where nothing was measured twice."""
+    apart = []
+    for mapping, later in twice:
+        earlier = first[mapping]
+        if isinstance(earlier, Measured) and isinstance(later, Measured):
+            apart.append(abs(later.step_s / earlier.step_s - 1))
+    return mean(apart) if apart else 0.0
+
+
+def kinds(problem: Problem, chance: random.Random) -> Iterator[Placement]:
+    """Placements that differ by more than names of equal devices: by rule and by expert, then without end in turn one
+    of these shaken, two crossed, one shaken hard, and a random one.
+    """
+    rules = [problem.placement(make_searcher(name, problem).ask()) for name in RULES]
+    known = [p for p in dict.fromkeys([*rules, *expert_placements(problem)]) if problem.fits(p)]
+    seen = {problem.canonical(single) for single in problem.singles()}
+    yield from _new(known, problem, seen)
+    tired = 0  # a small network has only so many mappings
+    while tired < 100:
+        one, other = chance.choice(known), chance.choice(known)
+        hard = kicked(problem, kicked(problem, kicked(problem, one, chance), chance), chance)
+        drawn = random_placement(make_searcher("random", problem, seed=chance.randrange(10**6)))
+        found = list(_new((kicked(problem, one, chance), _crossed(one, other, chance), hard, drawn), problem, seen))
+        yield from found
+        tired = 0 if found else tired + 1
+
+
+def _crossed(one: Placement, other: Placement, chance: random.Random) -> Placement:
+    """The front of one placement, the back of another."""
+    cut = chance.randrange(len(one) + 1)
+    return one[:cut] + other[cut:]
+
+
+def _new(placements: Sequence[Placement], problem: Problem, seen: set[Placement]) -> Iterator[Placement]:
+    """Those that fit and were not there yet."""
+    for placement in placements:
+        form = problem.canonical(placement)
+        if form not in seen and problem.fits(placement):
+            seen.add(form)
+            yield placement
+
+
+class Watcher(Progress):
+    """Draws a bar with ETA over all networks."""
+
+    def __init__(self, rich: RichProgress, model: str, share: Share) -> None:
+        self.rich, self.model = rich, model
+        self.task = rich.add_task(model, total=share.total, completed=share.done)
+
+    def phase(self, text: str) -> None:
+        """What is being done, before the bar."""
+        self.rich.update(self.task, description=text if self.model in text else f"{self.model}: {text}")
+
+    def begin(self, total: int) -> None:
+        """Measuring begins."""
+        self.phase("measuring mappings")
+
+    def row(self, row: object, best: object) -> None:
+        """One mapping measured."""
+        self.advance(1)
+
+    def advance(self, mappings: int) -> None:
+        """So many mappings measured."""
+        self.rich.advance(self.task, mappings)
+
+
+@contextmanager
+def bar(model: str, share: Share) -> Iterator[Watcher]:
+    """A bar on stderr, on a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("ETA"), TimeRemainingColumn())  # fmt: skip
+    with RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as rich:
+        yield Watcher(rich, model, share)
