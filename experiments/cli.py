@@ -238,6 +238,9 @@ def bench(
     models: Annotated[list[str] | None, typer.Option("--model", help="Only this model; may be repeated.")] = None,
     workers: Annotated[int, typer.Option("--workers")] = 2,
     measurements: Annotated[int | None, typer.Option("--measurements", help="Mappings to measure per model.")] = None,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", help="Folder for runs that benchmarks share; what is in it is not rerun.")
+    ] = None,
 ) -> None:
     """The benchmarks behind BENCHMARKS.md; the last line on stdout is one JSON object.
 
@@ -247,7 +250,7 @@ def bench(
     from experiments.benches import run_bench
     from experiments.benches.bench import BenchOptions
 
-    options = BenchOptions(tuple(models) if models else None, workers, measurements)
+    options = BenchOptions(tuple(models) if models else None, workers, measurements, runs=runs)
     with redirect_stdout(sys.stderr):
         facts = run_bench(name, options, record=record)
     print(json.dumps(facts))

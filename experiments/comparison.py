@@ -283,10 +283,10 @@ class Contest:
         finals: dict[Devices, Row] = {}
         default_s, base_s = None, 0.0
         with ExitStack() as stack:
-            shared = self._prepared(stack, [first])
+            shared = prepared(self.job, stack, [first])
             for i in range(0, max(len(others), 1), RACE - 1):
                 with ExitStack() as turn:
-                    steps = {**shared, **self._prepared(turn, others[i : i + RACE - 1])}
+                    steps = {**shared, **prepared(self.job, turn, others[i : i + RACE - 1])}
                     untimed: list[Any] = [self.job.runner.anchor, *steps.values()]
                     if self.job.devices.has_local and i == 0:
                         untimed.append(turn.enter_context(closing(UntouchedStep(self.job.captured))))
@@ -300,20 +300,21 @@ class Contest:
                     finals.setdefault(mapping.devices, self._final(mapping, result))
         return finals, default_s
 
-    def _prepared(self, stack: ExitStack, mappings: Iterable[Mapping]) -> dict[Mapping, Any]:
-        """Placed steps, closed with the stack; what does not run any more is left out."""
-        steps = {}
-        for mapping in mappings:
-            fine = Mapping(self.job.captured.graph, self.job.topology, self.job.groups.expand(mapping))
-            ready = self.job.runner.ready(fine)
-            if not isinstance(ready, Failed):
-                stack.callback(ready[0].close)
-                steps[mapping] = ready[0]
-        return steps
-
     def _final(self, mapping: Mapping, result: Measured) -> Row:
         searcher = next(row.searcher for row in self.job.rows if row.mapping.devices == mapping.devices)
         return Row(searcher, mapping, result, self.job.prediction.step_s(mapping))
+
+
+def prepared(job: Job, stack: ExitStack, mappings: Iterable[Mapping]) -> dict[Mapping, Any]:
+    """Placed steps of mappings of the groups, closed with the stack; what does not run any more is left out."""
+    steps = {}
+    for mapping in mappings:
+        fine = Mapping(job.captured.graph, job.topology, job.groups.expand(mapping))
+        ready = job.runner.ready(fine)
+        if not isinstance(ready, Failed):
+            stack.callback(ready[0].close)
+            steps[mapping] = ready[0]
+    return steps
 
 
 def fastest(rows: Iterable[Row]) -> Row | None:

@@ -8,15 +8,18 @@ one class.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from placer.graph import Edge, Op, OpGraph
 from placer.mapping import Mapping
+from placer.topology import Topology
 
 SCALAR_BYTES = 16
 LARGEST, GROWTH = 0.03, 1.4  # classes are united up to this share of the step's cost; more only if there are too many
+UNLIKE = 0.12  # below this share only classes that can run on the same devices are united
 SHRINK = 0.8
 TENSOR_S, TENSOR_S_PER_BYTE = 3e-4, 1e-9  # what a cut is taken to cost while nothing is measured
 
@@ -42,36 +45,43 @@ class Groups:
         return Mapping(self.fine, mapping.topology, self.expand(mapping), mapping.headroom)
 
 
-def coarsen(graph: OpGraph, groups: int = 192) -> Groups:
+def coarsen(graph: OpGraph, groups: int = 192, topology: Topology | None = None) -> Groups:
     """At most about `groups` groups of `graph`'s ops (never fewer than one per unit that must stay apart).
+
+    topology: says where each op can run. Ops without a common device are not united unless they are colocated, and a
+    group runs where all its ops can. Without it names and kinds of devices are taken as they stand.
 
     Classes are united by heavy-edge matching (Karypis & Kumar 1998, section 3.1): the pairs that are dearest to cut for
     what they cost, each class at most once a round. Groups follow from classes: op v is at depth
     max over its inputs u of depth(u) + [class(u) != class(v)], and a group is what shares class and depth. Every
     edge between two groups leads to a greater depth, so no cycle can close.
     """
-    classes = _Classes(graph)
+    classes = _Classes(graph, topology)
     target = groups // 2
     while True:
         classes.unite_to(target)
         members = _split_by_depth(graph, classes)
         if len(members) <= groups or target <= 1:
-            return _groups(graph, classes, members)
+            return _groups(graph, classes, members, topology)
         target = int(min(target, classes.count) * SHRINK)
 
 
 class _Classes:
-    """A partition of the ops that only ever gets coarser."""
+    """A partition of the ops that only ever gets coarser.
 
-    def __init__(self, graph: OpGraph) -> None:
+    can: of each class's root, the devices that can run the class, as bits; all bits where no topology is known.
+    """
+
+    def __init__(self, graph: OpGraph, topology: Topology | None) -> None:
         self.graph = graph
         self.parent = list(range(len(graph)))
+        self.can = [-1 if topology is None else _runs_on(op, topology) for op in graph.ops]
         for unit in graph.colocated:
             for i in unit[1:]:
                 self._join(unit[0], i)
         for edge in graph.edges:
             if edge.edge_bytes > SCALAR_BYTES and _carries_parameters(graph.ops[edge.src], graph.ops[edge.dst]):
-                self._join(edge.src, edge.dst)
+                self._join_if_possible(edge.src, edge.dst)
         self._settle_scalars()
         self.cost_s: dict[int, float] = defaultdict(float)
         for i, op in enumerate(graph.ops):
@@ -91,22 +101,30 @@ class _Classes:
         return i
 
     def unite_to(self, target: int) -> None:
-        """Unite classes until `target` are left, or none that touch."""
+        """Unite classes until `target` are left, or none that touch and have a device in common.
+
+        First those that can run on the same devices, for what unites with another has fewer to choose from.
+        """
         limit_s = LARGEST * self.total_s
         while self.count > target:
-            if self._round(target, limit_s) == 0:
+            united = self._round(target, limit_s, alike=True)
+            if united == 0 and limit_s >= UNLIKE * self.total_s:
+                united = self._round(target, limit_s, alike=False)
+            if united == 0:
                 if limit_s >= self.total_s:
                     return
                 limit_s *= GROWTH
 
-    def _round(self, target: int, limit_s: float) -> int:
-        """One round of heavy-edge matching; how many classes it united."""
+    def _round(self, target: int, limit_s: float, alike: bool) -> int:
+        """One round of heavy-edge matching; how many classes it united. alike: only what runs on the same devices."""
         united: set[int] = set()
         done = 0
         for _, a, b in sorted(self._scores(), reverse=True):
             if self.count <= target:
                 break
-            if a not in united and b not in united and self.cost_s[a] + self.cost_s[b] <= limit_s:
+            if a in united or b in united or not self.can[a] & self.can[b]:
+                continue
+            if self.cost_s[a] + self.cost_s[b] <= limit_s and (not alike or self.can[a] == self.can[b]):
                 united |= {a, b}
                 self._join(a, b)
                 self.cost_s[a] += self.cost_s.pop(b)
@@ -136,16 +154,23 @@ class _Classes:
         for u in reversed(self.graph.order):
             users = {self.root(e.dst) for e in self.graph.out_edges[u]}
             if scalar[u] and len(users) == 1:
-                self._join(users.pop(), u)
+                self._join_if_possible(users.pop(), u)
             elif scalar[u] and users:
                 shared.add(u)
         for u in shared:
             for e in self.graph.out_edges[u]:
                 if e.dst in shared:
-                    self._join(u, e.dst)
+                    self._join_if_possible(u, e.dst)
+
+    def _join_if_possible(self, a: int, b: int) -> None:
+        """Join two classes unless no device can run both."""
+        if self.can[self.root(a)] & self.can[self.root(b)]:
+            self._join(a, b)
 
     def _join(self, a: int, b: int) -> None:
-        self.parent[self.root(b)] = self.root(a)
+        a, b = self.root(a), self.root(b)
+        self.can[a] &= self.can[b]
+        self.parent[b] = a
 
 
 def _split_by_depth(graph: OpGraph, classes: _Classes) -> list[tuple[int, ...]]:
@@ -172,14 +197,14 @@ def _sink(graph: OpGraph, classes: _Classes, depth: list[int]) -> None:
             depth[v] = min(depth[e.dst] - (classes.root(e.dst) != here) for e in graph.out_edges[v])
 
 
-def _groups(graph: OpGraph, classes: _Classes, members: Sequence[tuple[int, ...]]) -> Groups:
+def _groups(graph: OpGraph, classes: _Classes, members: Sequence[tuple[int, ...]], topology: Topology | None) -> Groups:
     shared: dict[int, int] = defaultdict(int)
     for group in members:
         shared[classes.root(group[0])] += 1
     ops = []
     for group in members:
         root = classes.root(group[0])
-        ops.append(_group_op(graph, group, graph.ops[root].name if shared[root] > 1 else None))
+        ops.append(_group_op(graph, group, graph.ops[root].name if shared[root] > 1 else None, topology))
     labels = [classes.root(group[0]) for group in members]
     coarse = OpGraph(graph.name, tuple(ops), _group_edges(graph, members, labels), graph.source)
     return Groups(graph, coarse, tuple(members))
@@ -198,26 +223,46 @@ def _carries_parameters(src: Op, dst: Op) -> bool:
     return src.type == "ReadVariableOp" or dst.phase == "update"
 
 
-def _group_op(graph: OpGraph, members: Sequence[int], label: str | None) -> Op:
+def _runs_on(op: Op, topology: Topology) -> int:
+    """The devices that can run `op`, as bits."""
+    return sum(1 << d for d, device in enumerate(topology.devices) if op.runs_on(device))
+
+
+def _group_op(graph: OpGraph, members: Sequence[int], label: str | None, topology: Topology | None) -> Op:
     ops = [graph.ops[i] for i in members]
-    heaviest = max(ops, key=_weight)
-    names = {name for op in ops for name in op.cost_s}
     flops = [op.flops for op in ops]
     return replace(
-        heaviest,
-        cost_s={name: sum(op.cost_s.get(name, 0.0) for op in ops) for name in sorted(names)},
+        max(ops, key=_weight),
+        cost_s=_labelled_costs(ops) if topology is None else _costs(ops, topology),
         memory_bytes=sum(op.memory_bytes for op in ops),
         colocate=label,
-        devices=_common_devices(ops),
+        devices=_common_devices(ops, topology),
         flops=None if None in flops else float(sum(f for f in flops if f is not None)),
         shapes=(),
     )
 
 
-def _common_devices(ops: Sequence[Op]) -> tuple[str, ...] | None:
-    """What every member may run on."""
+def _costs(ops: Sequence[Op], topology: Topology) -> dict[str, float]:
+    """Seconds of all ops, before speed, by the names of the devices on which each of them has a cost."""
+    sums_s = {d.name: sum(op.cost_on(d) for op in ops) * d.speed for d in topology.devices}
+    return {name: sum_s for name, sum_s in sums_s.items() if sum_s < math.inf}
+
+
+def _labelled_costs(ops: Sequence[Op]) -> dict[str, float]:
+    """The same by the labels that all ops with costs share."""
+    priced = [op.cost_s for op in ops if op.cost_s]
+    labels = set.intersection(*map(set, priced)) if priced else set()
+    return {label: sum(cost_s[label] for cost_s in priced) for label in sorted(labels)}
+
+
+def _common_devices(ops: Sequence[Op], topology: Topology | None) -> tuple[str, ...] | None:
+    """What every op may run on; None where none of them says."""
     limits = [set(op.devices) for op in ops if op.devices is not None]
-    return tuple(sorted(set.intersection(*limits))) if limits else None
+    if not limits:
+        return None
+    if topology is None:
+        return tuple(sorted(set.intersection(*limits)))
+    return tuple(d.name for d in topology.devices if all(op.runs_on(d) for op in ops))
 
 
 def _group_edges(graph: OpGraph, members: Sequence[Sequence[int]], labels: Sequence[int]) -> tuple[Edge, ...]:

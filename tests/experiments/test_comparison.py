@@ -66,7 +66,7 @@ def test_no_mapping_is_measured_twice_and_shared_ones_count_to_both(found, watch
 
 
 def test_nobody_gets_more_than_its_share_and_all_say_why_they_ended(found):
-    assert [s.searcher for s in found.standings][0] == DEFAULT_SEARCHER
+    assert found.standings[0].searcher == DEFAULT_SEARCHER
     for standing in found.standings:
         assert len(standing.rows) <= SETTINGS.share(standing.searcher)
         assert standing.ended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -97,3 +98,57 @@ def test_a_scalar_for_everyone_unites_nobody():
 def test_asked_for_fewer_groups_it_gives_fewer():
     fine = random_graph(60, 3)
     assert len(coarsen(fine, 12).graph) <= len(coarsen(fine, 60).graph)
+
+
+THREE = Topology((Device("gpu:0", "gpu", speed=2.0), Device("gpu:1", "gpu"), Device("cpu:0", "cpu")))
+
+
+def choosy_graph(ops: int, seed: int) -> OpGraph:
+    """`random_graph`, its units limited to devices or with costs on some only, by names and by kinds."""
+    chance = random.Random(seed)
+    fine = random_graph(ops, seed)
+    limits: dict[str, tuple[str, ...] | None] = {}
+    choices = [None, None, ("cpu",), ("gpu",), ("gpu:1",), ("gpu:1", "cpu:0")]
+    costs = [{"gpu": 1.0, "cpu": 2.0}, {"gpu": 1.0, "gpu:1": 3.0, "cpu:0": 2.0}]
+    nodes = []
+    for op in fine.ops:
+        devices = limits.setdefault(op.colocate or op.name, chance.choice(choices))
+        nodes.append(
+            replace(op, cost_s=chance.choice(costs), devices=devices, type=chance.choice(("", "ReadVariableOp")))
+        )
+    return OpGraph("choosy", tuple(nodes), fine.edges)
+
+
+@settings(max_examples=80, deadline=None)
+@given(ops=st.integers(2, 60), seed=st.integers(0, 10_000), groups=st.integers(2, 40))
+def test_a_group_costs_what_its_ops_do_and_runs_where_all_of_them_can(ops, seed, groups):
+    fine = choosy_graph(ops, seed)
+    coarse = coarsen(fine, groups, THREE)
+    for group, members in zip(coarse.graph.ops, coarse.members, strict=True):
+        for device in THREE.devices:
+            assert group.cost_on(device) == pytest.approx(sum(fine.ops[v].cost_on(device) for v in members))
+
+
+@settings(max_examples=80, deadline=None)
+@given(ops=st.integers(2, 60), seed=st.integers(0, 10_000), groups=st.integers(2, 40))
+def test_what_has_no_device_in_common_stays_apart(ops, seed, groups):
+    coarse = coarsen(choosy_graph(ops, seed), groups, THREE)
+    for unit in coarse.graph.colocated:
+        assert any(all(coarse.graph.ops[g].runs_on(d) for g in unit) for d in THREE.devices)
+
+
+def test_a_pinned_op_takes_nobody_along_where_there_is_room():
+    """Two chains of twenty, the first op of one on the cpu alone: its neighbours stay free to choose."""
+    cost_s = {"gpu": 1.0, "cpu": 1.0}
+    ops = tuple(Op(f"v{i}", "MatMul", cost_s, devices=None if i else ("cpu:0",)) for i in range(40))
+    edges = tuple(Edge(i, i + 1, 1 << 20) for i in range(39) if i != 19)
+    coarse = coarsen(OpGraph("chains", ops, edges), 30, THREE)
+    limited = [members for op, members in zip(coarse.graph.ops, coarse.members, strict=True) if op.devices is not None]
+    assert limited == [(0,)]
+
+
+def test_labels_stand_for_themselves_where_no_topology_is_known():
+    """Both fall into one group, which costs what both do on the gpu, and nothing is known of it on the cpu."""
+    ops = (Op("a", cost_s={"gpu": 1.0, "cpu": 1.0}), Op("b", cost_s={"gpu": 2.0}))
+    coarse = coarsen(OpGraph("pair", ops, (Edge(0, 1, 1 << 20),)), 1).graph
+    assert [op.cost_s for op in coarse.ops] == [{"gpu": 3.0}]

@@ -1,0 +1,86 @@
+"""The runs that search-quality and sample-efficiency are both made of: `placer compare` on each network, kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments import zoo
+from experiments.benches.bench import BenchOptions, Facts
+from placer.errors import PlacerError
+from placer.files import write_whole
+from search.plan import DEFAULT_SEARCHER
+from search.registry import SEARCHERS
+
+MEASUREMENTS = 20  # of the default searcher
+PEER_MEASUREMENTS = 6  # of each other one
+MINUTES = 8.0  # after which nobody asks any more; networks that are slow to switch need it
+RUNS = "PLACER_RUNS"  # environment variable: the folder, where --runs names none
+
+
+def comparisons(options: BenchOptions) -> dict[str, Facts]:
+    """{network: what `placer compare --json` said of it}, or {"failed": line}."""
+    found = {}
+    for name in options.models or zoo.names():
+        found[name] = compared(name, options)
+        print(f"{name}: {_outcome(found[name])}", file=sys.stderr)
+    return found
+
+
+def compared(model: str, options: BenchOptions) -> Facts:
+    """One network, in a process of its own, so that none inherits another's state."""
+    settings = {
+        "model": model,
+        "workers": options.workers,
+        "measurements": options.measurements or MEASUREMENTS,
+        "peer_measurements": min(PEER_MEASUREMENTS, options.measurements or PEER_MEASUREMENTS),
+        "minutes": MINUTES,
+        "searchers": sorted(SEARCHERS),
+        "default": DEFAULT_SEARCHER,
+    }
+    return kept(options, model, settings, lambda: compare_in_process(settings))
+
+
+def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Facts]) -> Facts:
+    """What `run` returns, or returned before under the same settings; failures are tried again.
+
+    Raises PlacerError where the folder cannot be used.
+    """
+    folder = options.runs or (Path(os.environ[RUNS]) if os.environ.get(RUNS) else None)
+    if folder is None:
+        return run()
+    path = folder / f"{name}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
+    if before.get("settings") == settings and "failed" not in before.get("facts", {"failed": ""}):
+        return dict(before["facts"])
+    facts = run()
+    write_whole(path, json.dumps({"settings": settings, "facts": facts}, indent=1).encode())
+    return facts
+
+
+def compare_in_process(settings: Facts) -> Facts:
+    """`placer compare MODEL --json` as a command; {"failed": line} where it fails."""
+    command = [sys.executable, "-m", "experiments.cli", "compare", settings["model"], "--json", "--quiet"]
+    for option in ("workers", "measurements", "peer_measurements", "minutes"):
+        command += [f"--{option.replace('_', '-')}", str(settings[option])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return {"failed": lines[-1] if lines else f"exit code {done.returncode}"}
+    return dict(json.loads(done.stdout))
+
+
+def _outcome(facts: Facts) -> str:
+    if "failed" in facts:
+        return str(facts["failed"])
+    single = facts["best_single"]
+    ratio = "" if single is None else f", {single['step_s'] / facts['best']['step_s']:.2f}x the best single device"
+    return f"{facts['measured']} mappings measured in {facts['seconds']:.0f} s; best by {facts['best']['by']}{ratio}"

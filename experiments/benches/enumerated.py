@@ -1,0 +1,191 @@
+"""How near a search comes to the optimum where the space is small enough to look at all of it."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import product
+from multiprocessing import get_context
+from typing import Any
+
+from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.comparisons import MEASUREMENTS, kept
+from experiments.comparison import RACE, fastest, prepared, step_s
+from experiments.finding import Progress, Row
+from experiments.main_job import Job, SearchSettings
+from placer.errors import PlacerError
+from placer.mapping import Mapping
+from placer.measurement import Measured
+from placer.topology import Topology
+from search.plan import DEFAULT_SEARCHER
+from search.problem import Placement, Problem
+
+SMALL = 64  # spaces up to so many placements are measured whole
+LARGEST = 1 << 18  # and up to so many predicted whole
+BEST, DRAWN = 24, 8  # measured of those: the best predicted, and others drawn at random
+REPEATS = 6
+FINALISTS, FINAL_REPEATS = 3, 20
+
+
+@dataclass(frozen=True)
+class Space:
+    """A network, and how coarse its groups are."""
+
+    model: str
+    groups: int
+
+
+SPACES = (Space("mnist_softmax", 2), Space("alexnet", 12))
+
+
+def enumerated(options: BenchOptions) -> dict[str, Facts]:
+    """{network: its gap and how it was found}, of SPACES whose network is asked for; each in a process of its own."""
+    found = {}
+    for space in SPACES:
+        if options.models is None or space.model in options.models:
+            found[space.model] = _enumerated(space, options)
+            said = found[space.model].get("failed") or f"gap {found[space.model]['gap']:.1%}"
+            print(f"{space.model} enumerated: {said}", file=sys.stderr)
+    return found
+
+
+def _enumerated(space: Space, options: BenchOptions) -> Facts:
+    settings = {
+        "model": space.model, "groups": space.groups, "workers": options.workers, "default": DEFAULT_SEARCHER,
+        "measurements": options.measurements or MEASUREMENTS,
+    }  # fmt: skip
+    return kept(options, f"enumerated-{space.model}", settings, lambda: _in_process(settings))
+
+
+def _in_process(settings: Facts) -> Facts:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        names = ("model", "groups", "workers", "measurements")
+        try:
+            return pool.submit(enumerate_space, *(settings[name] for name in names)).result()
+        except PlacerError as error:
+            return {"failed": str(error)}
+
+
+def enumerate_space(model: str, groups: int, workers: int, measurements: int, seed: int = 0) -> Facts:
+    """Search as the main job does, then measure the rest of the space, or its best-predicted part, and hold the
+    fastest of it beside what the search would deliver.
+    """
+    asked = SearchSettings(
+        model, f"workers:{workers}", groups=groups, seed=seed, searchers=(DEFAULT_SEARCHER,),
+        measurements=measurements + workers,
+    )  # fmt: skip
+    with Job.opened(asked, Progress()) as job:
+        return enumerate_job(job)
+
+
+def enumerate_job(job: Job) -> Facts:
+    """`enumerate_space` of a job whose devices are open and where nothing was measured yet."""
+    job.measure_singles()
+    job.measure_searchers()
+    job.calibrate()
+    searched = list(job.rows)
+    space = list(placements(job.problem))
+    ranked = _ranked(job.problem, space)
+    chosen = space if len(space) <= SMALL else _sample(ranked, random.Random(job.settings.seed))
+    extra = _measured(job, _new(job, chosen, searched))
+    finals = _side_by_side(job, _finalists(searched, extra))
+    delivered = min((row for row in finals if row.searcher != "enumerated"), key=step_s)
+    best = min(finals, key=step_s)
+    return {
+        **_facts_of(delivered, "delivered"),
+        **_facts_of(best, "best"),
+        "gap": step_s(delivered) / step_s(best) - 1,
+        "best_single_s": min(step_s(row) for row in finals if row.mapping.is_single),
+        "best_rank_predicted": 1 + ranked.index(canonical(job.problem, job.problem.placement(best.mapping))),
+        "units": len(job.problem.units),
+        "groups": len(job.groups.graph),
+        "space": len(space),
+        "whole": len(space) <= SMALL,
+        "searched": len(searched),
+        "enumerated": len(chosen),
+        "measured": len(job.rows),
+        "repeats": FINAL_REPEATS,
+        "seconds": job.clock() - job.begin_s,
+    }
+
+
+def placements(problem: Problem) -> Iterator[Placement]:
+    """Every placement that fits, once up to renaming devices of one kind and memory. Raises PlacerError where there
+    are more than LARGEST.
+    """
+    if problem.space > LARGEST * len(problem.topology):
+        raise PlacerError(f"{problem.space} placements of {len(problem.units)} units cannot be enumerated.")
+    for placement in product(*problem.feasible):
+        if canonical(problem, placement) == placement and problem.fits(placement):
+            yield placement
+
+
+def canonical(problem: Problem, placement: Placement) -> Placement:
+    """Devices of one kind and memory renamed in the order in which the placement uses them.
+
+    Problem.canonical renames only where costs are equal to the last bit, which profiled ones never are.
+    """
+    free = _by_kind(problem.topology)
+    kind_of = {d: kind for kind, devices in free.items() for d in devices}
+    name: dict[int, int] = {}
+    for d in placement:
+        if d not in name:
+            name[d] = free[kind_of[d]].pop(0)
+    return tuple(name[d] for d in placement)
+
+
+def _by_kind(topology: Topology) -> dict[tuple[Any, ...], list[int]]:
+    kinds: dict[tuple[Any, ...], list[int]] = {}
+    for d, device in enumerate(topology.devices):
+        kinds.setdefault((device.kind, device.memory_bytes), []).append(d)
+    return kinds
+
+
+def _ranked(problem: Problem, space: Sequence[Placement]) -> list[Placement]:
+    """The best predicted first."""
+    value = dict(zip(space, problem.predict_many(space).tolist(), strict=True))
+    return sorted(space, key=lambda placement: (value[placement], placement))
+
+
+def _sample(ranked: Sequence[Placement], chance: random.Random) -> list[Placement]:
+    return [*ranked[:BEST], *chance.sample(ranked[BEST:], min(DRAWN, len(ranked) - BEST))]
+
+
+def _new(job: Job, chosen: Sequence[Placement], searched: Sequence[Row]) -> list[Mapping]:
+    """Those that the search did not measure, under whatever names."""
+    known = {canonical(job.problem, job.problem.placement(row.mapping)) for row in searched}
+    return [job.problem.mapping(placement) for placement in chosen if placement not in known]
+
+
+def _measured(job: Job, mappings: Sequence[Mapping]) -> list[Row]:
+    job.runner.settings = replace(job.runner.settings, repeats=REPEATS)
+    rows: list[Row] = []
+    for first in range(0, len(mappings), RACE):
+        rows += job.measure_all([("enumerated", mapping) for mapping in mappings[first : first + RACE]])
+    return rows
+
+
+def _finalists(searched: Sequence[Row], extra: Sequence[Row]) -> list[Row]:
+    """What a search would compare in the end, the best single device and the two fastest others; and the fastest of
+    the enumerated.
+    """
+    single = fastest(row for row in searched if row.mapping.is_single)
+    others = sorted((row for row in searched if row is not single and step_s(row) < float("inf")), key=step_s)[:2]
+    fast = sorted((row for row in extra if step_s(row) < float("inf")), key=step_s)[:FINALISTS]
+    return [*([single] if single else []), *others, *fast]
+
+
+def _side_by_side(job: Job, rows: Sequence[Row]) -> list[Row]:
+    with ExitStack() as stack:
+        steps = prepared(job, stack, [row.mapping for row in rows])
+        results = dict(zip(steps, job.runner.compare(list(steps.values()), FINAL_REPEATS), strict=True))
+    return [replace(row, result=results[row.mapping]) for row in rows if row.mapping in results]
+
+
+def _facts_of(row: Row, name: str) -> Facts:
+    assert isinstance(row.result, Measured)
+    return {f"{name}_s": row.result.step_s, f"{name}_spread_s": row.result.spread_s, f"{name}_by": row.searcher}

@@ -1,0 +1,125 @@
+"""How few measured mappings a search needs to come near the best known; made of the runs of search-quality."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.benches.bench import BenchOptions, Facts, ms
+from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
+from experiments.regret import Curve, Panel, draw_regret
+from placer.errors import PlacerError
+from search.plan import DEFAULT_SEARCHER
+
+AT = (5, 10, 20)
+NEAR = 0.05
+PICTURE = Path("docs/regret.png")
+
+
+def run(options: BenchOptions) -> Facts:
+    """Gaps to the best known after so many measured mappings, and with `record` the picture of all curves."""
+    by_model = {name: gaps(facts) for name, facts in comparisons(options).items()}
+    known = [row["gap_at_20"] for row in by_model.values() if row.get("gap_at_20") is not None]
+    facts = {
+        "gap_at_20": max(known, default=None),
+        "by_model": by_model,
+        "searcher": DEFAULT_SEARCHER,
+        "measurements": options.measurements or MEASUREMENTS,
+        "peer_measurements": PEER_MEASUREMENTS,
+        "workers": options.workers,
+    }
+    if options.record:
+        _draw(facts)
+    return facts
+
+
+def gaps(facts: Facts) -> Facts:
+    """One comparison: after 5, 10 and 20 measured mappings, or the last one, and when the gap was first below NEAR."""
+    if "failed" in facts:
+        return {"failed": facts["failed"]}
+    rows = {name: _gaps_of(row["regret"]) for name, row in facts["searchers"].items()}
+    ours = rows.get(facts["default_searcher"])
+    return {
+        **(ours or {}),
+        "best_known_s": facts["best_known_s"],
+        "fastest_by": facts["best"]["by"],
+        "searchers": {name: row for name, row in rows.items() if row is not ours},
+    }
+
+
+def _gaps_of(regret: list[float | None]) -> Facts:
+    measured = len(regret) - 1
+    return {
+        **{f"gap_at_{count}": regret[min(count, measured)] for count in AT},
+        "gap": regret[-1],
+        "near_after": next((i for i, r in enumerate(regret) if r is not None and r <= NEAR), None),
+        "measured": measured,
+        "regret": regret,
+    }
+
+
+def _draw(facts: Facts) -> None:
+    """All networks in one picture. Raises PlacerError where it cannot be written."""
+    panels = [
+        Panel(name, (_curve(facts["searcher"], row, True), *(_curve(n, r) for n, r in row["searchers"].items())))
+        for name, row in facts["by_model"].items()
+        if "regret" in row
+    ]
+    if not panels:
+        return
+    try:
+        PICTURE.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise PlacerError(f"{PICTURE.parent}: cannot be made ({error.strerror}).") from error
+    draw_regret(panels, PICTURE)
+
+
+def _curve(name: str, row: Facts, ours: bool = False) -> Curve:
+    return Curve(name, tuple(row["regret"]), ours)
+
+
+def page(facts: Facts) -> list[str]:
+    """Ours after 5, 10 and 20, the others at their last measurement, and the picture."""
+    models = facts["by_model"]
+    peers = list(dict.fromkeys(name for row in models.values() for name in row.get("searchers", {})))
+    heads = [
+        "network",
+        "best known",
+        "fastest at the end by",
+        *(f"after {count}" for count in AT),
+        f"within {NEAR:.0%} after",
+        *peers,
+    ]
+    lines = [
+        f"How much slower the fastest mapping of `{facts['searcher']}` was than the best known of the comparison, "
+        f"after 5, 10 and 20 measured mappings, the {facts['workers']} single devices aside; after its last, where it "
+        "stopped before. For the other searchers, after their last measurement, with how many they had. The single "
+        "devices count as every searcher's start. A mapping's figure is the one measured side by side at the end, "
+        "where it came so far, otherwise the one it was raced to, both in the time of one reference mapping. Best "
+        "known is the lowest of these figures, so a gap of a percent or two is noise. These are the runs of "
+        "search-quality.",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "| --- | ---: | --- |" + " ---: |" * (len(heads) - 3),
+        *(_line(name, row, peers) for name, row in models.items()),
+        "",
+    ]
+    worst = facts["gap_at_20"]
+    lines.append("No network was measured." if worst is None else f"Worst gap after 20: {worst:.1%}.")
+    return [*lines, "", f"![Gap to the best known over measured mappings]({PICTURE})"]
+
+
+def _line(name: str, row: Facts, peers: list[str]) -> str:
+    if "regret" not in row:
+        return f"| `{name}` | {row.get('failed') or 'not searched'} |" + " |" * (5 + len(peers))
+    near = "never" if row["near_after"] is None else str(row["near_after"])
+    at = [_share(row[f"gap_at_{count}"]) for count in AT]
+    others = [_last(row["searchers"].get(peer)) for peer in peers]
+    return f"| `{name}` | {ms(row['best_known_s'])} | {row['fastest_by']} | " + " | ".join([*at, near, *others]) + " |"
+
+
+def _last(row: Facts | None) -> str:
+    return "-" if row is None else f"{_share(row['gap'])} ({row['measured']})"
+
+
+def _share(gap: float | None) -> str:
+    return "-" if gap is None else f"{gap:.1%}"
