@@ -56,7 +56,7 @@ class CompareSettings:
 @dataclass(frozen=True)
 class Standing:
     """How one searcher did. rows: what it asked, in order, each predicted when asked; a mapping that another asked
-    before was not measured again. final: its fastest, measured at the end beside those of the others.
+    before was not measured again. final: its fastest of those that were measured side by side at the end.
     """
 
     searcher: str
@@ -109,12 +109,14 @@ class Comparison:
 
     @property
     def best_known_s(self) -> float:
-        """The fastest of all."""
-        return min(map(self._figure_s, self.measured))
+        """The fastest of all that were measured side by side at the end."""
+        return min(self.finals.values())
 
     def _figure_s(self, row: Row) -> float:
-        """What is known best of a mapping: from the end where it came so far, otherwise from its race."""
-        return self.finals.get(row.mapping.devices, step_s(row))
+        """What is known best of a mapping: from the end where it came so far, otherwise from its race. A race is short,
+        and the luckiest of many looks too good: by it nothing passes for faster than the best known.
+        """
+        return self.finals.get(row.mapping.devices) or max(step_s(row), self.best_known_s)
 
 
 def run_comparison(
@@ -262,16 +264,21 @@ class Contest:
         self.counted.add(row.mapping.devices)
 
     def _finalists(self) -> list[Mapping]:
-        """The fastest of all, the fastest single device, and the fastest of each searcher; none twice."""
-        best = fastest(self.job.rows)
-        if best is None:
+        """The fastest of all, the fastest single device, the fastest of each searcher, none twice; and the next fastest
+        of all, as many as the last turn has room for.
+        """
+        ran = sorted((row for row in self.job.rows if isinstance(row.result, Measured)), key=step_s)
+        if not ran:
             failures = {row.result.detail for row in self.job.rows if isinstance(row.result, Failed)}
             raise PlacerError(
                 f"no mapping of {self.job.settings.model} could be measured: {'; '.join(sorted(failures))}"
             )
-        singles = [row for row in self.job.rows if row.mapping.is_single]
-        rows = [best, fastest(singles), *(fastest(entrant.rows) for entrant in self.entrants)]
-        return list({row.mapping.devices: row.mapping for row in rows if row is not None}.values())
+        singles = [row for row in ran if row.mapping.is_single]
+        rows = [ran[0], *singles[:1], *(best for entrant in self.entrants if (best := fastest(entrant.rows)))]
+        chosen = {row.mapping.devices: row.mapping for row in rows}
+        room = -(len(chosen) - 1) % (RACE - 1)
+        more = [row.mapping for row in ran if row.mapping.devices not in chosen][:room]
+        return [*chosen.values(), *more]
 
     def _side_by_side(self, mappings: Sequence[Mapping]) -> tuple[dict[Devices, Row], float | None]:
         """Step the finalists in turn, RACE - 1 at a time beside the anchor and the first of them; and TensorFlow's
@@ -340,8 +347,8 @@ def _scaled(result: Measured, scale: float) -> Measured:
 
 
 def _standing(entrant: Entrant, finals: dict[Devices, Row]) -> Standing:
-    best = fastest(entrant.rows)
-    final = finals.get(best.mapping.devices) if best is not None else None
+    own = [finals[row.mapping.devices] for row in entrant.rows if row.mapping.devices in finals]
+    best = min(own, key=step_s, default=None)
     name = entrant.contender.name
-    final = replace(final, searcher=name) if final is not None else None
+    final = replace(best, searcher=name) if best is not None else None
     return Standing(name, tuple(entrant.rows), entrant.asking_s, entrant.ended, final)

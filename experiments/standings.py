@@ -116,7 +116,7 @@ def comparison_lines(facts: Facts) -> list[str]:
     lines += [
         f"Steps: medians of {repeats}, side by side at the end, with the interquartile range. x single: how many times "
         "faster than the best single device. of best: the fastest step's time as a share of this one's. best at: which "
-        "of its measurements found it.",
+        "of its measurements brought its curve to its end, 0 where it never passed the best single device.",
         f"Best known step of all: {_ms(facts['best_known_s'])}. No mapping can be predicted below "
         f"{_ms(facts['lower_bound_s'])}.",
     ]
@@ -140,14 +140,13 @@ def _table(facts: Facts) -> list[list[str]]:
 
 
 def _cells(name: str, row: Facts) -> list[str]:
-    times = [tried["step_s"] for tried in row["rows"]]
-    asking = f"{row['asking_s']:.1f} s"
+    asking, tried = f"{row['asking_s']:.1f} s", len(row["rows"])
     if row["step_s"] is None:
-        return [name, "failed" if times else "asked none", "", "", "", f"- of {len(times)}", asking]
-    at = 1 + times.index(min(s for s in times if s is not None))
+        return [name, "failed" if tried else "asked none", "", "", "", f"- of {tried}", asking]
+    at = row["best_so_far_s"].index(row["best_so_far_s"][-1])
     ratio = "" if row["ratio_to_best_single"] is None else f"{row['ratio_to_best_single']:.2f}"
     figures = [_ms(row["step_s"]), _ms(row["spread_s"]), ratio, f"{row['ratio_to_best']:.1%}"]
-    return [name, *figures, f"{at} of {len(times)}", asking]
+    return [name, *figures, f"{at} of {tried}", asking]
 
 
 def write_comparison(facts: Facts, report: Path | None, curves: Path | None) -> None:

@@ -39,7 +39,7 @@ class Space:
     groups: int
 
 
-SPACES = (Space("mnist_softmax", 2), Space("alexnet", 12))
+SPACES = (Space("mnist_softmax", 24), Space("alexnet", 12))
 
 
 def enumerated(options: BenchOptions) -> dict[str, Facts]:

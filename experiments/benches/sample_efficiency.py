@@ -93,9 +93,10 @@ def page(facts: Facts) -> list[str]:
         f"How much slower the fastest mapping of `{facts['searcher']}` was than the best known of the comparison, "
         f"after 5, 10 and 20 measured mappings, the {facts['workers']} single devices aside; after its last, where it "
         "stopped before. For the other searchers, after their last measurement, with how many they had. The single "
-        "devices count as every searcher's start. A mapping's figure is the one measured side by side at the end, "
-        "where it came so far, otherwise the one it was raced to, both in the time of one reference mapping. Best "
-        "known is the lowest of these figures, so a gap of a percent or two is noise. These are the runs of "
+        "devices count as every searcher's start. Best known is the fastest of the mappings that were measured side by "
+        "side at the end: each searcher's fastest, and the next fastest of all. A mapping's figure is from there where "
+        "it came so far, otherwise from its race, all in the time of one reference mapping; a race is short, so by it "
+        "nothing counts as faster than the best known. A gap of a percent or two is noise. These are the runs of "
         "search-quality.",
         "",
         "| " + " | ".join(heads) + " |",
