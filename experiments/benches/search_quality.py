@@ -42,7 +42,10 @@ def judged(facts: Facts) -> Facts:
         return {"failed": facts["failed"]}
     rows, single = facts["searchers"], facts["best_single"]
     ours = rows.get(facts["default_searcher"])
-    delivered = min((row for row in (ours, single) if row and row["step_s"]), key=lambda row: row["step_s"])
+    ran = [row for row in (ours, single) if row and row["step_s"]]
+    if not ran:
+        return {"failed": f"neither a single device nor a mapping of {facts['default_searcher']} ran"}
+    delivered = min(ran, key=lambda row: row["step_s"])
     peers = {name: row for name, row in rows.items() if row is not ours and row["step_s"]}
     peer = min(peers, key=lambda name: peers[name]["step_s"], default=None)
     peer_s = peers[peer]["step_s"] if peer else None
