@@ -99,7 +99,8 @@ def _draw_dots(ax: Any, dots: Dots, picture: Picture) -> None:
     ax.set_xlim(left=0)
     ax.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}" if share >= 0.1 or not share else f"{share:.1%}")
     ax.set_title(dots.title, fontsize=11)
-    ax.grid(axis="x", color="#eeeeee", zorder=0)
+    ax.grid(axis="x", color="#eeeeee")
+    ax.set_axisbelow(True)
 
 
 def _draw_clouds(ax: Any, picture: Picture) -> None:
@@ -111,7 +112,8 @@ def _draw_clouds(ax: Any, picture: Picture) -> None:
     ax.set(xlim=(low, high), ylim=(low, high), xlabel="measured", ylabel="predicted while unseen", aspect="equal")
     ax.set_title(f"steps over the best single device, by {picture.winner}", fontsize=11)
     ax.legend(fontsize=9, frameon=False, loc="upper left")
-    ax.grid(color="#eeeeee", zorder=0)
+    ax.grid(color="#eeeeee")
+    ax.set_axisbelow(True)
 
 
 def _colour(i: int) -> str:
