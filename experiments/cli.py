@@ -31,6 +31,14 @@ IncludeLocal = Annotated[bool, typer.Option("--include-local", help="Let the coo
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Seed = Annotated[int, typer.Option("--seed", help="Same seed, same mappings asked.")]
 Objective = Annotated[str, typer.Option("--objective", help="makespan, or max-load (pipelined throughput).")]
+Pins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pin",
+        metavar="PATTERN=DEVICE",
+        help="Ops whose whole name matches the regular expression run on this device, or kind; may be repeated.",
+    ),
+]
 Schedule = Annotated[str, typer.Option("--schedule", help="rank, donf, or fifo (TensorFlow's own order).")]
 
 
@@ -65,6 +73,7 @@ def search(
     seed: Seed = 0,
     batch: Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")] = None,
     groups: Annotated[int, typer.Option("--groups", help="How coarse to search: at most about so many groups.")] = 192,
+    pin: Pins = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for mapping.json, graph.json, topology.json.")
     ] = None,
@@ -94,7 +103,7 @@ def search(
 
     settings = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
-        measurements, minutes, seed, batch, groups,
+        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()),
     )  # fmt: skip
     show.check_writable(out, report, trace, gantt)
     with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
@@ -167,6 +176,7 @@ def plan(
     schedule: Schedule = "rank",
     seconds: Annotated[float, typer.Option("--seconds", help="Time to search.")] = 10.0,
     seed: Seed = 0,
+    pin: Pins = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the mapping (placer.mapping/1).")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -177,7 +187,7 @@ def plan(
     from experiments.planning import plan_command
     from experiments.show import show_facts
 
-    facts = plan_command(graph, topology, objective, searcher, schedule, seconds, seed, out)
+    facts = plan_command(graph, topology, objective, searcher, schedule, seconds, seed, out, pin or ())
     _print(as_json, facts, lambda: show_facts(facts))
 
 

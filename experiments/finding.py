@@ -28,6 +28,7 @@ class Row:
 class Finding:
     """What a search found. `best` and `best_single` were measured side by side at the end, `measured` before.
 
+    best_single is None where no single device can run it, or none that can was measured. pins: what had to run where.
     untouched: the step as TensorFlow runs it in the coordinating process with all its cores.
     trace: the delivered mapping's step, predicted and measured.
     tf_default_s: the same, but only where those devices are the topology's. switch_s: median seconds from leaving
@@ -41,20 +42,24 @@ class Finding:
     groups: Groups
     measured: tuple[Row, ...]
     best: Row
-    best_single: Row
+    best_single: Row | None
     untouched: Measured
     tf_default_s: float | None
     lower_bound_s: float
     switch_s: float | None
     seed: int
     seconds: float
+    pins: tuple[str, ...] = ()
     trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)
 
     @property
     def default_wins(self) -> bool:
-        """Whether TensorFlow's own placement of the topology's devices beat every mapping: leave the step untouched."""
+        """Whether TensorFlow's own placement of the topology's devices beat every mapping: leave the step untouched.
+
+        Never where ops are pinned, for it heeds no pins.
+        """
         best_s = self.best.result.step_s if isinstance(self.best.result, Measured) else float("inf")
-        return self.tf_default_s is not None and self.tf_default_s < best_s
+        return self.tf_default_s is not None and self.tf_default_s < best_s and not self.pins
 
     @property
     def mapping(self) -> Mapping:

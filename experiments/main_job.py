@@ -17,6 +17,7 @@ from placer.coarsen import coarsen
 from placer.errors import BadInputError, PlacerError
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured
+from placer.pins import parse_pin, pinned
 from placer.store import Store
 from search.problem import Problem
 from search.registry import SEARCHERS
@@ -44,6 +45,7 @@ class SearchSettings:
     devices: as placer.devices.open_devices takes it. searchers: asked in this order; None = the
     default ones.
     measurements: how many mappings may be measured, single devices included. groups: how coarse the search is.
+    pins: each 'PATTERN=DEVICE', see placer/pins.py.
     """
 
     model: str
@@ -56,6 +58,7 @@ class SearchSettings:
     batch: int | None = None
     groups: int = 192
     headroom: float = 0.1
+    pins: tuple[str, ...] = ()
 
 
 def run_search(
@@ -68,7 +71,8 @@ def run_search(
     """Search the mappings of one model on real devices.
 
     The delivered mapping was measured side by side with the fastest single device, and is that one where
-    nothing beat it. Raises BadInputError for a model, device or searcher that cannot be used.
+    nothing beat it; where pins or memory leave no single device, with the next fastest mapping.
+    Raises BadInputError for a model, device, pin or searcher that cannot be used.
     """
     with Job.opened(settings, progress or Progress(), store, clock) as job:
         job.measure_singles()
@@ -108,8 +112,11 @@ class Job:
                 f"{self.topology.names[0]} is the only device here, so there is nothing to place; "
                 "pass --workers 2 to start worker processes."
             )
+        pins = [parse_pin(pin) for pin in settings.pins]
+        pinned(self.captured.graph, pins, self.topology)  # refuses what no profile would mend
         progress.phase("profiling ops on each device")
-        self.groups = coarsen(profile(self.captured, self.devices, self.inputs), settings.groups)
+        fine = pinned(profile(self.captured, self.devices, self.inputs), pins, self.topology)
+        self.groups = coarsen(fine, settings.groups, self.topology)
         self.prediction = Prediction.profiled(self.groups, self.topology, settings.headroom)
         self.runner: Runner = Runner(self.captured, self.devices, self.inputs, references, order=self._order)
         stack.callback(self.runner.close)
@@ -203,6 +210,7 @@ class Job:
             switch_s=switch_s,
             seed=self.settings.seed,
             seconds=self.clock() - self.begin_s,
+            pins=self.settings.pins,
             trace=self._trace(best) if trace else None,
         )
 
@@ -222,7 +230,7 @@ class Job:
         minutes = self.settings.minutes
         return minutes is not None and self.clock() - self.begin_s > 60 * minutes
 
-    def _final(self) -> tuple[Row, Row, float | None, float | None]:
+    def _final(self) -> tuple[Row, Row | None, float | None, float | None]:
         """Measure the finalists again, with more repeats: best, best single, TensorFlow's default, switch."""
         from placer.runner import UntouchedStep
 
@@ -252,7 +260,7 @@ class Job:
                 for row, r in zip(rows, results, strict=False)
             ]
             best = min(final, key=_step_s)
-            single = min((row for row in final if row.mapping.is_single), key=_step_s, default=best)
+            single = min((row for row in final if row.mapping.is_single), key=_step_s, default=None)
             switch_s = self._switched(placed[0], rows) if len(rows) > 1 else None
         default_s = results[-1].step_s if self.devices.has_local else None
         return best, single, default_s, switch_s
@@ -305,6 +313,8 @@ def _check(settings: SearchSettings) -> None:
     for name in settings.searchers or ():
         if name not in SEARCHERS:
             raise BadInputError(f"there is no searcher {name!r}; choose one of {', '.join(sorted(SEARCHERS))}.")
+    for pin in settings.pins:
+        parse_pin(pin)
     if settings.measurements < 1:
         raise BadInputError(f"--measurements is {settings.measurements}; give at least 1.")
     if settings.groups < 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from placer.errors import BadInputError
 from placer.files import read_graph, read_topology, write_whole
 from placer.mapping import Mapping
 from placer.mapping_files import mapping_file, read_mapping, write_mapping
+from placer.pins import parse_pin, pinned
 from placer.topology import Link, Topology
 from search.plan import DEFAULT_SEARCHER, Plan, plan
 from search.problem import OBJECTIVES, Problem
@@ -40,14 +42,18 @@ def plan_command(
     seconds: float = 10.0,
     seed: int = 0,
     out: str | Path | None = None,
+    pins: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What `placer plan --json` prints; with `out` the mapping is written there as placer.mapping/1.
 
+    pins: each 'PATTERN=DEVICE', see placer/pins.py.
     Raises BadInputError for bad files or options, PlacerError where `out` cannot be written.
     """
     if not seconds >= 0:
         raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
-    problem = Problem(read_graph(graph_path), read_topology(topology_path), objective, schedule)
+    topology = read_topology(topology_path)
+    graph = pinned(read_graph(graph_path), [parse_pin(pin) for pin in pins], topology)
+    problem = Problem(graph, topology, objective, schedule)
     found = plan(problem, searcher, seconds, seed)
     if out is not None:
         _write(out, found, problem, seed)

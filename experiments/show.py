@@ -73,6 +73,8 @@ class Bar(Progress):
         self.bar.stop()
 
     def _best(self) -> str:
+        if self.single_s == float("inf"):
+            return f"{self.best_s * 1e3:.1f} ms"
         return f"{self.best_s * 1e3:.1f} ms ({self.single_s / self.best_s:.2f}x the best single device)"
 
 
@@ -122,13 +124,14 @@ def finding_facts(found: Finding) -> Facts:
         "devices": list(found.topology.names),
         "measured": [_row_facts(row) for row in found.measured],
         "best": {**_row_facts(found.best), "groups_moved": _moved(found.best)},
-        "best_single": _row_facts(found.best_single),
+        "best_single": None if found.best_single is None else _row_facts(found.best_single),
         "tf_default_s": found.tf_default_s,
         "default_wins": found.default_wins,
         "in_process_s": found.untouched.step_s,
         "lower_bound_s": found.lower_bound_s,
         "switch_s": found.switch_s,
         "seed": found.seed,
+        "pins": list(found.pins),
         "seconds": found.seconds,
     }
 
@@ -198,12 +201,15 @@ def _cells(row: Row) -> list[str]:
 
 def summary_lines(found: Finding) -> list[str]:
     """The outcome in sentences: what was delivered, against what, measured how."""
-    best, single = found.best.result, found.best_single.result
-    assert isinstance(best, Measured) and isinstance(single, Measured)
+    best = found.best.result
+    single = None if found.best_single is None else found.best_single.result
+    assert isinstance(best, Measured) and (single is None or isinstance(single, Measured))
     lines = ["* stopped early, as clearly worse than the incumbent"] if any(
         isinstance(r.result, Measured) and r.result.stopped_early for r in found.measured
     ) else []  # fmt: skip
-    if found.best.mapping.is_single:
+    if single is None:
+        lines.append(_alone(found, best))
+    elif found.best.mapping.is_single:
         lines.append(f"Nothing beat the best single device ({_ms(single.step_s)}): that mapping is handed back.")
     else:
         lines.append(
@@ -211,12 +217,13 @@ def summary_lines(found: Finding) -> list[str]:
             f"{_ms(single.step_s)} +- {_ms(single.spread_s)} on the best single device: "
             f"{single.step_s / best.step_s:.2f}x (by {found.best.searcher})."
         )
-    bound_s = found.lower_bound_s
-    lines.append(f"No mapping can be predicted below {_ms(bound_s)}.")
+    under = " under these pins" if found.pins else ""
+    lines.append(f"No mapping can be predicted below {_ms(found.lower_bound_s)}{under}.")
     if found.switch_s is not None:
         lines.append(f"Switching a running step from one mapping to another took {found.switch_s:.2f} s.")
     if found.tf_default_s is not None:
-        lines.append(f"TensorFlow's own placement, side by side: {_ms(found.tf_default_s)}.")
+        heedless = ", which heeds no pins" if found.pins else ""
+        lines.append(f"TensorFlow's own placement{heedless}, side by side: {_ms(found.tf_default_s)}.")
         if found.default_wins:
             lines.append("It beat every mapping: leave the step as it is. The mapping file holds the best one placed.")
     else:
@@ -227,6 +234,14 @@ def summary_lines(found: Finding) -> list[str]:
     return lines
 
 
+def _alone(found: Finding, best: Measured) -> str:
+    """What was delivered where there is no single device to hold it against."""
+    of = f"{_ms(best.step_s)} +- {_ms(best.spread_s)} over {best.repeats} steps (by {found.best.searcher})"
+    if next(found.problem.singles(), None) is None:
+        return f"No single device can run it under these constraints, so there is none to compare with: {of}."
+    return f"No single device ran to the end, so there is none to compare with: {of}."
+
+
 def show_facts(facts: Facts) -> None:
     """The outcome of `plan` or `simulate`."""
     console = Console()
@@ -235,7 +250,11 @@ def show_facts(facts: Facts) -> None:
     if "lower_bound" in facts:
         bound, single = facts["lower_bound"], facts["best_single"]
         within = f"within {value / bound - 1:.1%} of the lower bound {_ms(bound)}" if bound > 0 else "no lower bound"
-        against = "no single device can hold it" if single is None else f"{single / value:.2f}x the best single device"
+        against = (
+            "no single device can run it under these constraints"
+            if single is None
+            else f"{single / value:.2f}x the best single device"
+        )
         console.print(f"{within}; {against} (searcher {facts['searcher']})", highlight=False)
     table = Table("device", "load", "busy", "memory", "peak memory")
     for name, d in facts["devices"].items():
@@ -296,8 +315,10 @@ def write_results(
 
 
 def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
-    best, single = found.best.result, found.best_single.result
-    assert isinstance(best, Measured) and isinstance(single, Measured)
+    best = found.best.result
+    single = None if found.best_single is None else found.best_single.result
+    assert isinstance(best, Measured) and (single is None or isinstance(single, Measured))
+    single_s = None if single is None else single.step_s
     return mapping_file(
         mapping,
         objective="makespan",
@@ -305,7 +326,7 @@ def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
         measured_s=best.step_s,
         spread_s=best.spread_s,
         repeats=best.repeats,
-        baseline={"best_single": single.step_s, "tf_default": found.tf_default_s, "in_process": found.untouched.step_s},
+        baseline={"best_single": single_s, "tf_default": found.tf_default_s, "in_process": found.untouched.step_s},
         lower_bound_s=found.lower_bound_s,
         seed=found.seed,
         searcher=found.best.searcher,

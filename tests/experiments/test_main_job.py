@@ -14,6 +14,7 @@ from placer.files import read_graph, read_topology
 from placer.mapping_files import read_mapping
 from placer.measurement import Measured
 from placer.store import Store
+from search.problem import Problem
 
 SETTINGS = SearchSettings("mnist_softmax", measurements=7, groups=24)
 
@@ -77,9 +78,42 @@ def test_a_stored_mapping_is_not_measured_again(found, store):
     assert len(store) == before + len([row for row in again.measured[1:] if not row.stored])
 
 
+@pytest.fixture(scope="module")
+def apart(two_cpus):
+    """A search under pins that no single device can keep."""
+    return run_search(replace(SETTINGS, measurements=3, pins=(".*/MatMul=cpu:0", ".*BiasAdd.*=cpu:1")))
+
+
+def test_pins_are_kept_by_all_that_is_measured_and_by_what_is_handed_back(apart):
+    groups_of = {op: g for g, members in enumerate(apart.groups.members) for op in members}
+    for row in apart.measured:
+        for v, op in enumerate(apart.groups.fine.ops):
+            device = apart.topology.names[row.mapping.devices[groups_of[v]]]
+            assert not op.name.endswith("/MatMul") or device == "cpu:0"
+            assert "BiasAdd" not in op.name or device == "cpu:1"
+    for name, device in apart.mapping.assignment.items():
+        assert not name.endswith("/MatMul") or device == "cpu:0"
+        assert "BiasAdd" not in name or device == "cpu:1"
+
+
+def test_where_no_single_device_is_possible_this_is_said(apart, tmp_path):
+    assert apart.best_single is None and not apart.default_wins
+    assert isinstance(apart.best.result, Measured) and apart.best.ratio is None
+    assert finding_facts(apart)["best_single"] is None
+    said = " ".join(summary_lines(apart))
+    assert "No single device can run it under these constraints" in said and "which heeds no pins" in said
+    write_results(apart, tmp_path, tmp_path / "report.md", None)
+    assert json.loads((tmp_path / "mapping.json").read_text())["baseline"]["best_single"] is None
+    assert "No single device" in (tmp_path / "report.md").read_text()
+    graph, topology = read_graph(tmp_path / "graph.json"), read_topology(tmp_path / "topology.json")
+    assert not list(Problem(graph, topology).singles())  # the files keep the pins
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        ({"pins": ("dense",)}, "give PATTERN=DEVICE"),
+        ({"pins": ("no_such_op=cpu:0",)}, "matches as a whole"),
         ({"model": "no_such_net"}, "no_such_net"),
         ({"searchers": ("oracle",)}, "no searcher 'oracle'"),
         ({"measurements": 0}, "--measurements is 0"),
