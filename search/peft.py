@@ -46,9 +46,6 @@ def optimistic_cost_s(problem: Problem) -> Costs:
     OCT(v, d) = max over consumers w of min over devices e of OCT(w, e) + cost(w, e) + crossing(d, e).
     Infinity where v cannot run on d, or a link is missing that every way on needs.
     """
-    from search.ways import crossings, tails, ways_of  # numba is slow to import
+    from search.ways import tails, ways_of  # numba is slow to import
 
-    limits = problem.limits
-    order = np.array(problem.graph.order, np.int32)
-    ways = ways_of(problem.simulator.tables, order, limits.unit_of, limits.feasible)
-    return tails(ways, crossings(ways))
+    return tails(ways_of(problem.simulator.tables, problem.limits, problem.graph.order))
