@@ -22,7 +22,7 @@ def expert_placements(problem: Problem) -> list[Placement]:
 
 def _layer_splits(problem: Problem) -> Iterator[list[int]]:
     """Runs of about equal seconds in topological order, over all devices and fewer, in each rotation."""
-    devices = _fastest_first(problem)
+    devices = problem.fastest_first
     for parts in range(len(devices), 1, -1):
         for turn in range(parts):
             used = devices[:parts]
@@ -31,8 +31,8 @@ def _layer_splits(problem: Problem) -> Iterator[list[int]]:
 
 def _contiguous(problem: Problem, line: Sequence[int]) -> list[int]:
     """The first run of units to line[0], the next to line[1]…; each device gets work by its speed."""
-    weight = _mean_costs(problem)
-    speed = [1 / max(_total_cost_s(problem, d), 1e-30) for d in line]
+    weight = problem.unit_mean_s
+    speed = [1 / max(problem.device_total_s[d], 1e-30) for d in line]
     ends = [sum(speed[: i + 1]) / sum(speed) * sum(weight) for i in range(len(line))]
     split, part, done_s = [], 0, 0.0
     for w in weight:
@@ -45,19 +45,20 @@ def _contiguous(problem: Problem, line: Sequence[int]) -> list[int]:
 
 def _branch_splits(problem: Problem) -> Iterator[list[int]]:
     """Parallel branches over the devices, the heaviest first to where least is done (LPT), rotated."""
-    weight = _mean_costs(problem)
-    branches = _branches(problem, weight)
+    weight = problem.unit_mean_s
+    near = _neighbours(problem)
+    branches = _branches(problem, near)
     heavy = sorted((sum(weight[u] for u in branch) for branch in branches), reverse=True)
     if len(heavy) < 2 or heavy[1] < TOWER_SHARE * heavy[0]:
         return
-    devices = _fastest_first(problem)
+    devices = problem.fastest_first
     for turn in range(len(devices)):
-        yield _spread(problem, branches, devices[turn:] + devices[:turn])
+        yield _spread(problem, near, branches, devices[turn:] + devices[:turn])
 
 
-def _branches(problem: Problem, weight: Sequence[float]) -> list[list[int]]:
+def _branches(problem: Problem, near: Sequence[set[int]]) -> list[list[int]]:
     """What falls apart when the cheap forks and joins are taken out: lists of units, each connected."""
-    near = _neighbours(problem)
+    weight = problem.unit_mean_s
     cheap_s = CHEAP_SHARE * sum(weight)
     kept = {u for u in range(len(weight)) if len(near[u]) < 3 or weight[u] > cheap_s}
     branches = []
@@ -74,18 +75,19 @@ def _branches(problem: Problem, weight: Sequence[float]) -> list[list[int]]:
     return branches
 
 
-def _spread(problem: Problem, branches: Sequence[Sequence[int]], devices: Sequence[int]) -> list[int]:
+def _spread(
+    problem: Problem, near: Sequence[set[int]], branches: Sequence[Sequence[int]], devices: Sequence[int]
+) -> list[int]:
     """LPT over `devices`, first come first served in a tie; forks and joins follow a neighbour."""
     cost_s = problem.unit_cost_s
     load_s = dict.fromkeys(devices, 0.0)
     placed: dict[int, int] = {}
-    weight = _mean_costs(problem)
+    weight = problem.unit_mean_s
     for branch in sorted(branches, key=lambda branch: -sum(weight[u] for u in branch)):
         after_s = {d: load_s[d] + sum(cost_s[u][d] for u in branch) for d in devices}
         d = min(devices, key=lambda d: after_s[d])
         load_s[d] = after_s[d]
         placed.update(dict.fromkeys(branch, d))
-    near = _neighbours(problem)
     for u in range(len(cost_s)):
         if u not in placed:
             around = [placed[w] for w in sorted(near[u]) if w in placed]
@@ -109,23 +111,4 @@ def _feasible(problem: Problem, placement: Sequence[int]) -> list[int]:
     return [
         d if d in devices else min(devices, key=lambda f: problem.unit_cost_s[u][f])
         for u, (d, devices) in enumerate(zip(placement, problem.feasible, strict=True))
-    ]
-
-
-def _fastest_first(problem: Problem) -> list[int]:
-    return sorted(range(len(problem.topology)), key=lambda d: (_total_cost_s(problem, d), d))
-
-
-def _total_cost_s(problem: Problem, d: int) -> float:
-    """Seconds for what device d can run; what it cannot run counts at its dearest elsewhere."""
-    finite = [[c for c in row if c < float("inf")] for row in problem.unit_cost_s]
-    rows = zip(problem.unit_cost_s, finite, strict=True)
-    return sum(row[d] if row[d] < float("inf") else max(costs) for row, costs in rows)
-
-
-def _mean_costs(problem: Problem) -> list[float]:
-    """Each unit's seconds, averaged over the devices that can run it."""
-    return [
-        sum(row[d] for d in devices) / len(devices)
-        for row, devices in zip(problem.unit_cost_s, problem.feasible, strict=True)
     ]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, listed, short
 from placer.graph import OpGraph
 from placer.mapping import Mapping
 from placer.topology import Topology
@@ -61,11 +61,7 @@ class Problem:
             raise BadInputError(f"the headroom is {self.headroom}; give a share of the memory, 0 <= headroom < 1.")
         for unit, feasible in zip(self.units, self.feasible, strict=True):
             if not feasible:
-                names = ", ".join(repr(self.graph.ops[v].name) for v in unit[:3])
-                raise BadInputError(
-                    f"graph {self.graph.name!r}: the colocated ops {names} can run together on none of "
-                    f"{', '.join(self.topology.names)}; give them a cost on one device."
-                )
+                raise self._apart(unit)
 
     @cached_property
     def costs(self) -> Costs:
@@ -108,6 +104,29 @@ class Problem:
     def feasible(self) -> tuple[tuple[int, ...], ...]:
         """For each unit the devices that can run all its ops, memory aside."""
         return tuple(tuple(d for d, cost_s in enumerate(row) if not math.isinf(cost_s)) for row in self.unit_cost_s)
+
+    @cached_property
+    def unit_mean_s(self) -> tuple[float, ...]:
+        """Seconds of each unit, averaged over the devices that can run it."""
+        return tuple(
+            sum(row[d] for d in devices) / len(devices)
+            for row, devices in zip(self.unit_cost_s, self.feasible, strict=True)
+        )
+
+    @cached_property
+    def device_total_s(self) -> tuple[float, ...]:
+        """Seconds that all units take on each device; what it cannot run counts at its dearest elsewhere."""
+        total_s = [0.0] * len(self.topology)
+        for row in self.unit_cost_s:
+            dearest_s = max(c for c in row if c < math.inf)
+            for d, cost_s in enumerate(row):
+                total_s[d] += min(cost_s, dearest_s)
+        return tuple(total_s)
+
+    @cached_property
+    def fastest_first(self) -> tuple[int, ...]:
+        """Devices by the seconds that all units take there."""
+        return tuple(sorted(range(len(self.topology)), key=lambda d: (self.device_total_s[d], d)))
 
     @cached_property
     def unit_bytes(self) -> tuple[float, ...]:
@@ -227,6 +246,21 @@ class Problem:
             if d not in name:
                 name[d] = unused[self.alike[d]].pop(0)
         return tuple(name[d] for d in placement)
+
+    def _apart(self, unit: Sequence[int]) -> BadInputError:
+        """No device can run all ops of `unit`: what each of the first few can run on."""
+        names, rows = self.topology.names, self.costs[list(unit)]
+        where = {
+            listed([name for name, cost_s in zip(names, row, strict=True) if cost_s < math.inf]) or "none": v
+            for v, row in zip(reversed(unit), rows[::-1].tolist(), strict=True)
+        }
+        first = sorted(where.items(), key=lambda item: item[1])[:3]
+        ops = ", ".join(short(self.graph.ops[v].name) for _, v in first)
+        each = ", ".join(f"{short(self.graph.ops[v].name)} on {can}" for can, v in first)
+        return BadInputError(
+            f"graph {short(self.graph.name)}: the colocated ops {ops} can run together on none of {listed(names)}: "
+            f"{each}. Give them a cost on one device, or do not colocate them."
+        )
 
     def _rows(self, placements: ArrayLike) -> NDArray[np.int32]:
         return np.asarray(placements, dtype=np.int32).reshape(-1, len(self.units))

@@ -5,15 +5,17 @@ from __future__ import annotations
 from placer.errors import BadInputError
 from search.base import Searcher, Stop, never
 from search.baselines import Expert, Random, Single
+from search.bayesian import BayesEt, BayesGp, BayesRf
 from search.cpop import Cpop
 from search.donf import Donf
 from search.heft import Heft
+from search.hybrid import Hybrid
 from search.local import Local
 from search.peft import Peft
 from search.problem import Problem
 
 SEARCHERS: dict[str, type[Searcher]] = {
-    cls.name: cls for cls in (Single, Random, Expert, Heft, Donf, Cpop, Peft, Local)
+    cls.name: cls for cls in (Single, Random, Expert, Heft, Donf, Peft, Cpop, Local, Hybrid, BayesEt, BayesGp, BayesRf)
 }
 
 

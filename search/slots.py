@@ -163,3 +163,17 @@ def list_schedule_ahead(
         for k in range(first_need[v], first_need[v + 1]):
             there_s[tensor[k], d] = best_s
     return complete
+
+
+@jit
+def rank_all(t: Tables, order: Ints, mean_s: Floats, way_s: Floats, rank_s: Floats) -> None:
+    """Fill rank_s, [ops], with upward ranks as surrogate/priority.py defines them.
+
+    order: op indices, producers first. mean_s: [ops] seconds of each op. way_s: [needs] seconds of each crossing.
+    """
+    for i in range(len(order) - 1, -1, -1):
+        v = order[i]
+        heaviest_s = 0.0
+        for k in range(t.start[v], t.start[v + 1]):
+            heaviest_s = max(heaviest_s, way_s[k] + rank_s[t.dst[k]])
+        rank_s[v] = mean_s[v] + heaviest_s

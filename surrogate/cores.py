@@ -5,20 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
 
 # Below so many steps of work, one core is done before a second has started.
-WORTH_A_THREAD = 200_000
-# Pieces per core, so that one that is held up leaves its share to the others.
+WORTH_A_THREAD = 15_000
+# Pieces per core, so that one that is held up leaves its share to the others; fewer where there is little to share.
 PIECES = 4
 
 
 def in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:
     """`compute` all rows, on all cores where that many rows of `size` steps are worth it; it must let go of the GIL."""
     cores = len(os.sched_getaffinity(0))
-    if cores == 1 or rows * size < 2 * WORTH_A_THREAD:
+    pieces = min(rows, cores * PIECES, rows * size // WORTH_A_THREAD)
+    if cores == 1 or pieces < 2:
         compute(slice(0, rows))
         return
-    pieces = min(rows, cores * PIECES)
+    if pieces < cores * PIECES:
+        pieces = min(pieces, cores)
     ends = [rows * i // pieces for i in range(pieces + 1)]
-    with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(compute, map(slice, ends, ends[1:])))
+    others = [_pool(cores).submit(compute, slice(a, b)) for a, b in pairwise(ends[1:])]
+    compute(slice(0, ends[1]))
+    for other in others:
+        other.result()
+
+
+@cache
+def _pool(cores: int) -> ThreadPoolExecutor:
+    """Threads that wait for work: to start them takes as long as many a batch."""
+    return ThreadPoolExecutor(cores, thread_name_prefix="placer")
