@@ -131,6 +131,7 @@ def compare(
     seed: Seed = 0,
     batch: Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")] = None,
     groups: Annotated[int, typer.Option("--groups", help="How coarse to search: at most about so many groups.")] = 192,
+    pin: Pins = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")] = None,
     curves: Annotated[
         Path | None, typer.Option("--curves", help="Draw how fast each comes near the best: .png, .svg or .pdf.")
@@ -156,7 +157,7 @@ def compare(
 
     search = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
-        measurements, minutes, seed, batch, groups,
+        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()),
     )  # fmt: skip
     check_curves(curves)
     show.check_writable(None, report, curves)

@@ -34,6 +34,7 @@ def comparison_facts(found: Comparison) -> Facts:
         "units": len(found.groups.graph.colocated),
         "devices": list(found.topology.names),
         "default_searcher": DEFAULT_SEARCHER,
+        "pins": list(found.settings.search.pins),
         "seed": found.settings.search.seed,
         "measured": len(found.measured),
         "singles": [_row_facts(row, first) for row in found.singles],
@@ -121,7 +122,8 @@ def comparison_lines(facts: Facts) -> list[str]:
         f"{_ms(facts['lower_bound_s'])}.",
     ]
     if facts["tf_default_s"] is not None:
-        lines.append(f"TensorFlow's own placement, side by side: {_ms(facts['tf_default_s'])}.")
+        heedless = ", which heeds no pins" if facts["pins"] else ""
+        lines.append(f"TensorFlow's own placement{heedless}, side by side: {_ms(facts['tf_default_s'])}.")
     else:
         all_cores = _ms(facts["in_process_s"])
         lines.append(f"For reference: one TensorFlow process with all of this machine's cores takes {all_cores}.")

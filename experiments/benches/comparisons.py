@@ -17,8 +17,8 @@ from search.plan import DEFAULT_SEARCHER
 from search.registry import SEARCHERS
 
 MEASUREMENTS = 20  # of the default searcher
-PEER_MEASUREMENTS = 6  # of each other one
-MINUTES = 8.0  # after which nobody asks any more; networks that are slow to switch need it
+PEER_MEASUREMENTS = 4  # of each other one
+MINUTES = 6.0  # after which nobody asks any more; met by networks that are slow to switch
 RUNS = "PLACER_RUNS"  # environment variable: the folder, where --runs names none
 
 
