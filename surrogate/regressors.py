@@ -21,7 +21,9 @@ from surrogate.features import MAKESPAN
 Floats = NDArray[np.float64]
 
 DEFAULT = "ridge-on-simulator"
-"""The regressor that the genetic algorithm asks: the winner of `placer bench surrogates`, on `towers` alone so far."""
+"""The regressor that the genetic algorithm asks: the winner of `placer bench surrogates`, so far of a trial on 30
+mappings of `towers` (error 5.3 %, simulator alone 8.7 %); on 22 of `moe`, on a busy machine, both had 7.6 %.
+"""
 
 THREADS = 1  # there are tens of rows: a second thread would wait for longer than it works
 FAR = np.log(1.5)  # no step is predicted further outside those seen

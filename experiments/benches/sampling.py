@@ -30,7 +30,7 @@ from surrogate.features import MappingFeatures
 
 Floats = NDArray[np.float64]
 
-REPEATS = 6  # steps of each mapping that count
+REPEATS = 5  # steps of each mapping that count
 WARM_UP = 1  # dropped after the two steps that check what a mapping returns
 BATCH = 8  # mappings that are stepped in turn, with the first one measured
 AGAIN = 5  # mappings that are measured twice, to know what the clock itself is off by
