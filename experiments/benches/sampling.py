@@ -18,7 +18,7 @@ from rich.progress import Progress as RichProgress
 from experiments.finding import Progress
 from experiments.main_job import Job, SearchSettings
 from experiments.prediction import Prediction
-from placer.errors import PlacerError
+from placer.errors import PlacerError, one_line
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured, Result
 from search.baselines import random_placement
@@ -79,8 +79,18 @@ class Share:
 def measure(model: str, workers: int, mappings: int, share: Share, seed: int = 0) -> Sample:
     """Measure the single devices, then mappings of every kind, batch by batch beside the first single device.
 
-    All take the same number of steps, however slow. Raises PlacerError where no single device can be measured.
+    All take the same number of steps, however slow. Raises PlacerError where no single device can be measured, and
+    where a device is lost.
     """
+    from tensorflow.errors import OpError  # whoever measures loads TensorFlow anyway
+
+    try:
+        return _measured(model, workers, mappings, share, seed)
+    except OpError as error:
+        raise PlacerError(f"measuring ended early: {one_line(str(error.message))}") from None
+
+
+def _measured(model: str, workers: int, mappings: int, share: Share, seed: int) -> Sample:
     with (
         bar(model, share) as watcher,
         Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), watcher) as job,
