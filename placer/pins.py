@@ -69,10 +69,9 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
     """
     if not pins:
         return graph
-    about = [_matched(graph, pin, topology) for pin in pins]
     pins_of: list[list[Pin]] = [[] for _ in graph.ops]
-    for pin, ops in zip(pins, about, strict=True):
-        for v in ops:
+    for pin in pins:
+        for v in _matched(graph, pin, topology):
             pins_of[v].append(pin)
     ops = list(graph.ops)
     for unit in graph.colocated:

@@ -270,7 +270,7 @@ class Problem:
         n, devices = len(rows), len(self.topology)
         cell = rows + np.arange(0, n * devices, devices)[:, None]
         held = np.bincount(cell.ravel(), np.tile(self.limits.unit_bytes, n), n * devices)
-        return held.reshape(n, devices)
+        return held.astype(np.float64, copy=False).reshape(n, devices)
 
     def _swappable(self, a: int, b: int) -> bool:
         """Whether devices a and b differ in nothing but their names."""

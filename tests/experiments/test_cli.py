@@ -135,6 +135,50 @@ def test_bad_files_are_one_short_line_and_nothing_is_written(tmp_path, graph, li
     assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
+@pytest.fixture
+def mixed(tmp_path):
+    """A chain a -> b -> c, of which c runs on gpus only, with a gpu that holds two of the three, and a cpu."""
+    graph, machine = tmp_path / "graph.json", tmp_path / "machine.json"
+    both = {"gpu": 1.0, "cpu": 5.0}
+    costs = {"a": both, "b": both, "c": {"gpu": 1.0}}
+    ops = [{"name": name, "cost_s": cost_s, "memory_bytes": 10} for name, cost_s in costs.items()]
+    edges = [["a", "b", 8], ["b", "c", 8]]
+    graph.write_text(json.dumps({"format": "placer.graph/1", "name": "chain", "ops": ops, "edges": edges}))
+    devices = [{"name": "gpu:0", "kind": "gpu", "memory_bytes": 20}, {"name": "cpu:0", "kind": "cpu"}]
+    machine.write_text(json.dumps({**TOPOLOGY, "devices": devices}))
+    return graph, machine
+
+
+def test_a_plan_keeps_its_pins_and_says_that_no_single_device_can(mixed, tmp_path):
+    out = tmp_path / "mapping.json"
+    done = placer("plan", *mixed, "--pin", "a|b=cpu", "--pin", "c=gpu:0", "--seconds", 1, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(out.read_text())["assignment"] == {"a": "cpu:0", "b": "cpu:0", "c": "gpu:0"}
+    assert json.loads(done.stdout)["best_single"] is None
+    shown = placer("plan", *mixed, "--pin", "a|b=cpu", "--seconds", 1)
+    assert "no single device can run it under these constraints" in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("pins", "says"),
+    [
+        (["a"], "give PATTERN=DEVICE"),
+        (["(a=cpu"], "no regular expression"),
+        (["d=cpu"], "no op of graph 'chain'"),
+        (["a=tpu"], "the topology has the devices gpu:0, cpu:0 and the kinds cpu, gpu"),
+        (["c=cpu"], "op 'c'"),
+        (["a=cpu", "[ab]=gpu"], "--pin 'a=cpu' and --pin '[ab]=gpu' contradict each other for op 'a'"),
+        (["[abc]=gpu"], "need 30 bytes, it holds 20 (0% kept free), 10 too few: a, b, c. "),
+    ],
+)
+def test_a_bad_pin_is_one_line(mixed, tmp_path, pins, says):
+    done = placer("plan", *mixed, *(part for pin in pins for part in ("--pin", pin)), "--out", tmp_path / "out.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("placer: ") and says in line
+    assert not (tmp_path / "out.json").exists()
+
+
 def test_names_are_never_taken_for_markup(tmp_path):
     paths = [tmp_path / name for name in ("graph.json", "topology.json", "mapping.json")]
     devices = [{"name": "[/]", "kind": "gpu"}, {"name": "[red]", "kind": "gpu"}]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from placer.errors import BadInputError
 from placer.graph import Edge, Op, OpGraph
+from placer.pins import parse_pin, pinned
 from placer.topology import Device, Link, Topology
 from search.memory import fitted, packed
 from search.problem import Problem
@@ -54,12 +55,75 @@ def test_packing_looks_further_than_the_first_fit():
     [
         ((11, 1), "needs 11 bytes.*holds 10.*1 too few"),
         ((9, 9, 9), "needs 27.*hold 20.*7 too few"),
-        ((6, 6, 6), "no way"),
+        ((6, 6, 6), "needs 18.*hold 20 together .0% kept free., but every way"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_bytes_missing(sizes, says):
     with pytest.raises(BadInputError, match=says):
         packed(problem_of(*sizes))
+
+
+@st.composite
+def packings(draw):
+    """Up to seven ops of whole bytes, each for some of three devices, of which one may be unlimited."""
+    limits = (draw(st.integers(0, 20)), draw(st.integers(0, 20)), draw(st.sampled_from((None, 0, 10))))
+    devices = tuple(Device(f"d{d}", "cpu", limit) for d, limit in enumerate(limits))
+    where = st.sets(st.sampled_from(("d0", "d1", "d2")), min_size=1)
+    ops = tuple(
+        Op(f"v{i}", cost_s=dict.fromkeys(sorted(draw(where)), 1.0), memory_bytes=draw(st.sampled_from((0, 3, 6, 7))))
+        for i in range(draw(st.integers(1, 7)))
+    )
+    return Problem(OpGraph("g", ops, ()), Topology(devices, CPUS.links))
+
+
+@settings(max_examples=200, deadline=None)
+@given(packings())
+def test_a_packing_is_found_where_there_is_one_and_refused_where_there_is_none(problem):
+    exists = any(problem.fits(placement) for placement in product(*problem.feasible))
+    if exists:
+        assert problem.fits(packed(problem))
+    else:
+        with pytest.raises(BadInputError, match=r"too few|every way") as refused:
+            packed(problem)
+        assert "\n" not in str(refused.value) and "inf" not in str(refused.value)
+
+
+def test_many_equal_ops_are_proven_not_to_fit():
+    """Three devices hold five each; of sixteen one is left, though the bytes would do."""
+    topology = Topology(tuple(Device(f"d{i}", "cpu", 33) for i in range(3)), CPUS.links)
+    with pytest.raises(BadInputError, match=r"needs 96 .*hold 99 together .*every way"):
+        packed(problem_of(*[6] * 16, topology=topology))
+
+
+def test_where_the_proof_would_take_too_long_nothing_is_claimed(monkeypatch):
+    monkeypatch.setattr("search.memory.PACK_STEPS", 0)
+    with pytest.raises(BadInputError, match=r"no way .* was found in 0 steps, and there may be none"):
+        packed(problem_of(6, 6, 6))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pins", "says"),
+    [
+        ((6, 6, 6), ["v[01]=x"], r"pinned to x, .* need 12 bytes, it holds 9 \(10% kept free\), 3 too few: v0, v1\. "),
+        ((6, 1, 5), ["v0=x"], None),
+        (
+            (9, 9, 6),
+            ["v.=cpu"],
+            r"pinned to x, y, .* need 24 bytes, together they hold 18 \(10% kept free\), 6 too few",
+        ),
+        ((10, 1), ["v0=y"], r"op 'v0' needs 10 bytes, 'y', .* holds 9 \(10% kept free\), 1 too few"),
+    ],
+)
+def test_pins_that_memory_forbids_are_refused_with_the_bytes_missing(sizes, pins, says):
+    topology = Topology((*CPUS.devices, Device("z", "gpu")), CPUS.links)
+    ops = tuple(Op(f"v{i}", cost_s={"cpu": 1.0, "gpu": 1.0}, memory_bytes=size) for i, size in enumerate(sizes))
+    graph = pinned(OpGraph("g", ops, ()), [parse_pin(pin) for pin in pins], topology)
+    problem = Problem(graph, topology, headroom=0.1)
+    if says is None:
+        assert problem.fits(packed(problem))
+    else:
+        with pytest.raises(BadInputError, match=says):
+            packed(problem)
 
 
 def test_headroom_stays_free():
@@ -101,7 +165,7 @@ def test_what_is_predicted_is_the_objective_of_each_row(problem):
 
 def test_colocated_ops_without_a_common_device_are_refused():
     ops = (Op("a", cost_s={"x": 1.0}, colocate="w"), Op("b", cost_s={"y": 1.0}, colocate="w"))
-    with pytest.raises(BadInputError, match="'a', 'b' can run together on none"):
+    with pytest.raises(BadInputError, match="'a', 'b' can run together on none of x, y: 'a' on x, 'b' on y"):
         Problem(OpGraph("g", ops, ()), CPUS)
 
 
