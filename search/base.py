@@ -106,6 +106,10 @@ class Searcher(ABC):
                 return placement
         raise self.exhausted("every mapping that fits into memory was asked or told.")
 
+    def bound(self) -> float:
+        """Seconds that no mapping is predicted below, as far as this searcher has proven it."""
+        return 0.0
+
     def exhausted(self, what: str) -> SearchExhausted:
         """The one honest line, for a searcher that has nothing left."""
         return SearchExhausted(f"searcher {self.name!r} has nothing left to ask: {what}")

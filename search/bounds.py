@@ -40,10 +40,10 @@ def lower_bound(problem: Problem) -> float:
         bounds += _with_ways(problem, weights)
     best_s = max(b for b in bounds if b < np.inf)
     base_s = problem.base_s if problem.objective == "makespan" else 0.0
-    return (base_s + best_s) * (1 - _rounding(problem))
+    return (base_s + best_s) * (1 - rounding(problem))
 
 
-def _rounding(problem: Problem) -> float:
+def rounding(problem: Problem) -> float:
     """The share by which sums of as many terms as a path may have can differ."""
     return max(ROUNDING, 4 * EPSILON * (len(problem.graph) + 4 * len(problem.graph.edges)))
 
@@ -109,7 +109,8 @@ def _thresholds(values: Floats) -> Floats:
     different = np.unique(values)
     if len(different) <= THRESHOLDS:
         return different
-    return different[np.linspace(0, len(different) - 1, THRESHOLDS).astype(int)]
+    sample: Floats = different[np.linspace(0, len(different) - 1, THRESHOLDS).astype(int)]
+    return sample
 
 
 def _by_unit(problem: Problem, cost_s: Costs, ops: NDArray[np.int64]) -> Costs:

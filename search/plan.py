@@ -55,6 +55,7 @@ def plan(
     evaluations = max(1, len(singles))
     while value > bound * (1 + CLOSE) and (asked := _asked(searcher)) is not None:
         value, best = min((value, best), (_judged(searcher, asked), asked))
+        bound = max(bound, searcher.bound())
         evaluations += 1
         if searcher.stop():
             break

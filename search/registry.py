@@ -8,6 +8,7 @@ from search.baselines import Expert, Random, Single
 from search.bayesian import BayesEt, BayesGp, BayesRf
 from search.cpop import Cpop
 from search.donf import Donf
+from search.exact import Exact
 from search.heft import Heft
 from search.hybrid import Hybrid
 from search.local import Local
@@ -15,7 +16,8 @@ from search.peft import Peft
 from search.problem import Problem
 
 SEARCHERS: dict[str, type[Searcher]] = {
-    cls.name: cls for cls in (Single, Random, Expert, Heft, Donf, Peft, Cpop, Local, Hybrid, BayesEt, BayesGp, BayesRf)
+    cls.name: cls
+    for cls in (Single, Random, Expert, Heft, Donf, Exact, Peft, Cpop, Local, Hybrid, BayesEt, BayesGp, BayesRf)
 }
 
 

@@ -90,7 +90,7 @@ def test_exhaustion_is_said_in_one_line_and_is_true(name, tiny):
     with pytest.raises(SearchExhausted) as last:
         searcher.ask()
     assert name in str(last.value) and "\n" not in str(last.value)
-    if name in ("random", "local"):
+    if name in ("random", "local", "exact"):
         assert len(asked) == 7
 
 
