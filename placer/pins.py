@@ -13,6 +13,8 @@ from placer.errors import BadInputError, listed, plain, short
 from placer.graph import OpGraph
 from placer.topology import Device, Topology
 
+MOST_CLOSE = 3
+
 
 @dataclass(frozen=True)
 class Pin:
@@ -106,7 +108,14 @@ def _hint(graph: OpGraph, pin: Pin) -> str:
     if inside is not None:
         return f"; it is found in {short(inside)}, so write '.*' where more may stand"
     close = get_close_matches(pin.pattern, (op.name for op in graph.ops), 1)
-    return f"; did you mean {short(close[0])}?" if close else f"; the first op is {short(graph.ops[0].name)}"
+    if close:
+        return f"; did you mean {short(close[0])}?"
+    word = max(re.findall(r"\w+", pin.pattern), key=len, default="")
+    parts = dict.fromkeys(part for op in graph.ops for part in op.name.split("/"))
+    close = get_close_matches(word, parts, MOST_CLOSE)
+    return (
+        f"; parts of names that come close are {listed(close)}" if close else f"; names have the parts {listed(parts)}"
+    )
 
 
 @dataclass(frozen=True)

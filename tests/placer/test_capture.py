@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from placer.capture import capture
+from placer.coarsen import SCALAR_BYTES, coarsen
 from placer.errors import BadInputError
 
 
@@ -32,6 +33,32 @@ def test_whatever_touches_a_variable_is_colocated_with_it(captured):
             handle = captured.nodes[op.name].input[0]
             assert op.colocate is not None
             assert op.colocate == handles[handle]
+
+
+def test_a_variable_lives_once_whatever_the_mapping(captured):
+    """Its bytes are its handle's alone, and whoever takes the handle, by whatever kind of op, shares its device."""
+    handles = {op.name: op for op in captured.graph.ops if op.type == "VarHandleOp"}
+    assert {op.name for op in captured.graph.ops if op.memory_bytes} <= set(handles)
+    for op in captured.graph.ops:
+        taken = {handles[i].colocate for i in captured.nodes[op.name].input if i in handles}
+        assert taken <= {op.colocate}
+
+
+def test_slots_and_updates_move_with_their_variable(captured):
+    """SGD's momentum and the op that adds it to the weight are in the weight's class when ops are grouped. A variable
+    of so few bytes that they pass for a scalar costs next to nothing to cut."""
+    coarse = coarsen(captured.graph, 60)
+    class_of = {}
+    for group, members in zip(coarse.graph.ops, coarse.members, strict=True):
+        for v in members:
+            class_of[coarse.fine.ops[v].name] = group.colocate or group.name
+    by_path = {variable.name.split(":")[0]: class_of[name] for name, variable in captured.variables.items()}
+    large = {v.name.split(":")[0] for v in captured.variables.values() if v.shape.num_elements() * 4 > SCALAR_BYTES}
+    slots = [path for path in by_path if path.endswith("_momentum") and path in large]
+    assert len(slots) == 5
+    for path in slots:
+        (weight,) = [p for p in by_path if path.endswith(p.replace("/", "_") + "_momentum")]
+        assert by_path[path] == by_path[weight]
 
 
 def test_memory_is_the_variables_bytes(captured):
