@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.runner import Runner
 
 BASELINES = ("expert", "heft", "donf", "random")
-DEFAULT_SEARCHERS = (*BASELINES, "local")
+DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
 BASELINE_SHARE = 0.25  # of the measurements left after the single devices
 FINAL_REPEATS = 30
 FINALISTS = 2

@@ -26,18 +26,20 @@ Rows = NDArray[np.int32]
 class HybridSettings:
     """How hard to look, and when to stop.
 
-    work: what a round of annealing may simulate, in predictions times the ops and edges of each; it doubles from round
-    to round, `doublings` times. most, fewest: predictions of the first round. bred: the share of a round that goes
-    into variants of HEFT, each of which takes as long as `heft_predictions`. hotter: every other round begins from all
-    kinds of starts and this much hotter. enumerate: spaces up to so many placements are predicted whole.
+    work: what a round may simulate, in predictions times the ops and edges of each; per_flip, most, fewest: bounds on
+    these predictions, the first for each unit and device. Where nothing but the simulator judges, rounds double,
+    `doublings` times. bred: the share of a round that goes into variants of HEFT, each of which takes as long as
+    `heft_predictions`. hotter: every other round begins from all kinds of starts and this much hotter. enumerate:
+    spaces up to so many placements are predicted whole.
     pool: candidates among which the next to measure is chosen, and `near` of them are moves around the best measured;
     none that is predicted `far` times slower than the best. fewest_measured: mappings that are measured before the
     search may end itself; it does where the expected gain is below `hopeless` of the noise of a measurement.
     """
 
-    work: int = 12_000_000
-    doublings: int = 4
-    most: int = 16_000
+    work: int = 6_000_000
+    doublings: int = 5
+    per_flip: int = 50
+    most: int = 8_000
     fewest: int = 640
     bred: float = 0.3
     heft_predictions: int = 8
@@ -64,7 +66,12 @@ class Hybrid(Searcher):
         self.rounds = 0
         self.told_then = -1
         self._starts: list[Placement] = []
+        self._least = 0.0
         self._moves: Moves | None = None
+
+    def bound(self) -> float:
+        """The best prediction where every placement was predicted, else nothing."""
+        return self._least if self._is_small() else 0.0
 
     def _propose(self) -> Placement:
         if self._is_small():
@@ -84,10 +91,14 @@ class Hybrid(Searcher):
             return
         self.elites.room = self.settings.enumerate
         rows = np.array(list(fitting_placements(self.problem)), np.int32)
+        left = len(rows)
         for part in np.array_split(rows, max(1, len(rows) // 4096)):
-            if not self.stop() or not self.elites.value:
-                self.elites.add(part, self._predict(part))
+            if self.stop() and self.elites.value:
+                break
+            self.elites.add(part, self._predict(part))
+            left -= len(part)
         self.rounds = 1
+        self._least = self.elites.ranked()[0][0] if not left and self.elites.value else 0.0
 
     def _improve(self) -> None:
         """One round: variants of HEFT, then annealing from the best of all that is known."""
@@ -141,8 +152,10 @@ class Hybrid(Searcher):
     def _budget(self) -> int:
         """Predictions of the next round."""
         each = len(self.problem.graph) + len(self.problem.graph.edges)
-        first = max(self.settings.fewest, min(self.settings.most, self.settings.work // each))
-        return first << min(self.rounds, self.settings.doublings)
+        flips = self.problem.limits.feasible.size
+        most = min(self.settings.most, self.settings.per_flip * flips, self.settings.work // each)
+        first = max(self.settings.fewest, most)
+        return first << (min(self.rounds, self.settings.doublings) if self._simulator_is_clock() else 0)
 
     def _is_small(self) -> bool:
         return self.problem.space <= self.settings.enumerate
@@ -207,15 +220,20 @@ class Hybrid(Searcher):
         from surrogate.residual import Residual
 
         known = {p: r for p, r in self.told.items() if isinstance(r, Measured)}
-        if not known:
-            return None
-        predicted_s = self.problem.predict_many(np.array(list(known), np.int32))
-        step_s = np.array([result.step_s for result in known.values()])
-        if (step_s == predicted_s).all() or not np.isfinite(predicted_s).all():
+        if self._simulator_is_clock():
             return None
         sample = self._sample(list(known))
+        step_s = np.array([result.step_s for result in known.values()])
         noise = np.array([_noise(result) for result in known.values()])
         return Residual(self._work(), sample, np.log(step_s / sample.predicted_s), noise)
+
+    def _simulator_is_clock(self) -> bool:
+        """Whether all that was measured came to just what was predicted."""
+        known = {p: r.step_s for p, r in self.told.items() if isinstance(r, Measured)}
+        if not known:
+            return True
+        predicted_s = self.problem.predict_many(np.array(list(known), np.int32))
+        return bool((predicted_s == list(known.values())).all() or not np.isfinite(predicted_s).all())
 
     def _sample(self, placements: list[Placement]) -> Sample:
         from surrogate.features import MappingFeatures
