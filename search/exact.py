@@ -23,6 +23,10 @@ from surrogate.tables import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND
 if TYPE_CHECKING:
     from search.tree import Tree
 
+# Full placements that one step of the search may find.
+LEAVES = 256
+# From here on, as a share of the best, the last gap is closed in one go.
+NEAR = 0.02
 # What is less than this share better than the best is no better: ties need not be looked into.
 TIE = 5e-10
 
@@ -34,10 +38,12 @@ class ExactSettings:
     at the clock. known: mappings to remember, the best first. climbs, evaluations: before the tree.
     """
 
-    enumerate: int = 65_536
+    enumerate: int = 8_192
     work: int = 2_000_000_000
     at_once: int = 2_000_000
     known: int = 4_096
+    targets: int = 12
+    target_work: int = 20_000_000
     climbs: int = 4
     evaluations: int = 2_000
 
@@ -105,23 +111,41 @@ class Exact(Searcher):
             self._learn([summit.placement])
 
     def _search(self) -> None:
-        """Branch and bound, until nothing is left that could be better, or time is up."""
+        """Branch and bound: first with targets below the best, which raise the bound, then with the best itself."""
+        problem = self.problem
+        self.bound_s = lower_bound(problem)
+        tree, left = tree_of(problem), self.settings.work // self._size()
+        share = 0.5
+        for _ in range(self.settings.targets):
+            gap_s = self._best_s() - self.bound_s
+            if self.stop() or not NEAR * self._best_s() < gap_s < math.inf:
+                break
+            nodes = min(left // 4, self.settings.target_work // self._size())
+            share = 0.5 if self._explore(tree, self.bound_s + share * gap_s, nodes) else share / 2
+        self.proven = self._is_settled() or self._explore(tree, math.inf, left)
+
+    def _explore(self, tree: Tree, target_s: float, left: int) -> bool:
+        """Look into all that may be below target_s and better than the best; whether `left` nodes were enough."""
         from search.tree import explore, open_bound, path_from  # numba is slow to import
 
         slack = 1 - rounding(self.problem)
         base_s = self.problem.base_s if self.problem.objective == "makespan" else 0.0
-        self.bound_s = lower_bound(self.problem)
-        tree, path = tree_of(self.problem), path_from(self.problem.limits.feasible)
+        path = path_from(self.problem.limits.feasible)
         nodes = max(16, self.settings.at_once // (4 * self._size()))
-        leaves = np.empty((256, len(self.problem.units)), np.int32)
-        left = self.settings.work // self._size()
-        while path.depth[0] >= 0 and left > 0 and self.bound_s < self._best_s() * (1 - TIE) and not self.stop():
-            looked, found = explore(tree, path, self._best_s() * (1 - TIE) - base_s, nodes, leaves)
+        leaves = np.empty((LEAVES, len(self.problem.units)), np.int32)
+        while path.depth[0] >= 0 and left > 0 and not self.stop():
+            cut_s = min(target_s, self._best_s() * (1 - TIE))
+            looked, found = explore(tree, path, cut_s - base_s, min(nodes, left), leaves)
             left -= looked
             self._learn([tuple(leaf) for leaf in leaves[:found].tolist()])
-            open_s = min(self._best_s() * (1 - TIE), (base_s + open_bound(path)) * slack)
-            self.bound_s = float(max(self.bound_s, open_s)) if open_s < math.inf else self.bound_s
-        self.proven = bool(path.depth[0] < 0 or self.bound_s >= self._best_s() * (1 - TIE) * slack)
+            open_s = min(target_s, self._best_s() * (1 - TIE), (base_s + open_bound(path))) * slack
+            if open_s < math.inf:
+                self.bound_s = max(self.bound_s, float(open_s))
+        return bool(path.depth[0] < 0)
+
+    def _is_settled(self) -> bool:
+        """Whether nothing can be better than the best."""
+        return self.bound_s >= self._best_s() * (1 - 2 * TIE)
 
     def _learn(self, placements: Iterable[Placement]) -> None:
         """Predict them and keep the best."""
