@@ -9,6 +9,7 @@ from search.bayesian import BayesEt, BayesGp, BayesRf
 from search.cpop import Cpop
 from search.donf import Donf
 from search.exact import Exact
+from search.genetic import Genetic
 from search.heft import Heft
 from search.hybrid import Hybrid
 from search.local import Local
@@ -17,7 +18,22 @@ from search.problem import Problem
 
 SEARCHERS: dict[str, type[Searcher]] = {
     cls.name: cls
-    for cls in (Single, Random, Expert, Heft, Donf, Exact, Peft, Cpop, Local, Hybrid, BayesEt, BayesGp, BayesRf)
+    for cls in (
+        Single,
+        Random,
+        Expert,
+        Heft,
+        Donf,
+        Exact,
+        Peft,
+        Cpop,
+        Local,
+        Hybrid,
+        BayesEt,
+        BayesGp,
+        BayesRf,
+        Genetic,
+    )
 }
 
 
