@@ -72,7 +72,7 @@ class Work(NamedTuple):
     job_tail_s: Floats
     job_s: Floats
     job_at: Ints  # device, -1 for an op that is not fixed
-    job_op: Ints  # -1 for a crossing
+    least_s: Floats  # [job] its share of the work at the least
     line: Ints
     seen: Ints  # [d]
 
@@ -113,7 +113,7 @@ def workspace(t: Tree) -> Work:
         np.empty(jobs),
         np.empty(jobs),
         np.empty(jobs, np.int32),
-        np.empty(jobs, np.int32),
+        np.empty(jobs),
         np.empty(jobs, np.int32),
         np.empty(devices, np.int32),
     )
@@ -189,7 +189,7 @@ def _jobs(t: Tree, w: Work, left: Bools) -> int:
         for d in range(devices):
             if left[u, d]:
                 head_s, tail_s = min(head_s, w.head_s[v, d]), min(tail_s, w.tail_s[v, d])
-        w.job_head_s[v], w.job_tail_s[v], w.job_at[v], w.job_op[v] = head_s, tail_s, w.at[u], v
+        w.job_head_s[v], w.job_tail_s[v], w.job_at[v] = head_s, tail_s, w.at[u]
         w.job_s[v] = t.cost_s[v, w.at[u]] if w.at[u] >= 0 else 0.0
     count: int = n
     if not t.works:
@@ -211,9 +211,9 @@ def _jobs(t: Tree, w: Work, left: Bools) -> int:
             if j < 0:
                 send_s, way_s, receive_s = t.send_s[k, s, d], t.way_s[k, s, d], t.receive_s[k, s, d]
                 w.job_head_s[count], w.job_tail_s[count] = made_s, way_s + receive_s + after_s
-                w.job_s[count], w.job_at[count], w.job_op[count] = send_s, s, -1
+                w.job_s[count], w.job_at[count] = send_s, s
                 w.job_head_s[count + 1], w.job_tail_s[count + 1] = made_s + send_s + way_s, after_s
-                w.job_s[count + 1], w.job_at[count + 1], w.job_op[count + 1] = receive_s, d, -1
+                w.job_s[count + 1], w.job_at[count + 1] = receive_s, d
                 w.seen[d] = count
                 count += 2
             else:
@@ -258,21 +258,21 @@ def _between(t: Tree, w: Work, left: Bools, count: int) -> float:
                     best_s = max(best_s, w.job_head_s[j] + sum_s + after_s)
     step = max(1, count // TAILS)
     for k in range(len(t.weights)):
+        for j in range(count):
+            if w.job_at[j] >= 0:
+                w.least_s[j] = t.weights[k, w.job_at[j]] * w.job_s[j]
+                continue
+            w.least_s[j] = np.inf  # an op that is not fixed: jobs begin with the ops
+            for d in range(devices):
+                if left[t.unit_of[j], d]:
+                    w.least_s[j] = min(w.least_s[j], t.weights[k, d] * t.cost_s[j, d])
         for i in range(0, count, step):
             after_s, sum_s = w.job_tail_s[w.line[i]], 0.0
             for m in range(count):
                 j = w.line[m]
                 if w.job_tail_s[j] < after_s:
                     continue
-                if w.job_at[j] >= 0:
-                    sum_s += t.weights[k, w.job_at[j]] * w.job_s[j]
-                else:
-                    v = w.job_op[j]
-                    least_s = np.inf
-                    for d in range(devices):
-                        if left[t.unit_of[v], d]:
-                            least_s = min(least_s, t.weights[k, d] * t.cost_s[v, d])
-                    sum_s += least_s
+                sum_s += w.least_s[j]
                 best_s = max(best_s, w.job_head_s[j] + sum_s + after_s)
     return best_s
 
