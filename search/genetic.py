@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -176,14 +176,46 @@ def _survivors(people: Population, children: list[Row], how: Breeding) -> list[R
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """How a mapping that is judged no better than those asked must differ from them to be asked before others.
+
+    structure: by this share of the units, alike devices renamed. far: judged at most so many times the best. recent: so
+    many of the last asked and told are held against it.
+    """
+
+    structure: float = 0.03
+    far: float = 1.25
+    recent: int = 200
+
+
+def most_promising(
+    searcher: Searcher, ranking: Sequence[tuple[float, Placement]], contrast: Contrast
+) -> Placement | None:
+    """Of a ranking the best new one, if it is judged better than all known in it; else the best new one that differs.
+
+    Where none differs enough the best new one; None where none is new.
+    """
+    new = [(value, placement) for value, placement in ranking if searcher.is_new(placement)]
+    known = [value for value, placement in ranking if not searcher.is_new(placement)]
+    if not new or not known or new[0][0] < known[0]:
+        return new[0][1] if new else None
+    canonical = searcher.problem.canonical
+    others = np.array([canonical(p) for p in [*searcher.asked, *searcher.told][-contrast.recent :]])
+    for value, placement in new:
+        if value > known[0] * contrast.far:
+            break
+        if (others != np.array(canonical(placement))).mean(axis=1).min() >= contrast.structure:
+            return placement
+    return new[0][1]
+
+
+@dataclass(frozen=True)
 class GeneticSettings:
     """How hard to look before each ask.
 
     work: predictions before the first ask, times the ops and edges each of them simulates, but no fewer than `fewest`,
     no more than `most`, nor more than `each` for every device that each unit may go to; later asks take `later` of
-    that. incumbents: so many of the fastest measured mappings join
-    each population. structure: the share of units by which a mapping that is predicted no better than those asked must
-    differ from them, and far: how many times slower than the best it may be predicted.
+    that. incumbents: so many of the fastest measured mappings join each population.
     """
 
     work: int = 3_000_000
@@ -192,12 +224,8 @@ class GeneticSettings:
     each: int = 40
     later: float = 0.2
     incumbents: int = 10
-    structure: float = 0.03
-    far: float = 1.25
-    breeding: Breeding = Breeding()
-
-
-RECENT = 200  # asked mappings that a new one is held against
+    contrast: Contrast = field(default_factory=Contrast)
+    breeding: Breeding = field(default_factory=Breeding)
 
 
 class Genetic(Searcher):
@@ -224,23 +252,7 @@ class Genetic(Searcher):
             stop=self.stop, breeding=self.settings.breeding, operators=self.operators,
         )  # fmt: skip
         self.population = [placement for _, placement in ranking[: self.settings.breeding.size]]
-        return self._choice(ranking) or self.first_new()
-
-    def _choice(self, ranking: list[tuple[float, Placement]]) -> Placement | None:
-        """The best new one, if it promises more than all known; else the best that differs; else the best new one."""
-        new = [(value, placement) for value, placement in ranking if self.is_new(placement)]
-        known = [value for value, placement in ranking if not self.is_new(placement)]
-        if not new or not known or new[0][0] < known[0]:
-            return new[0][1] if new else None
-        limit = ranking[0][0] * self.settings.far
-        others = np.array([self.problem.canonical(p) for p in [*self.asked, *self.told][-RECENT:]])
-        for value, placement in new:
-            if value > limit:
-                break
-            apart = (others != np.array(self.problem.canonical(placement))).mean(axis=1)
-            if apart.min(initial=1.0) >= self.settings.structure:
-                return placement
-        return new[0][1]
+        return most_promising(self, ranking, self.settings.contrast) or self.first_new()
 
     def _incumbents(self) -> list[Placement]:
         known = outcomes_s(self.told)

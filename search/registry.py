@@ -12,6 +12,7 @@ from search.exact import Exact
 from search.genetic import Genetic
 from search.heft import Heft
 from search.hybrid import Hybrid
+from search.learned import HtfMpr
 from search.local import Local
 from search.peft import Peft
 from search.problem import Problem
@@ -33,6 +34,7 @@ SEARCHERS: dict[str, type[Searcher]] = {
         BayesGp,
         BayesRf,
         Genetic,
+        HtfMpr,
     )
 }
 
