@@ -173,7 +173,7 @@ def plan(
     graph: Annotated[Path, typer.Argument(help="placer.graph/1")],
     topology: Annotated[Path, typer.Argument(help="placer.topology/1")],
     objective: Objective = "makespan",
-    searcher: Annotated[str, typer.Option("--searcher")] = "local",
+    searcher: Annotated[str, typer.Option("--searcher")] = "hybrid",
     schedule: Schedule = "rank",
     seconds: Annotated[float, typer.Option("--seconds", help="Time to search.")] = 10.0,
     seed: Seed = 0,

@@ -195,6 +195,7 @@ class Contest:
         """Rounds until all are out or time is up; whether it was interrupted."""
         while any(not entrant.ended for entrant in self.entrants) and not (pressed() or self._time_is_up()):
             self._expect()
+            self.job.calibrate()  # placed steps run in the order that this predicts
             self._round(lambda: pressed() or self._time_is_up())
         for entrant in self.entrants:
             entrant.ended = entrant.ended or ("interrupted." if pressed() else "the minutes were up.")

@@ -6,7 +6,7 @@ from experiments.finding import Row
 from experiments.prediction import Prediction
 from placer.mapping import Mapping
 from search.base import Searcher, SearchExhausted
-from search.registry import make_searcher
+from search.registry import SEARCHERS, make_searcher
 
 BATCH = 4  # mappings that are asked for, and raced, together
 
@@ -14,8 +14,9 @@ BATCH = 4  # mappings that are asked for, and raced, together
 class Contender:
     """Asks the searcher called `name` for mappings, batch by batch.
 
-    Before each batch the prediction is calibrated by `rows` and the searcher told of them: its own measurements, or
-    those that it shares with others. Whoever measures adds to `rows`.
+    Before each batch the prediction is calibrated by `rows`, if the searcher makes use of it, and the searcher told of
+    them: its own measurements, or those that it shares with others. Whoever measures adds to `rows`. The prediction
+    handed in knows those that there are already.
     """
 
     def __init__(self, name: str, prediction: Prediction, rows: list[Row], seed: int) -> None:
@@ -23,13 +24,14 @@ class Contender:
         self.prediction = prediction
         self.rows = rows
         self.seed = seed
-        self.told = -1
+        self.told = len(rows)  # what the prediction knows
         self.ended: str | None = None
 
     def asks(self, count: int) -> list[Mapping]:
         """Up to `count` new mappings; fewer where the searcher has nothing left, and `ended` says so."""
         if self.told != len(self.rows):
-            self.prediction = self.prediction.calibrated(self.rows)
+            if SEARCHERS[self.name].predicts:
+                self.prediction = self.prediction.calibrated(self.rows)
             self.told = len(self.rows)
         searcher = self._informed()
         asked: list[Mapping] = []

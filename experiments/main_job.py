@@ -121,6 +121,7 @@ class Job:
         self.runner: Runner = Runner(self.captured, self.devices, self.inputs, references, order=self._order)
         stack.callback(self.runner.close)
         self.rows: list[Row] = []
+        self.calibrated_by = 0
         self.anchor_s: float | None = None
 
     @classmethod
@@ -152,10 +153,11 @@ class Job:
         """Ask each searcher its share of the measurements; all are told of everything."""
         left = max(0, self.settings.measurements - len(self.rows))
         for name, share in _shares(self.settings.searchers or DEFAULT_SEARCHERS, left):
+            self.calibrate()
             contender = Contender(name, self.prediction, self.rows, self.settings.seed)
             while share > 0 and not self._time_is_up():
                 batch = contender.asks(min(share, BATCH))
-                self.prediction = contender.prediction
+                self.prediction, self.calibrated_by = contender.prediction, contender.told
                 if not batch:
                     break
                 share -= len(self.measure_all([(name, mapping) for mapping in batch]))
@@ -187,7 +189,9 @@ class Job:
 
     def calibrate(self) -> None:
         """Correct the costs by what was measured so far; searches that begin from here on predict by them."""
-        self.prediction = self.prediction.calibrated(self.rows)
+        if self.calibrated_by != len(self.rows):
+            self.prediction = self.prediction.calibrated(self.rows)
+            self.calibrated_by = len(self.rows)
 
     def finish(self, trace: bool) -> Finding:
         """The fastest, the fastest single device, and the untouched step where it competes, side by side."""

@@ -34,6 +34,7 @@ class Searcher(ABC):
     """
 
     name: ClassVar[str]
+    predicts: ClassVar[bool] = True  # whether what it asks depends on predictions
 
     def __init__(self, problem: Problem, *, seed: int = 0, stop: Stop = never) -> None:
         self.problem = problem

@@ -28,6 +28,7 @@ class Random(Searcher):
     """Asks placements that fit, each unit on a device drawn at random."""
 
     name: ClassVar[str] = "random"
+    predicts: ClassVar[bool] = False
 
     def _propose(self) -> Placement:
         for _ in range(RANDOM_TRIES):

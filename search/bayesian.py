@@ -42,6 +42,7 @@ class Bayesian(Searcher):
     """
 
     model: ClassVar[str]
+    predicts: ClassVar[bool] = False
     defaults: ClassVar[BayesianSettings] = BayesianSettings()
 
     def __init__(

@@ -10,11 +10,12 @@ from placer.mapping import Mapping
 from placer.measurement import Failed, Measured, Result
 from search.base import Searcher, SearchExhausted
 from search.bounds import lower_bound
+from search.heft import heft_placement
 from search.memory import packed
 from search.problem import Placement, Problem
 from search.registry import make_searcher
 
-DEFAULT_SEARCHER = "local"
+DEFAULT_SEARCHER = "hybrid"
 # A value this close to the lower bound, in shares of it, cannot be improved.
 CLOSE = 1e-9
 
@@ -45,8 +46,10 @@ def plan(
 ) -> Plan:
     """Ask, simulate, tell, until time is up or nothing is left to ask; never worse than a single device.
 
-    Raises BadInputError for an unknown searcher, and where no mapping fits into memory, with what is missing.
+    The time that numba takes to compile, once on a machine, is not counted. Raises BadInputError for an unknown
+    searcher, and where no mapping fits into memory, with what is missing.
     """
+    problem.predict_many([heft_placement(problem)])
     start_s = clock()
     searcher = make_searcher(searcher_name, problem, seed=seed, stop=lambda: clock() >= start_s + seconds)
     singles = [(problem.predict(placement), placement) for placement in problem.singles()]
