@@ -160,7 +160,7 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
 
     job = SimpleNamespace(
         rows=[Row("single", mapping(0, 0), Measured(2.0))], prediction=None, clock=lambda: 0.0, begin_s=0.0,
-        progress=Progress(), measure_all=measure_all, settings=SETTINGS.search,
+        progress=Progress(), measure_all=measure_all, settings=SETTINGS.search, calibrate=lambda: None,
     )  # fmt: skip
     contest = Contest(job, SETTINGS)
     asks = {
