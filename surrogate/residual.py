@@ -119,7 +119,7 @@ class Residual:
 
 def expected_gain(predicted_s: Floats, mean: Floats, deviation: Floats, best_s: float) -> Floats:
     """Expected improvement over best_s, in shares of it (Mockus 1975), on logarithms of seconds."""
-    ahead = np.maximum(np.log(best_s / predicted_s), -1e3) - mean  # what cannot be is predicted infinite
+    ahead = np.maximum(np.log(best_s) - np.log(predicted_s), -1e3) - mean  # what cannot be is predicted infinite
     z = ahead / deviation
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     gain: Floats = ahead * ndtr(z) + deviation * density

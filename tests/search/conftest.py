@@ -2,6 +2,7 @@
 
 import random
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import strategies as st
@@ -163,3 +164,26 @@ def enumerable_problems(draw):
 def enumerable():
     """A strategy: problems small enough to try every mapping; None for one that cannot be posed."""
     return enumerable_problems()
+
+
+@pytest.fixture(scope="session")
+def build():
+    """The makers of the small problems, for tests that need their own."""
+    return SimpleNamespace(two_towers=two_towers, layered=layered, machine=machine)
+
+
+HARD = {
+    "four": lambda graph: Problem(graph, machine("gpu", "gpu", "cpu", "gpu")),
+    "slow links": lambda graph: Problem(graph, machine("gpu", "cpu", latency_s=3.0)),
+    "tight": lambda graph: Problem(
+        graph, machine("gpu", "gpu", "gpu", memory_bytes=(50, 60, 70), send_s=0.2, receive_s=0.2)
+    ),
+    "pipeline": lambda graph: Problem(graph, machine("gpu", "gpu", "cpu"), "max-load"),
+}
+
+
+@pytest.fixture(params=[(kind, seed) for kind in HARD for seed in range(3)], ids=str)
+def hard(request):
+    """Problems of 24 ops that are too large to enumerate."""
+    kind, seed = request.param
+    return HARD[kind](layered(seed, layers=8))
