@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -274,4 +275,5 @@ class Hybrid(Searcher):
 
 def _noise(result: Measured) -> float:
     """The relative standard deviation of a median of steps, from their interquartile range."""
-    return result.spread_s / 1.35 / result.step_s * 1.25 / max(1, result.repeats) ** 0.5
+    deviation = result.spread_s / (1.35 * result.step_s)
+    return 1.25 * deviation / math.sqrt(max(1, result.repeats))
