@@ -49,7 +49,7 @@ class HybridSettings:
     pool: int = 256
     near: int = 96
     far: float = 1.3
-    fewest_measured: int = 8
+    fewest_measured: int = 12
     hopeless: float = 0.5
 
 
@@ -182,7 +182,7 @@ class Hybrid(Searcher):
         sample = self._sample(candidates)
         gain = expected_gain(sample.predicted_s, *residual.expect(sample), self._best_s())
         best = int(gain.argmax())
-        noise = float(np.median(residual.noise[: len(self.told)]))
+        noise = self._least_noise()
         if self._measured_enough() and gain[best] < self.settings.hopeless * noise:
             raise self.exhausted(
                 f"the expected gain of another measurement, {gain[best]:.1%}, is under the noise, {noise:.1%}."
@@ -255,6 +255,11 @@ class Hybrid(Searcher):
 
     def _best_s(self) -> float:
         return float(min(result.step_s for result in self.told.values() if isinstance(result, Measured)))
+
+    def _least_noise(self) -> float:
+        """The relative error of a measurement that took all its repeats: what a gain must exceed to be seen."""
+        through = [r for r in self.told.values() if isinstance(r, Measured) and not r.stopped_early]
+        return float(np.median([_noise(result) for result in through])) if through else 0.0
 
     def _measured_enough(self) -> bool:
         return len(self.told) >= self.settings.fewest_measured

@@ -17,9 +17,9 @@ from search.plan import DEFAULT_SEARCHER
 from search.registry import SEARCHERS
 
 MEASUREMENTS = 20  # of the default searcher
-PEER_MEASUREMENTS = 3  # of each other one
+PEER_MEASUREMENTS = 2  # of each other one
 LEFT_OUT = ("single", "bayes-gp", "bayes-rf", "exact")  # measured anyway; and near relatives of one that is in
-MINUTES = 4.5  # after which nobody asks any more; met by networks that are slow to switch
+MINUTES = 5.0  # after which nobody asks any more; met by networks that are slow to switch
 RUNS = "PLACER_RUNS"  # environment variable: the folder, where --runs names none
 
 
