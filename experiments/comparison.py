@@ -24,7 +24,7 @@ from search.registry import SEARCHERS
 
 RACE = 6  # mappings raced together; with anchor and incumbent 8 placed steps are alive
 ROUNDS = 6  # in about so many rounds a searcher asks what it may
-FINAL_REPEATS = 20
+FINAL_REPEATS = 12
 ASKING_LIMIT_S = 60.0  # a searcher that took longer to ask, in all, is out
 
 Devices = tuple[int, ...]

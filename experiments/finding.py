@@ -30,7 +30,8 @@ class Finding:
 
     best_single is None where no single device can run it, or none that can was measured. pins: what had to run where.
     untouched: the step as TensorFlow runs it in the coordinating process with all its cores.
-    trace: the delivered mapping's step, predicted and measured.
+    trace: the delivered mapping's step, predicted and measured. ended: why the search used fewer measurements than it
+    might have.
     tf_default_s: the same, but only where those devices are the topology's. switch_s: median seconds from leaving
     one finalist to the end of the first step under another, training state moved.
     """
@@ -49,6 +50,8 @@ class Finding:
     switch_s: float | None
     seed: int
     seconds: float
+    interrupted: bool = False
+    ended: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
     trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)
 

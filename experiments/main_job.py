@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from experiments import zoo
 from experiments.contender import BATCH, Contender
 from experiments.finding import Finding, Progress, Row
+from experiments.interrupt import interruptible
 from experiments.prediction import Prediction
 from placer.coarsen import coarsen
 from placer.errors import BadInputError, PlacerError
@@ -19,6 +20,7 @@ from placer.mapping import Mapping
 from placer.measurement import Failed, Measured
 from placer.pins import parse_pin, pinned
 from placer.store import Store
+from search.base import Stop, never
 from search.problem import Problem
 from search.registry import SEARCHERS
 from surrogate.run_order import run_order
@@ -71,13 +73,15 @@ def run_search(
     """Search the mappings of one model on real devices.
 
     The delivered mapping was measured side by side with the fastest single device, and is that one where
-    nothing beat it; where pins or memory leave no single device, with the next fastest mapping.
+    nothing beat it; where pins or memory leave no single device, with the next fastest mapping. Ctrl-C ends the search
+    with the best so far.
     Raises BadInputError for a model, device, pin or searcher that cannot be used.
     """
     with Job.opened(settings, progress or Progress(), store, clock) as job:
         job.measure_singles()
-        job.measure_searchers()
-        return job.finish(trace)
+        with interruptible() as pressed:
+            job.measure_searchers(pressed)
+        return job.finish(trace, interrupted=pressed())
 
 
 class Job:
@@ -122,6 +126,7 @@ class Job:
         stack.callback(self.runner.close)
         self.rows: list[Row] = []
         self.calibrated_by = 0
+        self.ended: list[str] = []
         self.anchor_s: float | None = None
 
     @classmethod
@@ -149,15 +154,17 @@ class Job:
             self.measure("single", self.problem.mapping(placement))
         self.calibrate()
 
-    def measure_searchers(self) -> None:
-        """Ask each searcher its share of the measurements; all are told of everything."""
+    def measure_searchers(self, over: Stop = never) -> None:
+        """Ask each searcher its share of the measurements, until `over()`; all are told of everything."""
         left = max(0, self.settings.measurements - len(self.rows))
         for name, share in _shares(self.settings.searchers or DEFAULT_SEARCHERS, left):
             self.calibrate()
             contender = Contender(name, self.prediction, self.rows, self.settings.seed)
-            while share > 0 and not self._time_is_up():
+            while share > 0 and not (self._time_is_up() or over()):
                 batch = contender.asks(min(share, BATCH))
                 self.prediction, self.calibrated_by = contender.prediction, contender.told
+                if contender.ended and name not in BASELINES:
+                    self.ended.append(contender.ended)
                 if not batch:
                     break
                 share -= len(self.measure_all([(name, mapping) for mapping in batch]))
@@ -193,7 +200,7 @@ class Job:
             self.prediction = self.prediction.calibrated(self.rows)
             self.calibrated_by = len(self.rows)
 
-    def finish(self, trace: bool) -> Finding:
+    def finish(self, trace: bool, interrupted: bool = False) -> Finding:
         """The fastest, the fastest single device, and the untouched step where it competes, side by side."""
         self.progress.phase("measuring the finalists side by side")
         self.calibrate()
@@ -213,6 +220,8 @@ class Job:
             lower_bound_s=self.prediction.bound_s(),
             switch_s=switch_s,
             seed=self.settings.seed,
+            interrupted=interrupted,
+            ended=(*self.ended, *([f"interrupted after {len(self.rows)} measurements."] if interrupted else [])),
             seconds=self.clock() - self.begin_s,
             pins=self.settings.pins,
             trace=self._trace(best) if trace else None,

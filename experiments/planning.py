@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.gantt import gantt_facts, milliseconds, printable
+from experiments.interrupt import interruptible
 from experiments.picture import check_picture, draw
 from placer.errors import BadInputError
 from placer.files import read_graph, read_topology, write_whole
@@ -47,14 +48,16 @@ def plan_command(
     """What `placer plan --json` prints; with `out` the mapping is written there as placer.mapping/1.
 
     pins: each 'PATTERN=DEVICE', see placer/pins.py.
-    Raises BadInputError for bad files or options, PlacerError where `out` cannot be written.
+    Ctrl-C ends the search with the best so far. Raises BadInputError for bad files or options, PlacerError where `out`
+    cannot be written.
     """
     if not seconds >= 0:
         raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
     topology = read_topology(topology_path)
     graph = pinned(read_graph(graph_path), [parse_pin(pin) for pin in pins], topology)
     problem = Problem(graph, topology, objective, schedule)
-    found = plan(problem, searcher, seconds, seed)
+    with interruptible() as pressed:
+        found = plan(problem, searcher, seconds, seed, over=pressed)
     if out is not None:
         _write(out, found, problem, seed)
     timeline = _timeline(found.mapping, objective, schedule)

@@ -131,6 +131,8 @@ def finding_facts(found: Finding) -> Facts:
         "lower_bound_s": found.lower_bound_s,
         "switch_s": found.switch_s,
         "seed": found.seed,
+        "interrupted": found.interrupted,
+        "ended": list(found.ended),
         "pins": list(found.pins),
         "seconds": found.seconds,
     }
@@ -199,6 +201,12 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
+def _within(found: Finding) -> str:
+    """How far above the bound the delivered mapping is predicted."""
+    predicted_s, bound_s = found.best.predicted_s, found.lower_bound_s
+    return f"; the delivered one is {predicted_s / bound_s - 1:.0%} above" if predicted_s and bound_s > 0 else ""
+
+
 def summary_lines(found: Finding) -> list[str]:
     """The outcome in sentences: what was delivered, against what, measured how."""
     best = found.best.result
@@ -218,7 +226,8 @@ def summary_lines(found: Finding) -> list[str]:
             f"{single.step_s / best.step_s:.2f}x (by {found.best.searcher})."
         )
     under = " under these pins" if found.pins else ""
-    lines.append(f"No mapping can be predicted below {_ms(found.lower_bound_s)}{under}.")
+    lines.append(f"No mapping can be predicted below {_ms(found.lower_bound_s)}{under}{_within(found)}.")
+    lines += [f"Ended early: {reason}" for reason in found.ended]
     if found.switch_s is not None:
         lines.append(f"Switching a running step from one mapping to another took {found.switch_s:.2f} s.")
     if found.tf_default_s is not None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from placer.measurement import Measured
 from search.anneal import Cooling, Elites, anneal
 from search.base import Searcher, Stop, fitting_placements, never
+from search.exact import Exact, ExactSettings
 from search.moves import Moves
 from search.problem import Placement, Problem
 from search.starts import starts
@@ -32,9 +33,11 @@ class HybridSettings:
     `doublings` times. bred: the share of a round that goes into variants of HEFT, each of which takes as long as
     `heft_predictions`. hotter: every other round begins from all kinds of starts and this much hotter. enumerate:
     spaces up to so many placements are predicted whole.
-    pool: candidates among which the next to measure is chosen, and `near` of them are moves around the best measured;
-    none that is predicted `far` times slower than the best. fewest_measured: mappings that are measured before the
-    search may end itself; it does where the expected gain is below `hopeless` of the noise of a measurement.
+    certify: problems of up to so many units are given once to branch and bound, with certify_work as its work, likewise
+    only where nothing but the simulator judges. pool: candidates among which the next to measure is chosen, and `near`
+    of them are moves around the best measured; none that is predicted `far` times slower than the best.
+    fewest_measured: mappings that are measured before the search may end itself; it does where the expected gain is
+    below `hopeless` of the noise of a measurement.
     """
 
     work: int = 6_000_000
@@ -49,6 +52,8 @@ class HybridSettings:
     pool: int = 256
     near: int = 96
     far: float = 1.3
+    certify: int = 256
+    certify_work: int = 200_000_000
     fewest_measured: int = 12
     hopeless: float = 0.5
 
@@ -71,13 +76,15 @@ class Hybrid(Searcher):
         self._moves: Moves | None = None
 
     def bound(self) -> float:
-        """The best prediction where every placement was predicted, else nothing."""
-        return self._least if self._is_small() else 0.0
+        """The best prediction where every placement was predicted, what branch and bound has proven, or nothing."""
+        return self._least
 
     def _propose(self) -> Placement:
         if self._is_small():
             self._enumerate()
         elif self.told_then != len(self.told):
+            if self.rounds == 1 and len(self.problem.units) <= self.settings.certify and self._simulator_is_clock():
+                self._certify()
             self._improve()
             self.told_then = len(self.told)
         residual = self._residual()
@@ -100,6 +107,16 @@ class Hybrid(Searcher):
             left -= len(part)
         self.rounds = 1
         self._least = self.elites.ranked()[0][0] if not left and self.elites.value else 0.0
+
+    def _certify(self) -> None:
+        """Let branch and bound try to improve on the best and to prove a bound."""
+        limits = ExactSettings(enumerate=0, work=self.settings.certify_work)
+        exact = Exact(self.problem, seed=self.chance.getrandbits(32), stop=self.stop, settings=limits)
+        exact.ask()
+        self.evaluations += exact.evaluations
+        self._least = exact.bound()
+        best = exact.ranking[: self.settings.pool]
+        self.elites.add(np.array([p for _, p in best], np.int32), np.array([value for value, _ in best]))
 
     def _improve(self) -> None:
         """One round: variants of HEFT, then annealing from the best of all that is known."""
@@ -267,10 +284,11 @@ class Hybrid(Searcher):
     def _remember(self) -> dict[str, Any]:
         elites = [[value, list(placement)] for value, placement in self.elites.ranked()]
         small = self._is_small()
-        return {"rounds": 0 if small else self.rounds, "told": self.told_then, "elites": [] if small else elites}
+        rounds = 0 if small else self.rounds
+        return {"rounds": rounds, "told": self.told_then, "elites": [] if small else elites, "least": self._least}
 
     def _recall(self, memory: dict[str, Any]) -> None:
-        self.rounds, self.told_then = memory["rounds"], memory["told"]
+        self.rounds, self.told_then, self._least = memory["rounds"], memory["told"], memory["least"]
         self.elites = Elites(self.settings.pool)
         for value, placement in memory["elites"]:
             self.elites.value[np.array(placement, np.int32).tobytes()] = value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured, Result
-from search.base import Searcher, SearchExhausted
+from search.base import Searcher, SearchExhausted, Stop, never
 from search.bounds import lower_bound
 from search.heft import heft_placement
 from search.memory import packed
@@ -43,15 +43,16 @@ def plan(
     seconds: float = 10.0,
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
+    over: Stop = never,
 ) -> Plan:
-    """Ask, simulate, tell, until time is up or nothing is left to ask; never worse than a single device.
+    """Ask, simulate, tell, until time is up, nothing is left to ask, or `over()`; never worse than a single device.
 
     The time that numba takes to compile, once on a machine, is not counted. Raises BadInputError for an unknown
     searcher, and where no mapping fits into memory, with what is missing.
     """
     problem.predict_many([heft_placement(problem)])
     start_s = clock()
-    searcher = make_searcher(searcher_name, problem, seed=seed, stop=lambda: clock() >= start_s + seconds)
+    searcher = make_searcher(searcher_name, problem, seed=seed, stop=lambda: over() or clock() >= start_s + seconds)
     singles = [(problem.predict(placement), placement) for placement in problem.singles()]
     value, best = min(singles) if singles else _any_fitting(problem)
     bound = lower_bound(problem)

@@ -17,10 +17,10 @@ from search.plan import DEFAULT_SEARCHER
 from search.registry import SEARCHERS
 
 MEASUREMENTS = 20  # of the default searcher
-PEER_MEASUREMENTS = 2  # of each other one
+PEER_MEASUREMENTS = 1  # of each other one
 # Single devices are measured anyway; the learned searchers need more measurements than peers have here.
 LEFT_OUT = ("single", "bayes-gp", "bayes-rf", "bayes-et", "htf-mpr", "exact")
-MINUTES = 4.0  # after which nobody asks any more; met by networks that are slow to switch
+MINUTES = 3.5  # after which nobody asks any more; met by networks that are slow to switch
 RUNS = "PLACER_RUNS"  # environment variable: the folder, where --runs names none
 
 

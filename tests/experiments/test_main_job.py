@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 
 import pytest
 
+from experiments.finding import Progress
 from experiments.main_job import SearchSettings, _shares, run_search
 from experiments.show import finding_facts, summary_lines, write_results
 from placer.errors import BadInputError
@@ -138,3 +140,29 @@ def test_baselines_get_a_part_and_the_searchers_the_rest():
     ]
     assert _shares(("heft",), 5) == [("heft", 5)]
     assert _shares(("local",), 5) == [("local", 5)]
+
+
+class Impatient(Progress):
+    """Presses Ctrl-C once so many mappings were measured."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def row(self, row, best):
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_hands_back_the_best_so_far(two_cpus):
+    found = run_search(replace(SETTINGS, measurements=40), Impatient(after=4))
+    assert found.interrupted
+    assert 4 <= len(found.measured) <= 8  # the race under way is finished
+    assert found.best.result.step_s <= found.best_single.result.step_s
+    assert any("interrupted after" in line for line in summary_lines(found))
+
+
+def test_a_search_with_nothing_left_to_ask_ends_and_says_so(two_cpus):
+    found = run_search(replace(SETTINGS, measurements=9, searchers=("single",)))
+    assert len(found.measured) == 2
+    assert any("nothing left to ask" in line for line in summary_lines(found))

@@ -44,6 +44,15 @@ def test_a_small_space_is_proven_and_a_plan_of_it_ends_at_once(build):
     assert found.seconds < 100
 
 
+def test_a_plan_of_a_middling_problem_is_certified(build):
+    """18 ops on three unlike devices: too many mappings to predict, few enough to prove."""
+    problem = Problem(build.layered(2, layers=6), build.machine("gpu", "gpu", "cpu"))
+    assert problem.space > HybridSettings.enumerate
+    ticks = iter(range(1_000_000))
+    found = plan(problem, "hybrid", seconds=900_000, clock=lambda: float(next(ticks)))
+    assert found.value == pytest.approx(found.lower_bound)
+
+
 def clock(problem, placement):
     """A machine on which each crossing costs what the simulator knows nothing of."""
     crossings = sum(placement[problem.unit_of[e.src]] != placement[problem.unit_of[e.dst]] for e in problem.graph.edges)
