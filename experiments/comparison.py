@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from experiments.contender import BATCH, Contender
-from experiments.finding import Progress, Row
+from experiments.finding import Progress, Row, by_merit, fastest, step_s
 from experiments.interrupt import interruptible
 from experiments.main_job import Job, SearchSettings
 from placer.coarsen import Groups
@@ -265,17 +265,17 @@ class Contest:
         self.counted.add(row.mapping.devices)
 
     def _finalists(self) -> list[Mapping]:
-        """The fastest of all, the fastest single device, the fastest of each searcher, none twice; and the next fastest
-        of all, as many as the last turn has room for.
+        """The best of all, the fastest single device, the best of each searcher, none twice; and the next best of all,
+        as many as the last turn has room for.
         """
-        ran = sorted((row for row in self.job.rows if isinstance(row.result, Measured)), key=step_s)
+        ran = by_merit(self.job.rows)
         if not ran:
             failures = {row.result.detail for row in self.job.rows if isinstance(row.result, Failed)}
             raise PlacerError(
                 f"no mapping of {self.job.settings.model} could be measured: {'; '.join(sorted(failures))}"
             )
         singles = [row for row in ran if row.mapping.is_single]
-        rows = [ran[0], *singles[:1], *(best for entrant in self.entrants if (best := fastest(entrant.rows)))]
+        rows = [ran[0], *singles[:1], *(row for e in self.entrants for row in by_merit(e.rows)[:1])]
         chosen = {row.mapping.devices: row.mapping for row in rows}
         room = -(len(chosen) - 1) % (RACE - 1)
         more = [row.mapping for row in ran if row.mapping.devices not in chosen][:room]
@@ -323,16 +323,6 @@ def prepared(job: Job, stack: ExitStack, mappings: Iterable[Mapping]) -> dict[Ma
             stack.callback(ready[0].close)
             steps[mapping] = ready[0]
     return steps
-
-
-def fastest(rows: Iterable[Row]) -> Row | None:
-    """Of what ran."""
-    return min((row for row in rows if isinstance(row.result, Measured)), key=step_s, default=None)
-
-
-def step_s(row: Row) -> float:
-    """Infinity where it failed."""
-    return row.result.step_s if isinstance(row.result, Measured) else inf
 
 
 def _unknown(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import zoo
 from experiments.contender import BATCH, Contender
-from experiments.finding import Finding, Progress, Row
+from experiments.finding import Finding, Progress, Row, by_merit, fastest, step_s
 from experiments.interrupt import interruptible
 from experiments.prediction import Prediction
 from placer.coarsen import coarsen
@@ -36,7 +36,7 @@ BASELINES = ("expert", "heft", "donf", "random")
 DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
 BASELINE_SHARE = 0.25  # of the measurements left after the single devices
 FINAL_REPEATS = 30
-FINALISTS = 2
+FINALISTS = 4
 SWITCHES = 4
 
 
@@ -191,7 +191,7 @@ class Job:
                 self.store.add(placed, result, self.anchor_s, searcher)
             rows.append(Row(searcher, mapping, result, stored=stored is not None))
             self.rows.append(rows[-1])
-            self.progress.row(rows[-1], _fastest(self.rows))
+            self.progress.row(rows[-1], fastest(self.rows))
         return rows
 
     def calibrate(self) -> None:
@@ -272,8 +272,8 @@ class Job:
                 )
                 for row, r in zip(rows, results, strict=False)
             ]
-            best = min(final, key=_step_s)
-            single = min((row for row in final if row.mapping.is_single), key=_step_s, default=None)
+            best = min(final, key=step_s)
+            single = min((row for row in final if row.mapping.is_single), key=step_s, default=None)
             switch_s = self._switched(placed[0], rows) if len(rows) > 1 else None
         default_s = results[-1].step_s if self.devices.has_local else None
         return best, single, default_s, switch_s
@@ -292,7 +292,7 @@ class Job:
         return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
 
     def _finalists(self) -> list[Row]:
-        measured = sorted((row for row in self.rows if isinstance(row.result, Measured)), key=_step_s)
+        measured = by_merit(self.rows)
         if not measured:
             failures = {row.result.detail for row in self.rows if isinstance(row.result, Failed)}
             raise PlacerError(f"no mapping of {self.settings.model} could be measured: {'; '.join(sorted(failures))}")
@@ -300,14 +300,14 @@ class Job:
         return [*singles, *[row for row in measured if row not in singles][:FINALISTS]]
 
     def _with_ratios(self) -> Iterator[Row]:
-        single_s = min((_step_s(row) for row in self.rows if row.mapping.is_single), default=None)
+        single_s = min((step_s(row) for row in self.rows if row.mapping.is_single), default=None)
         for row in self.rows:
             yield self._complete(row, single_s)
 
     def _complete(self, row: Row, single_s: float | None) -> Row:
         """With what is predicted for it now, and how it compares to the best single device's seconds."""
         known = single_s is not None and single_s < float("inf") and isinstance(row.result, Measured)
-        ratio = single_s / _step_s(row) if known and single_s is not None else None
+        ratio = single_s / step_s(row) if known and single_s is not None else None
         return replace(row, predicted_s=self.prediction.step_s(row.mapping), ratio=ratio)
 
     def _trace(self, best: Row) -> tuple[Timeline, Timeline]:
@@ -347,12 +347,3 @@ def _shares(names: tuple[str, ...], left: int) -> list[tuple[str, int]]:
 
 def _part(total: int, i: int, parts: int) -> int:
     return total // parts + (i < total % parts)
-
-
-def _fastest(rows: list[Row]) -> Row | None:
-    measured = [row for row in rows if isinstance(row.result, Measured)]
-    return min(measured, key=_step_s, default=None)
-
-
-def _step_s(row: Row) -> float:
-    return row.result.step_s if isinstance(row.result, Measured) else float("inf")

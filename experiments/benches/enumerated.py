@@ -14,8 +14,8 @@ from typing import Any
 
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import MEASUREMENTS, kept
-from experiments.comparison import RACE, fastest, prepared, step_s
-from experiments.finding import Progress, Row
+from experiments.comparison import RACE, prepared
+from experiments.finding import Progress, Row, fastest, step_s
 from experiments.main_job import Job, SearchSettings
 from placer.errors import PlacerError
 from placer.mapping import Mapping
