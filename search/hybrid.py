@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.int32]
 
+DRIFT = 0.03  # relative, of a step beside its peers: two or three steps may agree and be wrong together
+
 
 @dataclass(frozen=True)
 class HybridSettings:
@@ -193,11 +195,12 @@ class Hybrid(Searcher):
         candidates = self._candidates()
         if not candidates:
             return None
+        best_s = residual.best_s()
         waiting = [placement for placement in self.asked if placement not in self.told]
         if waiting:
             residual = residual.and_believed(self._sample(waiting))
         sample = self._sample(candidates)
-        gain = expected_gain(sample.predicted_s, *residual.expect(sample), self._best_s())
+        gain = expected_gain(sample.predicted_s, *residual.expect(sample), best_s)
         best = int(gain.argmax())
         noise = self._least_noise()
         if self._measured_enough() and gain[best] < self.settings.hopeless * noise:
@@ -270,9 +273,6 @@ class Hybrid(Searcher):
         share: NDArray[np.float64] = work_s / max(float(work_s.sum()), 1e-30)
         return share
 
-    def _best_s(self) -> float:
-        return float(min(result.step_s for result in self.told.values() if isinstance(result, Measured)))
-
     def _least_noise(self) -> float:
         """The relative error of a measurement that took all its repeats: what a gain must exceed to be seen."""
         through = [r for r in self.told.values() if isinstance(r, Measured) and not r.stopped_early]
@@ -297,6 +297,9 @@ class Hybrid(Searcher):
 
 
 def _noise(result: Measured) -> float:
-    """The relative standard deviation of a median of steps, from their interquartile range."""
+    """The relative standard deviation of a median of steps, from their interquartile range and what machines drift by
+    between turns; none where all steps took the same.
+    """
     deviation = result.spread_s / (1.35 * result.step_s)
-    return 1.25 * deviation / math.sqrt(max(1, result.repeats))
+    drift = DRIFT if deviation else 0.0
+    return 1.25 * math.hypot(deviation, drift) / math.sqrt(max(1, result.repeats))

@@ -81,6 +81,10 @@ class Residual:
         variance = COMMON**2 + self.settings[0] ** 2 - (left**2).sum(axis=0)
         return mean, np.sqrt(np.maximum(variance, 1e-12))
 
+    def best_s(self) -> float:
+        """The fastest of the measured mappings as it is expected to be, for the luckiest figure is too good."""
+        return float((self.measured.predicted_s * np.exp(self.expect(self.measured)[0])).min())
+
     def and_believed(self, sample: Sample) -> Residual:
         """As if `sample` had been measured and come out as expected (Ginsbourger et al. 2010, kriging believer)."""
         both = Sample(*(np.concatenate(pair) for pair in zip(_parts(self.measured), _parts(sample), strict=True)))

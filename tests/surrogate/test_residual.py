@@ -47,6 +47,13 @@ def test_never_less_sure_than_before_anything_was_measured():
     assert deviation[0] <= np.hypot(COMMON, residual.settings[0]) + 1e-12
 
 
+def test_the_best_is_not_the_luckiest_figure():
+    """Two mappings nearly alike, one measured a lucky 20 % below the other: the best lies between the two."""
+    rows = sample([0] * UNITS, [0] * (UNITS - 1) + [1])
+    residual = Residual(WORK, rows, np.array([np.log(0.8), 0.0]), np.full(2, 0.1))
+    assert 0.8 < residual.best_s() < 1.0
+
+
 def test_believing_makes_sure_of_the_believed_and_changes_no_expectation():
     residual = learnt()
     new = sample([0] * 4 + [1] * 4)
