@@ -57,7 +57,7 @@ class HybridSettings:
     certify: int = 256
     certify_work: int = 200_000_000
     fewest_measured: int = 12
-    hopeless: float = 0.25
+    hopeless: float = 0.1
 
 
 class Hybrid(Searcher):
