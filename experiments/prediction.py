@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.finding import Row
 from placer.coarsen import Groups
@@ -58,7 +59,21 @@ class Prediction:
         costs = calibration.costs(cost_matrix(self.groups.graph, self.topology), kernels)
         graph = with_cost_matrix(self.groups.graph, self.topology, costs)
         topology = calibration.topology(self.topology)
-        return Problem(graph, topology, schedule=SCHEDULE, headroom=self.headroom, base_s=calibration.base_s)
+        return Problem(
+            graph, topology, schedule=SCHEDULE, headroom=self.headroom, base_s=calibration.base_s, judge=self._judge
+        )
+
+    def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Predicted seconds of steps op by op. rows: [placements, units of `problem`]."""
+        return self.fine.step_s(rows[:, self.problem.limits.unit_of][:, self._group_of])
+
+    @cached_property
+    def _group_of(self) -> NDArray[np.int64]:
+        """[ops] the group of each op."""
+        of = np.empty(len(self.groups.fine), np.int64)
+        for group, members in enumerate(self.groups.members):
+            of[list(members)] = group
+        return of
 
     def step_s(self, mapping: Mapping) -> float:
         """Predicted seconds of a step under a mapping of the groups."""

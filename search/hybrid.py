@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -262,10 +262,7 @@ class Hybrid(Searcher):
 
         features = MappingFeatures(self.problem.simulator, self.problem.base_s)
         rows = np.array(placements, np.int32)
-        sample = sampled(features, rows, self.problem.limits.unit_of)
-        if self.problem.objective == "max-load":
-            return type(sample)(rows, sample.form, self.problem.predict_many(rows))
-        return sample
+        return replace(sampled(features, rows, self.problem.limits.unit_of), predicted_s=self.problem.judge_many(rows))
 
     def _work(self) -> NDArray[np.float64]:
         """[units] shares of all work."""

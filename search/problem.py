@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -41,9 +41,11 @@ class Limits(NamedTuple):
 class Problem:
     """What to place where, and how good a mapping is predicted to be.
 
-    headroom: the share of each device's memory that must stay free. cost_s: [ops, devices] seconds that stand
-    in for the graph's own costs. base_s: seconds of a step beside its makespan. Raises BadInputError for an unknown
-    objective or schedule, an op that no device can run, and colocated ops that no device can run together.
+    headroom: the share of each device's memory that must stay free. cost_s: [ops, devices] seconds that stand in for
+    the graph's own costs. base_s: seconds of a step beside its makespan. judge: predicts [placements, units] more truly
+    and more slowly than the simulator, where the graph is one of groups and the ops behind them are known. Raises
+    BadInputError for an unknown objective or schedule, an op that no device can run, and colocated ops that no device
+    can run together.
     """
 
     graph: OpGraph
@@ -53,6 +55,7 @@ class Problem:
     headroom: float = 0.0
     cost_s: Costs | None = None
     base_s: float = 0.0
+    judge: Callable[[NDArray[np.int32]], NDArray[np.float64]] | None = None
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -213,6 +216,11 @@ class Problem:
             return True
         held = self.held_bytes(placement)
         return all(h <= c for h, c in zip(held, self.capacity_bytes, strict=True))
+
+    def judge_many(self, placements: ArrayLike) -> NDArray[np.float64]:
+        """As `predict_many`, by the judge if there is one: for the few that are worth it."""
+        rows = self._rows(placements)
+        return self.predict_many(rows) if self.judge is None else self.judge(rows)
 
     def fits_many(self, placements: ArrayLike) -> NDArray[np.bool_]:
         """For each row of `placements`, [placements, units] devices, whether memory suffices, as `fits` says it.

@@ -75,6 +75,25 @@ def test_where_the_clock_disagrees_the_clock_leads(build):
     assert min(told[4:]) < min(told[:4])
 
 
+def test_a_judge_that_knows_better_decides_what_is_measured(build):
+    """The judge says that units on device 1 cost more than the simulator knows: less of them are asked for."""
+    graph, machine = build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu")
+    plain = Problem(graph, machine)
+
+    def judge(rows):
+        return plain.predict_many(rows) * (1 + 0.05 * (rows == 1).sum(axis=1))
+
+    def asked(problem):
+        """After one single device was measured, and took what the judge says."""
+        searcher = Hybrid(problem)
+        single = next(p for p in problem.singles())
+        searcher.tell(problem.mapping(single), Measured(problem.predict(single) * 1.01, 0.001, 12))
+        return problem.placement(searcher.ask())
+
+    heeded, unheeded = asked(Problem(graph, machine, judge=judge)), asked(plain)
+    assert judge(np.array([heeded]))[0] < judge(np.array([unheeded]))[0]
+
+
 def test_it_ends_where_the_expected_gain_drowns_in_noise(build):
     problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
     searcher = Hybrid(problem)
