@@ -29,7 +29,7 @@ def gpus(number, **fields):
 
 @pytest.mark.parametrize("name", SEARCHERS)
 def test_a_plan_lies_between_the_bound_and_the_best_single_device(name, problem):
-    found = plan(problem, name, seconds=0.5, clock=ticking())
+    found = plan(problem, name, seconds=0.5, clock=ticking(0.02))
     assert found.value == problem.predict(problem.placement(found.mapping))
     assert found.lower_bound <= found.value
     assert found.best_single is None or found.value <= found.best_single
