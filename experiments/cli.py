@@ -29,6 +29,13 @@ Workers = Annotated[int | None, typer.Option("--workers", help="Start N worker p
 DevicesSpec = Annotated[str | None, typer.Option("--devices", help="workers:N, or host:port,host:port.")]
 IncludeLocal = Annotated[bool, typer.Option("--include-local", help="Let the coordinating process compute, too.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Model = Annotated[str, typer.Argument(help="A zoo name, file.py:function or module:function.")]
+Minutes = Annotated[float | None, typer.Option("--minutes", help="Stop asking after this long.")]
+Batch = Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")]
+GroupCount = Annotated[int, typer.Option("--groups", help="How coarse to search: at most about so many groups.")]
+Report = Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")]
+StoreFile = Annotated[Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Seed = Annotated[int, typer.Option("--seed", help="Same seed, same mappings asked.")]
 Objective = Annotated[str, typer.Option("--objective", help="makespan, or max-load (pipelined throughput).")]
 Pins = Annotated[
@@ -61,7 +68,7 @@ def devices(workers: Workers = None, spec: DevicesSpec = None, include_local: In
 
 @app.command()
 def search(
-    model: Annotated[str, typer.Argument(help="A zoo name, file.py:function or module:function.")],
+    model: Model,
     workers: Workers = None,
     spec: DevicesSpec = None,
     include_local: IncludeLocal = False,
@@ -69,25 +76,23 @@ def search(
         list[str] | None, typer.Option("--searcher", help="Use only this one; may be repeated.")
     ] = None,
     measurements: Annotated[int, typer.Option("--measurements", help="Mappings to measure at most.")] = 24,
-    minutes: Annotated[float | None, typer.Option("--minutes", help="Stop asking after this long.")] = None,
+    minutes: Minutes = None,
     seed: Seed = 0,
-    batch: Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")] = None,
-    groups: Annotated[int, typer.Option("--groups", help="How coarse to search: at most about so many groups.")] = 192,
+    batch: Batch = None,
+    groups: GroupCount = 192,
     pin: Pins = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for mapping.json, graph.json, topology.json.")
     ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")] = None,
+    report: Report = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write a Perfetto trace of the placed step, predicted and measured.")
     ] = None,
     gantt: Annotated[
         Path | None, typer.Option("--gantt", help="Draw the placed step, predicted and measured: .png, .svg or .pdf.")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    store: StoreFile = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """The main job: trace a training step, profile it, search, measure, and hand back the fastest mapping.
@@ -114,7 +119,7 @@ def search(
 
 @app.command()
 def compare(
-    model: Annotated[str, typer.Argument(help="A zoo name, file.py:function or module:function.")],
+    model: Model,
     workers: Workers = None,
     spec: DevicesSpec = None,
     include_local: IncludeLocal = False,
@@ -127,19 +132,17 @@ def compare(
     peer_measurements: Annotated[
         int | None, typer.Option("--peer-measurements", help="The same for all but the default searcher.")
     ] = None,
-    minutes: Annotated[float | None, typer.Option("--minutes", help="Stop asking after this long.")] = None,
+    minutes: Minutes = None,
     seed: Seed = 0,
-    batch: Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")] = None,
-    groups: Annotated[int, typer.Option("--groups", help="How coarse to search: at most about so many groups.")] = 192,
+    batch: Batch = None,
+    groups: GroupCount = 192,
     pin: Pins = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")] = None,
+    report: Report = None,
     curves: Annotated[
         Path | None, typer.Option("--curves", help="Draw how fast each comes near the best: .png, .svg or .pdf.")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    store: StoreFile = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """The searchers and baselines side by side, measured interleaved. Ctrl-C ends it with what was measured so far.
@@ -224,7 +227,7 @@ def profile(
     passes: Annotated[int, typer.Option("--passes", help="Rounds of measuring, spread over time.")] = 3,
     store: Annotated[Path | None, typer.Option("--store", help="SQLite file in which the dataset grows.")] = None,
     export: Annotated[Path | None, typer.Option("--export", help="Write the dataset: .csv or .parquet.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Fill the operator dataset, fit the operator models, and print their error.

@@ -97,9 +97,15 @@ class Comparison:
         return tuple(row for row in self.measured if row.searcher == "single")
 
     def best_so_far_s(self, standing: Standing) -> list[float | None]:
-        """Before the first and after each of a searcher's measurements; None while nothing ran."""
+        """Before the first and after each of a searcher's measurements; None while nothing ran.
+
+        The last is what it would deliver, its own or the best single device's figure from the end, whatever its races
+        said.
+        """
         best_s = min(map(self._figure_s, self.singles), default=inf)
         so_far = [best_s] + [best_s := min(best_s, self._figure_s(row)) for row in standing.rows]
+        ends = [step_s(row) for row in (standing.final, self.best_single) if row is not None]
+        so_far[-1] = min(ends, default=so_far[-1])
         return [s if s < inf else None for s in so_far]
 
     def regret(self, standing: Standing) -> list[float | None]:

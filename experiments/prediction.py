@@ -65,15 +65,7 @@ class Prediction:
 
     def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Predicted seconds of steps op by op. rows: [placements, units of `problem`]."""
-        return self.fine.step_s(rows[:, self.problem.limits.unit_of][:, self._group_of])
-
-    @cached_property
-    def _group_of(self) -> NDArray[np.int64]:
-        """[ops] the group of each op."""
-        of = np.empty(len(self.groups.fine), np.int64)
-        for group, members in enumerate(self.groups.members):
-            of[list(members)] = group
-        return of
+        return self.fine.step_s(rows[:, self.problem.limits.unit_of][:, list(self.groups.group_of)])
 
     def step_s(self, mapping: Mapping) -> float:
         """Predicted seconds of a step under a mapping of the groups."""

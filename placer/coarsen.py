@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from placer.graph import Edge, Op, OpGraph
 from placer.mapping import Mapping
@@ -32,13 +33,18 @@ class Groups:
     graph: OpGraph
     members: tuple[tuple[int, ...], ...]
 
+    @cached_property
+    def group_of(self) -> tuple[int, ...]:
+        """The group of each op of the fine graph."""
+        of = [0] * len(self.fine)
+        for group, members in enumerate(self.members):
+            for op in members:
+                of[op] = group
+        return tuple(of)
+
     def expand(self, mapping: Mapping) -> tuple[int, ...]:
         """Device index of every op of the fine graph under a mapping of the groups."""
-        devices = [0] * len(self.fine)
-        for group, device in zip(self.members, mapping.devices, strict=True):
-            for op in group:
-                devices[op] = device
-        return tuple(devices)
+        return tuple([mapping.devices[group] for group in self.group_of])
 
     def expand_mapping(self, mapping: Mapping) -> Mapping:
         """The mapping of the fine graph that puts every op where its group is."""

@@ -29,7 +29,7 @@ def clusters(problem: Problem) -> list[NDArray[np.int64]]:
     After Karypis & Kumar 1998, section 3.1: in each round the pairs with the most talk for their work unite, each
     cluster at most once, so that sizes about double from round to round.
     """
-    work_s = [float(np.mean([c for c in row if np.isfinite(c)] or [0.0])) for row in problem.unit_cost_s]
+    work_s = list(problem.unit_mean_s)
     members: dict[int, list[int]] = {u: [u] for u in range(len(work_s))}
     talk_s = neighbours(problem)
     floor_s, most_s = sum(work_s) / max(len(work_s), 1) / 100 + 1e-30, LARGEST_SHARE * sum(work_s)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from search.base import Searcher
 from search.memory import fitted
-from search.problem import Placement, Problem
+from search.problem import Limits, Placement, Problem
 from surrogate.costs import Costs
+from surrogate.tables import Tables
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,24 @@ def earliest_finish(problem: Problem, line: NDArray[np.int32], ahead_s: Costs | 
     the devices at both ends; colocated ops follow the first of them, for which memory for the whole unit must be
     left.
     """
-    from search.slots import list_schedule_ahead  # numba is slow to import
-
-    n = len(problem.graph)
-    device, start_s, finish_s = np.empty(n, np.int32), np.empty(n), np.empty(n)
-    ahead_s = np.zeros((n, len(problem.topology))) if ahead_s is None else ahead_s
     tables, limits = problem.simulator.tables, problem.limits
-    complete = list_schedule_ahead(tables, limits, line, ahead_s, device, start_s, finish_s)
+    device, start_s, finish_s, complete = scheduled(tables, limits, line, ahead_s)
     return Schedule(tuple(device.tolist()), tuple(start_s.tolist()), tuple(finish_s.tolist()), complete)
+
+
+def scheduled(
+    tables: Tables, limits: Limits, line: NDArray[np.int32], ahead_s: Costs | None = None
+) -> tuple[NDArray[np.int32], Costs, Costs, bool]:
+    """`earliest_finish` of tables and limits that need not be the problem's own: device, start_s, finish_s by op, and
+    whether every unit found room.
+    """
+    from search.slots import list_schedule  # numba is slow to import
+
+    n = len(tables.cost_s)
+    device, start_s, finish_s = np.empty(n, np.int32), np.empty(n), np.empty(n)
+    ahead_s = np.zeros(tables.cost_s.shape) if ahead_s is None else ahead_s
+    complete = list_schedule(tables, limits, line, ahead_s, device, start_s, finish_s)
+    return device, start_s, finish_s, complete
 
 
 def repaired(problem: Problem, schedule: Schedule) -> Placement:

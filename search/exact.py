@@ -21,11 +21,8 @@ import numpy as np
 from search.base import Searcher, Stop, fitting_placements, never
 from search.bounds import divided_work, lower_bound, rounding
 from search.climb import climb, kicked
-from search.cpop import cpop_placement
-from search.donf import donf_placement
-from search.heft import heft_placement
-from search.peft import peft_placement
 from search.problem import Placement, Problem
+from search.starts import starts
 from surrogate.tables import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
 
 if TYPE_CHECKING:
@@ -108,8 +105,7 @@ class Exact(Searcher):
 
     def _start(self) -> None:
         """What list schedulers and single devices give, and what climbing from there gives."""
-        rules = (heft_placement, donf_placement, peft_placement, cpop_placement)
-        self._learn(dict.fromkeys([*(rule(self.problem) for rule in rules), *self.problem.singles()]))
+        self._learn(starts(self.problem, self.stop))
         for turn in range(self.settings.climbs):
             if self.stop():
                 return

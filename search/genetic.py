@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from placer.errors import BadInputError
 from search.base import Searcher, Stop, never
 from search.deap_breeding import Row, bred
-from search.donf import donf_placement
-from search.experts import expert_placements
-from search.heft import heft_placement
-from search.memory import fitted, packed
+from search.memory import fitted
 from search.moves import Moves
 from search.outcomes import outcomes_s
 from search.problem import Placement, Problem
+from search.starts import starts
 
 Fitness = Callable[[list[Placement]], Sequence[float]]
 """Values of placements, the lower the better; infinity and NaN are the worst."""
@@ -246,7 +244,7 @@ class Genetic(Searcher):
         return Operators(self.problem)
 
     def _propose(self) -> Placement:
-        population = [*self._incumbents(), *(self.population or seeds(self.problem))]
+        population = [*self._incumbents(), *(self.population or starts(self.problem, self.stop))]
         ranking = evolve(
             self.problem, population, self._predict_all, generations=self._generations(), chance=self.chance,
             stop=self.stop, breeding=self.settings.breeding, operators=self.operators,
@@ -276,9 +274,3 @@ class Genetic(Searcher):
 
     def _recall(self, memory: Any) -> None:
         self.population = [tuple(placement) for placement in memory]
-
-
-def seeds(problem: Problem) -> list[Placement]:
-    """Single devices, HEFT, Donf, experts' splits; at least one. Raises BadInputError where nothing fits."""
-    found = [*problem.singles(), heft_placement(problem), donf_placement(problem), *expert_placements(problem)]
-    return list(dict.fromkeys(found)) or [packed(problem)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,10 +20,12 @@ from search.starts import starts
 from search.variants import View, breed
 
 if TYPE_CHECKING:
+    from surrogate.features import MappingFeatures
     from surrogate.residual import Residual, Sample
 
 Rows = NDArray[np.int32]
 
+NEAR = 0.2  # of the units, at most, concerns a move around the best measured
 DRIFT = 0.03  # relative, of a step beside its peers: two or three steps may agree and be wrong together
 
 
@@ -75,22 +78,33 @@ class Hybrid(Searcher):
         self.told_then = -1
         self._starts: list[Placement] = []
         self._least = 0.0
-        self._moves: Moves | None = None
+
+    @cached_property
+    def moves(self) -> Moves:
+        """Made once."""
+        return Moves(self.problem)
+
+    @cached_property
+    def features(self) -> MappingFeatures:
+        """What the residual sees of a mapping."""
+        from surrogate.features import MappingFeatures
+
+        return MappingFeatures(self.problem.simulator, self.problem.base_s)
 
     def bound(self) -> float:
         """The best prediction where every placement was predicted, what branch and bound has proven, or nothing."""
         return self._least
 
     def _propose(self) -> Placement:
+        trusted = self._simulator_is_clock()
         if self._is_small():
             self._enumerate()
         elif self.told_then != len(self.told):
-            if self.rounds == 1 and len(self.problem.units) <= self.settings.certify and self._simulator_is_clock():
+            if trusted and self.rounds == 1 and len(self.problem.units) <= self.settings.certify:
                 self._certify()
-            self._improve()
+            self._improve(self._budget(doubled=trusted))
             self.told_then = len(self.told)
-        residual = self._residual()
-        placement = self._best_predicted() if residual is None else self._most_promising(residual)
+        placement = self._best_predicted() if trusted else self._most_promising(self._residual())
         return placement if placement is not None else self.first_new()
 
     # What the simulator says.
@@ -120,22 +134,19 @@ class Hybrid(Searcher):
         best = exact.ranking[: self.settings.pool]
         self.elites.add(np.array([p for _, p in best], np.int32), np.array([value for value, _ in best]))
 
-    def _improve(self) -> None:
-        """One round: variants of HEFT, then annealing from the best of all that is known."""
+    def _improve(self, budget: int) -> None:
+        """One round of so many predictions: variants of HEFT, then annealing from the best of all that is known."""
         chance = np.random.default_rng(self.chance.getrandbits(64))
         if self.rounds == 0:
             self._begin()
-        budget = self._budget()
         if self.problem.objective == "makespan":
             budget -= self._breed(int(budget * self.settings.bred), chance)
-        if self._moves is None:
-            self._moves = Moves(self.problem)
-        self._moves.forget()
+        self.moves.forget()
         explore = self.rounds % 2 == 1
         cooling = Cooling(hot=Cooling.hot * self.settings.hotter) if explore else Cooling()
         lines = self._lines(explore, cooling.chains)
         anneal(
-            self.problem, self._moves, lines, self._predict, self.elites,
+            self.problem, self.moves, lines, self._predict, self.elites,
             evaluations=budget, chance=chance, stop=self.stop, cooling=cooling,
         )  # fmt: skip
         self.rounds += 1
@@ -150,7 +161,7 @@ class Hybrid(Searcher):
         rounds = predictions // self.settings.heft_predictions
         if rounds < 1 or self.stop():
             return 0
-        _, _, found = breed(self.problem, View.plain(self.problem), rounds=rounds, chance=chance, stop=self.stop)
+        found = breed(self.problem, View.plain(self.problem), rounds=rounds, chance=chance, stop=self.stop)
         self.evaluations += rounds
         self.elites.add(np.array([p for _, p in found], np.int32), np.array([value for value, _ in found]))
         return rounds * self.settings.heft_predictions
@@ -169,13 +180,13 @@ class Hybrid(Searcher):
         self.evaluations += len(rows)
         return self.problem.predict_many(rows)
 
-    def _budget(self) -> int:
+    def _budget(self, doubled: bool) -> int:
         """Predictions of the next round."""
         each = len(self.problem.graph) + len(self.problem.graph.edges)
         flips = self.problem.limits.feasible.size
         most = min(self.settings.most, self.settings.per_flip * flips, self.settings.work // each)
         first = max(self.settings.fewest, most)
-        return first << (min(self.rounds, self.settings.doublings) if self._simulator_is_clock() else 0)
+        return first << (min(self.rounds, self.settings.doublings) if doubled else 0)
 
     def _is_small(self) -> bool:
         return self.problem.space <= self.settings.enumerate
@@ -223,12 +234,11 @@ class Hybrid(Searcher):
 
     def _around(self, centre: Placement, limit: float) -> list[Placement]:
         """Placements one move away."""
-        moves = self._moves or Moves(self.problem)
         chance = np.random.default_rng(self.chance.getrandbits(64))
         start = np.array(centre, np.int32)
         rows = np.repeat(start[None], self.settings.near, axis=0)
         for row in rows:
-            moves.draw(row, [start], 0.2, chance)
+            self.moves.draw(row, [start], NEAR, chance)
         rows = np.unique(rows[self.problem.fits_many(rows)], axis=0)
         if not len(rows):
             return []
@@ -236,13 +246,11 @@ class Hybrid(Searcher):
         near = [tuple(row) for row in rows[values <= limit].tolist()]
         return [placement for placement in near if self.is_new(placement)]
 
-    def _residual(self) -> Residual | None:
-        """What was learnt from measuring; None where nothing was, or where the simulator is the clock."""
+    def _residual(self) -> Residual:
+        """What was learnt from measuring."""
         from surrogate.residual import Residual
 
         known = {p: r for p, r in self.told.items() if isinstance(r, Measured)}
-        if self._simulator_is_clock():
-            return None
         sample = self._sample(list(known))
         step_s = np.array([result.step_s for result in known.values()])
         noise = np.array([_noise(result) for result in known.values()])
@@ -257,12 +265,12 @@ class Hybrid(Searcher):
         return bool((predicted_s == list(known.values())).all() or not np.isfinite(predicted_s).all())
 
     def _sample(self, placements: list[Placement]) -> Sample:
-        from surrogate.features import MappingFeatures
         from surrogate.residual import sampled
 
-        features = MappingFeatures(self.problem.simulator, self.problem.base_s)
         rows = np.array(placements, np.int32)
-        return replace(sampled(features, rows, self.problem.limits.unit_of), predicted_s=self.problem.judge_many(rows))
+        return replace(
+            sampled(self.features, rows, self.problem.limits.unit_of), predicted_s=self.problem.judge_many(rows)
+        )
 
     def _work(self) -> NDArray[np.float64]:
         """[units] shares of all work."""

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from search.base import Searcher, Stop, never
-from search.genetic import Breeding, Contrast, Fitness, Operators, evolve, most_promising, seeds
+from search.genetic import Breeding, Contrast, Fitness, Operators, evolve, most_promising
 from search.heft import heft_placement
 from search.outcomes import outcomes_s
 from search.problem import Placement, Problem
+from search.starts import starts
 from search.stretches import Stretches
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class HtfMpr(Searcher):
         known = outcomes_s(self.told)
         fastest = sorted(known, key=lambda p: (known[p], p))[: self.settings.fastest]
         ranking = evolve(
-            self.problem, [*fastest, *(self.population or seeds(self.problem))], self._fitness(known),
+            self.problem, [*fastest, *(self.population or starts(self.problem, self.stop))], self._fitness(known),
             generations=self.settings.generations, chance=self.chance, stop=self.stop,
             breeding=self.settings.breeding, operators=self.operators,
         )  # fmt: skip

@@ -34,7 +34,7 @@ class Moves:
         self.pairs = np.array(list(talk_s), np.int64).reshape(-1, 2)
         self.clusters = clusters(problem)
         self.sizes = np.array([len(c) for c in self.clusters])
-        work_s = np.array([np.mean([c for c in row if np.isfinite(c)]) for row in problem.unit_cost_s])
+        work_s = np.array(problem.unit_mean_s)
         self.by_work = np.cumsum(work_s[self.free]) / max(work_s[self.free].sum(), 1e-30)
         self.kinds: list[Callable[[Row, Sequence[Row], float, Chance], None]] = [self._flip, self._run, self._edge]
         if len(self.pairs):

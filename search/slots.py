@@ -72,13 +72,7 @@ def _occupy(begin_s: Floats, end_s: Floats, count: int, from_s: float, to_s: flo
 
 
 @jit
-def list_schedule(t: Tables, limits: Limits, line: Ints, device: Ints, start_s: Floats, finish_s: Floats) -> bool:
-    """`list_schedule_ahead` where nothing but the finish counts."""
-    return list_schedule_ahead(t, limits, line, np.zeros(t.cost_s.shape), device, start_s, finish_s)
-
-
-@jit
-def list_schedule_ahead(
+def list_schedule(
     t: Tables, limits: Limits, line: Ints, ahead_s: Floats, device: Ints, start_s: Floats, finish_s: Floats
 ) -> bool:
     """Fill device, start_s and finish_s, [ops], by taking the ops in `line`, producers first.

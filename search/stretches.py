@@ -28,7 +28,7 @@ class Stretches:
         cost_s = np.array(problem.unit_cost_s)
         self._can = np.isfinite(cost_s)
         self._cheapest = cost_s.argmin(axis=1)
-        self._work_s = np.where(self._can, cost_s, 0.0).sum(axis=1) / self._can.sum(axis=1)
+        self._work_s = np.array(problem.unit_mean_s)
         if not self._work_s.any():
             self._work_s = np.ones(len(cost_s))
         self.of = self._cut(most)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.base import Stop
+from search.earliest import scheduled
 from search.memory import fitted
 from search.problem import Placement, Problem
 from surrogate.tables import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
@@ -53,10 +54,10 @@ class View:
 
 def breed(
     problem: Problem, first: View, *, rounds: int, chance: np.random.Generator, stop: Stop
-) -> tuple[View, float, list[tuple[float, Placement]]]:
+) -> list[tuple[float, Placement]]:
     """A (1+1) evolution strategy with the step size by success (Rechenberg 1973) from `first` on.
 
-    Returns the best view, its value, and (value, placement) whenever it was improved or equalled, the last last.
+    Returns (value, placement) of the first and of each that was as good as the best before it: the best comes last.
     """
     best, width = first, BEGIN
     value, placement = _judged(problem, first)
@@ -72,25 +73,21 @@ def breed(
             found.append((value, placement))
         else:
             width = max(LEAST, width * DOWN)
-    return best, value, found
+    return found
 
 
 def heft_seen(problem: Problem, view: View, feasible: NDArray[np.bool_] | None = None) -> Placement:
     """HEFT's mapping of the problem as `view` has it, repaired where memory ran out. feasible: [units, devices]."""
-    from search.slots import list_schedule  # numba is slow to import
-
-    n = len(problem.graph)
     tables = problem.simulator.tables
     tables = tables._replace(link=_scaled(tables.link, np.exp(view.link)), cost_s=tables.cost_s * np.exp(view.liking))
     limits = problem.limits if feasible is None else problem.limits._replace(feasible=feasible)
-    device, start_s, finish_s = np.empty(n, np.int32), np.empty(n), np.empty(n)
-    list_schedule(tables, limits, _line(problem, view.urgency), device, start_s, finish_s)
+    device, _, _, _ = scheduled(tables, limits, _line(problem, view.urgency))
     return fitted(problem, device[[unit[0] for unit in problem.units]].tolist())
 
 
 def _line(problem: Problem, urgency: Floats) -> NDArray[np.int32]:
     """Op indices by upward rank, costs multiplied by exp(urgency)."""
-    from search.slots import rank_all
+    from search.slots import rank_all  # numba is slow to import
 
     tables = problem.simulator.tables
     order = np.array(problem.graph.order, np.int32)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -85,6 +87,16 @@ def _where(facts: Facts) -> list[str]:
         f"{facts['date']}, {at['cores']} cores of {at['cpu']} ({at['system']}), "
         f"Python {facts['python']}, TensorFlow {tensorflow}."
     ]
+
+
+def in_process(*arguments: str) -> Facts:
+    """`placer ARGUMENTS --json --quiet` as a user runs it, in a process of its own; {"failed": line} where it fails."""
+    command = [sys.executable, "-m", "experiments.cli", *arguments, "--json", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return {"failed": lines[-1] if lines else f"exit code {done.returncode}"}
+    return dict(json.loads(done.stdout))
 
 
 def ms(seconds: float) -> str:

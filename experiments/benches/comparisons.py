@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from experiments import zoo
-from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.bench import BenchOptions, Facts, in_process
 from placer.errors import PlacerError
 from placer.files import write_whole
 from search.plan import DEFAULT_SEARCHER
@@ -69,17 +68,13 @@ def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Fa
 
 
 def compare_in_process(settings: Facts) -> Facts:
-    """`placer compare MODEL --json` as a command; {"failed": line} where it fails."""
-    command = [sys.executable, "-m", "experiments.cli", "compare", settings["model"], "--json", "--quiet"]
+    """`placer compare MODEL` with these settings."""
+    options = []
     for option in ("workers", "measurements", "peer_measurements", "minutes"):
-        command += [f"--{option.replace('_', '-')}", str(settings[option])]
+        options += [f"--{option.replace('_', '-')}", str(settings[option])]
     for name in settings["searchers"]:
-        command += ["--searcher", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        return {"failed": lines[-1] if lines else f"exit code {done.returncode}"}
-    return dict(json.loads(done.stdout))
+        options += ["--searcher", name]
+    return in_process("compare", settings["model"], *options)
 
 
 def _outcome(facts: Facts) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from statistics import geometric_mean, median
 
 from experiments import zoo
-from experiments.benches.bench import BenchOptions, Facts, ms
+from experiments.benches.bench import BenchOptions, Facts, in_process, ms
 
 MEASUREMENTS = 24
 
@@ -18,7 +16,7 @@ def run(options: BenchOptions) -> Facts:
     per_model: dict[str, Facts] = {}
     measurements = options.measurements or MEASUREMENTS
     for name in options.models or zoo.names():
-        facts = search_in_process(name, options.workers, measurements)
+        facts = in_process("search", name, "--workers", str(options.workers), "--measurements", str(measurements))
         per_model[name] = _main_job_row(facts)
         ratio = per_model[name].get("ratio_to_best_single")
         print(f"{name}: {facts.get('failed') or f'{ratio:.2f}x'}", file=sys.stderr)
@@ -31,17 +29,6 @@ def run(options: BenchOptions) -> Facts:
         "workers": options.workers,
         "measurements": measurements,
     }
-
-
-def search_in_process(model: str, workers: int, measurements: int) -> Facts:
-    """`placer search MODEL --json` as a command; {"failed": line} where it fails."""
-    command = [sys.executable, "-m", "experiments.cli", "search", model, "--json", "--quiet"]
-    command += ["--workers", str(workers), "--measurements", str(measurements)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        return {"failed": lines[-1] if lines else f"exit code {done.returncode}"}
-    return dict(json.loads(done.stdout))
 
 
 def _main_job_row(facts: Facts) -> Facts:

@@ -36,7 +36,7 @@ def gaps(facts: Facts) -> Facts:
     """One comparison: after 5, 10 and 20 measured mappings, or the last one, and when the gap was first below NEAR."""
     if "failed" in facts:
         return {"failed": facts["failed"]}
-    rows = {name: _gaps_of(_corrected(row, facts)) for name, row in facts["searchers"].items()}
+    rows = {name: _gaps_of(row["regret"]) for name, row in facts["searchers"].items()}
     ours = rows.get(facts["default_searcher"])
     return {
         **(ours or {}),
@@ -44,12 +44,6 @@ def gaps(facts: Facts) -> Facts:
         "fastest_by": facts["best"]["by"],
         "searchers": {name: row for name, row in rows.items() if row is not ours},
     }
-
-
-def _corrected(row: Facts, facts: Facts) -> list[float | None]:
-    """A searcher's regret, the last one by what its best, or the best single device, took side by side at the end."""
-    ends = [end["step_s"] for end in (row, facts["best_single"]) if end and end["step_s"]]
-    return [*row["regret"][:-1], min(ends) / facts["best_known_s"] - 1] if ends else row["regret"]
 
 
 def _gaps_of(regret: list[float | None]) -> Facts:

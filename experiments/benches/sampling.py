@@ -59,11 +59,7 @@ class Sample:
 
     def features(self, known: NDArray[np.intp]) -> MappingFeatures:
         """The features as a search has them that measured the mappings `known`: its simulator calibrated on these."""
-        ops = self.prediction.groups.fine
-        group_of = np.zeros(len(ops), np.intp)
-        for group, members in enumerate(self.prediction.groups.members):
-            group_of[list(members)] = group
-        placements = self.placements[known][:, group_of]
+        placements = self.placements[known][:, list(self.prediction.groups.group_of)]
         calibrated = replace(self.prediction, fine=self.prediction.fine.calibrated(placements, self.step_s[known]))
         return MappingFeatures(calibrated.problem.simulator, calibrated.problem.base_s)
 

@@ -10,8 +10,9 @@ import pytest
 from placer.measurement import Measured
 from search.base import never
 from search.deap_breeding import bred, own_random
-from search.genetic import Breeding, Genetic, Operators, evolve, seeds
+from search.genetic import Breeding, Genetic, Operators, evolve
 from search.memory import fitted
+from search.starts import starts
 
 GENERATIONS = 25
 
@@ -58,7 +59,7 @@ def test_the_enumerated_optimum_is_found(towers):
 
 
 def test_values_are_sorted_right_and_of_fitting_distinct_placements(problem):
-    ranking = run(problem, seeds(problem), predicted(problem))
+    ranking = run(problem, starts(problem, never), predicted(problem))
     placements = [placement for _, placement in ranking]
     assert ranking == sorted(ranking) and len(set(placements)) == len(placements)
     assert [value for value, _ in ranking] == problem.predict_many(placements).tolist()
@@ -68,7 +69,7 @@ def test_values_are_sorted_right_and_of_fitting_distinct_placements(problem):
 
 
 def test_the_end_is_no_worse_than_the_beginning_and_more_generations_no_worse_than_few(problem):
-    start = seeds(problem)
+    start = starts(problem, never)
     begun, few, many = (run(problem, start, predicted(problem), generations=g)[0][0] for g in (0, 3, GENERATIONS))
     assert begun == min(problem.predict_many(start))
     assert begun >= few >= many
@@ -81,12 +82,12 @@ def test_each_placement_is_judged_once(problem):
         judged.extend(placements)
         return problem.predict_many(placements)
 
-    run(problem, seeds(problem), fitness)
-    assert len(judged) == len(set(judged)) > len(seeds(problem))
+    run(problem, starts(problem, never), fitness)
+    assert len(judged) == len(set(judged)) > len(starts(problem, never))
 
 
 def test_infinite_and_missing_values_come_last(problem):
-    start = seeds(problem)
+    start = starts(problem, never)
 
     def fitness(placements):
         return [[1.0, np.inf, np.nan][sum(placement) % 3] for placement in placements]
@@ -96,12 +97,12 @@ def test_infinite_and_missing_values_come_last(problem):
 
 
 def test_time_that_is_up_leaves_the_beginning(problem):
-    start = seeds(problem)
+    start = starts(problem, never)
     assert {placement for _, placement in run(problem, start, predicted(problem), stop=lambda: True)} == set(start)
 
 
 def test_a_full_memory_is_kept(tight):
-    start = seeds(tight)
+    start = starts(tight, never)
     ranking = run(tight, start, predicted(tight), generations=5)
     assert len(ranking) > len(start) and all(tight.fits(placement) for _, placement in ranking)
 
@@ -122,7 +123,7 @@ def test_mating_gives_each_unit_the_device_of_one_parent(problem):
     """Where no devices are alike; so no child has a unit where it cannot run."""
     operators, draws = Operators(problem), np.random.default_rng(0)
     operators._unlike = ~np.eye(len(problem.topology), dtype=bool)
-    for start in seeds(problem):
+    for start in starts(problem, never):
         one, other = np.array(start, np.int32), np.array([d[-1] for d in problem.feasible], np.int32)
         parents = one.copy(), other.copy()
         operators.mate(one, other, draws)
