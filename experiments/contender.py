@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from experiments.finding import Row
-from experiments.prediction import Prediction
 from placer.mapping import Mapping
 from search.base import Searcher, SearchExhausted
+from search.prediction import Prediction
 from search.registry import SEARCHERS, make_searcher
 
 BATCH = 4  # mappings that are asked for, and raced, together
@@ -31,7 +31,7 @@ class Contender:
         """Up to `count` new mappings; fewer where the searcher has nothing left, and `ended` says so."""
         if self.told != len(self.rows):
             if SEARCHERS[self.name].predicts:
-                self.prediction = self.prediction.calibrated(self.rows)
+                self.prediction = self.prediction.calibrated([(row.mapping, row.result) for row in self.rows])
             self.told = len(self.rows)
         searcher = self._informed()
         asked: list[Mapping] = []

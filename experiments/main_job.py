@@ -13,7 +13,6 @@ from experiments import zoo
 from experiments.contender import BATCH, Contender
 from experiments.finding import Finding, Progress, Row, by_merit, fastest, step_s
 from experiments.interrupt import interruptible
-from experiments.prediction import Prediction
 from placer.coarsen import coarsen
 from placer.errors import BadInputError, PlacerError
 from placer.mapping import Mapping
@@ -21,6 +20,7 @@ from placer.measurement import Failed, Measured
 from placer.pins import parse_pin, pinned
 from placer.store import Store
 from search.base import Stop, never
+from search.prediction import Prediction
 from search.problem import Problem
 from search.registry import SEARCHERS
 from surrogate.run_order import run_order
@@ -197,7 +197,7 @@ class Job:
     def calibrate(self) -> None:
         """Correct the costs by what was measured so far; searches that begin from here on predict by them."""
         if self.calibrated_by != len(self.rows):
-            self.prediction = self.prediction.calibrated(self.rows)
+            self.prediction = self.prediction.calibrated([(row.mapping, row.result) for row in self.rows])
             self.calibrated_by = len(self.rows)
 
     def finish(self, trace: bool, interrupted: bool = False) -> Finding:

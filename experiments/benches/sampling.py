@@ -17,13 +17,13 @@ from rich.progress import Progress as RichProgress
 
 from experiments.finding import Progress
 from experiments.main_job import Job, SearchSettings
-from experiments.prediction import Prediction
 from placer.errors import PlacerError, one_line
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured, Result
 from search.baselines import random_placement
 from search.climb import kicked
 from search.experts import expert_placements
+from search.prediction import Prediction
 from search.problem import Placement, Problem
 from search.registry import make_searcher
 from surrogate.features import MappingFeatures

@@ -18,13 +18,13 @@ from scipy.stats import kendalltau
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.finding import Progress
 from experiments.main_job import Job, SearchSettings
-from experiments.prediction import SCHEDULE
 from placer.errors import PlacerError
 from placer.graph import OpGraph
 from placer.measurement import Failed, Measured
 from placer.topology import Topology
 from search.baselines import random_placement
 from search.climb import kicked
+from search.prediction import SCHEDULE
 from search.problem import Placement
 from search.registry import make_searcher
 from surrogate.calibration import Calibration, Predictor

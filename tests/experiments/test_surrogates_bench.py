@@ -16,12 +16,12 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.sampling import Sample, kinds, side_by_side
 from experiments.benches.surrogates import folds_of, keep_data, page
 from experiments.benches.surrogates_picture import draw, picture_of
-from experiments.prediction import Prediction
 from placer.coarsen import Groups
 from placer.errors import BadInputError, PlacerError
 from placer.graph import Edge, Op, OpGraph
 from placer.measurement import Failed, Measured
 from placer.topology import Device, Link, Topology
+from search.prediction import Prediction
 from search.problem import Problem
 from surrogate.regressors import REGRESSORS
 

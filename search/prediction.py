@@ -9,10 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.finding import Row
 from placer.coarsen import Groups
 from placer.mapping import Mapping
-from placer.measurement import Measured
+from placer.measurement import Measured, Result
 from placer.topology import Topology
 from search.bounds import lower_bound
 from search.problem import Problem
@@ -43,9 +42,9 @@ class Prediction:
         simulator = Simulator(groups.fine, topology, SCHEDULE)
         return cls(groups, topology, Predictor(simulator, launches(groups.fine)), headroom)
 
-    def calibrated(self, rows: Sequence[Row]) -> Prediction:
-        """Corrected by what was measured."""
-        known = [(row.mapping, row.result.step_s) for row in rows if isinstance(row.result, Measured)]
+    def calibrated(self, measured: Sequence[tuple[Mapping, Result]]) -> Prediction:
+        """Corrected by what was measured: mappings of the groups, and what each came to."""
+        known = [(mapping, result.step_s) for mapping, result in measured if isinstance(result, Measured)]
         if not known:
             return self
         placements = [self.groups.expand(mapping) for mapping, _ in known]
