@@ -6,22 +6,25 @@ canary that a new TensorFlow has to pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import function_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.client import device_lib, pywrap_tf_session
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
+from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
 from tensorflow.python.grappler import tf_optimizer
 
 GraphDef = Any
 FunctionDef = Any
+_call_flat = concrete_function.ConcreteFunction._call_flat
 
 
 def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
@@ -42,6 +45,23 @@ def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
 def add_function(function_def: FunctionDef) -> None:
     """Make a function known to this process (and, at its first call, to the devices that take part)."""
     eager_context.context().add_function_def(function_def)
+
+
+def new_function(name: str) -> FunctionDef:
+    """An empty FunctionDef that may have effects."""
+    function = function_pb2.FunctionDef()
+    function.signature.name = name
+    function.signature.is_stateful = True
+    return function
+
+
+@cache
+def plain_config() -> bytes:
+    """For functions that are to run as they are: nothing is optimised again."""
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    return bytes(config.SerializeToString())
 
 
 def has_function(name: str) -> bool:
@@ -103,6 +123,13 @@ def incarnations() -> dict[str, int]:
     }
 
 
+def joined_tasks() -> dict[int, str]:
+    """Task number -> address of the workers this process was last joined to; empty where it never was."""
+    server = eager_context.context().get_server_def()
+    jobs = () if server is None else server.cluster.job
+    return {task: address for job in jobs if job.name == "worker" for task, address in job.tasks.items()}
+
+
 def device_memory_limits(kind: str) -> list[int]:
     """Bytes that TensorFlow may use on each of this process's devices of a kind ("GPU"), in order."""
     return [int(d.memory_limit_bytes) for d in device_lib.list_local_devices() if d.device_type == kind]
@@ -125,3 +152,16 @@ def input_type(node: Any, position: int) -> int:
             return int(node.attr[arg.type_attr].type if arg.type_attr else arg.type)
         at += count
     raise IndexError(f"{node.name} has no input {position}")
+
+
+def before_function_calls(hook: Callable[[Any], None] | None) -> None:
+    """Call `hook` with each tf.function's concrete function right before it runs; None ends that."""
+    if hook is None:
+        concrete_function.ConcreteFunction._call_flat = _call_flat
+        return
+
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        hook(self)
+        return _call_flat(self, *args, **kwargs)
+
+    concrete_function.ConcreteFunction._call_flat = hooked

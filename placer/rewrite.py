@@ -10,7 +10,6 @@ import itertools
 import weakref
 from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -74,22 +73,23 @@ class PlacedStep:
         devices: Sequence[str],
         sources: MappingABC[str, tf.Variable] | None = None,
         *,
+        variables: MappingABC[str, tf.Variable] | None = None,
         order: Sequence[str] = (),
         proven: bool = False,
     ) -> None:
         """devices: TensorFlow's name per op of the captured graph. sources: where the variables' values come from
-        (default: the caller's own); a source that already is on its device is taken over, not copied. order: as in
-        `Template.placed`. proven: this mapping was read back before.
+        (default: the caller's own); a source that already is on its device is taken over, not copied. variables: ready
+        on their devices, to be trained as they are. order: as in `Template.placed`. proven: this mapping was read back
+        before.
         """
         captured = template.captured
         self.captured = captured
         self.device_of = {op.name: device for op, device in zip(captured.graph.ops, devices, strict=True)}
         self.function_name = f"__placer_{captured.graph.fingerprint}_{next(_serial)}"
-        self.variables = self._moved(captured.variables if sources is None else sources, keep=sources is not None)
+        self.rebind(variables or self._moved(captured.variables if sources is None else sources, sources is not None))
         internals.add_function(template.placed(self.function_name, self.device_of, order))
         self._finalizer = weakref.finalize(self, internals.remove_function, self.function_name)
         self._finalizer.atexit = False  # the devices may be gone by then
-        self._tail = [*captured.feeds.values(), *(v.handle for v in self.variables.values())]
         self._verified = proven
 
     def __call__(self, *args: Any) -> Any:
@@ -109,13 +109,18 @@ class PlacedStep:
         self._verified = True
         return outputs
 
+    def rebind(self, variables: MappingABC[str, tf.Variable]) -> None:
+        """Train these variables from now on, each on the device where the mapping has it."""
+        self.variables = {name: variables[name] for name in self.captured.variables}
+        self._tail = [*self.captured.feeds.values(), *(v._handle for v in self.variables.values())]
+
     def close(self) -> None:
         """Forget the function here and on the devices; harmless when called twice."""
         self._finalizer()
 
     def _call(self, inputs: Sequence[Any]) -> list[Any]:
         return internals.call_function(
-            self.function_name, [*inputs, *self._tail], len(self.captured.output_names), _config()
+            self.function_name, [*inputs, *self._tail], len(self.captured.output_names), internals.plain_config()
         )
 
     def _moved(self, sources: MappingABC[str, tf.Variable], keep: bool) -> dict[str, tf.Variable]:
@@ -141,15 +146,6 @@ class PlacedStep:
                 f"{len(wrong)} ops did not run where they were mapped, first {first!r}: "
                 f"{self.device_of[first]} was asked for, {seen[first]} ran it."
             )
-
-
-@cache
-def _config() -> bytes:
-    """The graph was optimised once, before it was placed: leave it alone."""
-    config = tf.compat.v1.ConfigProto()
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
-    return bytes(config.SerializeToString())
 
 
 def _function_def(captured: Captured) -> Any:

@@ -12,27 +12,17 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from placer.agreement import Agreement, Returned, attempted, values
 from placer.capture import Captured
 from placer.devices import Devices
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured, Result
-from placer.rewrite import PlacedStep, PlacementError, Template
+from placer.rewrite import PlacedStep, Template
 
 CHECKED_STEPS = 2  # the second loss has seen the first update
-TOLERANCE = 1e-3  # relative; another device kind, or another number of threads, rounds differently
-REASONS: tuple[tuple[type[Exception], str], ...] = (
-    (PlacementError, "placement"),
-    (tf.errors.ResourceExhaustedError, "memory"),
-    (tf.errors.UnavailableError, "device"),
-    (tf.errors.AbortedError, "device"),
-    (tf.errors.OpError, "error"),
-)
 
 RunOrder = Callable[[Mapping], Sequence[str]]
 """The names of a mapping's ops that are to run in a certain order (docs/decisions/006-run-order.md)."""
-
-Returned = Sequence[Sequence["np.ndarray[Any, Any]"]]
-"""For each of the first steps, the values that it returned."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +93,7 @@ def measure_untouched(
 
 
 def _first_returned(step: Step, inputs: Sequence[Any]) -> Returned:
-    return [_values(step.run_flat(inputs)) for _ in range(CHECKED_STEPS)]
+    return [values(step.run_flat(inputs)) for _ in range(CHECKED_STEPS)]
 
 
 @contextmanager
@@ -161,8 +151,7 @@ class Runner:
         self.order = order
         self.devices = devices
         self.inputs = list(inputs)
-        self.references = references
-        self.placed_returned: Returned | None = None
+        self.agreement = Agreement(references, exact=devices.single_kind, random=captured.is_random)
         self.settings = settings or RunnerSettings()
         self.clock = clock
         self.template = Template(captured)
@@ -203,7 +192,7 @@ class Runner:
 
     def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
         """`prepare`, with a failure as a value."""
-        placed: tuple[PlacedStep, float] | Failed = self._try(lambda: self.prepare(mapping))
+        placed: tuple[PlacedStep, float] | Failed = attempted(lambda: self.prepare(mapping))
         return placed
 
     def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
@@ -211,10 +200,10 @@ class Runner:
         begin = self.clock()
         step = PlacedStep(self.template, self._names(mapping), order=self.order(mapping))
         try:
-            first = _values(step.run_flat(self.inputs))
+            first = values(step.run_flat(self.inputs))
             switch_s = self.clock() - begin
-            returned = [first, *(_values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
-            self._check(returned)
+            returned = [first, *(values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
+            self.agreement.check(returned)
         except BaseException:
             step.close()
             raise
@@ -228,7 +217,7 @@ class Runner:
         switched = PlacedStep(
             self.template, self._names(mapping), step.variables, order=self.order(mapping), proven=True
         )
-        _values(switched.run_flat(self.inputs))
+        values(switched.run_flat(self.inputs))
         seconds = self.clock() - begin
         step.close()
         return switched, seconds
@@ -266,7 +255,7 @@ class Runner:
 
     def _stepped(self, entry: Entry) -> bool:
         """Whether the entry took one more step."""
-        took_s: float | Failed = self._try(lambda: timed(entry.step, self.inputs, self.clock))
+        took_s: float | Failed = attempted(lambda: timed(entry.step, self.inputs, self.clock))
         if isinstance(took_s, Failed):
             entry.failed = took_s
             return False
@@ -306,58 +295,11 @@ class Runner:
                 self.incumbent.close()
             self.incumbent = best.step
 
-    def _check(self, returned: Returned) -> None:
-        """Hold what the first steps returned against the untouched step's on the same batch and state.
-
-        The untouched step may run on another number of threads, so TOLERANCE applies. On one device kind every
-        mapping must also return the very bits that the first placed step returned.
-        """
-        if self.captured.is_random:
-            return
-        apart = [_difference(returned, reference, exact=False) for reference in self.references]
-        if apart and all(apart):
-            raise _LossDiffersError(f"{apart[0]} untouched")
-        if self.devices.single_kind:
-            self.placed_returned = self.placed_returned or returned
-            bits = _difference(returned, self.placed_returned, exact=True)
-            if bits:
-                raise _LossDiffersError(f"{bits} under another mapping")
-
-    def _try(self, run: Callable[[], Any]) -> Any:
-        """What `run` returns, or a Failed that says why it did not."""
-        try:
-            return run()
-        except _LossDiffersError as error:
-            return Failed("loss", str(error))
-        except tuple(kind for kind, _ in REASONS) as error:
-            reason = next(reason for kind, reason in REASONS if isinstance(error, kind))
-            return Failed(reason, str(error).strip().splitlines()[0])
-
-
-class _LossDiffersError(Exception):
-    """The placed step computes something else than the untouched one."""
-
-
-def _difference(mine: Returned, theirs: Returned, *, exact: bool) -> str:
-    """Where the returned values first differ, in words; empty where they agree."""
-    for number, (a, b) in enumerate(zip(mine, theirs, strict=True), start=1):
-        for x, y in zip(a, b, strict=True):
-            if not same(x, y, exact=exact):
-                return f"step {number} returned {x!r}, and {y!r}"
-    return ""
-
-
-def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], *, exact: bool) -> bool:
-    """Whether two returned values agree: to the last bit, or floats within TOLERANCE."""
-    if exact or not np.issubdtype(a.dtype, np.floating):
-        return bool(np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating)))
-    return bool(np.allclose(a, b, rtol=TOLERANCE, atol=0.0, equal_nan=True))
-
 
 def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> float:
     """Seconds of one step, up to the returned values being here."""
     begin = clock()
-    _values(step.run_flat(inputs))
+    values(step.run_flat(inputs))
     return clock() - begin
 
 
@@ -365,7 +307,3 @@ def summary(seconds: Sequence[float]) -> Measured:
     """Median and interquartile range of step times."""
     low, middle, high = np.percentile(seconds, [25, 50, 75])
     return Measured(float(middle), float(high - low), len(seconds))
-
-
-def _values(outputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-    return [np.asarray(tensor.numpy()) for tensor in outputs]

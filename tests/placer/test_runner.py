@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from placer.agreement import same
 from placer.capture import capture
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured
@@ -19,7 +20,6 @@ from placer.runner import (
     UntouchedStep,
     heats,
     measure_untouched,
-    same,
     summary,
     timed,
 )
@@ -167,7 +167,8 @@ def test_the_first_mapping_measured_is_anchor_and_incumbent(runner):
 
 
 def test_a_step_that_computes_something_else_is_a_failure(runner):
-    runner.references = [[[np.float32(0.5)] for _ in reference] for reference in runner.references]
+    known = runner.agreement.references
+    runner.agreement.references = [[[np.float32(0.5)] for _ in reference] for reference in known]
     result = runner.measure(single(runner, 0))
     assert isinstance(result, Failed)
     assert result.reason == "loss"
@@ -176,7 +177,7 @@ def test_a_step_that_computes_something_else_is_a_failure(runner):
 
 def test_other_bits_than_under_the_first_mapping_are_a_failure(runner):
     assert isinstance(runner.measure(single(runner, 0)), Measured)
-    runner.placed_returned = [[np.nextafter(v, np.float32(0)) for v in step] for step in runner.placed_returned]
+    runner.agreement.first = [[np.nextafter(v, np.float32(0)) for v in step] for step in runner.agreement.first]
     result = runner.measure(single(runner, 1))
     assert isinstance(result, Failed)
     assert "under another mapping" in result.detail

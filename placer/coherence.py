@@ -1,0 +1,181 @@
+"""The caller's variables on several devices: which copies are true, and how the truth gets to where it is needed.
+
+There is one copy per variable and device, and the rules are those of processor caches (MSI): a step needs true copies
+on its devices; what it writes is true there alone; the caller's own variable is one copy among the others, fetched when
+somebody looks (docs/decisions/009-coherence.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import tensorflow as tf
+
+from placer.transfer import Pair, Transfers
+from placer.variables import new_variable, wait_for
+from placer.watch import unwatch, unwatched, watch
+
+HOME = ""
+SINGLY = 3  # so many variables are fetched one by one; then all at once, for the caller seems to want them all
+
+
+class Use:
+    """What one way to run a step needs of the variables: a copy of each on its device, and which it writes."""
+
+    def __init__(
+        self, variables: Sequence[tf.Variable], copies: Sequence[tf.Variable], written: AbstractSet[int]
+    ) -> None:
+        """variables: the caller's. copies: one for each. written: positions of those that a step writes."""
+        self.keys = [id(variable) for variable in variables]
+        self.copies = list(copies)
+        self.places = [
+            HOME if copy is variable else copy.device for variable, copy in zip(variables, copies, strict=True)
+        ]
+        self.written = frozenset(written)
+
+
+class Copies:
+    """All copies of the variables that steps use, and who holds the truth."""
+
+    def __init__(self) -> None:
+        self.transfers = Transfers()
+        self._home: dict[int, tf.Variable] = {}
+        self._at: dict[int, dict[str, tf.Variable]] = {}
+        self._true: dict[int, set[str]] = {}
+        self._latest: Use | None = None  # whose copies are true as its last run left them
+        self._writes: set[int] = set()
+        self._singly = 0
+
+    def adopt(self, variables: Iterable[tf.Variable]) -> None:
+        """Keep these variables of the caller true from now on."""
+        for variable in variables:
+            key = id(variable)
+            if key not in self._home:
+                self._home[key] = variable
+                self._true[key] = {HOME}
+                self._at[key] = {HOME: variable}
+                watch(variable, self)
+
+    def use(self, variables: Sequence[tf.Variable], devices: Sequence[str], written: AbstractSet[int]) -> Use:
+        """The copies on `devices`, TensorFlow's name for each variable; those missing are made, and hold nothing."""
+        places = [HOME if v._handle.device == d else d for v, d in zip(variables, devices, strict=True)]
+        made = []
+        for variable, device, place in zip(variables, devices, places, strict=True):
+            if place not in self._at[id(variable)]:
+                blank = tf.zeros(variable.shape, variable.dtype)
+                self._at[id(variable)][place] = new_variable(device, blank, trainable=variable.trainable)
+                made.append(self._at[id(variable)][place])
+        wait_for(made)
+        copies = [self._at[id(v)][place] for v, place in zip(variables, places, strict=True)]
+        return Use(variables, copies, written)
+
+    def drop_unused(self, uses: Iterable[Use]) -> None:
+        """Free the copies that none of `uses` needs and that hold no truth of their own."""
+        needed = {(key, place) for use in uses for key, place in zip(use.keys, use.places, strict=True)}
+        for key, at in self._at.items():
+            for place in [p for p in at if p != HOME and (key, p) not in needed and self._true[key] - {p}]:
+                del at[place]
+                self._true[key].discard(place)
+
+    def before(self, use: Use) -> None:
+        """Make the copies of `use` true; nothing to do where it ran last and nobody wrote since."""
+        if self._latest is use:
+            return
+        self._fetch((key, place) for key, place in zip(use.keys, use.places, strict=True))
+
+    def after(self, use: Use) -> None:
+        """`use` has run: what it wrote is true there alone."""
+        self._singly = 0
+        if self._latest is use:
+            return
+        for i, (key, place) in enumerate(zip(use.keys, use.places, strict=True)):
+            if i in use.written:
+                self._true[key] = {place}
+            else:
+                self._true[key].add(place)
+        self._latest = use
+
+    def to_fetch(self, use: Use) -> list[Pair]:
+        """What `before` would have to copy."""
+        return self._pairs((key, place) for key, place in zip(use.keys, use.places, strict=True))
+
+    def pull(self) -> None:
+        """Make the caller's variables true."""
+        self._fetch((key, HOME) for key in self._home)
+
+    def snapshot(self) -> dict[int, Any]:
+        """Variable's id -> its value now, in this process."""
+        self.pull()
+        with unwatched():
+            return {key: variable.read_value() for key, variable in self._home.items()}
+
+    def restore(self, values: dict[int, Any]) -> None:
+        """Go back to a snapshot; all other copies are void. For when devices are lost, or a step broke off half-way."""
+        self.lose()
+        with unwatched():
+            for key, value in values.items():
+                self._home[key].assign(value)
+
+    def lose(self) -> None:
+        """All copies but the caller's are gone, whatever they held."""
+        self._latest = None
+        self.transfers.forget()
+        for key, variable in self._home.items():
+            self._at[key] = {HOME: variable}
+            self._true[key] = {HOME}
+
+    def writes(self) -> dict[int, Any]:
+        """What the caller wrote since this was asked last: variable's id -> value."""
+        if not self._writes:
+            return {}
+        with unwatched():
+            found = {key: self._home[key].read_value() for key in self._writes}
+        self._writes.clear()
+        return found
+
+    def will_read(self, variables: Iterable[tf.Variable]) -> None:
+        """The caller looks at his variables."""
+        keys = [id(variable) for variable in variables]
+        if all(HOME in self._true[key] for key in keys):
+            return
+        self._singly += len(keys)
+        if self._singly > SINGLY:
+            self.pull()
+        else:
+            self._fetch((key, HOME) for key in keys)
+
+    def will_write(self, variables: Iterable[tf.Variable]) -> None:
+        """The caller may change his variables: from here on they hold the truth."""
+        variables = list(variables)
+        self.will_read(variables)
+        for variable in variables:
+            self._true[id(variable)] = {HOME}
+            self._writes.add(id(variable))
+        self._latest = None
+
+    def close(self) -> None:
+        """Make the caller's variables true and leave them alone."""
+        self.pull()
+        for variable in self._home.values():
+            unwatch(variable)
+        self._home.clear()
+
+    def _fetch(self, wanted: Iterable[tuple[int, str]]) -> None:
+        """Make these copies, (variable's id, place), true."""
+        wanted = list(wanted)
+        pairs = self._pairs(wanted)
+        if pairs:
+            self._latest = None
+            with unwatched():
+                self.transfers(pairs)
+            for key, place in wanted:
+                self._true[key].add(place)
+
+    def _pairs(self, wanted: Iterable[tuple[int, str]]) -> list[Pair]:
+        return [
+            Pair(self._at[key][min(self._true[key])], self._at[key][place])
+            for key, place in wanted
+            if place not in self._true[key]
+        ]

@@ -1,0 +1,122 @@
+"""The caller's variables, watched: whoever reads or writes one is told of first, so that it can be made true in time.
+
+A watched variable becomes an instance of a subclass of its own class, whose handle nobody gets unseen. Functions that
+were traced before hold handles of their own, so calls of functions are watched, too. Saving, checkpoints, evaluation,
+learning rate schedules and plain reads all go one of these two ways (docs/decisions/009-coherence.md).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import tensorflow as tf
+
+from placer import internals
+from placer.capture import READS
+
+_watchers: dict[int, tuple[tf.Variable, Watcher]] = {}
+_here = threading.local()
+_touched_by: WeakKeyDictionary[Any, tuple[tuple[tf.Variable, bool], ...]] = WeakKeyDictionary()
+
+
+class Watcher(Protocol):
+    """Who wants to know."""
+
+    def will_read(self, variables: Iterable[tf.Variable]) -> None:
+        """The caller is about to read these variables."""
+
+    def will_write(self, variables: Iterable[tf.Variable]) -> None:
+        """The caller may be about to read and to write these variables."""
+
+
+def watch(variable: tf.Variable, watcher: Watcher) -> None:
+    """Tell `watcher` of every use of `variable` from now on."""
+    if not _watchers:
+        internals.before_function_calls(_function_called)
+    _watchers[id(variable)] = (variable, watcher)
+    variable.__class__ = _watched(_plain(type(variable)))
+
+
+def unwatch(variable: tf.Variable) -> None:
+    """Leave `variable` as it was; harmless where nobody watches."""
+    if _watchers.pop(id(variable), None) is not None:
+        variable.__class__ = _plain(type(variable))
+    if not _watchers:
+        internals.before_function_calls(None)
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """What this thread does inside is Placer's own doing, and nobody is told."""
+    before = getattr(_here, "silent", False)
+    _here.silent = True
+    try:
+        yield
+    finally:
+        _here.silent = before
+
+
+class _Watched:
+    """Mixed into a variable's class."""
+
+    _handle: Any
+
+    @property
+    def handle(self) -> Any:
+        """The handle; whoever asks for it may do anything."""
+        watcher = _watcher(self)
+        if watcher is not None:
+            watcher.will_write([self])
+        return self._handle
+
+    def _read_variable_op(self, *args: Any, **kwargs: Any) -> Any:
+        watcher = _watcher(self)
+        if watcher is not None:
+            watcher.will_read([self])
+        with unwatched():
+            return super()._read_variable_op(*args, **kwargs)  # type: ignore[misc]
+
+
+@cache
+def _watched(plain: type) -> type:
+    return type(plain.__name__, (_Watched, plain), {"_placer_plain": plain})
+
+
+def _plain(kind: type) -> type:
+    found: type = getattr(kind, "_placer_plain", kind)
+    return found
+
+
+def _watcher(variable: Any) -> Watcher | None:
+    """Who is to be told; nobody while a function is traced, for that reads nothing yet."""
+    if getattr(_here, "silent", False) or tf.inside_function():
+        return None
+    entry = _watchers.get(id(variable))
+    return entry[1] if entry is not None else None
+
+
+def _function_called(concrete: Any) -> None:
+    """A function that holds handles is about to run."""
+    if getattr(_here, "silent", False) or tf.inside_function():
+        return
+    touched = _touched_by.get(concrete)
+    if touched is None:
+        touched = _touched_by[concrete] = tuple(_touched(concrete.graph))
+    for variable, writes in touched:
+        entry = _watchers.get(id(variable))
+        if entry is not None:
+            (entry[1].will_write if writes else entry[1].will_read)([variable])
+
+
+def _touched(graph: Any) -> Iterator[tuple[tf.Variable, bool]]:
+    """The variables that a function uses, and whether it may write each: what is no plain read may."""
+    by_handle = {id(variable._handle): variable for variable in graph.variables}
+    for outer, inner in graph.captures:
+        variable = by_handle.get(id(outer))
+        if variable is not None:
+            yield variable, any(op.type not in READS for op in inner.consumers())
