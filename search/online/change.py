@@ -1,0 +1,232 @@
+"""Noticing from step times alone that the load changed: a sequential test on ranks."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist, median
+
+from placer.errors import PlacerError
+
+NORMAL = NormalDist()
+NORMAL_OCTILES = 2.301  # from the first to the last octile of the normal distribution, in standard deviations
+OVERSHOOT = 1.166  # by which a normal random walk passes its limit, both sides together (Siegmund 1985)
+OUTERMOST = 1 / 21  # share of ranks at either end that count alike
+
+
+@dataclass(frozen=True)
+class ChangeSettings:
+    """How much evidence makes a change.
+
+    window: steps in the reference. held: the latest steps, not yet part of it, so that it does not swallow a change
+    that is adding up. warm_up: steps after which alarms begin; with `part` the fewest steps on either side of a change
+    within it. allowance, limit: of the cumulative sums, in standard deviations; a step at the end of the ranks adds
+    2.1 - allowance, so six of them reach the limit.
+
+    The median of the `recent` steps must also differ by `least_ratio` from that of the reference and of its `late`
+    steps (they are ahead where there is a drift), and by `least_spreads` standard deviations of a step, and by
+    `least_median_spreads` of those of such medians in the reference: steps that hang together are harmless then.
+    """
+
+    window: int = 64
+    held: int = 12
+    warm_up: int = 24
+    allowance: float = 1.2
+    limit: float = 5.35
+    recent: int = 7
+    late: int = 16
+    least_ratio: float = 0.08
+    least_spreads: float = 3.0
+    least_median_spreads: float = 4.0
+    part: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """ratio: the new median step time by that of the reference. steps: how long ago it seems to have begun."""
+
+    ratio: float
+    steps: int
+    slower: bool
+
+
+class ChangeTest:
+    """Two-sided CUSUM (Page 1954) on normal scores of sequential ranks (McDonald 1990; Gordon and Pollak 1994).
+
+    How a new step ranks among those of the reference does not depend on the distribution of step times, and so
+    neither do false alarms: with independent steps more than a million steps lie between two (`run_length`), even
+    before what must make them worth acting on holds any back. A change beyond the noise is told at its sixth step, at
+    its seventh while the reference fills. The reference slides along `held` steps behind and thus follows a drift; so
+    a change that remains within the noise for long is swallowed in the end. Departures: the outermost ranks score alike, for two stragglers in the reference must not hide
+    a change, and the window is finite.
+
+    A change within the warm-up is told at its end, if at least `part` steps lie on either side and the two sides
+    hardly overlap; by chance that happens after less than one restart in 10,000. Earlier ones become the reference.
+    After an alarm the new times are the new normal, so each change is told once, and its going away is another.
+    """
+
+    def __init__(self, settings: ChangeSettings | None = None) -> None:
+        self.settings = settings or ChangeSettings()
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all steps: the mapping has changed, say, and with it what is normal."""
+        self._begin(())
+
+    @property
+    def reference_s(self) -> float | None:
+        """Median step time of the reference in seconds; None before the first step."""
+        return self._reference.quantile(0.5) if self._reference.ordered else None
+
+    def add(self, step_s: float) -> Change | None:
+        """The change for which this step completes the evidence, if any. Raises PlacerError where it is no time."""
+        if not 0 < step_s < math.inf:
+            raise PlacerError(f"a step of {step_s} s tells nothing of the load; add positive, finite seconds")
+        self._count += 1
+        if self._count <= self.settings.warm_up:
+            self._reference.add(step_s)
+        else:
+            self._hold(step_s)
+        change = self._late_change() or self._early_change()
+        if change:
+            self._begin(self._latest(change.steps))
+        return change
+
+    def _begin(self, steps_s: Sequence[float]) -> None:
+        self._reference = _Reference(self.settings.window)
+        self._held: deque[float] = deque()
+        self._up = self._down = 0.0
+        self._count = len(steps_s)
+        for step_s in steps_s:
+            self._reference.add(step_s)
+
+    def _hold(self, step_s: float) -> None:
+        """Page's recursions. The sums end at the limit, so that what was too small to act on is soon forgotten."""
+        score, s = self._reference.score(step_s), self.settings
+        self._up = min(s.limit, max(0.0, self._up + score - s.allowance))
+        self._down = min(s.limit, max(0.0, self._down - score - s.allowance))
+        self._held.append(step_s)
+        if len(self._held) > s.held:
+            self._reference.add(self._held.popleft())
+
+    def _late_change(self) -> Change | None:
+        """What the sums say, where it is worth acting on."""
+        s = self.settings
+        if max(self._up, self._down) < s.limit or len(self._held) < s.recent:
+            return None
+        held = list(self._held)
+        usual_s, new_s = self._reference.quantile(0.5), median(held[-s.recent :])
+        if not self._worth_it(new_s):
+            return None
+        return Change(new_s / usual_s, _begun(held, usual_s, new_s), self._up >= s.limit)
+
+    def _worth_it(self, new_s: float) -> bool:
+        """Whether the latest median is far enough off: by ratio, by the spread of steps, and by that of medians."""
+        s, reference = self.settings, self._reference
+        levels_s = (reference.quantile(0.5), median(list(reference.steps)[-s.late :]))
+        difference = min((1 if self._up >= s.limit else -1) * math.log(new_s / level_s) for level_s in levels_s)
+        if difference < _least(s, reference.spread()):
+            return False
+        return difference >= s.least_median_spreads * reference.spread_of_medians(s.recent)
+
+    def _early_change(self) -> Change | None:
+        """The likeliest split of the first steps, looked for until a change at the end of the warm-up shows, too."""
+        s = self.settings
+        if not s.warm_up <= self._count <= s.warm_up + s.part:
+            return None
+        steps_s = self._latest(self._count)
+        splits = [_split(s, steps_s, len(steps_s) - n) for n in range(s.part, len(steps_s) - s.part + 1)]
+        found = [change for change in splits if change]
+        return max(found, key=lambda c: abs(math.log(c.ratio)) * c.steps * (self._count - c.steps), default=None)
+
+    def _latest(self, count: int) -> list[float]:
+        """The latest steps, the oldest first."""
+        steps_s = [*self._reference.steps, *self._held]
+        return steps_s[-count:]
+
+
+class _Reference:
+    """The last `size` steps added, in order and sorted."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.steps: deque[float] = deque()
+        self.ordered: list[float] = []
+
+    def add(self, step_s: float) -> None:
+        self.steps.append(step_s)
+        insort(self.ordered, step_s)
+        if len(self.steps) > self.size:
+            del self.ordered[bisect_left(self.ordered, self.steps.popleft())]
+
+    def score(self, step_s: float) -> float:
+        """Normal score of the rank of `step_s` among these and itself; with ties that of the middle."""
+        scores = normal_scores(len(self.ordered))
+        return (scores[bisect_left(self.ordered, step_s)] + scores[bisect_right(self.ordered, step_s)]) / 2
+
+    def quantile(self, share: float) -> float:
+        """The step at that share of the way from the fastest to the slowest."""
+        return self.ordered[int(share * (len(self.ordered) - 1) + 0.5)]
+
+    def spread(self) -> float:
+        """Standard deviation of the logarithm of a step, by its octiles."""
+        return math.log(self.quantile(0.875) / self.quantile(0.125)) / NORMAL_OCTILES
+
+    def spread_of_medians(self, length: int) -> float:
+        """The same for medians of `length` steps in a row: larger than chance where steps hang together."""
+        steps_s = list(self.steps)
+        medians = _Reference(self.size)
+        for end in range(length, len(steps_s) + 1):
+            medians.add(median(steps_s[end - length : end]))
+        return medians.spread() if medians.ordered else 0.0
+
+
+@lru_cache(maxsize=256)
+def normal_scores(size: int) -> tuple[float, ...]:
+    """Of a step slower than 0, 1, ..., `size` of `size` others; each end has the mean of its outermost scores."""
+    count = size + 1
+    ends = min(count // 2, max(2, round(count * OUTERMOST)))
+    scores = [NORMAL.inv_cdf((rank + 0.5) / count) for rank in range(count)]
+    if ends:
+        outer = NORMAL.pdf(NORMAL.inv_cdf(ends / count)) * count / ends
+        scores[:ends], scores[count - ends :] = [-outer] * ends, [outer] * ends
+    return tuple(scores)
+
+
+def run_length(allowance: float, limit: float) -> float:
+    """Steps between false alarms on either side, independent steps assumed (Siegmund 1985, section 2.6)."""
+    b = 2 * allowance * (limit + OVERSHOOT)
+    return (math.exp(b) - 1 - b) / (2 * allowance**2) / 2
+
+
+def _least(settings: ChangeSettings, spread: float) -> float:
+    """The least difference of logarithms worth an alarm."""
+    return max(math.log1p(settings.least_ratio), settings.least_spreads * spread)
+
+
+def _begun(held: Sequence[float], usual_s: float, new_s: float) -> int:
+    """How many of the latest steps are of the new kind: those since the sum of votes for the usual was highest."""
+    border_s, votes, most, begun = math.sqrt(usual_s * new_s), 0, 0, 1
+    for back, step_s in enumerate(reversed(held), 1):
+        votes += 1 if (step_s > border_s) == (new_s > usual_s) else -1
+        if votes > most:
+            most, begun = votes, back
+    return begun
+
+
+def _split(settings: ChangeSettings, steps_s: Sequence[float], at: int) -> Change | None:
+    """The change between the steps before and from `at` on, where they overlap by no more than one straggler."""
+    before, after = sorted(steps_s[:at]), sorted(steps_s[at:])
+    ratio = median(after) / median(before)
+    if not (before[-2] < after[0] or after[-2] < before[0]):
+        return None
+    parts = _Reference(len(steps_s))
+    for part in (before, after):
+        for step_s in part:
+            parts.add(step_s / median(part))
+    worth = abs(math.log(ratio)) >= _least(settings, parts.spread())
+    return Change(ratio, len(after), ratio > 1) if worth else None
