@@ -61,8 +61,8 @@ class ChangeTest:
     neither do false alarms: with independent steps more than a million steps lie between two (`run_length`), even
     before what must make them worth acting on holds any back. A change beyond the noise is told at its sixth step, at
     its seventh while the reference fills. The reference slides along `held` steps behind and thus follows a drift; so
-    a change that remains within the noise for long is swallowed in the end. Departures: the outermost ranks score alike, for two stragglers in the reference must not hide
-    a change, and the window is finite.
+    a change that remains within the noise for long is swallowed in the end. Departures: the outermost ranks score
+    alike, for two stragglers in the reference must not hide a change, and the window is finite.
 
     A change within the warm-up is told at its end, if at least `part` steps lie on either side and the two sides
     hardly overlap; by chance that happens after less than one restart in 10,000. Earlier ones become the reference.
