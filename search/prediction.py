@@ -44,11 +44,14 @@ class Prediction:
 
     def calibrated(self, measured: Sequence[tuple[Mapping, Result]]) -> Prediction:
         """Corrected by what was measured: mappings of the groups, and what each came to."""
-        known = [(mapping, result.step_s) for mapping, result in measured if isinstance(result, Measured)]
+        return self.corrected([(self.groups.expand(mapping), result) for mapping, result in measured])
+
+    def corrected(self, measured: Sequence[tuple[tuple[int, ...], Result]]) -> Prediction:
+        """Corrected by what was measured: the device of each op, and what it came to."""
+        known = [(devices, result.step_s) for devices, result in measured if isinstance(result, Measured)]
         if not known:
             return self
-        placements = [self.groups.expand(mapping) for mapping, _ in known]
-        return replace(self, fine=self.fine.calibrated(placements, [step_s for _, step_s in known]))
+        return replace(self, fine=self.fine.calibrated([d for d, _ in known], [step_s for _, step_s in known]))
 
     @cached_property
     def problem(self) -> Problem:
@@ -76,7 +79,11 @@ class Prediction:
 
     def order(self, mapping: Mapping) -> list[str]:
         """The run order of a mapping of the ops."""
-        return run_order(self.timeline(mapping))
+        return self.order_of(mapping.devices)
+
+    def order_of(self, devices: tuple[int, ...]) -> list[str]:
+        """The run order of ops on these devices."""
+        return [] if len(set(devices)) == 1 else run_order(self.fine.simulator.timeline(devices))
 
     def bound_s(self) -> float:
         """What no mapping of the ops can be predicted below; a bound of groups, each in one piece, could be beaten."""
