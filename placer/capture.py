@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,17 +11,25 @@ from typing import Any
 import tensorflow as tf
 
 from placer import internals
-from placer.errors import BadInputError
+from placer.errors import BadInputError, one_line, short
 from placer.flops import op_flops
 from placer.graph import Edge, Op, OpGraph
 from placer.nodedef import handle_node, parse_input, set_inputs, source_of
 from placer.phases import op_phases
+from placer.signature import Layout, flat_tensors
 
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 RANDOM = frozenset(
     {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial", "RandomShuffle"}
 )
 RIDERS = frozenset({"Const", "Placeholder"})  # they go wherever their consumers are, so nobody places them
+
+HOST_TYPES = frozenset(
+    {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "HashTableV2", "MutableHashTableV2"}
+    | {"MutableHashTableOfTensorsV2", "MutableDenseHashTableV2", "AnonymousHashTable", "AnonymousMutableHashTable"}
+    | {"Iterator", "IteratorV2", "AnonymousIterator", "AnonymousIteratorV2", "AnonymousIteratorV3", "OneShotIterator"}
+)  # they need Python, its output, or a resource that they make for others
+TIED_TYPES = ("Collective", "Horovod", "Nccl", "TPU", "Xla")
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,8 @@ class Captured:
     graph_def: variables are VarHandleOp nodes, inputs and other captured tensors Placeholder nodes.
     variables: node name -> the caller's variable. feeds: node name -> captured tensor that is no variable.
     input_names: Placeholder node of each flat input; output_names: tensor ("node:0") of each flat output.
-    writes: nodes that must run although nobody reads them (variable updates).
+    writes: nodes that must run although nobody reads them (variable updates). host_ops: nodes that run in the
+    coordinating process whatever the mapping (iterators, tables, Python functions, prints); no ops of `graph`.
     """
 
     name: str
@@ -43,6 +52,7 @@ class Captured:
     output_names: tuple[str, ...]
     writes: tuple[str, ...]
     graph: OpGraph
+    host_ops: frozenset[str] = frozenset()
 
     @cached_property
     def nodes(self) -> dict[str, Any]:
@@ -54,35 +64,44 @@ class Captured:
         """Whether a step draws random numbers from TensorFlow's hidden state: no two steps are then alike."""
         return any(node.op in RANDOM for node in self.graph_def.node)
 
-    def flat_inputs(self, args: Sequence[Any]) -> list[Any]:
-        """The tensors of `args`, in the order of `input_names`."""
-        return [tf.convert_to_tensor(a) for a in tf.nest.flatten(list(args), expand_composites=True)]
+    def flat_inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+        """The tensors of a call, in the order of `input_names`."""
+        return flat_tensors(args, kwargs)
 
     def call(self, inputs: Sequence[Any]) -> Any:
         """The step as TensorFlow runs it untouched, on flat inputs."""
-        arguments = dict(zip(self.input_names, inputs, strict=True))
-        flat = [arguments[t.op.name] for t in self.concrete.inputs if t.op.name in arguments]
-        args, kwargs = tf.nest.pack_sequence_as(self.concrete.structured_input_signature, flat, expand_composites=True)
-        return self.concrete(*args, **kwargs)
+        return self.concrete(*inputs)
 
     def pack(self, outputs: Sequence[Any]) -> Any:
         """Flat outputs in the structure that the step returned."""
-        return tf.nest.pack_sequence_as(self.concrete.structured_outputs, list(outputs), expand_composites=True)
+        structure, left = self.concrete.structured_outputs, iter(outputs)
+        leaves = tf.nest.flatten(structure, expand_composites=True)
+        filled = [None if leaf is None else next(left) for leaf in leaves]
+        return tf.nest.pack_sequence_as(structure, filled, expand_composites=True)
 
 
-def capture(step: Any, example_inputs: Sequence[Any], name: str = "step") -> Captured:
-    """Trace `step` (a function, a tf.function, or a compiled keras.Model) on `example_inputs`.
+def capture(
+    step: Any,
+    args: Sequence[Any],
+    name: str = "step",
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    needs_loss: bool = True,
+) -> Captured:
+    """Trace `step` (a function, a tf.function, or a compiled keras.Model) as called with `args` and `kwargs`.
 
-    Raises BadInputError where the step cannot be traced, returns no floating-point tensor, or updates no variable.
+    Tensors and arrays in them are the step's inputs, everything else is a constant. needs_loss: whether a
+    floating-point tensor must come back. Raises BadInputError where the step cannot be traced or placed, returns no
+    such tensor, or updates no variable.
     """
-    concrete = _trace(step, example_inputs, name)
+    concrete = _trace(step, args, kwargs, name)
     variables, feeds = _captures(concrete)
     inputs = tuple(t.op.name for t in concrete.inputs if t.op.name not in variables and t.op.name not in feeds)
     outputs = tuple(t.name for t in concrete.outputs)
     writes = _writes(concrete)
-    if not any(t.dtype.is_floating for t in concrete.outputs):
+    if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
-    if not writes:
+    if not _updates(concrete, variables):
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
     graph_def = _with_handles(concrete.graph.as_graph_def(), variables)
     _keep_control_flow_whole(graph_def)
@@ -94,24 +113,51 @@ def capture(step: Any, example_inputs: Sequence[Any], name: str = "step") -> Cap
     _read_once(graph_def)
     left = {node.name for node in graph_def.node}
     writes = tuple(write for write in writes if write in left)
-    graph = build_graph(name, graph_def, variables, outputs)
-    return Captured(name, concrete, graph_def, variables, feeds, inputs, outputs, writes, graph)
+    host = host_ops(name, graph_def)
+    graph = build_graph(name, graph_def, variables, outputs, host)
+    return Captured(name, concrete, graph_def, variables, feeds, inputs, outputs, writes, graph, host)
 
 
-def _trace(step: Any, example_inputs: Sequence[Any], name: str) -> Any:
+def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) -> Any:
     traceable: Any = _model_step(step) if hasattr(step, "compute_loss") else step
+    if not callable(traceable):
+        raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
     if getattr(traceable, "_jit_compile", None):  # XLA ignores devices
         warnings.warn(f"{name}: jit_compile is switched off, for XLA ignores devices.", stacklevel=3)
         traceable = traceable.python_function
-    if not hasattr(traceable, "get_concrete_function"):
-        if not callable(traceable):
-            raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
-        traceable = tf.function(traceable)
     try:
-        return traceable.get_concrete_function(*example_inputs)
+        layout = Layout.of(args, kwargs)
+        return tf.function(_flat_step(traceable, layout)).get_concrete_function(*layout.specs)
+    except BadInputError as error:
+        raise BadInputError(f"{name}: {error}") from error
     except Exception as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise BadInputError(f"{name}: TensorFlow could not trace the step: {type(error).__name__}: {line}") from error
+        raise BadInputError(
+            f"{name}: TensorFlow could not trace the step: {type(error).__name__}: {_gist(error)}"
+        ) from error
+
+
+def _flat_step(step: Any, layout: Layout) -> Callable[..., Any]:
+    """The step as a function of its flat tensors. A tf.function is traced as the function in it: less to inline."""
+    inner = step
+    if hasattr(step, "python_function") and getattr(step, "input_signature", None) is None:
+        inner = step.python_function
+        if not getattr(step, "_autograph", True):
+            inner = tf.autograph.experimental.do_not_convert(inner)
+    filled = tf.autograph.experimental.do_not_convert(layout.filled)
+
+    def flat_step(*tensors: Any) -> Any:
+        args, kwargs = filled(tensors)
+        return inner(*args, **kwargs)
+
+    return flat_step
+
+
+def _gist(error: Exception) -> str:
+    """What an exception says in one line; AutoGraph puts its own lines before."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return one_line(lines[-1] if lines[0].startswith("in user code") else lines[0])
 
 
 def _model_step(model: Any) -> Callable[..., Any]:
@@ -144,6 +190,12 @@ def _captures(concrete: Any) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
 def _writes(concrete: Any) -> tuple[str, ...]:
     """Ops with an effect on a variable; mere reads, which TensorFlow also keeps in order, may go."""
     return tuple(op.name for op in concrete.graph.control_outputs if op.type not in READS)
+
+
+def _updates(concrete: Any, variables: Mapping[str, Any]) -> bool:
+    """Whether an op with an effect takes the handle of a variable."""
+    effects = (op for op in concrete.graph.control_outputs if op.type not in READS)
+    return any(t.op.name in variables for op in effects for t in op.inputs)
 
 
 def _with_handles(graph_def: Any, variables: dict[str, tf.Variable]) -> Any:
@@ -217,14 +269,87 @@ def _keep_control_flow_whole(graph_def: Any) -> None:
         node.attr.pop("_lower_using_switch_merge", None)
 
 
-def build_graph(name: str, graph_def: Any, variables: dict[str, tf.Variable], outputs: Sequence[str]) -> OpGraph:
-    """The OpGraph of a folded GraphDef. Constants and inputs are left out: they ride with their consumers."""
+def host_ops(name: str, graph_def: Any) -> frozenset[str]:
+    """The nodes that have to run in the coordinating process: Python's own, and all that touch a resource that is no
+    variable, for it lives there.
+
+    Raises BadInputError where such an op takes a variable, too, which may have moved, or can run nowhere but where
+    the caller put it.
+    """
+    python = _functions_with(graph_def, HOST_TYPES)
     with tf.Graph().as_default() as tf_graph:
         tf.graph_util.import_graph_def(graph_def, name="")
-    placed = [node for node in graph_def.node if node.op not in RIDERS]
+    host: set[str] = set()
+    for op in _in_order(tf_graph):
+        if op.type.startswith(TIED_TYPES):
+            raise BadInputError(f"{name}: op {short(op.name)} ({op.type}) belongs where it is; it cannot be placed.")
+        if op.type in HOST_TYPES or python & set(_called(op.node_def)) or _takes_host_resource(op, host):
+            host.add(op.name)
+            taken = [t.op.name for t in op.inputs if t.op.type == "VarHandleOp"]
+            if taken:
+                raise BadInputError(
+                    f"{name}: op {short(op.name)} ({op.type}) takes the variable {short(taken[0])} along with an iterator, "
+                    "a table or a Python function, so it cannot be placed; take those out of its loop or branch."
+                )
+    return frozenset(host)
+
+
+def _in_order(tf_graph: Any) -> list[Any]:
+    """The ops of an acyclic graph, inputs first."""
+    done: dict[Any, None] = {}
+    stack = list(tf_graph.get_operations())
+    while stack:
+        left = [t.op for t in stack[-1].inputs if t.op not in done]
+        if left and stack[-1] not in done:
+            stack += left
+        else:
+            done.setdefault(stack.pop())
+    return list(done)
+
+
+def _takes_host_resource(op: Any, host: set[str]) -> bool:
+    """Whether an input is a handle of an iterator, table or dataset: from outside, or made by a host op."""
+    return any(
+        t.dtype in (tf.resource, tf.variant) and (t.op.type == "Placeholder" or t.op.name in host) for t in op.inputs
+    )
+
+
+def _called(node: Any) -> Iterator[str]:
+    """The functions that a node calls."""
+    for value in node.attr.values():
+        yield from (f.name for f in (value.func, *value.list.func) if f.name)
+
+
+def _functions_with(graph_def: Any, types: frozenset[str]) -> set[str]:
+    """Functions of the library that hold an op of such a type, or call one that does."""
+    found: set[str] = set()
+    functions = graph_def.library.function
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for function in functions:
+            if any(node.op in types or found & {node.op, *_called(node)} for node in function.node_def):
+                found.add(function.signature.name)
+    return found
+
+
+def build_graph(
+    name: str,
+    graph_def: Any,
+    variables: dict[str, tf.Variable],
+    outputs: Sequence[str],
+    host: frozenset[str] = frozenset(),
+) -> OpGraph:
+    """The OpGraph of a folded GraphDef. Constants and inputs are left out: they ride with their consumers; so are
+    `host` ops, but what they make wait is kept, as control edges.
+    """
+    with tf.Graph().as_default() as tf_graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+    placed = [node for node in graph_def.node if node.op not in RIDERS and node.name not in host]
     index = {node.name: i for i, node in enumerate(placed)}
     phases = op_phases(graph_def, outputs)
     colocate = _resource_classes(graph_def, tf_graph)
+    behind = _behind_host(graph_def, host)
     ops = []
     for node in placed:
         tf_op = tf_graph.get_operation_by_name(node.name)
@@ -241,13 +366,31 @@ def build_graph(name: str, graph_def: Any, variables: dict[str, tf.Variable], ou
                 shapes=tuple(_dims(t.shape) for t in tf_op.outputs),
             )
         )
-    return OpGraph(name, tuple(ops), tuple(_edges(placed, index, tf_graph)))
+    return OpGraph(name, tuple(ops), tuple(_edges(placed, index, tf_graph, behind)))
 
 
-def _edges(placed: Sequence[Any], index: dict[str, int], tf_graph: Any) -> list[Edge]:
+def _behind_host(graph_def: Any, host: frozenset[str]) -> dict[str, list[str]]:
+    """Host op -> the placed ops (and riders) whose outcome it waits for, through other host ops or directly."""
+    inputs = {node.name: [source_of(text) for text in node.input] for node in graph_def.node}
+    behind = {}
+    for name in host:
+        seen, stack = {name: None}, [name]
+        while stack:
+            for source in inputs[stack.pop()]:
+                if source not in seen:
+                    seen[source] = None
+                    stack += [source] if source in host else []
+        behind[name] = [source for source in seen if source not in host]
+    return behind
+
+
+def _edges(
+    placed: Sequence[Any], index: dict[str, int], tf_graph: Any, behind: Mapping[str, Sequence[str]]
+) -> list[Edge]:
     edges: dict[tuple[int, int, int], Edge] = {}
     for node in placed:
-        for i in node.input:
+        through = [f"^{source}" for text in node.input for source in behind.get(source_of(text), ())]
+        for i in [*node.input, *through]:
             source, output = parse_input(i)
             if source not in index:
                 continue

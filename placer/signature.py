@@ -1,0 +1,195 @@
+"""What a call of a step looks like: the key under which the step is captured once, and the call's flat tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from placer.errors import BadInputError, one_line
+
+
+class Signatures:
+    """Reads the calls of a step; one call's key is another's where one captured step serves both."""
+
+    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Hashable, list[Any]]:
+        """(key, flat tensors) of a call. Keys tell apart structures, types and shapes of tensors, and constants.
+
+        Numbers, strings and whatever else can be hashed are constants by value, all other objects by identity. It
+        runs on every step, so a call with nothing but tensors takes a short way. Raises BadInputError for arguments
+        that TensorFlow cannot take apart.
+        """
+        if not kwargs:
+            tensors = _plain(args)
+            if tensors is not None:
+                return tuple([(t.dtype, t.shape) for t in tensors]), tensors
+        leaves = _leaves(args, kwargs)
+        key = (_structure((tuple(args), dict(kwargs or {}))), tuple(_leaf_key(leaf) for leaf in leaves))
+        return key, _flat(leaves)
+
+
+def flat_tensors(args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+    """The tensors of a call, those inside of composite ones taken out, in the order in which a step is captured.
+
+    Raises BadInputError for arguments that TensorFlow cannot take apart.
+    """
+    tensors = None if kwargs else _plain(args)
+    return _flat(_leaves(args, kwargs)) if tensors is None else tensors
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a call's arguments are put together again from its flat tensors.
+
+    structure: (args, kwargs) with the TypeSpec of each tensor in its place. leaves: the same, flat.
+    """
+
+    structure: Any
+    leaves: tuple[Any, ...]
+    are_tensors: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
+        """The layout of a call. Raises BadInputError where it holds what no traced step can take."""
+        given = _leaves(args, kwargs)
+        for leaf in given:
+            if hasattr(leaf, "__next__") and not _is_composite(leaf):
+                kind = type(leaf).__name__
+                raise BadInputError(
+                    f"the step takes a {kind}, which a traced step would read only once; pass iter(tf.data.Dataset)."
+                )
+        leaves = tuple(_spec(leaf) if _is_tensor(leaf) else leaf for leaf in given)
+        structure = tf.nest.pack_sequence_as((tuple(args), dict(kwargs or {})), leaves)
+        return cls(structure, leaves, tuple(_is_tensor(leaf) for leaf in given))
+
+    @cached_property
+    def specs(self) -> tuple[Any, ...]:
+        """A tf.TensorSpec per flat tensor; sizes inside of composite tensors that may change are unknown."""
+        tensors = [leaf for leaf, is_tensor in zip(self.leaves, self.are_tensors, strict=True) if is_tensor]
+        return tuple(tf.nest.flatten(tensors, expand_composites=True))
+
+    def filled(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(args, kwargs) with the flat `tensors` in their places."""
+        left = iter(tensors)
+        leaves = []
+        for leaf, is_tensor in zip(self.leaves, self.are_tensors, strict=True):
+            if is_tensor:
+                parts = [next(left) for _ in tf.nest.flatten(leaf, expand_composites=True)]
+                leaf = tf.nest.pack_sequence_as(leaf, parts, expand_composites=True)
+            leaves.append(leaf)
+        args, kwargs = tf.nest.pack_sequence_as(self.structure, leaves)
+        return args, kwargs
+
+
+@dataclass(frozen=True)
+class _Same:
+    """An object that equals only itself; held, so that no other takes over its identity."""
+
+    held: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.held is other.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+
+def _plain(args: Sequence[Any]) -> list[Any] | None:
+    """Positional arguments that are all tensors or arrays, as tensors; None where one is something else."""
+    tensors = []
+    for arg in args:
+        if isinstance(arg, tf.Tensor):
+            tensors.append(arg)
+        elif type(arg) is np.ndarray:
+            tensors.append(_converted(arg))
+        else:
+            return None
+    return tensors
+
+
+def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
+    """What lies in the arguments' containers, arrays as tensors."""
+    try:
+        found = tf.nest.flatten((tuple(args), dict(kwargs or {})))
+    except (TypeError, ValueError) as error:
+        raise BadInputError(f"TensorFlow cannot take the step's arguments apart: {one_line(str(error))}") from error
+    return [_converted(leaf) if _is_array(leaf) else leaf for leaf in found]
+
+
+def _flat(leaves: Sequence[Any]) -> list[Any]:
+    tensors: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, tf.Tensor):
+            tensors.append(leaf)
+        elif _is_composite(leaf):
+            tensors += tf.nest.flatten(leaf, expand_composites=True)
+    return tensors
+
+
+def _converted(array: Any) -> Any:
+    try:
+        return tf.convert_to_tensor(array)
+    except (TypeError, ValueError) as error:
+        raise BadInputError(f"TensorFlow makes no tensor of an argument: {one_line(str(error))}") from error
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, tf.Tensor) or _is_composite(leaf)
+
+
+def _is_composite(leaf: Any) -> bool:
+    """Ragged and sparse tensors, iterators, datasets: tensors in a wrapper. Variables are objects."""
+    return isinstance(leaf, tf.__internal__.CompositeTensor) and not isinstance(leaf, tf.Variable)
+
+
+def _is_array(leaf: Any) -> bool:
+    """Whatever NumPy takes for an array; what can be assigned to is a variable of some library."""
+    if isinstance(leaf, (tf.Tensor, tf.Variable, type)):
+        return False
+    return hasattr(leaf, "__array__") and not hasattr(leaf, "assign")
+
+
+def _spec(leaf: Any) -> Any:
+    if _is_composite(leaf):
+        return tf.type_spec_from_value(leaf)
+    return tf.TensorSpec(leaf.shape, leaf.dtype)
+
+
+def _leaf_key(leaf: Any) -> Hashable:
+    if isinstance(leaf, tf.Tensor):
+        return (leaf.dtype, leaf.shape)
+    if _is_composite(leaf):
+        return tf.type_spec_from_value(leaf)  # type: ignore[no-any-return]
+    return _constant_key(leaf)
+
+
+def _constant_key(value: Any) -> Hashable:
+    """By value, where 1, 1.0 and True are three; a NaN is itself."""
+    if isinstance(value, float):
+        return (float, value.hex())
+    try:
+        hash(value)
+    except TypeError:
+        return _Same(value)
+    return (type(value), value)
+
+
+def _structure(value: Any) -> Hashable:
+    """The containers of a nested structure, without what lies in them; None for a leaf."""
+    if not tf.nest.is_nested(value):
+        return None
+    if isinstance(value, Mapping):
+        return (type(value), tuple((key, _structure(value[key])) for key in value))
+    if isinstance(value, (list, tuple)):
+        return (type(value), tuple(_structure(item) for item in value))
+    if hasattr(value, "__tf_flatten__"):
+        metadata, parts = value.__tf_flatten__()
+        return (type(value), _constant_key(metadata), tuple(_structure(part) for part in parts))
+    if hasattr(value, "__attrs_attrs__"):
+        fields = [field.name for field in value.__attrs_attrs__]
+        return (type(value), tuple((field, _structure(getattr(value, field))) for field in fields))
+    return (type(value), len(tf.nest.flatten(value)))
