@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
-from dataclasses import dataclass, replace
-from functools import cached_property
+import time
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import psutil
 import tensorflow as tf
 
 from placer import internals
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, PlacerError, listed
 from placer.links import measure_links
-from placer.topology import Device, Topology
+from placer.revival import Revival
+from placer.topology import ANY, Device, Topology
 from placer.worker import bind_to_loopback, listening_ports
-from placer.workers import Workers, memory_bytes_each, start_workers
+from placer.workers import FAIL_FAST, Workers, memory_bytes_each, start_workers
 
 LOCAL_CPU = "cpu:0"
 CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 0.2
+JOIN_TIMEOUT_S = 30.0
+RETRY_S = 0.25
+STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
+RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
 
 
@@ -27,6 +37,11 @@ class Devices:
     """A topology whose devices are there: each name with its TensorFlow device, and the session that reaches all.
 
     host: TensorFlow's name of the coordinating process's CPU. single_kind: whether all devices are of one kind.
+    addresses: host:port of each worker by device name, in task order. original: all devices, where some are left out.
+
+    Workers get lost and come back (docs/decisions/008-lost-devices.md). `without` and `rejoined` join this process
+    anew: afterwards the variables and functions on workers are gone, also those on survivors, and functions made before
+    must never be called again. No other thread may use TensorFlow meanwhile.
     """
 
     topology: Topology
@@ -34,6 +49,8 @@ class Devices:
     host: str
     session_target: str = ""
     workers: Workers | None = None
+    addresses: dict[str, str] = field(default_factory=dict)
+    original: Devices | None = None
 
     def __enter__(self) -> Devices:
         return self
@@ -55,19 +72,98 @@ class Devices:
         """TensorFlow's name of topology device number `device`."""
         return self.tf_names[self.topology.names[device]]
 
+    @property
+    def whole(self) -> Devices:
+        """All devices: the original where some are left out, else these."""
+        return self.original or self
+
+    def lost(self) -> tuple[str, ...]:
+        """Those of these devices whose process does not answer right now; devices in this process always do.
+
+        Where an op failed and none is lost, a worker was restarted by whoever serves it: call `rejoined`.
+        """
+        return tuple(name for name in self.topology.names if name in self.addresses and not self._answers(name))
+
+    def without(self, names: Collection[str]) -> Devices:
+        """Joined to the devices left without `names`; each keeps its name, its place in the order and its links.
+
+        Raises PlacerError where no worker is left, or one of those left does not answer.
+        """
+        self._check_known(names)
+        left = [name for name in self.topology.names if name not in names]
+        if not left or (self.addresses and self.addresses.keys().isdisjoint(left)):
+            raise PlacerError(f"no device is left without {listed(names)}; train untouched until one is revived.")
+        self._join(left)
+        target = next((f"grpc://{address}" for name, address in self.addresses.items() if name in left), "")
+        return replace(
+            self,
+            topology=_narrowed(self.topology, left),
+            tf_names={name: self.tf_names[name] for name in left},
+            session_target=target,
+            original=self.whole,
+        )
+
+    def revive(self, names: Collection[str], clock: Callable[[], float] = time.monotonic) -> Revival:
+        """Have lost devices back, in the background: workers that were started here are started again (3-7 s), others'
+        addresses are tried every 2 s until they answer. Call `rejoined` once it is done. clock: seconds.
+        """
+        self._check_known(names)
+        if local := [name for name in names if name not in self.addresses]:
+            raise BadInputError(f"{listed(local)} is in this process and cannot be revived; name workers only.")
+        return Revival({name: partial(self._bring_back, name) for name in names}, clock)
+
+    def rejoined(self) -> Devices:
+        """Joined to all devices again, with the names, the order and the links they had.
+
+        Raises PlacerError where one does not answer.
+        """
+        self._join(self.whole.topology.names)
+        return self.whole
+
     def close(self) -> None:
-        """End the workers that were started for this topology."""
+        """End the workers that were started for this topology, those left out and those on their way back included."""
         if self.workers is not None:
             self.workers.close()
 
+    def _answers(self, name: str) -> bool:
+        """The process may be there and not listen yet, or no longer: it dies socket by socket."""
+        there = self.workers is None or self.workers.running(self._task(name))
+        return there and _listens(self.addresses[name])
 
-def open_devices(spec: str | None = None, *, include_local: bool = False, links: bool = True) -> Devices:
+    def _bring_back(self, name: str) -> bool:
+        if self.workers is None:
+            return _listens(self.addresses[name])
+        self.workers.restart(self._task(name))
+        return True
+
+    def _join(self, names: Collection[str]) -> None:
+        tasks = {self._task(name): address for name, address in self.addresses.items() if name in names}
+        for address in tasks.values():
+            _check_answers(address)
+        if tasks:
+            _join_workers(tasks, own=self.workers is not None)
+
+    def _task(self, name: str) -> int:
+        return list(self.addresses).index(name)
+
+    def _check_known(self, names: Collection[str]) -> None:
+        known = self.whole.topology.index
+        if unknown := [name for name in names if name not in known]:
+            raise BadInputError(f"{listed(unknown)} is no device here; the topology has {listed(list(known))}.")
+
+
+def open_devices(
+    spec: str | None = None, *, include_local: bool = False, links: bool = True, resilient: bool = False
+) -> Devices:
     """The devices named by `spec`: None = this process's GPUs and CPU, "workers:N" = N local worker processes,
     "host:port,host:port" = workers that already serve.
 
-    links: measure latency, bandwidth and the ends' own work between every pair. Raises BadInputError for a spec
-    that names nothing, PlacerError where a device does not answer.
+    links: measure latency, bandwidth and the ends' own work between every pair. resilient: what touches a lost worker
+    fails at once, instead of waiting for ever; for the whole process, and only before it first joins workers. Raises
+    BadInputError for a spec that names nothing, PlacerError where a device does not answer.
     """
+    if resilient:
+        _fail_at_once()
     workers = None
     if spec is None:
         devices = _in_process()
@@ -117,25 +213,82 @@ def _gpu_bytes(index: int) -> int | None:
 
 
 def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: bool) -> Devices:
-    """Join the workers at `addresses` to this process; what this opens listens on loopback only, too."""
-    before = listening_ports()
-    cluster = tf.train.ClusterSpec({"worker": list(addresses)})
-    try:
-        tf.config.experimental_connect_to_cluster(cluster)
-        logical = [device.name for device in tf.config.list_logical_devices("CPU")]
-    except tf.errors.OpError as error:
-        where = ", ".join(addresses)
-        raise PlacerError(f"the workers at {where} do not answer: {error.message.splitlines()[0]}") from error
-    if workers is not None:
-        bind_to_loopback([port for port in listening_ports() if port not in before])
+    """Join the workers at `addresses` to this process; of own workers, what this opens listens on loopback only."""
+    logical = _join_workers(dict(enumerate(addresses)), own=workers is not None)
     share = memory_bytes_each(len(addresses))
     tf_names = {f"worker:{i}": full_name(f"/job:worker/task:{i}/device:CPU:0") for i in range(len(addresses))}
+    by_name = dict(zip(tf_names, addresses, strict=True))
     found = [Device(name, "cpu", share) for name in tf_names]
     host = full_name(next(name for name in logical if "/job:worker" not in name))
     if include_local:
         found.append(Device(LOCAL_CPU, "cpu", share))
         tf_names[LOCAL_CPU] = host
-    return Devices(Topology(tuple(found)), tf_names, host, f"grpc://{addresses[0]}", workers)
+    return Devices(Topology(tuple(found)), tf_names, host, f"grpc://{addresses[0]}", workers, by_name)
+
+
+def _join_workers(tasks: Mapping[int, str], own: bool) -> list[str]:
+    """Join the workers, task number -> address, and no others to this process; TensorFlow's names of all CPUs.
+
+    Joining the same cluster twice in a row breaks it (the workers are told of a port that nobody listens on), so a
+    cluster in which the first worker has a number of its own comes between. own: listen on loopback only.
+    """
+    before = listening_ports()
+    deadline = time.monotonic() + JOIN_TIMEOUT_S
+    try:
+        while True:
+            try:
+                return _joined_once(tasks)
+            except tf.errors.UnavailableError:  # connections to a process started anew are tried about once a second
+                if time.monotonic() > deadline or not all(map(_listens, tasks.values())):
+                    raise
+            time.sleep(RETRY_S)
+    except tf.errors.OpError as error:
+        where = ", ".join(tasks.values())
+        raise PlacerError(f"the workers at {where} do not answer: {error.message.splitlines()[0]}") from error
+    finally:
+        if own:
+            bind_to_loopback([port for port in listening_ports() if port not in before])
+
+
+def _joined_once(tasks: Mapping[int, str]) -> list[str]:
+    clusters = [dict(tasks)]
+    if internals.joined_tasks() == clusters[0]:
+        clusters.insert(0, {max(tasks) + 1: tasks[min(tasks)]})
+    for cluster in clusters:
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": cluster}))
+    return [device.name for device in tf.config.list_logical_devices("CPU")]
+
+
+def _fail_at_once() -> None:
+    """Neither stream ops to workers, which never notices that one is gone, nor wait for one to come back."""
+    if internals.joined_tasks() and os.environ.get(STREAMING) != "false":
+        warnings.warn(
+            "workers were joined earlier in this process, so a lost worker will not be noticed: "
+            f"call open_devices(resilient=True) first, or set {STREAMING}=false.",
+            stacklevel=3,
+        )
+    else:
+        os.environ.update(RESILIENT)
+
+
+def _narrowed(topology: Topology, names: Collection[str]) -> Topology:
+    """The topology of only the devices `names` and the links among them."""
+    ends = {*names, ANY}
+    return replace(
+        topology,
+        devices=tuple(device for device in topology.devices if device.name in names),
+        links=tuple(link for link in topology.links if {link.src, link.dst} <= ends),
+    )
+
+
+def _listens(address: str) -> bool:
+    """Whether somebody listens at host:port; False after `ANSWER_TIMEOUT_S`."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S):
+            return True
+    except (OSError, OverflowError):
+        return False
 
 
 def _check_answers(address: str) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import psutil
@@ -21,6 +21,8 @@ START_TIMEOUT_S = 120.0
 # A worker keeps the memory it frees. By default the C library hands large tensors' memory back after every op and takes
 # it anew, page by page: steps of MobileNetV3 took 100-150 ms instead of 68, and the same op 20 us or 80 us by chance.
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "10000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
+# Of the coordinating process alone: workers shall wait for one another while one of them comes back.
+FAIL_FAST = "GRPC_FAIL_FAST"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"}
 
 
@@ -34,6 +36,8 @@ class Workers:
     ports: tuple[int, ...]
     cores: tuple[tuple[int, ...], ...]
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    closed: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.ports)
@@ -49,16 +53,32 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def running(self, task: int) -> bool:
+        """Whether the process of worker number `task` is there."""
+        return task < len(self.processes) and self.processes[task].poll() is None
+
+    def restart(self, task: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """End worker number `task`, start it anew on its port and cores, and wait until it serves (seconds).
+
+        May run in any thread. Raises PlacerError where it does not come up, or all workers are closed meanwhile.
+        """
+        with self._lock:
+            if self.closed:
+                raise PlacerError(f"worker:{task} cannot be restarted: the workers are closed; open the devices again.")
+            _end([self.processes[task]])
+            process = self.processes[task] = _start(self, task)
+        try:
+            _wait_ready(process, f"worker:{task} (port {self.ports[task]})", clock() + START_TIMEOUT_S, clock)
+        except BaseException:
+            process.kill()
+            raise
+
     def close(self) -> None:
         """End every worker; harmless when called twice."""
-        for process in self.processes:
-            process.kill()
-        for process in self.processes:
-            process.wait()
-            for pipe in (process.stdin, process.stdout, process.stderr):
-                if pipe is not None:
-                    pipe.close()
-        self.processes.clear()
+        with self._lock:
+            self.closed = True
+            _end(self.processes)
+            self.processes.clear()
 
 
 def start_workers(count: int, ports: Iterable[int] = (), clock: Callable[[], float] = time.monotonic) -> Workers:
@@ -77,8 +97,8 @@ def start_workers(count: int, ports: Iterable[int] = (), clock: Callable[[], flo
         for task in range(count):
             workers.processes.append(_start(workers, task))
         deadline = clock() + START_TIMEOUT_S
-        for task in range(count):
-            _wait_ready(workers, task, deadline, clock)
+        for task, process in enumerate(workers.processes):
+            _wait_ready(process, f"worker:{task} (port {wanted[task]})", deadline, clock)
     except BaseException:
         workers.close()
         raise
@@ -128,19 +148,29 @@ def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
     flags += ["--cores", ",".join(map(str, workers.cores[task]))]
     if threading.current_thread() is threading.main_thread():  # the kernel watches the thread, not the process
         flags.append("--die-with-parent")
+    inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
     return subprocess.Popen(
         [sys.executable, "-m", "placer.worker", *flags],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**KEEP_MEMORY, **os.environ, **QUIET},
+        env={**KEEP_MEMORY, **inherited, **QUIET},
         start_new_session=True,  # Ctrl-C reaches the coordinating process alone, which ends the workers itself
     )
 
 
-def _wait_ready(workers: Workers, task: int, deadline: float, clock: Callable[[], float]) -> None:
-    process = workers.processes[task]
+def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _wait_ready(process: subprocess.Popen[str], who: str, deadline: float, clock: Callable[[], float]) -> None:
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
@@ -148,4 +178,4 @@ def _wait_ready(workers: Workers, task: int, deadline: float, clock: Callable[[]
     line = process.stdout.readline().strip() if ready else ""
     if line != "ready":
         what = "did not answer in time" if not ready else f"could not start: {line or 'it ended without a word'}"
-        raise PlacerError(f"worker:{task} (port {workers.ports[task]}) {what}; try again, or fewer --workers.")
+        raise PlacerError(f"{who} {what}; try again, or fewer --workers.")
