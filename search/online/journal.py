@@ -1,0 +1,193 @@
+"""The journal: every decision in one plain sentence with its numbers, for people, for files and for TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from placer.errors import one_line
+
+FORMAT = "placer.journal/1"
+FILE_NAME = "placer.jsonl"
+MOST_ENTRIES = 1000  # in memory; the file has all
+SCALAR_EVERY = 10  # steps between two values of one scalar
+MOST_BOARD_FAILURES = 3
+
+LOGGER = logging.getLogger("placer")
+
+Kind = Literal["start", "plan", "measured", "moved", "stayed", "alarm", "lost", "back", "error", "end"]
+Number = float | int | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What happened at a training step. at_s: seconds by the journal's clock. dry_run: decided, and not done."""
+
+    at_s: float
+    step: int
+    kind: Kind
+    sentence: str
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    dry_run: bool = False
+
+
+class Board(Protocol):
+    """Where scalars go."""
+
+    def scalar(self, step: int, name: str, value: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def tensorboard(log_dir: Path) -> Board | None:
+    """TensorBoard's event files in `log_dir`; None where the package `tensorboard` is not installed."""
+    return _TensorBoard(log_dir) if find_spec("tensorboard") else None
+
+
+class Journal:
+    """Keeps entries, logs them by the logger `placer`, and appends them to `log_dir/placer.jsonl`, if there is one.
+
+    Nothing that goes wrong with files stops the training: the log says so once. May be used by several threads.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | Path | None = None,
+        dry_run: bool = False,
+        clock: Callable[[], float] = time.time,
+        board: Callable[[Path], Board | None] = tensorboard,
+    ) -> None:
+        self.log_dir = Path(log_dir) if log_dir is not None else None
+        self.dry_run = dry_run
+        self._clock = clock
+        self._open_board = board
+        self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
+        self._lock = threading.RLock()
+        self._warned: set[str] = set()
+        self._torn = False  # whether the file ends in a part of a line
+        self._board: Board | None = None
+        self._board_failures = 0
+        self._scalar_steps: dict[str, int] = {}
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The last thousand, the oldest first."""
+        with self._lock:
+            return tuple(self._entries)
+
+    def entry(self, step: int, kind: Kind, sentence: str, **numbers: Any) -> Entry:
+        """Note what happened at `step`. `numbers`: what the sentence is about, for machines; names with units."""
+        with self._lock:
+            plain = {name: _number(value) for name, value in numbers.items()}
+            entry = Entry(self._clock(), int(step), kind, one_line(sentence), plain, self.dry_run)
+            self._entries.append(entry)
+            LOGGER.info("%s", _line(entry))
+            self._write(entry)
+        return entry
+
+    def scalar(self, step: int, name: str, value: float) -> None:
+        """Show `value` in TensorBoard where that is installed: at most every tenth step for each name."""
+        with self._lock:
+            last = self._scalar_steps.get(name)
+            if (
+                self.log_dir is None
+                or not math.isfinite(value)
+                or (last is not None and 0 <= step - last < SCALAR_EVERY)
+            ):
+                return
+            self._scalar_steps[name] = step
+            self._show(self.log_dir, int(step), name, float(value))
+
+    def lines(self) -> str:
+        """The entries for people, one a line."""
+        return "\n".join(_line(entry) for entry in self.entries)
+
+    def close(self) -> None:
+        """Flush what TensorBoard was given. Entries need no closing."""
+        with self._lock:
+            board, self._board = self._board, None
+            try:
+                if board is not None:
+                    board.close()
+            except Exception as error:  # TensorFlow raises what it likes
+                self._warn("TensorBoard", error)
+
+    def _write(self, entry: Entry) -> None:
+        """One line, by one write. Opened for each: entries are rare, and a folder may come back."""
+        if self.log_dir is None:
+            return
+        text = ("\n" if self._torn else "") + json.dumps({"format": FORMAT, **asdict(entry)}) + "\n"
+        data = text.encode()
+        try:
+            self.log_dir.mkdir(parents=True, exist_ok=True)
+            with (self.log_dir / FILE_NAME).open("ab", buffering=0) as file:
+                written = file.write(data)
+                self._torn = 0 < written < len(data) or (self._torn and not written)
+                if written < len(data):
+                    raise OSError("no space left")
+        except OSError as error:
+            self._warn(str(self.log_dir / FILE_NAME), error)
+
+    def _show(self, log_dir: Path, step: int, name: str, value: float) -> None:
+        if self._board_failures >= MOST_BOARD_FAILURES:
+            return
+        try:
+            self._board = self._board or self._open_board(log_dir)
+            if self._board is None:
+                self._board_failures = MOST_BOARD_FAILURES  # not installed; it will not be later, either
+            else:
+                self._board.scalar(step, name, value)
+        except Exception as error:  # TensorFlow raises what it likes; a scalar is not worth a training
+            self._board = None
+            self._board_failures += 1
+            self._warn("TensorBoard", error)
+
+    def _warn(self, where: str, error: Exception) -> None:
+        if where not in self._warned:
+            self._warned.add(where)
+            reason = one_line(f"{where}: {error}")
+            LOGGER.warning("cannot write %s; training goes on, the journal stays in memory", reason)
+
+
+class _TensorBoard:
+    """Event files, written by TensorFlow."""
+
+    def __init__(self, log_dir: Path) -> None:
+        import tensorflow as tf
+
+        self._tf = tf
+        self._writer = tf.summary.create_file_writer(str(log_dir))
+
+    def scalar(self, step: int, name: str, value: float) -> None:
+        with self._writer.as_default(step=step):
+            self._tf.summary.scalar(name, value)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _number(value: Any) -> Number:
+    """`value` as JSON knows it: NumPy's and TensorFlow's scalars as numbers, what is no number as None or in words."""
+    if value is None or isinstance(value, bool | str | int):
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() and not isinstance(value, float) else number
+
+
+def _line(entry: Entry) -> str:
+    said = f"dry run: {entry.sentence}" if entry.dry_run else entry.sentence
+    return f"step {entry.step:>6} {entry.kind:<8} {said}"
