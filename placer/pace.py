@@ -136,7 +136,8 @@ def _there_and_back(a: tf.Variable, b: tf.Variable) -> Callable[[], Any]:
     """Tensors that cross one after the other, each made on one end from the one that came from the other."""
 
     def cross() -> Any:
-        first = tf.zeros([])
+        with tf.device(a.device):
+            first = tf.reshape(a[:1], [])
         for hop in range(HOPS):
             here, there = (a, b) if hop % 2 == 0 else (b, a)
             with tf.device(here.device):
