@@ -128,9 +128,9 @@ class OnlinePlan:
         before, self.names = self.names, tuple(name for name in self.topology.names if name in names)
         try:
             _ = self._view().problem
-        except PlacerError:
-            self.names = before
-            raise
+        except PlacerError as error:
+            left, self.names = listed(self.names), before
+            raise BadInputError(f"the step cannot run on {left} alone: {error}") from None
         self.ended = None
 
     def carry(self, graph: OpGraph, devices: Devices) -> Proposal:

@@ -45,11 +45,20 @@ class Planner:
         self._gone = False
 
     def start(self) -> Future[None]:
-        """Start the process; done when the plan is made, and holds the PlacerError where it cannot be."""
+        """Start the process; done when the plan is made, and holds the PlacerError where it cannot be.
+
+        Raises PlacerError at a second start.
+        """
         if self._process is not None or self._closed:
             raise PlacerError("a planner starts once; make another.")
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe would fill up unread
-        self._process = _started(self._said)
+        try:
+            self._process = _started(self._said)
+        except OSError as error:
+            self.close()
+            begun = _Call(BEGIN, ())
+            begun.fail(f"the planner's process could not be started ({error.strerror}); train on without a search.")
+            return begun.future
         self._thread = threading.Thread(target=self._serve, name="placer-planner", daemon=True)
         self._thread.start()
         return self._call(BEGIN, *self._begin)
@@ -57,14 +66,14 @@ class Planner:
     def close(self) -> None:
         """End the process, whatever it is at; calls without an answer fail. Harmless when called twice."""
         self._closed = True
-        if self._process is None or self._thread is None or self._said is None:
-            return
-        self._process.kill()
-        self._calls.put(None)
-        self._thread.join(GOODBYE_S)
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._said):
-            _close(pipe)
+        if self._process is not None and self._thread is not None:
+            self._process.kill()
+            self._calls.put(None)
+            self._thread.join(GOODBYE_S)
+            self._process.wait()
+            _close(self._process.stdin)
+            _close(self._process.stdout)
+        _close(self._said)
 
     @property
     def pid(self) -> int | None:
