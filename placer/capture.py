@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,25 +11,20 @@ from typing import Any
 import tensorflow as tf
 
 from placer import internals
-from placer.errors import BadInputError, one_line, short
+from placer.errors import BadInputError, one_line
 from placer.flops import op_flops
+from placer.folding import READS as READS
+from placer.folding import RIDERS as RIDERS
+from placer.folding import fold
 from placer.graph import Edge, Op, OpGraph
-from placer.nodedef import handle_node, parse_input, set_inputs, source_of
+from placer.hosts import behind_host, host_ops
+from placer.nodedef import parse_input, source_of
 from placer.phases import op_phases
 from placer.signature import Layout, flat_tensors
 
-READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 RANDOM = frozenset(
     {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial", "RandomShuffle"}
 )
-RIDERS = frozenset({"Const", "Placeholder"})  # they go wherever their consumers are, so nobody places them
-
-HOST_TYPES = frozenset(
-    {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "HashTableV2", "MutableHashTableV2"}
-    | {"MutableHashTableOfTensorsV2", "MutableDenseHashTableV2", "AnonymousHashTable", "AnonymousMutableHashTable"}
-    | {"Iterator", "IteratorV2", "AnonymousIterator", "AnonymousIteratorV2", "AnonymousIteratorV3", "OneShotIterator"}
-)  # they need Python, its output, or a resource that they make for others
-TIED_TYPES = ("Collective", "Horovod", "Nccl", "TPU", "Xla")
 
 
 @dataclass(frozen=True)
@@ -103,16 +98,7 @@ def capture(
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
     if not _updates(concrete, variables):
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
-    graph_def = _with_handles(concrete.graph.as_graph_def(), variables)
-    _keep_control_flow_whole(graph_def)
-    bodies = list(graph_def.library.function)
-    graph_def = internals.optimize_graph(graph_def, [*outputs, *writes, *inputs])
-    _keep_bodies(graph_def, bodies)
-    _drop_places(graph_def)
-    _drop_idle_control(graph_def, outputs)
-    _read_once(graph_def)
-    left = {node.name for node in graph_def.node}
-    writes = tuple(write for write in writes if write in left)
+    graph_def, writes = fold(concrete.graph.as_graph_def(), variables, inputs, outputs, writes)
     host = host_ops(name, graph_def)
     graph = build_graph(name, graph_def, variables, outputs, host)
     return Captured(name, concrete, graph_def, variables, feeds, inputs, outputs, writes, graph, host)
@@ -198,141 +184,6 @@ def _updates(concrete: Any, variables: Mapping[str, Any]) -> bool:
     return any(t.op.name in variables for op in effects for t in op.inputs)
 
 
-def _with_handles(graph_def: Any, variables: dict[str, tf.Variable]) -> Any:
-    """Captured handles as VarHandleOps, whose shapes are known, so that shape arithmetic folds away."""
-    for node in graph_def.node:
-        name, variable = node.name, variables.get(node.name)
-        if variable is not None:
-            node.Clear()
-            node.CopyFrom(handle_node(name, variable, name))
-    return graph_def
-
-
-def _keep_bodies(graph_def: Any, bodies: Sequence[Any]) -> None:
-    """Bodies of loops and branches as TensorFlow already knows them: under one name it takes one definition."""
-    known = {body.signature.name: body for body in bodies}
-    for function in graph_def.library.function:
-        if function.signature.name in known:
-            function.CopyFrom(known[function.signature.name])
-
-
-def _drop_places(graph_def: Any) -> None:
-    """Devices and colocation of the caller's scopes, and those that inlining a function leaves, give way to ours."""
-    for node in graph_def.node:
-        node.device = ""
-        node.attr.pop("_class", None)
-
-
-def _drop_idle_control(graph_def: Any, outputs: Sequence[str]) -> None:
-    """Drop control edges that order nothing: each would be a transfer where it crosses devices.
-
-    Constants, inputs and handles are there from the start. Returned tensors wait for every update, but the placed
-    function names its updates as control outputs, so they run all the same.
-    """
-    idle = {node.name for node in graph_def.node if node.op in RIDERS or node.op == "VarHandleOp"}
-    unordered = {tensor.split(":")[0] for tensor in outputs} | idle
-    for node in graph_def.node:
-        controls = [i for i in node.input if i.startswith("^")]
-        if controls:
-            kept = [] if node.name in unordered else [c for c in controls if c[1:] not in idle]
-            inputs = [i for i in node.input if not i.startswith("^")]
-            set_inputs(node, [*inputs, *kept])
-
-
-def _read_once(graph_def: Any) -> None:
-    """Reads of one variable that wait for the same ops read the same value: keep the first of them."""
-    first: dict[tuple[str, ...], str] = {}
-    twin: dict[str, str] = {}
-    for node in graph_def.node:
-        if node.op == "ReadVariableOp":
-            twin[node.name] = first.setdefault((node.input[0], *sorted(node.input[1:])), node.name)
-    twin = {name: kept for name, kept in twin.items() if name != kept}
-    nodes = [node for node in graph_def.node if node.name not in twin]
-    for node in nodes:
-        inputs = [_redirected(text, twin) for text in node.input]
-        data = [text for text in inputs if not text.startswith("^")]
-        set_inputs(node, [*data, *dict.fromkeys(text for text in inputs if text.startswith("^"))])
-    kept = tf.compat.v1.GraphDef(node=nodes).node
-    del graph_def.node[:]
-    graph_def.node.extend(kept)
-
-
-def _redirected(text: str, twin: dict[str, str]) -> str:
-    """An input text with its source replaced by the twin that is kept."""
-    source = source_of(text)
-    return text.replace(source, twin[source], 1) if source in twin else text
-
-
-def _keep_control_flow_whole(graph_def: Any) -> None:
-    """While and If run as one op on one device instead of being taken apart when the function is made ready."""
-    for node in graph_def.node:
-        node.attr.pop("_lower_using_switch_merge", None)
-
-
-def host_ops(name: str, graph_def: Any) -> frozenset[str]:
-    """The nodes that have to run in the coordinating process: Python's own, and all that touch a resource that is no
-    variable, for it lives there.
-
-    Raises BadInputError where such an op takes a variable, too, which may have moved, or can run nowhere but where
-    the caller put it.
-    """
-    python = _functions_with(graph_def, HOST_TYPES)
-    with tf.Graph().as_default() as tf_graph:
-        tf.graph_util.import_graph_def(graph_def, name="")
-    host: set[str] = set()
-    for op in _in_order(tf_graph):
-        if op.type.startswith(TIED_TYPES):
-            raise BadInputError(f"{name}: op {short(op.name)} ({op.type}) belongs where it is; it cannot be placed.")
-        if op.type in HOST_TYPES or python & set(_called(op.node_def)) or _takes_host_resource(op, host):
-            host.add(op.name)
-            taken = [t.op.name for t in op.inputs if t.op.type == "VarHandleOp"]
-            if taken:
-                raise BadInputError(
-                    f"{name}: op {short(op.name)} ({op.type}) takes the variable {short(taken[0])} along with an iterator, "
-                    "a table or a Python function, so it cannot be placed; take those out of its loop or branch."
-                )
-    return frozenset(host)
-
-
-def _in_order(tf_graph: Any) -> list[Any]:
-    """The ops of an acyclic graph, inputs first."""
-    done: dict[Any, None] = {}
-    stack = list(tf_graph.get_operations())
-    while stack:
-        left = [t.op for t in stack[-1].inputs if t.op not in done]
-        if left and stack[-1] not in done:
-            stack += left
-        else:
-            done.setdefault(stack.pop())
-    return list(done)
-
-
-def _takes_host_resource(op: Any, host: set[str]) -> bool:
-    """Whether an input is a handle of an iterator, table or dataset: from outside, or made by a host op."""
-    return any(
-        t.dtype in (tf.resource, tf.variant) and (t.op.type == "Placeholder" or t.op.name in host) for t in op.inputs
-    )
-
-
-def _called(node: Any) -> Iterator[str]:
-    """The functions that a node calls."""
-    for value in node.attr.values():
-        yield from (f.name for f in (value.func, *value.list.func) if f.name)
-
-
-def _functions_with(graph_def: Any, types: frozenset[str]) -> set[str]:
-    """Functions of the library that hold an op of such a type, or call one that does."""
-    found: set[str] = set()
-    functions = graph_def.library.function
-    before = -1
-    while len(found) > before:
-        before = len(found)
-        for function in functions:
-            if any(node.op in types or found & {node.op, *_called(node)} for node in function.node_def):
-                found.add(function.signature.name)
-    return found
-
-
 def build_graph(
     name: str,
     graph_def: Any,
@@ -349,7 +200,7 @@ def build_graph(
     index = {node.name: i for i, node in enumerate(placed)}
     phases = op_phases(graph_def, outputs)
     colocate = _resource_classes(graph_def, tf_graph)
-    behind = _behind_host(graph_def, host)
+    behind = behind_host(graph_def, host)
     ops = []
     for node in placed:
         tf_op = tf_graph.get_operation_by_name(node.name)
@@ -367,21 +218,6 @@ def build_graph(
             )
         )
     return OpGraph(name, tuple(ops), tuple(_edges(placed, index, tf_graph, behind)))
-
-
-def _behind_host(graph_def: Any, host: frozenset[str]) -> dict[str, list[str]]:
-    """Host op -> the placed ops (and riders) whose outcome it waits for, through other host ops or directly."""
-    inputs = {node.name: [source_of(text) for text in node.input] for node in graph_def.node}
-    behind = {}
-    for name in host:
-        seen, stack = {name: None}, [name]
-        while stack:
-            for source in inputs[stack.pop()]:
-                if source not in seen:
-                    seen[source] = None
-                    stack += [source] if source in host else []
-        behind[name] = [source for source in seen if source not in host]
-    return behind
 
 
 def _edges(

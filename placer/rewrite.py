@@ -31,11 +31,13 @@ class PlacementError(PlacerError):
 class Template:
     """The FunctionDef of a captured step without devices, from which placed functions are made.
 
-    Arguments in order: the step's inputs, captured tensors (feeds), variable handles.
+    Arguments in order: the step's inputs, captured tensors (feeds), variable handles. host: the device of the step's
+    host ops; "" leaves them to TensorFlow.
     """
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, host: str = "") -> None:
         self.captured = captured
+        self.host = dict.fromkeys(captured.host_ops, host)
         self.function_def = _function_def(captured)
         for function in captured.graph_def.library.function:
             if not internals.has_function(function.signature.name):
@@ -52,7 +54,7 @@ class Template:
         placed.signature.name = name
         nodes = {node.name: node for node in placed.node_def}
         for node in placed.node_def:
-            node.device = devices.get(node.name, "")
+            node.device = devices.get(node.name) or self.host.get(node.name, "")
         for constant, users in self.constants.items():
             spread(placed.node_def, nodes, constant, users)
         sends = connect(placed.node_def)

@@ -56,7 +56,7 @@ def connect(nodes: Nodes) -> dict[str, list[str]]:
         for i, text in enumerate(node.input):
             source = source_of(text)
             at = device.get(source, "")
-            if not at or at == node.device or text.startswith("^"):
+            if not at or at == (node.device or at) or text.startswith("^"):
                 continue
             if (text, node.device) not in there:
                 crossing = _Crossing(text, internals.input_type(node, i), at, node.device, len(there))
