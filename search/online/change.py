@@ -41,7 +41,7 @@ class ChangeSettings:
     late: int = 16
     least_ratio: float = 0.08
     least_spreads: float = 3.0
-    least_median_spreads: float = 4.0
+    least_median_spreads: float = 5.0
     part: int = 10
 
 

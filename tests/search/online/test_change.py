@@ -29,11 +29,11 @@ def bimodal(chance, count):
     return lognormal(chance, count, 0.03) * np.where(chance.random(count) < 0.2, 1.4, 1)
 
 
-def hanging_together(chance, count):
-    """AR(1) with rho = 0.3."""
-    steps = chance.normal(0, 0.04 * math.sqrt(1 - 0.09), count)
+def hanging_together(chance, count, rho=0.3):
+    """AR(1)."""
+    steps = chance.normal(0, 0.04 * math.sqrt(1 - rho**2), count)
     for i in range(1, count):
-        steps[i] += 0.3 * steps[i - 1]
+        steps[i] += rho * steps[i - 1]
     return np.exp(steps)
 
 
@@ -66,6 +66,12 @@ def test_no_alarm_while_nothing_lasting_happens(kind):
     chance = np.random.default_rng(41)
     stragglers = np.where(chance.random(STEPS) < 0.005, 10, 1)
     assert alarms(ChangeTest(), kind(chance, STEPS) * stragglers) == []
+
+
+def test_steps_that_hang_together_strongly_alarm_less_for_the_spread_of_their_medians():
+    steps_s = hanging_together(np.random.default_rng(42), 100_000, rho=0.8)
+    without = alarms(ChangeTest(ChangeSettings(least_median_spreads=0)), steps_s)
+    assert len(alarms(ChangeTest(), steps_s)) < 0.8 * len(without)
 
 
 def delays(ratio, noise, chance, runs=200, stragglers=0.0):
@@ -106,7 +112,7 @@ def test_a_change_within_the_warm_up_is_told_after_it(ratio):
     """reference  |----------------|
     load          0......at.......24   told soon after the warm-up and `part` steps."""
     chance, settings = np.random.default_rng(9), ChangeSettings()
-    for at in range(settings.part, settings.warm_up + 1):
+    for at in range(10, settings.warm_up + 1):
         for _ in range(10):
             steps_s = lognormal(chance, 60)
             steps_s[at:] *= ratio
@@ -134,6 +140,13 @@ def test_a_load_that_comes_and_goes_is_told_twice():
     assert not down.slower
     assert down.ratio == pytest.approx(0.5, rel=0.1)
     assert 140 <= index < 152
+
+
+def test_a_load_that_goes_away_while_the_new_reference_still_fills_is_told_twice():
+    """Told at its sixth step, it lasts for 14: those since it began are known to be of the new kind."""
+    steps_s = lognormal(np.random.default_rng(20), 160, 0.03)
+    steps_s[100:114] *= 2
+    assert [change.slower for _, change in alarms(ChangeTest(), steps_s)] == [True, False]
 
 
 def test_a_change_says_when_it_began():
