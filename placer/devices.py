@@ -153,25 +153,30 @@ class Devices:
 
 
 def open_devices(
-    spec: str | None = None, *, include_local: bool = False, links: bool = True, resilient: bool = False
+    spec: str | None = None,
+    *,
+    include_local: bool = False,
+    links: bool = True,
+    resilient: bool = False,
+    workers: Workers | None = None,
 ) -> Devices:
     """The devices named by `spec`: None = this process's GPUs and CPU, "workers:N" = N local worker processes,
     "host:port,host:port" = workers that already serve.
 
     links: measure latency, bandwidth and the ends' own work between every pair. resilient: what touches a lost worker
-    fails at once, instead of waiting for ever; for the whole process, and only before it first joins workers. Raises
+    fails at once, instead of waiting for ever; for the whole process, and only before it first joins workers. workers:
+    those of "workers:N", started before. Raises
     BadInputError for a spec that names nothing, PlacerError where a device does not answer.
     """
     if resilient:
         _fail_at_once()
-    workers = None
     if spec is None:
         devices = _in_process()
     elif spec.startswith("workers:"):
         count = spec.removeprefix("workers:")
         if not count.isdigit():
             raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
-        workers = start_workers(int(count))
+        workers = workers or start_workers(int(count))
         devices = _joined(workers.addresses, workers, include_local)
     elif all(ADDRESS.match(address) for address in spec.split(",")):
         for address in spec.split(","):

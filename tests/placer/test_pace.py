@@ -13,8 +13,16 @@ from placer.internals import collected_partitions
 from placer.pace import PROBE_S, REPEATS, Pace, Reading, Slowdown
 
 PAIR = ("worker:0", "worker:1")
-HOG = "import os; os.sched_setaffinity(0, [{core}]); print('busy', flush=True)\nwhile True: pass"
-# Factors are compared with one another: other processes slow these machines, too.
+# Factors are compared with one another: other processes slow these machines, too. Three busy processes outweigh them;
+# each is in a session of its own, for Linux shares a core equally among sessions, and ends by itself.
+HOGS = 3
+HOG = """
+import os, resource
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+os.sched_setaffinity(0, [{core}])
+print('busy', flush=True)
+while True: pass
+"""
 BESIDE_A_HOG = f"""
 import subprocess, sys
 from placer.devices import open_devices
@@ -22,14 +30,21 @@ from placer.pace import Pace
 
 HOG = {HOG!r}
 
+def start_hog(core):
+    code = HOG.format(core=core)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+
 def factors(pace, core):
     calm = pace.take()
-    with subprocess.Popen([sys.executable, "-c", HOG.format(core=core)], stdout=subprocess.PIPE) as hog:
-        hog.stdout.readline()
-        try:
-            return pace.take().against(calm)
-        finally:
+    hogs = [start_hog(core) for _ in range({HOGS})]
+    try:
+        for hog in hogs:
+            hog.stdout.readline()
+        return pace.take().against(calm)
+    finally:
+        for hog in hogs:
             hog.kill()
+            hog.wait()
 
 with open_devices("workers:2", links=False) as devices:
     pace = Pace(devices)

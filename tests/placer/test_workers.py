@@ -11,13 +11,17 @@ import pytest
 
 from placer.errors import BadInputError, PlacerError
 from placer.worker import bind_to_loopback, listening_ports
-from placer.workers import _check_free, free_ports, share_cores, start_workers
+from placer.workers import Workers, _check_free, free_ports, share_cores, start_workers
 
 PARENT = """
-import sys
+import sys, threading
 from placer.workers import start_workers
-workers = start_workers(1)
-print(workers.processes[0].pid, workers.ports[0], flush=True)
+
+def start():
+    workers = start_workers(1)
+    print(workers.processes[0].pid, workers.ports[0], flush=True)
+
+{start}
 sys.stdin.read()
 """
 
@@ -69,8 +73,32 @@ def test_a_worker_that_dies_at_start_is_told_in_one_line(monkeypatch):
     assert "\n" not in str(failed.value)
 
 
-def test_a_worker_ends_when_its_parent_is_killed():
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def test_a_worker_that_does_not_come_back_is_told_and_not_left_running(monkeypatch):
+    workers = Workers(free_ports(1), ((0,),), [subprocess.Popen(["sleep", "60"], text=True)])
+    with workers:
+        old = workers.processes[0]
+        assert workers.running(0)
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        with pytest.raises(PlacerError, match=r"worker:0 .* could not start"):
+            workers.restart(0)
+        assert old.poll() is not None
+        assert workers.processes[0].wait() != 0
+        assert not workers.running(0)
+
+
+def test_no_worker_is_started_again_once_all_are_closed():
+    workers = Workers(free_ports(1), ((0,),), [subprocess.Popen(["sleep", "60"], text=True)])
+    workers.close()
+    with pytest.raises(PlacerError, match="the workers are closed"):
+        workers.restart(0)
+    assert not workers.running(0)
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize("start", ["start()", "threading.Thread(target=start).start()"], ids=["main", "thread"])
+def test_a_worker_ends_when_its_parent_is_killed(start):
+    code = PARENT.format(start=start)
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with parent:
         pid, port = map(int, parent.stdout.readline().split())
         worker = psutil.Process(pid)
