@@ -1,4 +1,4 @@
-"""A planner: an online plan in a process of its own, at the lowest priority, so that training keeps its cores."""
+"""A planner: an online plan in a process of its own, at a low priority, so that training keeps its cores."""
 
 from __future__ import annotations
 
