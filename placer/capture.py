@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from placer.folding import RIDERS as RIDERS
 from placer.folding import fold
 from placer.graph import Edge, Op, OpGraph
 from placer.hosts import behind_host, host_ops
-from placer.nodedef import parse_input, source_of
+from placer.nodedef import parse_input, redirected, set_inputs, source_of
 from placer.phases import op_phases
 from placer.signature import Layout, flat_tensors
 
@@ -91,17 +92,66 @@ def capture(
     """
     concrete = _trace(step, args, kwargs, name)
     variables, feeds = _captures(concrete)
-    inputs = tuple(t.op.name for t in concrete.inputs if t.op.name not in variables and t.op.name not in feeds)
+    names = {inner.op.name for _, inner in concrete.graph.captures}
+    inputs = tuple(t.op.name for t in concrete.inputs if t.op.name not in names)
     outputs = tuple(t.name for t in concrete.outputs)
     writes = _writes(concrete)
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
-    if not _updates(concrete, variables):
+    if not _updates(concrete):
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
-    graph_def, writes = fold(concrete.graph.as_graph_def(), variables, inputs, outputs, writes)
+    graph_def, writes = fold(_renamed(concrete), variables, inputs, outputs, writes)
     host = host_ops(name, graph_def)
     graph = build_graph(name, graph_def, variables, outputs, host)
     return Captured(name, concrete, graph_def, variables, feeds, inputs, outputs, writes, graph, host)
+
+
+def untouchable(step: Any) -> str | None:
+    """Why a step must be left alone, in words; None where it may be placed.
+
+    What a function closes over, its globals, and the attributes of the object that it is a method of are looked at,
+    not what those hold.
+    """
+    if tf.config.functions_run_eagerly():
+        return "functions are set to run eagerly (tf.config.run_functions_eagerly)"
+    if not tf.executing_eagerly():
+        return "it is called while another function is traced"
+    if tf.distribute.has_strategy():
+        return f"it runs under the distribution strategy {type(tf.distribute.get_strategy()).__name__}"
+    if hasattr(step, "compute_loss"):
+        if getattr(step, "run_eagerly", False):
+            return "the model was compiled with run_eagerly=True"
+    elif getattr(step, "_jit_compile", None):
+        return "it is compiled by XLA (jit_compile=True), which ignores devices"
+    return next(filter(None, map(_distribution, _within(step))), None)
+
+
+def _within(step: Any) -> list[Any]:
+    """The objects that a step uses, as far as its function tells."""
+    function = inspect.unwrap(getattr(step, "python_function", step))
+    owner = getattr(step, "__self__", None) or getattr(function, "__self__", None)
+    found = [step, *getattr(owner, "__dict__", {}).values()]
+    function = getattr(function, "__func__", function)
+    if inspect.isfunction(function):
+        used = inspect.getclosurevars(function)
+        found += [*used.nonlocals.values(), *used.globals.values()]
+    return found
+
+
+def _distribution(thing: Any) -> str | None:
+    """What tells that an object takes part in a distribution strategy."""
+    if isinstance(thing, tf.distribute.Strategy):
+        return f"it uses the distribution strategy {type(thing).__name__}"
+    variables = thing if isinstance(thing, (list, tuple)) else [thing, *_variables(thing)]
+    for variable in variables:
+        if isinstance(getattr(variable, "value", variable), tf.distribute.DistributedValues):
+            return f"its variables are distributed ({type(getattr(variable, 'value', variable)).__name__})"
+    return None
+
+
+def _variables(thing: Any) -> Sequence[Any]:
+    found = () if isinstance(thing, type) else getattr(thing, "variables", ())
+    return found if isinstance(found, (list, tuple)) else ()
 
 
 def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) -> Any:
@@ -164,13 +214,33 @@ def _model_step(model: Any) -> Callable[..., Any]:
 
 def _captures(concrete: Any) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
     by_handle = {id(v.handle): v for v in concrete.graph.variables}
+    names = _stable_names(concrete)
     variables, feeds = {}, {}
     for outer, inner in concrete.graph.captures:
+        name = names.get(inner.op.name, inner.op.name)
         if id(outer) in by_handle:
-            variables[inner.op.name] = by_handle[id(outer)]
+            variables[name] = by_handle[id(outer)]
         else:
-            feeds[inner.op.name] = outer
+            feeds[name] = outer
     return variables, feeds
+
+
+def _stable_names(concrete: Any) -> dict[str, str]:
+    """What a function within the step captures is named by a number that differs from process to process: its name ->
+    one by its place among the captures.
+    """
+    names = (inner.op.name for _, inner in concrete.graph.captures)
+    return {name: f"captured_{i}" for i, name in enumerate(names) if name.isdigit()}
+
+
+def _renamed(concrete: Any) -> Any:
+    """The traced GraphDef with stable names."""
+    graph_def = concrete.graph.as_graph_def()
+    names = _stable_names(concrete)
+    for node in graph_def.node:
+        node.name = names.get(node.name, node.name)
+        set_inputs(node, [redirected(text, names) for text in node.input])
+    return graph_def
 
 
 def _writes(concrete: Any) -> tuple[str, ...]:
@@ -178,10 +248,12 @@ def _writes(concrete: Any) -> tuple[str, ...]:
     return tuple(op.name for op in concrete.graph.control_outputs if op.type not in READS)
 
 
-def _updates(concrete: Any, variables: Mapping[str, Any]) -> bool:
+def _updates(concrete: Any) -> bool:
     """Whether an op with an effect takes the handle of a variable."""
+    handles = {id(v.handle) for v in concrete.graph.variables}
+    inner = {inner.op.name for outer, inner in concrete.graph.captures if id(outer) in handles}
     effects = (op for op in concrete.graph.control_outputs if op.type not in READS)
-    return any(t.op.name in variables for op in effects for t in op.inputs)
+    return any(tensor.op.name in inner for op in effects for tensor in op.inputs)
 
 
 def build_graph(

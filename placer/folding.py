@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import internals
-from placer.nodedef import handle_node, parse_input, set_inputs, source_of
+from placer.nodedef import handle_node, parse_input, redirected, set_inputs, source_of
 
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 RIDERS = frozenset({"Const", "Placeholder"})  # they go wherever their consumers are, so nobody places them
@@ -160,7 +160,7 @@ def _read_once(graph_def: Any) -> None:
     twin = {name: kept for name, kept in twin.items() if name != kept}
     nodes = [node for node in graph_def.node if node.name not in twin]
     for node in nodes:
-        _set_once(node, [_redirected(text, twin) for text in node.input])
+        _set_once(node, [redirected(text, twin) for text in node.input])
     kept = tf.compat.v1.GraphDef(node=nodes).node
     del graph_def.node[:]
     graph_def.node.extend(kept)
@@ -170,12 +170,6 @@ def _set_once(node: Any, inputs: Sequence[str]) -> None:
     """Replace all inputs of a node, each control input once."""
     data = [text for text in inputs if not text.startswith("^")]
     set_inputs(node, [*data, *dict.fromkeys(text for text in inputs if text.startswith("^"))])
-
-
-def _redirected(text: str, twin: dict[str, str]) -> str:
-    """An input text with its source replaced by the twin that is kept."""
-    source = source_of(text)
-    return text.replace(source, twin[source], 1) if source in twin else text
 
 
 def _keep_control_flow_whole(graph_def: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +19,12 @@ def parse_input(text: str) -> tuple[str, int]:
         return text[1:], -1
     source, _, output = text.partition(":")
     return source, int(output or 0)
+
+
+def redirected(text: str, names: Mapping[str, str]) -> str:
+    """An input text that names the node `names` has in the place of its own."""
+    source = source_of(text)
+    return text.replace(source, names[source], 1) if source in names else text
 
 
 def set_inputs(node: Any, inputs: list[str]) -> None:
