@@ -82,7 +82,7 @@ class OnlinePlan:
         found, self.ended = self._asked(view, self.settings.searcher, count, lambda: self.clock() >= end_s)
         if all(len(set(devices)) == 1 for devices, _ in self._measured(view)):
             found = self._with_rules(view, found, count)
-        return _best_first(self._worthwhile(view, found))
+        return [self._ordered(view, proposal) for proposal in _best_first(self._worthwhile(view, found))]
 
     def predict(self, devices: Devices) -> float:
         """Seconds of a step under the load of now; infinity where a device is not in use.
@@ -101,7 +101,7 @@ class OnlinePlan:
         view = self._view()
         if not view.has(devices):
             raise BadInputError(f"the mapping uses a device beside {listed(self.names)}; propose another.")
-        return self._placed(view, self._within(view, devices), "given")
+        return self._ordered(view, Proposal(devices, (), view.step_s(self._within(view, devices)), "given"))
 
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> None:
         """The load changed: devices and links now take so many times as long as profiled, 1 for those left out.
@@ -246,11 +246,12 @@ class OnlinePlan:
         return kept
 
     def _proposal(self, view: _View, placement: Placement, searcher: str) -> Proposal:
-        return self._placed(view, view.expand(placement), searcher)
+        """Without its run order, which takes as long as many predictions."""
+        devices = view.expand(placement)
+        return Proposal(view.whole(devices), (), view.step_s(devices), searcher)
 
-    def _placed(self, view: _View, devices: Devices, searcher: str) -> Proposal:
-        order = tuple(view.prediction.order_of(devices))
-        return Proposal(view.whole(devices), order, view.step_s(devices), searcher)
+    def _ordered(self, view: _View, proposal: Proposal) -> Proposal:
+        return replace(proposal, order=tuple(view.prediction.order_of(self._within(view, proposal.devices))))
 
 
 @dataclass(frozen=True)
