@@ -165,25 +165,12 @@ def open_devices(
 
     links: measure latency, bandwidth and the ends' own work between every pair. resilient: what touches a lost worker
     fails at once, instead of waiting for ever; for the whole process, and only before it first joins workers. workers:
-    those of "workers:N", started before. Raises
-    BadInputError for a spec that names nothing, PlacerError where a device does not answer.
+    those of "workers:N", started before. Raises BadInputError for a spec that names nothing, PlacerError where a device
+    does not answer.
     """
     if resilient:
         _fail_at_once()
-    if spec is None:
-        devices = _in_process()
-    elif spec.startswith("workers:"):
-        count = spec.removeprefix("workers:")
-        if not count.isdigit():
-            raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
-        workers = workers or start_workers(int(count))
-        devices = _joined(workers.addresses, workers, include_local)
-    elif all(ADDRESS.match(address) for address in spec.split(",")):
-        for address in spec.split(","):
-            _check_answers(address)
-        devices = _joined(tuple(spec.split(",")), None, include_local)
-    else:
-        raise BadInputError(f"devices {spec!r} is unknown; write workers:N or host:port,host:port, or leave it out.")
+    devices = _found(spec, workers, include_local)
     try:
         return replace_links(devices) if links and len(devices.topology) > 1 else devices
     except BaseException:
@@ -196,6 +183,23 @@ def replace_links(devices: Devices) -> Devices:
     names = [devices.tf_name(d) for d in range(len(devices.topology))]
     links = measure_links(devices.topology.names, names)
     return replace(devices, topology=replace(devices.topology, links=links))
+
+
+def _found(spec: str | None, workers: Workers | None, include_local: bool) -> Devices:
+    if spec is None:
+        return _in_process()
+    if spec.startswith("workers:"):
+        count = spec.removeprefix("workers:")
+        if not count.isdigit():
+            raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
+        workers = workers or start_workers(int(count))
+        return _joined(workers.addresses, workers, include_local)
+    addresses = tuple(spec.split(","))
+    if not all(map(ADDRESS.match, addresses)):
+        raise BadInputError(f"devices {spec!r} is unknown; write workers:N or host:port,host:port, or leave it out.")
+    for address in addresses:
+        _check_answers(address)
+    return _joined(addresses, None, include_local)
 
 
 def _in_process() -> Devices:

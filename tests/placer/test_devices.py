@@ -20,6 +20,7 @@ import tensorflow as tf
 from placer.devices import _join_workers, open_devices
 from placer.errors import PlacerError
 from placer.variables import variable_on
+from placer.workers import start_workers
 
 mine = tf.Variable(0.0)
 count = tf.function(lambda: mine.assign_add(1.0))
@@ -82,7 +83,7 @@ with open_devices("workers:2", resilient=True, include_local=True) as all_device
 print("kept")
 """
 KILL_ALL = """
-with open_devices("workers:2", resilient=True, links=False) as devices:
+with open_devices("workers:2", resilient=True, links=False, workers=start_workers(2)) as devices:
     step = works(devices)
     devices.workers.restart(1)  # nobody is lost, yet what was on it is gone
     assert fails(step) and devices.lost() == ()
