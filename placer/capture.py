@@ -55,6 +55,27 @@ class Captured:
         """Node name -> NodeDef."""
         return {node.name: node for node in self.graph_def.node}
 
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """The nodes of the variables that the step may write: all whose handle is taken by more than reads."""
+        taken: set[str] = set()
+        for node in self.graph_def.node:
+            if node.op not in READS and node.op != "Identity":
+                taken.update(self._origin(source_of(text)) for text in node.input if not text.startswith("^"))
+        return frozenset(taken & set(self.variables))
+
+    def _origin(self, name: str) -> str:
+        """The node that made what node `name` hands on, copies aside."""
+        while self.nodes[name].op == "Identity":
+            name = source_of(self.nodes[name].input[0])
+        return name
+
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """The variables that a step may change; it only reads the others."""
+        touched = (source_of(i) for node in self.graph_def.node if node.op not in READS for i in node.input)
+        return frozenset(touched) & self.variables.keys()
+
     @property
     def is_random(self) -> bool:
         """Whether a step draws random numbers from TensorFlow's hidden state: no two steps are then alike."""
@@ -98,9 +119,12 @@ def capture(
     writes = _writes(concrete)
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
-    if not _updates(concrete):
+    if not _updates(concrete, variables):
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
     graph_def, writes = fold(_renamed(concrete), variables, inputs, outputs, writes)
+    left = {node.name for node in graph_def.node}
+    variables = {node: variable for node, variable in variables.items() if node in left}
+    feeds = {node: tensor for node, tensor in feeds.items() if node in left}
     host = host_ops(name, graph_def)
     graph = build_graph(name, graph_def, variables, outputs, host)
     return Captured(name, concrete, graph_def, variables, feeds, inputs, outputs, writes, graph, host)
@@ -142,10 +166,10 @@ def _distribution(thing: Any) -> str | None:
     """What tells that an object takes part in a distribution strategy."""
     if isinstance(thing, tf.distribute.Strategy):
         return f"it uses the distribution strategy {type(thing).__name__}"
-    variables = thing if isinstance(thing, (list, tuple)) else [thing, *_variables(thing)]
-    for variable in variables:
-        if isinstance(getattr(variable, "value", variable), tf.distribute.DistributedValues):
-            return f"its variables are distributed ({type(getattr(variable, 'value', variable)).__name__})"
+    for variable in thing if isinstance(thing, (list, tuple)) else [thing, *_variables(thing)]:
+        for held in (variable, getattr(variable, "value", None)):  # Keras wraps TensorFlow's variable
+            if isinstance(held, tf.distribute.DistributedValues):
+                return f"its variables are distributed ({type(held).__name__})"
     return None
 
 
@@ -213,7 +237,7 @@ def _model_step(model: Any) -> Callable[..., Any]:
 
 
 def _captures(concrete: Any) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
-    by_handle = {id(v.handle): v for v in concrete.graph.variables}
+    by_handle = {id(v._handle): v for v in concrete.graph.variables}
     names = _stable_names(concrete)
     variables, feeds = {}, {}
     for outer, inner in concrete.graph.captures:
@@ -248,12 +272,11 @@ def _writes(concrete: Any) -> tuple[str, ...]:
     return tuple(op.name for op in concrete.graph.control_outputs if op.type not in READS)
 
 
-def _updates(concrete: Any) -> bool:
+def _updates(concrete: Any, variables: Mapping[str, Any]) -> bool:
     """Whether an op with an effect takes the handle of a variable."""
-    handles = {id(v.handle) for v in concrete.graph.variables}
-    inner = {inner.op.name for outer, inner in concrete.graph.captures if id(outer) in handles}
+    names = _stable_names(concrete)
     effects = (op for op in concrete.graph.control_outputs if op.type not in READS)
-    return any(tensor.op.name in inner for op in effects for tensor in op.inputs)
+    return any(names.get(tensor.op.name, tensor.op.name) in variables for op in effects for tensor in op.inputs)
 
 
 def build_graph(

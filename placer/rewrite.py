@@ -157,11 +157,12 @@ def _function_def(captured: Captured) -> Any:
     body.CopyFrom(captured.graph_def)
     del body.node[:]
     body.node.extend(node for node in captured.graph_def.node if node.name not in set(arguments))
+    used = {source_of(text) for node in body.node for text in node.input}
     specs = [tf.TensorSpec(None, _argument_type(captured, name)) for name in arguments]
 
     def step(*tensors: Any) -> list[Any]:
         graph = tf.compat.v1.get_default_graph()
-        fed = {f"{name}:0": tensor for name, tensor in zip(arguments, tensors, strict=True)}
+        fed = {f"{name}:0": tensor for name, tensor in zip(arguments, tensors, strict=True) if name in used}
         names = [*captured.output_names, *captured.writes]
         found = tf.graph_util.import_graph_def(body, input_map=fed, return_elements=names, name="")
         graph.control_outputs.extend(found[len(captured.output_names) :])

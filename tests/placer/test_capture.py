@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.capture import capture
+from placer.capture import capture, untouchable
 from placer.coarsen import SCALAR_BYTES, coarsen
 from placer.errors import BadInputError
+from placer.rewrite import PlacedStep, Template
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +143,131 @@ def test_xla_is_switched_off_and_said(two_cpus):
 
     with pytest.warns(UserWarning, match="jit_compile is switched off"):
         assert capture(step, (tf.constant(1.0),), "mine").writes
+
+
+def trained(x, weight):
+    """The loss of x, after a step that lowers it."""
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(weight * x)
+    weight.assign_sub(0.1 * tape.gradient(loss, weight))
+    return loss
+
+
+def test_a_call_may_nest_and_name_its_arguments(two_cpus):
+    weight, extra = tf.Variable(2.0), tf.Variable(1.0)
+
+    def step(batch, *, factor, training, variable, unused, mode="plain"):
+        assert mode == "scaled"
+        loss = trained(batch["x"][0] * factor, weight)
+        return {"loss": loss, "none": None, "twice": (loss * 2.0, variable), "number": 3} if training else None
+
+    args = ({"x": (np.float32(4.0), None), "name": "first"},)
+    kwargs = {"factor": tf.constant(0.5), "training": True, "variable": extra, "unused": np.ones(3), "mode": "scaled"}
+    captured = capture(step, args, "nested", kwargs)
+    inputs = captured.flat_inputs(args, kwargs)
+    assert [tuple(t.shape) for t in inputs] == [(), (), (3,)]
+    placed = PlacedStep(Template(captured), [two_cpus.tf_name(1)] * len(captured.graph))
+    seen = captured.pack(placed.run_flat(inputs))
+    expected = captured.call(inputs)
+    assert seen["none"] is None
+    tf.nest.assert_same_structure(seen, expected)
+    assert [float(v) for v in tf.nest.flatten(seen) if v is not None] == [4.0, 3.0, 8.0, 1.0]
+
+
+def test_ragged_batches_of_all_sizes_are_one_step(two_cpus):
+    weight = tf.Variable(2.0)
+    batches = [tf.ragged.constant([[1.0], [2.0, 3.0]]), tf.ragged.constant([[1.0, 5.0], [2.0, 3.0, 4.0]])]
+    captured = capture(lambda x: (trained(tf.reduce_sum(x), weight), x * 2.0), (batches[0],), "ragged")
+    placed = PlacedStep(Template(captured), [two_cpus.tf_name(1)] * len(captured.graph))
+    loss, doubled = captured.pack(placed.run_flat(captured.flat_inputs((batches[0],))))
+    assert float(loss) == 12.0
+    assert doubled.to_list() == [[2.0], [4.0, 6.0]]
+    _, doubled = captured.pack(placed.run_flat(captured.flat_inputs((batches[1],))))
+    assert doubled.to_list() == [[2.0, 10.0], [4.0, 6.0, 8.0]]
+
+
+@pytest.mark.parametrize("result", [None, 3, (), {"count": 1}])
+def test_a_step_may_return_no_loss_where_none_is_needed(two_cpus, result):
+    weight = tf.Variable(2.0)
+
+    def step(x):
+        trained(x, weight)
+        return result
+
+    args = (tf.constant(1.0),)
+    with pytest.raises(BadInputError, match="no floating-point tensor"):
+        capture(step, args, "silent")
+    captured = capture(step, args, "silent", needs_loss=False)
+    placed = PlacedStep(Template(captured), [two_cpus.tf_name(1)] * len(captured.graph))
+    seen = captured.pack(placed.run_flat(captured.flat_inputs(args)))
+    assert tf.nest.map_structure(lambda t: t if t is None else int(t), seen) == result
+    (moved,) = placed.variables.values()
+    assert moved.numpy() == np.float32(1.9)
+
+
+def test_variables_that_are_only_read_are_known(two_cpus):
+    weight, factor = tf.Variable(2.0), tf.Variable(3.0)
+    captured = capture(lambda x: trained(x * factor, weight), (tf.constant(1.0),), "frozen")
+    assert [captured.variables[name] is weight for name in captured.written] == [True]
+    assert any(variable is factor for variable in captured.variables.values())
+
+
+def test_calls_within_leave_no_trace(two_cpus, make_step):
+    """The ops of a function that the step calls are ops like any, with effects and names of their own."""
+    step, inputs = make_step()
+    plain = capture(step, inputs, "plain")
+    inner = tf.function(make_step()[0], input_signature=[tf.TensorSpec([None, 16]), tf.TensorSpec([None], tf.int32)])
+    within = capture(lambda x, y: inner(x, y), inputs, "within")
+    types = [op.type for op in within.graph.ops]
+    assert types.count("ReadVariableOp") == [op.type for op in plain.graph.ops].count("ReadVariableOp")
+    assert not {"IdentityN", "NoOp", "PartitionedCall", "StatefulPartitionedCall"} & set(types)
+    assert {within.nodes[w].op for w in within.writes} <= {"AssignVariableOp", "AssignAddVariableOp"}
+    again = capture(lambda x, y: inner(x, y), inputs, "within")
+    assert again.graph.fingerprint == within.graph.fingerprint
+
+
+def test_what_autograph_says_before_is_no_reason(two_cpus):
+    def step(x):
+        return x.no_such_thing
+
+    with pytest.raises(BadInputError, match="no attribute 'no_such_thing'"):
+        capture(step, (tf.constant(1.0),), "mine")
+
+
+def test_a_step_that_may_be_placed_is_touchable(two_cpus, make_step):
+    step, _ = make_step()
+    assert untouchable(step) is None
+    assert untouchable(tf.function(step)) is None
+
+
+def test_xla_and_eager_steps_are_left_alone(two_cpus, make_step):
+    step, _ = make_step()
+    assert "XLA" in untouchable(tf.function(step, jit_compile=True))
+    tf.config.run_functions_eagerly(True)
+    try:
+        assert "eagerly" in untouchable(step)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile(optimizer="sgd", loss="mse", run_eagerly=True)
+    assert "run_eagerly" in untouchable(model)
+
+
+def test_a_distributed_step_is_left_alone(two_cpus):
+    strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+    with strategy.scope():
+        weight = tf.Variable(2.0)
+        kept = [keras.layers.Dense(1)]
+        kept[0].build((None, 2))
+        assert "MirroredStrategy" in untouchable(lambda x: x)
+
+    def run(x):
+        return strategy.run(lambda: x)
+
+    def train(x):
+        return trained(x, weight)
+
+    model = keras.Sequential(kept)
+    assert "MirroredStrategy" in untouchable(run)
+    assert "distributed" in untouchable(train)
+    assert "distributed" in untouchable(tf.function(lambda x: model(x)))
