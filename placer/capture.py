@@ -57,21 +57,6 @@ class Captured:
 
     @cached_property
     def written(self) -> frozenset[str]:
-        """The nodes of the variables that the step may write: all whose handle is taken by more than reads."""
-        taken: set[str] = set()
-        for node in self.graph_def.node:
-            if node.op not in READS and node.op != "Identity":
-                taken.update(self._origin(source_of(text)) for text in node.input if not text.startswith("^"))
-        return frozenset(taken & set(self.variables))
-
-    def _origin(self, name: str) -> str:
-        """The node that made what node `name` hands on, copies aside."""
-        while self.nodes[name].op == "Identity":
-            name = source_of(self.nodes[name].input[0])
-        return name
-
-    @cached_property
-    def written(self) -> frozenset[str]:
         """The variables that a step may change; it only reads the others."""
         touched = (source_of(i) for node in self.graph_def.node if node.op not in READS for i in node.input)
         return frozenset(touched) & self.variables.keys()
