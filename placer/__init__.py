@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from placer.topology import Device as Device
     from placer.topology import Link as Link
     from placer.topology import Topology as Topology
+    from search.online.autoplace import AutoStep as AutoStep
+    from search.online.autoplace import autoplace as autoplace
+    from search.online.autoplace import place as place
 
 __version__ = "0.1.0"
 
 # Handed out on first use, so that `import placer` loads neither TensorFlow nor anything heavy.
 _ROOMS = {
+    "AutoStep": "search.online.autoplace",
     "BadInputError": "placer.errors",
     "Captured": "placer.capture",
     "Device": "placer.topology",
@@ -31,6 +35,8 @@ _ROOMS = {
     "OpGraph": "placer.graph",
     "PlacerError": "placer.errors",
     "Topology": "placer.topology",
+    "autoplace": "search.online.autoplace",
+    "place": "search.online.autoplace",
 }
 
 

@@ -55,12 +55,6 @@ class Captured:
         """Node name -> NodeDef."""
         return {node.name: node for node in self.graph_def.node}
 
-    @cached_property
-    def written(self) -> frozenset[str]:
-        """The variables that a step may change; it only reads the others."""
-        touched = (source_of(i) for node in self.graph_def.node if node.op not in READS for i in node.input)
-        return frozenset(touched) & self.variables.keys()
-
     @property
     def is_random(self) -> bool:
         """Whether a step draws random numbers from TensorFlow's hidden state: no two steps are then alike."""

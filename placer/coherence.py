@@ -7,14 +7,16 @@ somebody looks (docs/decisions/009-coherence.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping as MappingABC
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 
 from placer.transfer import Pair, Transfers
-from placer.variables import new_variable, wait_for
+from placer.variables import blank_variable, wait_for
 from placer.watch import unwatch, unwatched, watch
 
 HOME = ""
@@ -39,7 +41,14 @@ class Use:
 class Copies:
     """All copies of the variables that steps use, and who holds the truth."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, lock: AbstractContextManager[Any] | None = None, mend: Callable[[], bool] = lambda: False
+    ) -> None:
+        """lock: held while the caller's variables are fetched for him, from whatever thread. mend: called where a
+        device failed meanwhile; whether it is worth another try.
+        """
+        self._lock = lock or nullcontext()
+        self._mend = mend
         self.transfers = Transfers()
         self._home: dict[int, tf.Variable] = {}
         self._at: dict[int, dict[str, tf.Variable]] = {}
@@ -58,17 +67,28 @@ class Copies:
                 self._at[key] = {HOME: variable}
                 watch(variable, self)
 
-    def use(self, variables: Sequence[tf.Variable], devices: Sequence[str], written: AbstractSet[int]) -> Use:
-        """The copies on `devices`, TensorFlow's name for each variable; those missing are made, and hold nothing."""
-        places = [HOME if v._handle.device == d else d for v, d in zip(variables, devices, strict=True)]
-        made = []
-        for variable, device, place in zip(variables, devices, places, strict=True):
-            if place not in self._at[id(variable)]:
-                blank = tf.zeros(variable.shape, variable.dtype)
-                self._at[id(variable)][place] = new_variable(device, blank, trainable=variable.trainable)
-                made.append(self._at[id(variable)][place])
-        wait_for(made)
-        copies = [self._at[id(v)][place] for v, place in zip(variables, places, strict=True)]
+    def missing(self, variables: Sequence[tf.Variable], devices: Sequence[str]) -> dict[tuple[int, str], tf.Variable]:
+        """Blank copies of what `use` would lack on `devices`, to be handed to it. Any thread may make them."""
+        made = {
+            (id(v), device): blank_variable(device, v)
+            for v, device in zip(variables, devices, strict=True)
+            if _place(v, device) not in self._at[id(v)]
+        }
+        wait_for(made.values())
+        return made
+
+    def use(
+        self,
+        variables: Sequence[tf.Variable],
+        devices: Sequence[str],
+        written: AbstractSet[int],
+        made: MappingABC[tuple[int, str], tf.Variable] | None = None,
+    ) -> Use:
+        """The copies on `devices`, TensorFlow's name for each variable. made: from `missing`."""
+        made = self.missing(variables, devices) if made is None else made
+        for (key, device), copy in made.items():
+            self._at[key].setdefault(device, copy)
+        copies = [self._at[id(v)][_place(v, device)] for v, device in zip(variables, devices, strict=True)]
         return Use(variables, copies, written)
 
     def drop_unused(self, uses: Iterable[Use]) -> None:
@@ -103,7 +123,7 @@ class Copies:
 
     def pull(self) -> None:
         """Make the caller's variables true."""
-        self._fetch((key, HOME) for key in self._home)
+        self._fetch_home(self._home)
 
     def snapshot(self) -> dict[int, Any]:
         """Variable's id -> its value now, in this process."""
@@ -135,25 +155,42 @@ class Copies:
         self._writes.clear()
         return found
 
+    def overwrite(self, values: MappingABC[int, Any]) -> None:
+        """Write what `writes` told of once more."""
+        with unwatched():
+            for key, value in values.items():
+                self._home[key].assign(value)
+                self._true[key] = {HOME}
+        if values:
+            self._latest = None
+
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
         """The caller looks at his variables."""
         keys = [id(variable) for variable in variables]
-        if all(HOME in self._true[key] for key in keys):
-            return
-        self._singly += len(keys)
-        if self._singly > SINGLY:
-            self.pull()
-        else:
-            self._fetch((key, HOME) for key in keys)
+        with self._lock:
+            if all(HOME in self._true[key] for key in keys):
+                return
+            self._singly += len(keys)
+            if self._singly > SINGLY:
+                self.pull()
+            else:
+                self._fetch_home(keys)
 
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
         """The caller may change his variables: from here on they hold the truth."""
         variables = list(variables)
-        self.will_read(variables)
-        for variable in variables:
-            self._true[id(variable)] = {HOME}
-            self._writes.add(id(variable))
+        with self._lock:
+            self.will_read(variables)
+            for variable in variables:
+                self._true[id(variable)] = {HOME}
+                self._writes.add(id(variable))
+            self._latest = None
+
+    def untouched_ran(self) -> None:
+        """A step has trained the caller's own variables, all true before: no copy is true any more."""
         self._latest = None
+        for key in self._home:
+            self._true[key] = {HOME}
 
     def close(self) -> None:
         """Make the caller's variables true and leave them alone."""
@@ -161,6 +198,14 @@ class Copies:
         for variable in self._home.values():
             unwatch(variable)
         self._home.clear()
+
+    def _fetch_home(self, keys: Iterable[int]) -> None:
+        try:
+            self._fetch((key, HOME) for key in keys)
+        except tf.errors.OpError:
+            if not self._mend():
+                raise
+            self._fetch_home(keys)
 
     def _fetch(self, wanted: Iterable[tuple[int, str]]) -> None:
         """Make these copies, (variable's id, place), true."""
@@ -179,3 +224,7 @@ class Copies:
             for key, place in wanted
             if place not in self._true[key]
         ]
+
+
+def _place(variable: tf.Variable, device: str) -> str:
+    return HOME if variable._handle.device == device else device

@@ -7,7 +7,7 @@ canary that a new TensorFlow has to pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -73,7 +73,8 @@ def remove_function(name: str) -> None:
     """Forget a function, here and on the workers; those already gone are not waited for."""
     context = eager_context.context()
     if context.has_function(name):
-        context.remove_function(name)
+        with suppress(tf.errors.OpError):  # on a device that is lost
+            context.remove_function(name)
 
 
 def call_function(name: str, inputs: Sequence[Any], outputs: int, config: bytes) -> list[Any]:

@@ -15,6 +15,7 @@ from placer.variables import variable_on
 
 # Floats a tensor, tensors a probe: from a scalar's size to beyond any cache, where a byte costs more.
 PROBES = ((16, 8), (65_536, 8), (1_048_576, 4), (4_194_304, 4))
+QUICK_PROBES = PROBES[:3]  # a third of the time
 REPEATS = 7
 Probe = Callable[[str, str, Any, int], Callable[[], Any]]
 LEAST_S = 1e-9
@@ -22,9 +23,12 @@ MOST_BYTES_PER_S = 1e13
 
 
 def measure_links(
-    names: Sequence[str], tf_names: Sequence[str], clock: Callable[[], float] = time.perf_counter
+    names: Sequence[str],
+    tf_names: Sequence[str],
+    clock: Callable[[], float] = time.perf_counter,
+    probes: Sequence[tuple[int, int]] = PROBES,
 ) -> tuple[Link, ...]:
-    """One link for every ordered pair of devices.
+    """One link for every ordered pair of devices. probes: (floats a tensor, tensors) of each.
 
     Two probes per tensor size, each compared with the same work on one device. In the *chain* tensors cross there and
     back, one after the other: each takes send + way + receive. In the *stream*, one for each direction, independent
@@ -35,17 +39,19 @@ def measure_links(
     links = []
     for a in range(len(names)):
         for b in range(a + 1, len(names)):
-            hop = _line_over_sizes(_chain, tf_names[a], tf_names[b], clock)
+            hop = _line_over_sizes(_chain, tf_names[a], tf_names[b], clock, probes)
             for src, dst in ((a, b), (b, a)):
-                busy = _line_over_sizes(_stream, tf_names[src], tf_names[dst], clock)
+                busy = _line_over_sizes(_stream, tf_names[src], tf_names[dst], clock, probes)
                 links.append(Link(names[src], names[dst], **_split(hop, busy)))
     return tuple(links)
 
 
-def _line_over_sizes(probe: Probe, a: str, b: str, clock: Callable[[], float]) -> tuple[float, float]:
+def _line_over_sizes(
+    probe: Probe, a: str, b: str, clock: Callable[[], float], probes: Sequence[tuple[int, int]]
+) -> tuple[float, float]:
     """Seconds per tensor and per byte that crossing adds to the probe."""
     sizes, seconds = [], []
-    for floats, count in PROBES:
+    for floats, count in probes:
         start = tf.zeros([floats])
         apart_s, together_s = _alternate(probe(a, b, start, count), probe(a, a, start, count), clock)
         sizes.append(4.0 * floats)

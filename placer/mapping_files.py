@@ -9,9 +9,9 @@ import msgspec
 
 from placer.errors import BadInputError, listed, short
 from placer.files import Document, Name, read_document, write_document
-from placer.graph import OpGraph
+from placer.graph import Op, OpGraph
 from placer.mapping import Mapping
-from placer.topology import Topology
+from placer.topology import Device, Topology
 
 MAPPING_FORMAT = "placer.mapping/1"
 
@@ -99,7 +99,7 @@ def read_mapping(
     file = read_mapping_file(path)
     assignment = file.assignment
     if match_by_name:
-        assignment = _carried_over(path, assignment, graph, topology)
+        assignment = carried_over(path, assignment, graph, topology)
     elif file.graph is not None and file.graph.fingerprint != graph.fingerprint:
         theirs, ours = _told_apart(file.graph.fingerprint, graph.fingerprint)
         raise BadInputError(
@@ -118,7 +118,7 @@ def _told_apart(a: str, b: str) -> tuple[str, str]:
     return a[:length], b[:length]
 
 
-def _carried_over(path: str | Path, assignment: dict[str, str], graph: OpGraph, topology: Topology) -> dict[str, str]:
+def carried_over(path: str | Path, assignment: dict[str, str], graph: OpGraph, topology: Topology) -> dict[str, str]:
     """A device for each unit of `graph`: its first known op's, else a neighbour's, else the cheapest."""
     if not assignment.keys() & graph.index.keys():
         raise BadInputError(f"{path}: $.assignment has no op of graph {short(graph.name)}; run placer search again.")
@@ -145,4 +145,8 @@ def _device_for(unit: tuple[int, ...], device: dict[int, str], graph: OpGraph, t
             at = device.get(e.src if e.dst == v else e.dst)
             if at in shared:
                 shared[at] += e.edge_bytes + 1
-    return min(can, key=lambda d: (-shared[d.name], sum(graph.ops[v].cost_on(d) for v in unit))).name
+    return min(can, key=lambda d: (-shared[d.name], sum(_cost_s(graph.ops[v], d) for v in unit))).name
+
+
+def _cost_s(op: Op, device: Device) -> float:
+    return op.cost_on(device) if op.cost_s else 0.0  # captured and not profiled

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +31,15 @@ class Failed:
 
 
 Result = Measured | Failed
+
+
+def summary(seconds: Sequence[float]) -> Measured:
+    """Median and interquartile range of step times."""
+    low, middle, high = np.percentile(seconds, [25, 50, 75])
+    return Measured(float(middle), float(high - low), len(seconds))
+
+
+def heats(entries: int, repeats: int) -> list[int]:
+    """After how many steps each half drops out: 4 entries, 12 repeats: all take 3, two 6, one 12."""
+    halvings = max(entries - 1, 0).bit_length()
+    return sorted({-(-repeats // 2**h) for h in range(halvings + 1)})

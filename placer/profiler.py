@@ -50,15 +50,24 @@ class TracedStep:
         return dict(costs)
 
 
-def profile(captured: Captured, devices: Devices, inputs: Sequence[Any]) -> OpGraph:
-    """The captured graph with `cost_s` of every op on every device: the median of RUNS traced steps on each.
+def profile(
+    captured: Captured,
+    devices: Devices,
+    inputs: Sequence[Any],
+    runs: int = RUNS,
+    start: MappingABC[str, Any] | None = None,
+    warm_up: int = WARM_UP,
+) -> OpGraph:
+    """The captured graph with `cost_s` of every op on every device: the median of `runs` traced steps on each.
 
-    A device that cannot run the step alone (memory, a missing kernel) gets no costs, and so no ops.
+    start: as in `trace_steps`. A device that cannot run the step alone (memory, a missing kernel) gets no costs, and so
+    no ops.
     """
     costs: dict[str, dict[str, float]] = defaultdict(dict)
     for d, device in enumerate(devices.topology.devices):
         try:
-            steps = trace_steps(captured, devices, [d] * len(captured.graph), inputs)
+            alone = [d] * len(captured.graph)
+            steps = trace_steps(captured, devices, alone, inputs, runs, start=start, warm_up=warm_up)
         except (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):
             continue
         per_step = [step.cost_s() for step in steps]
@@ -87,11 +96,14 @@ def trace_steps(
     inputs: Sequence[Any],
     runs: int = RUNS,
     order: Sequence[str] = (),
+    start: MappingABC[str, Any] | None = None,
+    warm_up: int = WARM_UP,
 ) -> list[TracedStep]:
-    """`runs` traced steps under a mapping of the captured graph's ops, after WARM_UP untraced ones.
+    """`runs` traced steps under a mapping of the captured graph's ops, after `warm_up` untraced ones.
 
-    What is traced is the very function that a placed step calls. The steps train variables of their own, which start
-    at the caller's values; the inputs lie ready on the devices. order: as in `Template.placed`.
+    What is traced is the very function that a placed step calls. The steps train variables of their own; the inputs lie
+    ready on the devices. order: as in `Template.placed`. start: node name of each variable -> where it starts; None =
+    at the caller's values.
     """
     placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
     function = Template(captured).placed("placer_traced", placed, order)
@@ -105,20 +117,21 @@ def trace_steps(
         *(names[function.ret[arg.name]] for arg in function.signature.output_arg),
         *function.control_ret.values(),
     ]
-    start = {argument: captured.variables[name].numpy() for argument, name in handles.items()}
+    values = captured.variables if start is None else start
+    begin = {argument: values[name].numpy() for argument, name in handles.items()}
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(graph_def, name="")
-        assigns, values = _assignments(graph, start)
+        assigns, fed_values = _assignments(graph, begin)
         drops = _drops(graph, handles)
         with tf.compat.v1.Session(devices.session_target, graph=graph, config=session_config()) as session:
-            session.run(assigns, feed_dict=values)
-            steps = _run(session, fetches, runs, devices)
+            session.run(assigns, feed_dict=fed_values)
+            steps = _run(session, fetches, runs, warm_up, devices)
             session.run(drops)
             return steps
 
 
-def _run(session: Any, fetches: list[str], runs: int, devices: Devices) -> list[TracedStep]:
-    for _ in range(WARM_UP):
+def _run(session: Any, fetches: list[str], runs: int, warm_up: int, devices: Devices) -> list[TracedStep]:
+    for _ in range(warm_up):
         session.run(fetches)
     options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
     steps = []

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Protocol
 
-import numpy as np
 import tensorflow as tf
 
 from placer.agreement import Agreement, Returned, attempted, values
 from placer.capture import Captured
 from placer.devices import Devices
 from placer.mapping import Mapping
-from placer.measurement import Failed, Measured, Result
+from placer.measurement import Failed, Measured, Result, heats, summary
 from placer.rewrite import PlacedStep, Template
 
 CHECKED_STEPS = 2  # the second loss has seen the first update
@@ -120,12 +119,6 @@ class Entry:
     switch_s: float
     seconds: list[float] = field(default_factory=list)
     failed: Failed | None = None
-
-
-def heats(entries: int, repeats: int) -> list[int]:
-    """After how many steps each half drops out: 4 entries, 12 repeats: all take 3, two 6, one 12."""
-    halvings = max(entries - 1, 0).bit_length()
-    return sorted({-(-repeats // 2**h) for h in range(halvings + 1)})
 
 
 class Runner:
@@ -301,9 +294,3 @@ def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> floa
     begin = clock()
     values(step.run_flat(inputs))
     return clock() - begin
-
-
-def summary(seconds: Sequence[float]) -> Measured:
-    """Median and interquartile range of step times."""
-    low, middle, high = np.percentile(seconds, [25, 50, 75])
-    return Measured(float(middle), float(high - low), len(seconds))

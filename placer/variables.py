@@ -22,6 +22,12 @@ def new_variable(device: str, value: Any, *, trainable: bool = True) -> tf.Varia
         return tf.Variable(here, trainable=trainable)
 
 
+def blank_variable(device: str, like: tf.Variable) -> tf.Variable:
+    """A variable of zeros, shaped and typed like another, made where it stays; call `wait_for` before it is used."""
+    with tf.device(device):
+        return tf.Variable(tf.zeros(like.shape, like.dtype), trainable=like.trainable)
+
+
 def wait_for(variables: Iterable[tf.Variable]) -> None:
     """Wait until variables just made or assigned hold their values.
 

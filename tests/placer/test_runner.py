@@ -12,15 +12,13 @@ import tensorflow as tf
 from placer.agreement import same
 from placer.capture import capture
 from placer.mapping import Mapping
-from placer.measurement import Failed, Measured
+from placer.measurement import Failed, Measured, heats, summary
 from placer.runner import (
     Entry,
     Runner,
     RunnerSettings,
     UntouchedStep,
-    heats,
     measure_untouched,
-    summary,
     timed,
 )
 

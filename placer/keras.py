@@ -1,0 +1,19 @@
+"""`from placer.keras import AutoPlace`: the Keras callback, handed out on first use, for it imports Keras."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from search.online.fit import AutoPlace as AutoPlace
+
+
+def __getattr__(name: str) -> Any:
+    if name != "AutoPlace":
+        raise AttributeError(f"module 'placer.keras' has no attribute {name!r}")
+    return import_module("search.online.fit").AutoPlace
+
+
+def __dir__() -> list[str]:
+    return ["AutoPlace"]

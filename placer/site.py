@@ -1,0 +1,262 @@
+"""The site of live training: the devices joined, the copies of variables on them, and how training outlives a device.
+
+All steps that a program has placed share one site, for TensorFlow joins one set of workers in a process, and a variable
+has one truth (docs/decisions/009-coherence.md).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import tensorflow as tf
+
+from placer.coherence import Copies
+from placer.devices import Devices, open_devices
+from placer.errors import BadInputError, PlacerError
+from placer.revival import Revival
+from placer.workers import Workers, start_workers
+
+SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the caller does not say how many steps apart
+LEAST_STEPS = 16  # between two snapshots
+MOST_LOG_BYTES = 512 * 2**20
+NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
+
+
+class Member(Protocol):
+    """A live step at the site, as a loss concerns it."""
+
+    def pause(self) -> None:
+        """Return when nothing of this step runs in the background any more."""
+
+    def rebuild(self) -> None:
+        """What was built is void; build what steps need on the devices that are left."""
+
+    def again(self, key: Any, tensors: Sequence[Any]) -> None:
+        """One step of those lost, once more."""
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A step taken since the last snapshot, and what the caller had written to variables before it."""
+
+    member: Member
+    key: Any
+    tensors: Sequence[Any]
+    writes: dict[int, Any]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a loss came to: devices, steps repeated from the snapshot, steps that could not be, and seconds."""
+
+    lost: tuple[str, ...]
+    repeated: int
+    forgotten: int
+    seconds: float
+
+
+class Site:
+    """Devices and variables; all use of TensorFlow by the training thread goes on under `lock`.
+
+    devices: None until `join`, or while none of them is left. generation: how often devices were joined; what was
+    built under another one must never be called. sync_every: snapshots are that many steps apart at most; None = so
+    that they take SYNC_SHARE of the time.
+    """
+
+    _open: ClassVar[dict[tuple[str | None, bool], Site]] = {}
+
+    def __init__(self, spec: str | None, include_local: bool, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.spec, self.include_local, self.clock = spec, include_local, clock
+        self.lock = threading.RLock()
+        self.copies = Copies(self.lock, self._mended)
+        self.devices: Devices | None = None
+        self.generation = 0
+        self.sync_every: int | None = None
+        self.members: list[Member] = []
+        self.losses: list[Loss] = []
+        self._recovering = False
+        self.missing: tuple[str, ...] = ()
+        self._revivals: list[Revival] = []
+        self._workers: Workers | None = None
+        self._whole: Devices | None = None
+        self._snapshot: dict[int, Any] | None = None
+        self._snapshot_s = 0.0
+        self._log: list[Logged] = []
+        self._log_bytes = 0
+        self._forgotten = 0  # steps since the snapshot that cannot be repeated
+
+    @classmethod
+    def of(cls, spec: str | None, include_local: bool) -> Site:
+        """The site of these devices, shared by all steps. Raises BadInputError where other workers are joined."""
+        if (spec, include_local) not in cls._open:
+            other = next((s.spec for s in cls._open.values() if s.spec is not None), None)
+            if spec is not None and other is not None:
+                raise BadInputError(
+                    f"devices {spec!r}: this program has joined {other!r}, and TensorFlow joins one set of workers; "
+                    "pass the same devices to all steps, or close() the others first."
+                )
+            cls._open[spec, include_local] = cls(spec, include_local)
+        return cls._open[spec, include_local]
+
+    @property
+    def fragile(self) -> bool:
+        """Whether devices are other processes, which may get lost."""
+        return bool(self._whole and self._whole.addresses)
+
+    def prepare(self) -> None:
+        """What joining needs and takes long; any thread. Raises BadInputError for devices that cannot be."""
+        with self.lock:
+            wanted = self._workers is None and self.devices is None and (self.spec or "").startswith("workers:")
+        count = (self.spec or "").removeprefix("workers:")
+        if wanted and count.isdigit():
+            self._workers = start_workers(int(count))
+
+    def join(self) -> Devices:
+        """The devices, joined to this process; only the training thread, between steps."""
+        if self._whole is None:
+            self.devices = self._whole = open_devices(
+                self.spec, include_local=self.include_local, links=False, resilient=True, workers=self._workers
+            )
+            self.generation += 1
+        return self._whole
+
+    def ran(self, member: Member, key: Any, tensors: Sequence[Any], step_s: float) -> None:
+        """A placed step was taken: log it, and take a snapshot when one is due."""
+        if not self.fragile:
+            return
+        if any(tensor.dtype in (tf.resource, tf.variant) for tensor in tensors):  # an iterator: it has moved on
+            self._forgotten += 1
+        else:
+            self._log.append(Logged(member, key, tensors, self.copies.writes()))
+            self._log_bytes += sum(_bytes(tensor) for tensor in tensors)
+        if len(self._log) + self._forgotten >= self._due(step_s) or self._log_bytes > MOST_LOG_BYTES:
+            self.save()
+
+    def save(self) -> None:
+        """Take a snapshot of all variables; also makes the caller's true."""
+        begin = self.clock()
+        self._snapshot = self.copies.snapshot()
+        self._snapshot_s = self.clock() - begin
+        self.copies.writes()
+        self._log.clear()
+        self._log_bytes = self._forgotten = 0
+
+    def is_loss(self) -> bool:
+        """Whether an error of TensorFlow came of a lost device; waits a moment for a process that is dying."""
+        return bool(self._lost())
+
+    def recover(self) -> None:
+        """Go on with the devices that are left, from the last snapshot, and take the steps since then once more.
+
+        Raises PlacerError where there is no snapshot.
+        """
+        self._recovering = True
+        try:
+            self.losses.append(self._recovered())
+        finally:
+            self._recovering = False
+
+    def _mended(self) -> bool:
+        """Go on after a loss that showed while the caller looked at his variables."""
+        if self._recovering or not self.is_loss():
+            return False
+        self.recover()
+        return True
+
+    def _recovered(self) -> Loss:
+        begin, gone = self.clock(), tuple(self._lost())
+        if self._snapshot is None:
+            raise PlacerError(f"{', '.join(gone)} was lost before the first snapshot; start the training again.")
+        log, forgotten = list(self._log), self._forgotten
+        while True:
+            self._leave(gone)
+            try:
+                for member in self.members:
+                    member.rebuild()
+                for entry in log:
+                    self.copies.overwrite(entry.writes)
+                    entry.member.again(entry.key, entry.tensors)
+                break
+            except tf.errors.OpError:
+                more = tuple(self._lost())
+                if not more:
+                    raise
+                gone += more
+        self._forgotten = 0
+        self.save()
+        return Loss(gone, len(log), forgotten, self.clock() - begin)
+
+    def is_back(self) -> bool:
+        """Whether all lost devices answer again."""
+        return bool(self._revivals) and all(revival.done() for revival in self._revivals)
+
+    def rejoin(self) -> None:
+        """Take the devices that came back in again. Training goes on from the very state it is in."""
+        assert self._whole is not None
+        self.save()
+        for member in self.members:
+            member.pause()
+        try:
+            self.devices = (self.devices or self._whole).rejoined()
+        except PlacerError:  # gone again
+            self._revivals = [self._whole.revive(self._whole.lost())]
+            return
+        self._revivals, self.missing = [], ()
+        self._joined_anew()
+        for member in self.members:
+            member.rebuild()
+
+    def leave(self, member: Member) -> None:
+        """One step less; with the last one go the devices, and the caller's variables are his alone."""
+        if member in self.members:
+            self.members.remove(member)
+        if not self.members:
+            self.copies.close()
+            if self._whole is not None:
+                self._whole.close()
+            elif self._workers is not None:
+                self._workers.close()
+            self._open.pop((self.spec, self.include_local), None)
+
+    def _leave(self, gone: Sequence[str]) -> None:
+        """Join the devices that are left; with none, training goes on in this process."""
+        for member in self.members:
+            member.pause()
+        assert self._whole is not None and self._snapshot is not None
+        new = [name for name in gone if name not in self.missing]
+        self.missing += tuple(new)
+        try:
+            self.devices = self._whole.without(self.missing)
+        except PlacerError:
+            self.devices = None
+        self._revivals.append(self._whole.revive(new))
+        self._joined_anew()
+        self.copies.restore(self._snapshot)
+
+    def _joined_anew(self) -> None:
+        self.generation += 1
+        self.copies.lose()
+
+    def _lost(self) -> tuple[str, ...]:
+        deadline = self.clock() + NOTICE_S
+        while self.devices is not None and self.fragile and self.clock() < deadline:
+            lost = self.devices.lost()
+            if lost:
+                return lost
+            time.sleep(POLL_S)
+        return ()
+
+    def _due(self, step_s: float) -> int:
+        """Steps between two snapshots."""
+        if self.sync_every is not None:
+            return self.sync_every
+        return max(LEAST_STEPS, math.ceil(self._snapshot_s / (SYNC_SHARE * max(step_s, 1e-6))))
+
+
+def _bytes(tensor: Any) -> int:
+    return int(tensor.dtype.size * (tensor.shape.num_elements() or 0))

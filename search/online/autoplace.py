@@ -1,0 +1,265 @@
+"""One line around a training step: every call is a real step, and the search for a better mapping goes on inside."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from placer.errors import BadInputError
+from placer.live import LiveStep, Placed
+from placer.mapping import Mapping
+from placer.mapping_files import read_mapping
+from placer.site import Site
+from placer.store import Store
+from search.online.controller import Controller, OnlineSettings, Steps
+from search.online.journal import Journal
+from search.online.report import as_html, as_text
+
+
+class AutoStep:
+    """A training step that Placer runs: call it like the step it was made from.
+
+    Made by `autoplace` and `place`. Use it from one thread. The caller's variables are true whenever he looks at them,
+    by Python, a tf.function, a checkpoint or Keras.
+    """
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        *,
+        devices: str | None = None,
+        include_local: bool = False,
+        settings: OnlineSettings | None = None,
+        store: str | Path | None = None,
+        sync_every: int | None = None,
+        log_dir: str | Path | None = None,
+        mapping: str | Path | Mapping | None = None,
+        match_by_name: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Use `autoplace` or `place`."""
+        _check(step, devices, settings, sync_every)
+        self.settings = settings or OnlineSettings()
+        self.name = getattr(step, "__name__", None) or type(step).__name__
+        self.steps = 0
+        self._mapping, self._match_by_name = mapping, match_by_name
+        self._store = Store(store) if store is not None else None
+        self._journal = Journal(Path(log_dir) if log_dir is not None else None, self.settings.dry_run)
+        self._site = Site.of(devices, include_local)
+        if sync_every is not None:
+            self._site.sync_every = sync_every
+        self._live = LiveStep(step, self._site, self.name, clock)
+        self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
+        self._script: Steps[None] | None = self._first_script()
+        self._live.way = next(self._script)
+        self._generation = 0
+        self._losses = len(self._site.losses)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """One training step: what the step returns. Raises what the step raises."""
+        if self._live.left_alone and self._script is None:
+            return self._live.function(*args, **kwargs)
+        outputs, step_s = self._live.call(args, kwargs)
+        self.steps += 1
+        if step_s is not None:
+            self._after(step_s)
+        return outputs
+
+    def sync(self) -> None:
+        """Make the caller's variables true now. They are fetched anyhow when somebody looks at them."""
+        with self._site.lock:
+            self._site.copies.pull()
+
+    @property
+    def mapping(self) -> Mapping | None:
+        """Where the ops of the main signature run; None while the step runs untouched."""
+        way = self._live.way
+        return self._live.mapping(way.devices) if isinstance(way, Placed) else None
+
+    @property
+    def phase(self) -> str:
+        """What goes on at the moment, in a word or two."""
+        return self._controller.phase
+
+    @property
+    def step_s(self) -> float | None:
+        """Seconds of a step under the present mapping, as last measured beside others; None while unknown."""
+        return self._controller.step_s.get(self._live.way)
+
+    @property
+    def speedup(self) -> float | None:
+        """The fastest single device's step time by that of the present mapping; None until both were measured."""
+        single, here = self._controller.best_single, self.step_s
+        alone = None if single is None else self._controller.step_s.get(single)
+        return alone / here if alone and here else None
+
+    @property
+    def journal(self) -> Journal:
+        """What was decided, and why."""
+        return self._journal
+
+    def report(self) -> str:
+        """What was tried, what runs now, and what was decided, as text."""
+        return as_text(self)
+
+    def close(self) -> None:
+        """End the search, give the devices back, and leave the step's variables true and to the caller alone.
+
+        Afterwards calls run the step untouched. Harmless when called twice.
+        """
+        if self._script is None:
+            return
+        self._script.close()
+        self._script = None
+        if self._controller.planner is not None:
+            self._controller.planner.close()
+        self._live.close()
+        self._live.left_alone = self._live.left_alone or "closed"
+        self._journal.close()
+        if self._store is not None:
+            self._store.close()
+
+    def __enter__(self) -> AutoStep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<placer.AutoStep {self.name}: {self.phase}, {self.steps} steps>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    @property
+    def tried(self) -> Sequence[Any]:
+        """What was measured so far: `search.online.controller.Tried`, in order."""
+        return self._controller.tried
+
+    @property
+    def controller(self) -> Controller:
+        """Who decides."""
+        return self._controller
+
+    def _first_script(self) -> Steps[None]:
+        if self._mapping is not None:
+            return self._controller.place(self._given)
+        return self._controller.script()
+
+    def _given(self) -> Sequence[int]:
+        """The mapping that was asked for, as devices of the ops captured."""
+        main, topology = self._live.main, self._live.topology
+        assert main is not None and main.captured is not None and topology is not None and self._mapping is not None
+        graph = main.captured.graph
+        if isinstance(self._mapping, Mapping):
+            names = [self._mapping.topology.names[d] for d in self._mapping.devices]
+            by_name = {op.name: name for op, name in zip(self._mapping.graph.ops, names, strict=True)}
+            return Mapping.of(graph, topology, by_name).devices
+        return read_mapping(self._mapping, graph, topology, self._match_by_name).devices
+
+    def _after(self, step_s: float) -> None:
+        """Let the script choose the way of the next call. Whatever goes wrong in it, the training goes on."""
+        controller = self._controller
+        controller.step = self.steps
+        self._journal.scalar(self.steps, "step_s", step_s)
+        self._tell_losses()
+        if self._generation not in (0, self._site.generation):
+            self._script = controller.script_after_joining()
+            step_s = 0.0
+        self._generation = self._site.generation if self._live.topology is not None else 0
+        if self._script is None:
+            return
+        try:
+            way = next(self._script) if step_s == 0.0 else self._script.send(step_s)
+        except BadInputError as error:
+            self._give_up(str(error))
+            if self._mapping is not None:
+                raise
+        except Exception as error:  # a fault of ours must not end somebody's training
+            self._give_up(f"{type(error).__name__}: {error}")
+        else:
+            self._live.way = way
+
+    def _give_up(self, why: str) -> None:
+        self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
+        warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
+        self._script = None
+        self._controller.phase = "left alone"
+
+    def _tell_losses(self) -> None:
+        for loss in self._site.losses[self._losses :]:
+            self._journal.entry(
+                self.steps, "lost",
+                f"lost {', '.join(loss.lost)}: {loss.repeated} steps since the last snapshot were taken again, "
+                f"{loss.forgotten} could not be; {loss.seconds:.1f} s.",
+                repeated=loss.repeated, forgotten=loss.forgotten, seconds=loss.seconds,
+            )  # fmt: skip
+        self._losses = len(self._site.losses)
+
+
+def autoplace(
+    step: Callable[..., Any],
+    *,
+    devices: str | None = None,
+    budget: int = 16,
+    seed: int = 0,
+    store: str | Path | None = None,
+    include_local: bool = False,
+    sync_every: int | None = None,
+    dry_run: bool = False,
+    log_dir: str | Path | None = None,
+) -> AutoStep:
+    """Wrap a training step: `step = placer.autoplace(train_step)`; then train as before.
+
+    Every call is one real training step and returns what the step returns. Meanwhile a faster mapping of its ops to
+    devices is searched, and looked for again when the load changes.
+
+    step: any function that trains tf.Variables, a tf.function or not. devices: as for `placer search`: None = this
+    process's GPUs and CPU, "workers:N", "host:port,host:port". budget: mappings measured at most. store: SQLite file in
+    which results are kept. include_local: with workers, let this process compute, too. sync_every: where devices are
+    other processes, a snapshot at least every so many steps, from which training goes on when one is lost; None = as
+    often as costs 0.3 % of the time. dry_run: when the load changes, only say what would be tried. log_dir: folder for
+    placer.jsonl, and TensorBoard scalars where tensorboard is installed.
+    Raises BadInputError for what cannot be.
+    """
+    settings = OnlineSettings(budget=budget, seed=seed, dry_run=dry_run)
+    return AutoStep(
+        step, devices=devices, include_local=include_local, settings=settings, store=store, sync_every=sync_every,
+        log_dir=log_dir,
+    )  # fmt: skip
+
+
+def place(
+    step: Callable[..., Any],
+    mapping: str | Path | Mapping,
+    *,
+    devices: str | None = None,
+    include_local: bool = False,
+    sync_every: int | None = None,
+    match_by_name: bool = False,
+    log_dir: str | Path | None = None,
+) -> AutoStep:
+    """Wrap a training step to run under a stored mapping, a placer.mapping/1 file, without any search.
+
+    The first two calls run untouched; from the third on the step is placed. match_by_name: take a mapping of another
+    graph by the names of its ops. Else as `autoplace`. Raises BadInputError where the mapping does not fit.
+    """
+    settings = OnlineSettings(search=False, adapt=False)
+    return AutoStep(
+        step, devices=devices, include_local=include_local, settings=settings, sync_every=sync_every, mapping=mapping,
+        match_by_name=match_by_name, log_dir=log_dir,
+    )  # fmt: skip
+
+
+def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
+    if not callable(step):
+        raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
+    if settings is not None and settings.budget < 1:
+        raise BadInputError(f"budget is {settings.budget}; give at least 1.")
+    if sync_every is not None and sync_every < 1:
+        raise BadInputError(f"sync_every is {sync_every}; give at least 1.")
+    if devices is not None and not isinstance(devices, str):
+        raise BadInputError(f"devices is a {type(devices).__name__}; write workers:N or host:port,host:port.")
