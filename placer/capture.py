@@ -55,6 +55,12 @@ class Captured:
         """Node name -> NodeDef."""
         return {node.name: node for node in self.graph_def.node}
 
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """The nodes of the variables that the step may write: all whose handle is taken by more than reads."""
+        taken = (source_of(i) for node in self.graph_def.node if node.op not in READS for i in node.input)
+        return frozenset(taken) & self.variables.keys()
+
     @property
     def is_random(self) -> bool:
         """Whether a step draws random numbers from TensorFlow's hidden state: no two steps are then alike."""
