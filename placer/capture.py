@@ -66,6 +66,13 @@ class Captured:
         """Whether a step draws random numbers from TensorFlow's hidden state: no two steps are then alike."""
         return any(node.op in RANDOM for node in self.graph_def.node)
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether a step looks things up in tables. Joining workers, TensorFlow 2.21 drops all tables that are not
+        anonymous, and then the untouched step fails, too.
+        """
+        return any(self.nodes[name].op.startswith("LookupTable") for name in self.host_ops)
+
     def flat_inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The tensors of a call, in the order of `input_names`."""
         return flat_tensors(args, kwargs)

@@ -100,6 +100,7 @@ def test_host_ops_are_no_ops_of_the_graph(two_cpus, kind):
     assert step
     assert captured.host_ops <= set(captured.nodes)
     assert not captured.host_ops & {op.name for op in captured.graph.ops}
+    assert captured.has_tables == (kind == "table")
 
 
 def test_host_ops_are_put_on_the_host(two_cpus):
