@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -113,7 +115,10 @@ def capture(
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
     if not _updates(concrete, variables):
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
-    graph_def, writes = fold(_renamed(concrete), variables, inputs, outputs, writes)
+    try:
+        graph_def, writes = fold(_renamed(concrete), variables, inputs, outputs, writes)
+    except (tf.errors.OpError, ValueError) as error:
+        raise BadInputError(f"{name}: TensorFlow could not optimise the step's graph: {_gist(error)}") from error
     left = {node.name for node in graph_def.node}
     variables = {node: variable for node, variable in variables.items() if node in left}
     feeds = {node: tensor for node, tensor in feeds.items() if node in left}
@@ -144,30 +149,39 @@ def untouchable(step: Any) -> str | None:
 
 def _within(step: Any) -> list[Any]:
     """The objects that a step uses, as far as its function tells."""
+    if isinstance(step, functools.partial):
+        return [*step.args, *step.keywords.values(), *_within(step.func)]
     function = inspect.unwrap(getattr(step, "python_function", step))
     owner = getattr(step, "__self__", None) or getattr(function, "__self__", None)
     found = [step, *getattr(owner, "__dict__", {}).values()]
     function = getattr(function, "__func__", function)
-    if inspect.isfunction(function):
+    if not inspect.isfunction(function):
+        return [*found, *getattr(function, "__dict__", {}).values()]
+    with contextlib.suppress(ValueError):  # a cell is still empty
         used = inspect.getclosurevars(function)
         found += [*used.nonlocals.values(), *used.globals.values()]
-    return found
+    return [thing for thing in found if not inspect.ismodule(thing)]
 
 
 def _distribution(thing: Any) -> str | None:
     """What tells that an object takes part in a distribution strategy."""
     if isinstance(thing, tf.distribute.Strategy):
         return f"it uses the distribution strategy {type(thing).__name__}"
-    for variable in thing if isinstance(thing, (list, tuple)) else [thing, *_variables(thing)]:
-        for held in (variable, getattr(variable, "value", None)):  # Keras wraps TensorFlow's variable
+    variables = thing if isinstance(thing, (list, tuple)) else [thing, *(_asked(thing, "variables") or ())]
+    for variable in variables:
+        for held in (variable, _asked(variable, "value")):  # Keras wraps TensorFlow's variable
             if isinstance(held, tf.distribute.DistributedValues):
                 return f"its variables are distributed ({type(held).__name__})"
     return None
 
 
-def _variables(thing: Any) -> Sequence[Any]:
-    found = () if isinstance(thing, type) else getattr(thing, "variables", ())
-    return found if isinstance(found, (list, tuple)) else ()
+def _asked(thing: Any, name: str) -> Any:
+    """An attribute of anybody's object, which may raise whatever it likes; None where there is none to be had."""
+    try:
+        found = None if isinstance(thing, type) else getattr(thing, name, None)
+        return found if name == "value" or isinstance(found, (list, tuple)) else None
+    except Exception:
+        return None
 
 
 def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) -> Any:

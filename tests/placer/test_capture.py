@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -271,3 +273,19 @@ def test_a_distributed_step_is_left_alone(two_cpus):
     assert "MirroredStrategy" in untouchable(run)
     assert "distributed" in untouchable(train)
     assert "distributed" in untouchable(tf.function(lambda x: model(x)))
+    assert "distributed" in untouchable(functools.partial(trained, weight=weight))
+
+
+def test_objects_that_answer_no_questions_do_no_harm(two_cpus):
+    class Shy:
+        @property
+        def variables(self):
+            raise RuntimeError("not now")
+
+    shy = Shy()
+
+    def step(x):
+        return shy, later, x
+
+    assert untouchable(step) is None
+    later = 1
