@@ -15,7 +15,7 @@ from placer.variables import variable_on
 
 # Floats a tensor, tensors a probe: from a scalar's size to beyond any cache, where a byte costs more.
 PROBES = ((16, 8), (65_536, 8), (1_048_576, 4), (4_194_304, 4))
-QUICK_PROBES = PROBES[:3]  # a third of the time
+QUICK_PROBES, QUICK_REPEATS = PROBES[:3], 3  # an eighth of the time
 REPEATS = 7
 Probe = Callable[[str, str, Any, int], Callable[[], Any]]
 LEAST_S = 1e-9
@@ -27,8 +27,9 @@ def measure_links(
     tf_names: Sequence[str],
     clock: Callable[[], float] = time.perf_counter,
     probes: Sequence[tuple[int, int]] = PROBES,
+    repeats: int = REPEATS,
 ) -> tuple[Link, ...]:
-    """One link for every ordered pair of devices. probes: (floats a tensor, tensors) of each.
+    """One link for every ordered pair of devices. probes: (floats a tensor, tensors) of each, taken `repeats` times.
 
     Two probes per tensor size, each compared with the same work on one device. In the *chain* tensors cross there and
     back, one after the other: each takes send + way + receive. In the *stream*, one for each direction, independent
@@ -39,21 +40,21 @@ def measure_links(
     links = []
     for a in range(len(names)):
         for b in range(a + 1, len(names)):
-            hop = _line_over_sizes(_chain, tf_names[a], tf_names[b], clock, probes)
+            hop = _line_over_sizes(_chain, tf_names[a], tf_names[b], clock, probes, repeats)
             for src, dst in ((a, b), (b, a)):
-                busy = _line_over_sizes(_stream, tf_names[src], tf_names[dst], clock, probes)
+                busy = _line_over_sizes(_stream, tf_names[src], tf_names[dst], clock, probes, repeats)
                 links.append(Link(names[src], names[dst], **_split(hop, busy)))
     return tuple(links)
 
 
 def _line_over_sizes(
-    probe: Probe, a: str, b: str, clock: Callable[[], float], probes: Sequence[tuple[int, int]]
+    probe: Probe, a: str, b: str, clock: Callable[[], float], probes: Sequence[tuple[int, int]], repeats: int
 ) -> tuple[float, float]:
     """Seconds per tensor and per byte that crossing adds to the probe."""
     sizes, seconds = [], []
     for floats, count in probes:
         start = tf.zeros([floats])
-        apart_s, together_s = _alternate(probe(a, b, start, count), probe(a, a, start, count), clock)
+        apart_s, together_s = _alternate(probe(a, b, start, count), probe(a, a, start, count), clock, repeats)
         sizes.append(4.0 * floats)
         seconds.append(max(0.0, apart_s - together_s) / count)
     return _line(sizes, seconds)
@@ -112,12 +113,14 @@ def _compiled(probe: Callable[[], Any]) -> Callable[[], Any]:
     return compiled
 
 
-def _alternate(one: Callable[[], Any], other: Callable[[], Any], clock: Callable[[], float]) -> tuple[float, float]:
+def _alternate(
+    one: Callable[[], Any], other: Callable[[], Any], clock: Callable[[], float], repeats: int
+) -> tuple[float, float]:
     """Median seconds of two probes, taken in turn so that drift meets both."""
     for probe in (one, other, one, other):
         probe().numpy()
     seconds: tuple[list[float], list[float]] = ([], [])
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         for probe, into in zip((one, other), seconds, strict=True):
             begin = clock()
             probe().numpy()

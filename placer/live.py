@@ -20,7 +20,7 @@ from placer.capture import Captured, capture, untouchable
 from placer.coherence import Use
 from placer.errors import BadInputError, PlacerError
 from placer.graph import OpGraph
-from placer.links import QUICK_PROBES, measure_links
+from placer.links import QUICK_PROBES, QUICK_REPEATS, measure_links
 from placer.mapping import Mapping
 from placer.mapping_files import carried_over
 from placer.measurement import Failed
@@ -303,7 +303,9 @@ class LiveStep:
         main = self.main
         assert main is not None and main.captured is not None and self.rehearsal is not None
         names = devices.topology.names
-        links = measure_links(names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES)
+        links = measure_links(
+            names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES, repeats=QUICK_REPEATS
+        )
         self.topology = Topology(devices.topology.devices, links, devices.topology.contention)
         devices.topology = self.topology
         recording = self.rehearsal.recording

@@ -106,7 +106,7 @@ def trace_steps(
     at the caller's values.
     """
     placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
-    function = Template(captured).placed("placer_traced", placed, order)
+    function = Template(captured, devices.host).placed("placer_traced", placed, order)
     graph_def, names = internals.function_graph(function)
     arguments = [argument.name for argument in function.signature.input_arg]
     fed = [*inputs, *captured.feeds.values()]

@@ -147,7 +147,7 @@ class Runner:
         self.agreement = Agreement(references, exact=devices.single_kind, random=captured.is_random)
         self.settings = settings or RunnerSettings()
         self.clock = clock
-        self.template = Template(captured)
+        self.template = Template(captured, devices.host)
         self.anchor: PlacedStep | None = None
         self.anchor_s = 0.0
         self.incumbent: PlacedStep | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -25,10 +26,8 @@ def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]
     rank = (np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)).tolist()
     if not graph.edges:
         return rank  # type: ignore[no-any-return]
-    src, dst, edge_bytes, _ = (np.array(column) for column in zip(*graph.edges, strict=True))
-    by_dst = np.argsort(dst, kind="stable")
-    start = np.searchsorted(dst[by_dst], np.arange(len(graph) + 1)).tolist()
-    producers, after_s = src[by_dst].tolist(), _mean_transfer_s(edge_bytes[by_dst], topology).tolist()
+    start, producers, edge_bytes = _by_consumer(graph)
+    after_s = _mean_transfer_s(edge_bytes, topology).tolist()
     heaviest_s = [0.0] * len(graph)
     for v in reversed(graph.order):
         rank[v] += heaviest_s[v]
@@ -37,6 +36,18 @@ def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]
             if way_s > heaviest_s[producers[k]]:
                 heaviest_s[producers[k]] = way_s
     return rank  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=8)
+def _by_consumer(graph: OpGraph) -> tuple[list[int], list[int], NDArray[np.float64]]:
+    """Where each op's in-edges begin among all, sorted by consumer; their producers, and their bytes.
+
+    Kept, for calibration ranks one graph under many costs.
+    """
+    src, dst, edge_bytes, _ = (np.array(column) for column in zip(*graph.edges, strict=True))
+    by_dst = np.argsort(dst, kind="stable")
+    start = np.searchsorted(dst[by_dst], np.arange(len(graph) + 1)).tolist()
+    return start, src[by_dst].tolist(), edge_bytes[by_dst].astype(np.float64)
 
 
 def weighted_out_degree(graph: OpGraph) -> list[float]:
@@ -70,12 +81,12 @@ def by_earliest_start(graph: OpGraph, costs: Costs) -> NDArray[np.int32]:
     return order[np.argsort(np.array(start_s)[order], kind="stable")]
 
 
-def _mean_transfer_s(edge_bytes: NDArray[np.generic], topology: Topology) -> Costs:
+def _mean_transfer_s(edge_bytes: NDArray[np.float64], topology: Topology) -> Costs:
     """Seconds on the way of each edge, averaged over the links between distinct devices."""
     links = [link for row in topology.table for link in row if link is not None]
     total_s = np.zeros(len(edge_bytes))
     for link in links:
-        total_s += link.latency_s + edge_bytes.astype(np.float64) / link.bandwidth_bytes_per_s
+        total_s += link.latency_s + edge_bytes / link.bandwidth_bytes_per_s
     return total_s / max(len(links), 1)
 
 
