@@ -281,6 +281,8 @@ class LiveStep:
         main = self.main
         assert main is not None
         main.captured = capture(self.function, main.args, self.name, kwargs=main.kwargs, needs_loss=False)
+        if main.captured.has_tables and self.site.spec is not None:
+            raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
         return main.captured.graph
 
     def join(self) -> Topology:
