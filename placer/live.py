@@ -10,20 +10,20 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from placer.agreement import attempted, values
 from placer.capture import Captured, capture, untouchable
-from placer.coherence import Use
 from placer.errors import BadInputError, PlacerError
 from placer.graph import OpGraph
 from placer.links import QUICK_PROBES, QUICK_REPEATS, measure_links
 from placer.mapping import Mapping
 from placer.mapping_files import carried_over
 from placer.measurement import Failed
+from placer.pace import Pace
 from placer.profiler import profile
 from placer.rehearsal import Recording, Rehearsal
 from placer.rewrite import PlacedStep, Template
@@ -31,39 +31,13 @@ from placer.signature import Layout, Signatures
 from placer.site import Site
 from placer.topology import Topology
 from placer.watch import unwatched
+from placer.ways import UNTOUCHED, Placed, Untouched, Way
 
 T = TypeVar("T")
 RECORDED = 2  # untouched steps that rehearsals repeat
 PROFILED = 3  # traced steps on each device
 
-
-class Untouched:
-    """The way a step runs that Placer leaves alone: the caller's function, the caller's variables."""
-
-    name = "untouched"
-
-
-UNTOUCHED = Untouched()
-
-
-@dataclass(eq=False)
-class Placed:
-    """The way a step runs under one mapping. devices: topology index per op of the captured graph, all devices counted.
-
-    name: who proposed it. switch_s: seconds that building it took.
-    """
-
-    devices: tuple[int, ...]
-    order: tuple[str, ...]
-    name: str
-    step: PlacedStep
-    generation: int
-    switch_s: float = 0.0
-    made: dict[tuple[int, str], tf.Variable] = field(default_factory=dict)
-    use: Use | None = None
-
-
-Way = Untouched | Placed
+__all__ = ["UNTOUCHED", "LiveStep", "Placed", "Untouched", "Variant", "Way"]
 
 
 @dataclass(eq=False)
@@ -343,6 +317,11 @@ class LiveStep:
         and the other way round.
         """
         return (self.site.devices is not None and self.site.devices.workers is not None) or not self.site.fragile
+
+    def pace(self) -> Pace:
+        """Probes of the devices that are there."""
+        assert self.site.devices is not None
+        return Pace(self.site.devices)
 
     def mapping(self, devices: tuple[int, ...]) -> Mapping:
         """The main signature's ops on these devices."""

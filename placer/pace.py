@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices import Devices
-from placer.errors import BadInputError
+from placer.reading import Pair, Reading, Slowdown
 from placer.variables import variable_on
 
 PROBE_S = 5e-3
@@ -25,43 +24,8 @@ REPEATS = 3
 SIDE = 256  # one product takes 0.5 ms on one core
 LINK_FLOATS = 65_536  # 256 KB
 HOPS = 8
-Pair = tuple[str, str]
 
-
-@dataclass(frozen=True)
-class Slowdown:
-    """How many times slower than in another reading: above 1 = slower now. Keys as in `Reading`."""
-
-    devices: dict[str, float]
-    links: dict[Pair, float]
-
-    def worst(self) -> tuple[str, float]:
-        """What slowed most, and its factor: a device's name, or "a <-> b".
-
-        A slow end makes its links slow, so a link counts only for what its slower end does not explain.
-        """
-        factors = dict(self.devices)
-        for (a, b), factor in self.links.items():
-            factors[f"{a} <-> {b}"] = factor / max(1.0, self.devices[a], self.devices[b])
-        name = max(factors, key=factors.__getitem__)
-        return name, factors[name]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Seconds that the probes took: device name -> seconds, pair of device names in topology order -> seconds."""
-
-    device_s: dict[str, float]
-    link_s: dict[Pair, float]
-
-    def against(self, other: Reading) -> Slowdown:
-        """How much slower this reading is than `other`, both of the same `Pace`. Raises BadInputError otherwise."""
-        if (self.device_s.keys(), self.link_s.keys()) != (other.device_s.keys(), other.link_s.keys()):
-            raise BadInputError("these readings are of different devices; compare two of the same Pace.")
-        return Slowdown(
-            {name: seconds / other.device_s[name] for name, seconds in self.device_s.items()},
-            {pair: seconds / other.link_s[pair] for pair, seconds in self.link_s.items()},
-        )
+__all__ = ["Pace", "Pair", "Reading", "Slowdown"]
 
 
 class Pace:

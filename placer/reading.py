@@ -1,0 +1,56 @@
+"""What the probes of a machine's pace took, and how two readings compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from placer.errors import BadInputError
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """How many times slower than in another reading: above 1 = slower now. Keys as in `Reading`."""
+
+    devices: dict[str, float]
+    links: dict[Pair, float]
+
+    def worst(self) -> tuple[str, float]:
+        """What slowed most, and its factor: a device's name, or "a <-> b".
+
+        A slow end makes its links slow, so a link counts only for what its slower end does not explain.
+        """
+        factors = dict(self.devices)
+        for (a, b), factor in self.links.items():
+            factors[f"{a} <-> {b}"] = factor / max(1.0, self.devices[a], self.devices[b])
+        name = max(factors, key=factors.__getitem__)
+        return name, factors[name]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Seconds that the probes took: device name -> seconds, pair of device names in topology order -> seconds."""
+
+    device_s: dict[str, float]
+    link_s: dict[Pair, float]
+
+    @classmethod
+    def middle(cls, readings: Sequence[Reading]) -> Reading:
+        """The median of several of the same devices, probe by probe."""
+        devices, links = readings[0].device_s, readings[0].link_s
+        return cls(
+            {name: median(reading.device_s[name] for reading in readings) for name in devices},
+            {pair: median(reading.link_s[pair] for reading in readings) for pair in links},
+        )
+
+    def against(self, other: Reading) -> Slowdown:
+        """How much slower this reading is than `other`, both of the same `Pace`. Raises BadInputError otherwise."""
+        if (self.device_s.keys(), self.link_s.keys()) != (other.device_s.keys(), other.link_s.keys()):
+            raise BadInputError("these readings are of different devices; compare two of the same Pace.")
+        return Slowdown(
+            {name: seconds / other.device_s[name] for name, seconds in self.device_s.items()},
+            {pair: seconds / other.link_s[pair] for pair, seconds in self.link_s.items()},
+        )
