@@ -1,6 +1,7 @@
 """Branch and bound over where units go, compiled: depth first, each node with the devices that are left to each unit.
 
 A node's devices shrink as long as a unit on a device would take what is known already; what is left is branched on.
+The file is long because compiled code is cached by file: a kernel and all it calls must share one (surrogate/jit.py).
 """
 
 from __future__ import annotations
