@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,8 @@ class AutoStep:
         self._live.way = next(self._script)
         self._generation = 0
         self._losses = len(self._site.losses)
+        self._open = weakref.finalize(self, _end_soon, self._live, self._controller, self._journal)
+        self._open.atexit = False  # workers and planner end with this process
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One training step: what the step returns. Raises what the step raises."""
@@ -110,15 +114,13 @@ class AutoStep:
 
         Afterwards calls run the step untouched. Harmless when called twice.
         """
-        if self._script is None:
+        if self._open.detach() is None:
             return
-        self._script.close()
-        self._script = None
-        if self._controller.planner is not None:
-            self._controller.planner.close()
-        self._live.close()
+        if self._script is not None:
+            self._script.close()
+            self._script = None
         self._live.left_alone = self._live.left_alone or "closed"
-        self._journal.close()
+        _end(self._live, self._controller, self._journal)
         if self._store is not None:
             self._store.close()
 
@@ -252,6 +254,19 @@ def place(
         step, devices=devices, include_local=include_local, settings=settings, sync_every=sync_every, mapping=mapping,
         match_by_name=match_by_name, log_dir=log_dir,
     )  # fmt: skip
+
+
+def _end(live: LiveStep, controller: Controller, journal: Journal) -> None:
+    """Give back what a step holds, but the store, which only the thread that opened it may close."""
+    if controller.planner is not None:
+        controller.planner.close()
+    live.close()
+    journal.close()
+
+
+def _end_soon(live: LiveStep, controller: Controller, journal: Journal) -> None:
+    """As `_end`, for a step that its owner dropped: not within the garbage collection that found it."""
+    threading.Thread(target=_end, args=(live, controller, journal), daemon=True, name="placer-end").start()
 
 
 def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,15 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
 
     Validation, checkpoints, early stopping and learning rate schedules see true weights. The arguments are those of
     `placer.autoplace`; mapping: a placer.mapping/1 file to apply without a search, as `placer.place` does. The bar has
-    `speedup`, the step against the fastest single device's, once both were measured. log_dir gets placer.jsonl, and
-    TensorBoard scalars where tensorboard is installed. A model compiled for XLA, for a distribution strategy or to run
-    eagerly is left alone, with one warning.
+    `speedup`, the step against the fastest single device's, once both were measured; put AutoPlace first for other
+    callbacks to see it, too. log_dir gets placer.jsonl, and TensorBoard scalars where tensorboard is installed. A model
+    compiled for XLA, for a distribution strategy or to run eagerly is left alone, with one warning.
+
+    Devices are given back when `fit` ends. Where it is broken off between two steps (Ctrl-C within a callback, say), it
+    does not tell its callbacks; then the next `fit` of the model gives them back, or `close()`.
     """
+
+    async_safe = True  # Keras need not wait for each step's metrics on our account
 
     def __init__(
         self,
@@ -43,31 +49,48 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         }  # fmt: skip
         self._search: dict[str, Any] = {"budget": budget, "seed": seed, "store": store, "dry_run": dry_run}
         self._mapping = mapping
+        self._function: TrainFunction | None = None
         self._report: str | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Take the place of the function that `fit` calls for each batch."""
+        self.close()
+        if isinstance(self.model.train_function, TrainFunction):  # of another callback, whose fit broke off
+            self.model.train_function.close()
         reason = _untouchable(self.model)
         if reason is not None:
             warnings.warn(f"placer: {self.model.name} trains untouched: {reason}.", stacklevel=2)
             return
-
-        def train_step(data: Any) -> Any:
-            return self.model.train_step(data)
-
         if self._mapping is not None:
-            self.step = place(train_step, self._mapping, **self._common)
+            self.step = place(_step_of(self.model), self._mapping, **self._common)
         else:
-            self.step = autoplace(train_step, **self._common, **self._search)
-        self.model.train_function = _train_function(self.model, self.step)
+            self.step = autoplace(_step_of(self.model), **self._common, **self._search)
+        self._function = self.model.train_function = TrainFunction(self.model, self.step, self.close)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Tell the batches of this `fit` from those of a later one."""
+        if self._function is not None:
+            self._function.expected = True
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Have the bar show what was gained; the history keeps the model's own metrics only."""
+        ratio = self.step.speedup if self.step is not None else None
+        if logs is not None and ratio is not None:
+            logs["speedup"] = ratio
 
     def on_train_end(self, logs: Any = None) -> None:
         """Leave the weights true and the model as it was."""
-        if self.step is not None:
-            self._report = self.step.report()
-            self.step.close()
-            self.step = None
-            self.model.train_function = None  # made anew by the next fit
+        self.close()
+
+    def close(self) -> None:
+        """End the search and give the devices back, as `fit` does at its end. Harmless when called twice."""
+        step, function = self.step, self._function
+        self.step = self._function = None
+        if step is not None:
+            self._report = step.report()
+            step.close()
+        if function is not None:
+            function.leave()
 
     def report(self) -> str:
         """What was tried and decided, while `fit` runs and after it."""
@@ -76,25 +99,64 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         return self._report or "nothing was placed yet."
 
 
-def _train_function(model: Any, step: AutoStep) -> Callable[[Any], Any]:
-    """What Keras calls with its iterator: `steps_per_execution` steps, or as many as there are batches left."""
+class TrainFunction:
+    """What Keras calls with its iterator: takes `steps_per_execution` steps, or as many as there are batches left.
 
-    def train_function(iterator: Any) -> Any:
-        logs = step(_without_optionals(iterator.get_next()))
-        for _ in range(model.steps_per_execution - 1):
-            try:
-                data = iterator.get_next()
-            except (StopIteration, tf.errors.OutOfRangeError):
-                break
-            logs = step(_without_optionals(data))
-        return {**logs, **_speedup(step)} if isinstance(logs, dict) else logs
+    Holds the model weakly, as its step does: whoever drops the model, or compiles it anew, drops the step, too, and
+    then the devices are given back. expected: whether the callback was told of the batch to come.
+    """
 
-    return train_function
+    def __init__(self, model: Any, step: AutoStep, close: Callable[[], None]) -> None:
+        self.expected = False
+        self.close = close
+        self._model = weakref.ref(model)
+        self._step = step
+
+    def __call__(self, iterator: Any) -> Any:
+        """The last step's logs. Raises StopIteration where no batch is left, and what the step raises."""
+        if not self.expected:
+            return self._anew(iterator)
+        self.expected = False
+        try:
+            return self._steps(iterator)
+        except StopIteration:
+            raise
+        except BaseException:  # Ctrl-C, too: `fit` ends here and tells no callback
+            self.close()
+            raise
+
+    def leave(self) -> None:
+        """Have the model make its own function when it next trains."""
+        model = self._model()
+        if model is not None and model.train_function is self:
+            model.train_function = None
+
+    def _steps(self, iterator: Any) -> Any:
+        logs = self._step(_without_optionals(next(iterator)))
+        model = self._model()
+        for _, data in zip(range(model.steps_per_execution - 1 if model is not None else 0), iterator, strict=False):
+            logs = self._step(_without_optionals(data))
+        return logs
+
+    def _anew(self, iterator: Any) -> Any:
+        """A batch of a training that has no AutoPlace, after a `fit` that was broken off."""
+        self.close()
+        model = self._model()
+        assert model is not None
+        model.make_train_function(force=True)
+        return model.train_function(iterator)
 
 
-def _speedup(step: AutoStep) -> dict[str, float]:
-    ratio = step.speedup
-    return {} if ratio is None else {"speedup": ratio}
+def _step_of(model: Any) -> Callable[[Any], Any]:
+    """The model's training step, which does not keep the model alive."""
+    held = weakref.ref(model)
+
+    def train_step(data: Any) -> Any:
+        model = held()
+        assert model is not None
+        return model.train_step(data)
+
+    return train_step
 
 
 def _without_optionals(data: Any) -> Any:
@@ -107,7 +169,12 @@ def _untouchable(model: Any) -> str | None:
     if model.run_eagerly:
         return "it was compiled with run_eagerly=True"
     if model.jit_compile:
-        return "it was compiled for XLA, which ignores devices; pass jit_compile=False to compile()"
+        return (
+            "it was compiled for XLA, which ignores devices (and which Keras chooses itself where there is a GPU); "
+            "pass jit_compile=False to compile()"
+        )
     if getattr(model, "_distribute_strategy", None) is not None or tf.distribute.has_strategy():
         return "it runs under a distribution strategy"
+    if type(model).make_train_function is not keras.Model.make_train_function:
+        return "it makes its own train_function"
     return None
