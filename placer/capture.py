@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from placer import internals
 from placer.errors import BadInputError, one_line
+from placer.feeding import fed, redirect_element
 from placer.flops import op_flops
 from placer.folding import READS as READS
 from placer.folding import RIDERS as RIDERS
@@ -98,12 +99,14 @@ def capture(
     kwargs: Mapping[str, Any] | None = None,
     *,
     needs_loss: bool = True,
+    elements: Mapping[int, Sequence[Any]] | None = None,
 ) -> Captured:
     """Trace `step` (a function, a tf.function, or a compiled keras.Model) as called with `args` and `kwargs`.
 
     Tensors and arrays in them are the step's inputs, everything else is a constant. needs_loss: whether a
-    floating-point tensor must come back. Raises BadInputError where the step cannot be traced or placed, returns no
-    such tensor, or updates no variable.
+    floating-point tensor must come back. elements: position of an iterator among the flat tensors -> the shapes of an
+    element of it, which the captured step takes instead (placer/feeding.py). Raises BadInputError where the step cannot
+    be traced or placed, returns no such tensor, or updates no variable.
     """
     concrete = _trace(step, args, kwargs, name)
     variables, feeds = _captures(concrete)
@@ -119,6 +122,11 @@ def capture(
         graph_def, writes = fold(_renamed(concrete), variables, inputs, outputs, writes)
     except (tf.errors.OpError, ValueError) as error:
         raise BadInputError(f"{name}: TensorFlow could not optimise the step's graph: {_gist(error)}") from error
+    for i in sorted(elements or {}, reverse=True):
+        graph_def, parts, taker = fed(graph_def, inputs[i], (elements or {})[i])
+        inputs = (*inputs[:i], *parts, *inputs[i + 1 :])
+        outputs = tuple(redirect_element(tensor, taker, parts) for tensor in outputs)
+        writes = tuple(write for write in writes if write != taker)
     left = {node.name for node in graph_def.node}
     variables = {node: variable for node, variable in variables.items() if node in left}
     feeds = {node: tensor for node, tensor in feeds.items() if node in left}

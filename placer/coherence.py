@@ -42,10 +42,10 @@ class Copies:
     """All copies of the variables that steps use, and who holds the truth."""
 
     def __init__(
-        self, lock: AbstractContextManager[Any] | None = None, mend: Callable[[], bool] = lambda: False
+        self, lock: AbstractContextManager[Any] | None = None, mend: Callable[[Exception], bool] = lambda _: False
     ) -> None:
-        """lock: held while the caller's variables are fetched for him, from whatever thread. mend: called where a
-        device failed meanwhile; whether it is worth another try.
+        """lock: held while the caller's variables are fetched for him, from whatever thread. mend: called with
+        what TensorFlow raised meanwhile; whether it is worth another try.
         """
         self._lock = lock or nullcontext()
         self._mend = mend
@@ -55,10 +55,13 @@ class Copies:
         self._true: dict[int, set[str]] = {}
         self._latest: Use | None = None  # whose copies are true as its last run left them
         self._writes: set[int] = set()
+        self.changes = 0  # how often anybody wrote
+        self.read_within = False  # whether a Python function within a step looked at a variable
         self._singly = 0
 
-    def adopt(self, variables: Iterable[tf.Variable]) -> None:
-        """Keep these variables of the caller true from now on."""
+    def adopt(self, variables: Iterable[tf.Variable]) -> bool:
+        """Keep these variables of the caller true from now on; whether any was new."""
+        before = len(self._home)
         for variable in variables:
             key = id(variable)
             if key not in self._home:
@@ -66,6 +69,7 @@ class Copies:
                 self._true[key] = {HOME}
                 self._at[key] = {HOME: variable}
                 watch(variable, self)
+        return len(self._home) > before
 
     def missing(self, variables: Sequence[tf.Variable], devices: Sequence[str]) -> dict[tuple[int, str], tf.Variable]:
         """Blank copies of what `use` would lack on `devices`, to be handed to it. Any thread may make them."""
@@ -108,6 +112,7 @@ class Copies:
     def after(self, use: Use) -> None:
         """`use` has run: what it wrote is true there alone."""
         self._singly = 0
+        self.changes += 1
         if self._latest is use:
             return
         for i, (key, place) in enumerate(zip(use.keys, use.places, strict=True)):
@@ -147,7 +152,7 @@ class Copies:
             self._true[key] = {HOME}
 
     def writes(self) -> dict[int, Any]:
-        """What the caller wrote since this was asked last: variable's id -> value."""
+        """What the caller wrote since this was asked last: variable's id -> value. They are true in this process."""
         if not self._writes:
             return {}
         with unwatched():
@@ -167,6 +172,8 @@ class Copies:
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
         """The caller looks at his variables."""
         keys = [id(variable) for variable in variables]
+        if all(self._true.get(key) is None or HOME in self._true[key] for key in keys):
+            return  # without waiting for the step that another thread may be taking
         with self._lock:
             if all(HOME in self._true[key] for key in keys):
                 return
@@ -181,14 +188,20 @@ class Copies:
         variables = list(variables)
         with self._lock:
             self.will_read(variables)
+            self.changes += 1
             for variable in variables:
                 self._true[id(variable)] = {HOME}
                 self._writes.add(id(variable))
             self._latest = None
 
+    def within_step(self) -> None:
+        """As in `Watcher`."""
+        self.read_within = True
+
     def untouched_ran(self) -> None:
         """A step has trained the caller's own variables, all true before: no copy is true any more."""
         self._latest = None
+        self.changes += 1
         for key in self._home:
             self._true[key] = {HOME}
 
@@ -202,8 +215,8 @@ class Copies:
     def _fetch_home(self, keys: Iterable[int]) -> None:
         try:
             self._fetch((key, HOME) for key in keys)
-        except tf.errors.OpError:
-            if not self._mend():
+        except tf.errors.OpError as error:
+            if not self._mend(error):
                 raise
             self._fetch_home(keys)
 

@@ -155,6 +155,11 @@ def input_type(node: Any, position: int) -> int:
     raise IndexError(f"{node.name} has no input {position}")
 
 
+def is_recorded() -> bool:
+    """Whether what runs now becomes part of something else: of a function that is traced, or of a gradient tape."""
+    return not pywrap_tfe.TFE_Py_TapeSetIsEmpty() or not eager_context.executing_eagerly()
+
+
 def before_function_calls(hook: Callable[[Any], None] | None) -> None:
     """Call `hook` with each tf.function's concrete function right before it runs; None ends that."""
     if hook is None:

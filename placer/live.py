@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import tensorflow as tf
 
+from placer import internals
 from placer.agreement import attempted, values
 from placer.capture import Captured, capture, untouchable
 from placer.errors import BadInputError, PlacerError
+from placer.feeding import Feeding, unrepeatable
 from placer.graph import OpGraph
 from placer.links import QUICK_PROBES, QUICK_REPEATS, measure_links
 from placer.mapping import Mapping
@@ -36,6 +39,7 @@ from placer.ways import UNTOUCHED, Placed, Untouched, Way
 T = TypeVar("T")
 RECORDED = 2  # untouched steps that rehearsals repeat
 PROFILED = 3  # traced steps on each device
+KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
 
 __all__ = ["UNTOUCHED", "LiveStep", "Placed", "Untouched", "Variant", "Way"]
 
@@ -49,10 +53,24 @@ class Variant:
     kwargs: dict[str, Any]
     layout: Layout
     calls: int = 0
+    compiled: bool = False  # whether the untouched function ran before devices were joined
+    feeding: Feeding | None = None  # set where iterators are taken from for the step
+    shapes: dict[int, list[Any]] | None = None  # of what was taken
+    refused: bool = False  # whether it cannot be placed, other than the main one
     captured: Captured | None = None
     template: Template | None = None
     placed: Placed | None = None  # of another signature than the main one: what follows the main one's mapping
     follows: Placed | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An untouched step: variables before and after by id, what it was given, and what it returned."""
+
+    start: dict[int, Any]
+    tensors: Sequence[Any]
+    returned: list[Any]
+    end: dict[int, Any]
 
 
 class LiveStep:
@@ -67,36 +85,74 @@ class LiveStep:
         self.step, self.site, self.name, self.clock = step, site, name, clock
         self.function: Any = step if hasattr(step, "get_concrete_function") else tf.function(step)
         self.main: Variant | None = None
-        self.way: Way = UNTOUCHED
+        self._way: Way = UNTOUCHED
         self.rehearsal: Rehearsal | None = None
         self.topology: Topology | None = None
         self.graph: OpGraph | None = None
         self.left_alone: str | None = None
         self._signatures = Signatures()
         self._variants: dict[Hashable, Variant] = {}
-        self._recording: list[tuple[Any, Any, Any]] = []
+        self._recording: list[Recorded] = []
+        self._recorded_at = -1
+        self._told = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="placer")
         self._busy: list[Future[Any]] = []
         site.members.append(self)
 
     # The training thread.
 
+    @property
+    def way(self) -> Way:
+        """How calls of the main signature run."""
+        return self._way
+
+    @way.setter
+    def way(self, way: Way) -> None:
+        """What was placed on devices as they were before a loss must never be called: it is not taken."""
+        if not isinstance(way, Placed) or self.is_current(way):
+            self._way = way
+
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float | None]:
-        """One step as the caller asked for it: what it returns, and the seconds of a step of the main signature."""
+        """One step as the caller asked for it: what it returns, and the seconds of a step of the main signature.
+
+        Within another function's trace, or under a gradient tape, it is the caller's function that is called.
+        """
+        if internals.is_recorded():
+            return self._part_of_more(args, kwargs), None
         with self.site.lock:
             key, tensors = self._signatures.of(args, kwargs)
             variant = self._variants.get(key)
             if variant is None:
                 variant = self._first_call(key, args, kwargs)
             variant.calls += 1
+            if self.site.suspected:
+                self.site.look()
             if variant is not self.main:
                 return self._aside(variant, args, kwargs, tensors), None
-            begin = self.clock()
             if isinstance(self.way, Placed):
-                outputs, step_s = self._placed(variant, self.way, tensors)
-                return outputs, step_s
-            outputs = self._untouched(variant, args, kwargs)
-            return outputs, self.clock() - begin
+                return self._placed(variant, self._way, self._given(variant, tensors))
+            return self._untouched(variant, args, kwargs, tensors)
+
+    def _part_of_more(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A call that somebody differentiates, or makes a part of a function."""
+        if tf.inside_function():
+            return self.function(*args, **kwargs)
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"{self.name} is called under a tf.GradientTape, which cannot see into a placed step: such calls run "
+                "untouched.", stacklevel=5,
+            )  # fmt: skip
+        with self.site.lock:
+            self.site.copies.pull()
+            with unwatched():
+                outputs = self._eagerly(args, kwargs)
+            self.site.untouched_ran()
+        return outputs
+
+    def _given(self, variant: Variant, tensors: Sequence[Any]) -> Sequence[Any]:
+        """What a placed step takes: a batch where the caller gave an iterator. Raises OutOfRangeError at its end."""
+        return tensors if variant.feeding is None else variant.feeding.taken(tensors)
 
     def again(self, key: Any, tensors: Sequence[Any]) -> None:
         """As in `Member`."""
@@ -105,90 +161,111 @@ class LiveStep:
         if isinstance(way, Placed):
             self._run(way, tensors)
         else:
-            self._here(variant, tensors)
+            self._on_caller_s(variant, tensors)
 
-    def _here(self, variant: Variant, tensors: Sequence[Any]) -> Any:
-        """A step in this process, for want of devices."""
+    def _on_caller_s(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
+        """An untouched step on flat tensors, batches taken; what it returns, and its seconds."""
         self.site.copies.pull()
-        with unwatched():
-            args, kwargs = variant.layout.filled(tensors)
-            outputs = self.function(*args, **kwargs)  # not what was captured: that was not compiled before joining
-        self.site.copies.untouched_ran()
-        return outputs
+        with unwatched(), _lent(variant.feeding, tensors) as flat:
+            args, kwargs = variant.layout.filled(flat)
+            return self._plainly(variant, args, kwargs)
+
+    def _plainly(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
+        """The caller's function on the caller's variables, which are true."""
+        begin = self.clock()
+        try:
+            if self.site.fragile and not variant.compiled:
+                outputs = self._eagerly(args, kwargs)
+            else:
+                outputs = self.function(*args, **kwargs)
+                variant.compiled = True
+            _wait(outputs)
+            return outputs, self.clock() - begin
+        finally:
+            self.site.untouched_ran()
 
     def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
         variant = self._variants[key] = Variant(key, args, kwargs, Layout.of(args, kwargs))
         if self.main is None:
             self.main = variant
-            self.left_alone = untouchable(self.step) or self._untraceable(args, kwargs)
+            self.left_alone = untouchable(self.step) or self._untraceable(variant)
+        if not self.left_alone:
+            variant.feeding = Feeding.of(variant.layout)
         return variant
 
-    def _untraceable(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
-        """Trace the step; why it cannot be."""
+    def _untraceable(self, variant: Variant) -> str | None:
+        """Trace the step; why it cannot be, or cannot be repeated."""
         try:
-            self.function.get_concrete_function(*args, **kwargs)
+            concrete = self.function.get_concrete_function(*variant.args, **variant.kwargs)
         except Exception as error:  # whatever the caller's code raises under tracing
             line = next(iter(str(error).strip().splitlines()), "")
             self.function = self.step
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
-        return None
+        return unrepeatable(variant.layout, concrete)
 
-    def _untouched(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _untouched(
+        self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
+    ) -> tuple[Any, float]:
+        wanted = variant is self.main and self.rehearsal is None and len(self._recording) < RECORDED
+        if wanted and not self.left_alone and variant.calls > 1:
+            return self._recorded_step(variant, self._given(variant, tensors))
         self.site.copies.pull()
-        recording = not self.left_alone and variant.calls > 1 and len(self._recording) < RECORDED
-        start = self._state(variant) if recording else None
         with unwatched():
-            outputs = self.function(*args, **kwargs)
-        returned = _wait(outputs)
-        if start is not None:
-            self._record(variant, args, kwargs, start, returned)
-        self.site.copies.untouched_ran()
-        return outputs
+            return self._plainly(variant, args, kwargs)
 
-    def _state(self, variant: Variant) -> dict[int, Any]:
-        """The values of the variables that the step uses; from the first time on they are watched."""
+    def _recorded_step(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
+        """An untouched step, kept for rehearsals with those right before it."""
         concrete = self.function.get_concrete_function(*variant.args, **variant.kwargs)
-        self.site.copies.adopt(concrete.graph.variables)
-        with unwatched():
-            return {id(variable): variable.read_value() for variable in concrete.graph.variables}
-
-    def _record(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], start: Any, returned: Any) -> None:
-        """Keep this step for rehearsals, unless the caller wrote to variables since the one before."""
-        if self._recording and self.site.copies.writes():
+        self.site.adopt(concrete.graph.variables)
+        self.site.copies.pull()
+        if self.site.copies.changes != self._recorded_at:
             self._recording.clear()
-        _, tensors = self._signatures.of(args, kwargs)
-        if any(tensor.dtype in (tf.resource, tf.variant) for tensor in tensors):
-            tensors = []
-        self._recording.append((start, list(tensors), returned))
-        self.site.copies.writes()
+        start = _values_of(concrete.graph.variables)
+        outputs, step_s = self._on_caller_s(variant, tensors)
+        end = _values_of(concrete.graph.variables)
+        self._recording.append(Recorded(start, list(tensors), _wait(outputs), end))
+        self._recorded_at = self.site.copies.changes
+        if variant.feeding is not None:
+            variant.shapes = variant.feeding.shapes(tensors)
+        return outputs, step_s
 
     def _placed(self, variant: Variant, way: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         assert variant.captured is not None
+        if self.site.fragile:
+            self.site.before_placed()
+            if way.generation != self.site.generation:  # a loss showed in that
+                return self._placed_anew(variant, tensors)
         try:
             outputs, step_s = self._run(way, tensors)
-        except tf.errors.OpError:
-            if not (self.site.fragile and self.site.is_loss()):
+        except BaseException as error:
+            if not self.site.is_loss(error):
+                self.site.broke_off()
                 raise
             self.site.recover()
             return self._placed_anew(variant, tensors)
-        self.site.ran(self, variant.key, tensors, step_s)
+        if self.site.fragile:
+            self.site.ran(self, variant.key, tensors, step_s)
         return variant.captured.pack(outputs), step_s
 
     def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
-        """The step during which devices were lost, with those that are left."""
+        """A step as it runs now, on the devices that are left if some were lost since it began."""
         way = self.way if variant is self.main else self._following(variant)
         if isinstance(way, Placed):
             return self._placed(variant, way, tensors)
-        return self._here(variant, tensors), 0.0
+        return self._on_caller_s(variant, tensors)
 
     def _run(self, way: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:
         """One placed step; its seconds without those that variables took to come."""
         assert way.use is not None
         self.site.copies.before(way.use)
         begin = self.clock()
-        outputs = [self._fetched(tensor) for tensor in way.step.run_flat(tensors)]
-        step_s = self.clock() - begin
-        self.site.copies.after(way.use)
+        try:
+            outputs = way.step.run_flat(tensors)
+            if self.site.fragile:
+                outputs = [self._fetched(tensor) for tensor in outputs]
+            step_s = self.clock() - begin
+        finally:  # a step that failed may have written
+            self.site.copies.after(way.use)
         return outputs, step_s
 
     def _fetched(self, tensor: Any) -> Any:
@@ -200,15 +277,17 @@ class LiveStep:
 
     def _aside(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]) -> Any:
         """A step of another signature than the main one."""
-        if isinstance(self.way, Placed):
-            try:
-                way = self._following(variant)
-            except PlacerError as error:
-                warnings.warn(f"{self.name}: {error} Calls of this signature run eagerly.", stacklevel=4)
-                return self._eagerly(args, kwargs)
-            if isinstance(way, Placed):
-                return self._placed(variant, way, tensors)[0]
-        return self._untouched(variant, args, kwargs)
+        if not isinstance(self.way, Placed) or variant.refused:
+            return self._untouched(variant, args, kwargs, tensors)[0]
+        given = self._given(variant, tensors)
+        if variant.feeding is not None:
+            variant.shapes = variant.feeding.shapes(given)
+        try:
+            return self._placed_anew(variant, given)[0]
+        except PlacerError as error:
+            warnings.warn(f"{self.name}: {error} Calls of this signature run untouched.", stacklevel=4)
+            variant.refused = True
+        return self._on_caller_s(variant, given)[0]
 
     def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Op by op in this process: functions first compiled while workers are joined lose updates."""
@@ -222,11 +301,10 @@ class LiveStep:
             return UNTOUCHED
         if variant.follows is not main:
             if variant.captured is None:
-                variant.captured = capture(
-                    self.function, variant.args, self.name, kwargs=variant.kwargs, needs_loss=False
-                )
+                variant.captured = self._captured(variant)
+                self.site.adopt(variant.captured.variables.values())
+            if variant.template is None:
                 variant.template = Template(variant.captured, self._host())
-                self.site.copies.adopt(variant.captured.variables.values())
             variant.placed = self._carried(variant, main)
             variant.follows = main
         assert variant.placed is not None
@@ -254,10 +332,21 @@ class LiveStep:
         """The main signature's graph. Raises BadInputError where the step cannot be placed."""
         main = self.main
         assert main is not None
-        main.captured = capture(self.function, main.args, self.name, kwargs=main.kwargs, needs_loss=False)
-        if main.captured.has_tables and self.site.spec is not None:
-            raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
+        main.captured = self._captured(main)
         return main.captured.graph
+
+    def _captured(self, variant: Variant) -> Captured:
+        captured = capture(
+            self.function, variant.args, self.name, kwargs=variant.kwargs, needs_loss=False, elements=variant.shapes
+        )
+        if self.site.copies.read_within:
+            raise BadInputError(f"{self.name}: a Python function in it reads a variable, which may be elsewhere then.")
+        if captured.has_tables and self.site.spec is not None:
+            raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
+        for node in (captured.nodes[name] for name in captured.host_ops):
+            if node.op in KEPT_EFFECTS:
+                raise BadInputError(f"{self.name}: op {node.name} ({node.op}) has an effect that cannot be rehearsed.")
+        return captured
 
     def join(self) -> Topology:
         """Join the devices; the training thread only, between steps."""
@@ -265,9 +354,10 @@ class LiveStep:
             self.site.join()
             main = self.main
             assert main is not None and main.captured is not None
-            self.site.copies.adopt(main.captured.variables.values())
+            self.site.adopt(main.captured.variables.values())
             main.template = Template(main.captured, self._host())
             self.rehearsal = Rehearsal(main.captured, self._recorded(main.captured), exact=self._exact())
+            self._recording.clear()
             if self.site.fragile:
                 self.site.save()
             self.topology = self.site.join().topology
@@ -293,11 +383,13 @@ class LiveStep:
         """The main signature placed and rehearsed; `settle` makes it ready to run. A failure is a value."""
         assert self.main is not None and self.rehearsal is not None
         built: Placed | Failed = attempted(lambda: self._build(self.main, devices, order, name, self.rehearsal))
+        if isinstance(built, Failed) and built.reason == "device":
+            self.site.suspected = True
         return built
 
     def settle(self, placed: Placed) -> Placed:
         """Let a placed step train the live variables; the training thread only."""
-        if placed.use is None:
+        if placed.use is None and self.is_current(placed):
             captured = placed.step.captured
             variables = captured.variables
             places = [placed.step.device_of[node] for node in variables]
@@ -339,15 +431,17 @@ class LiveStep:
         """As in `Member`."""
         for future in self._busy:
             future.cancel()
-        for future in self._busy:
-            if not future.cancelled():
-                future.exception()
+        self.finish()
+
+    def finish(self) -> None:
+        """As in `Member`."""
+        wait(self._busy)
         self._busy.clear()
 
     def rebuild(self) -> None:
         """As in `Member`: the same mapping where its devices are there, else everything on the first one that is."""
         for variant in self._variants.values():
-            variant.follows = variant.placed = None
+            variant.follows = variant.placed = variant.template = None
         main = self.main
         if main is None or main.captured is None or self.rehearsal is None:
             return
@@ -399,11 +493,11 @@ class LiveStep:
     def _recorded(self, captured: Captured) -> Recording:
         """What was recorded, by the captured graph's names."""
         if not self._recording:
-            raise BadInputError(f"{self.name}: the caller writes to variables at every step; it cannot be rehearsed.")
-        steps = [step for step in self._recording if step[1] or not captured.input_names]
-        start = {node: steps[0][0][id(variable)] for node, variable in captured.variables.items()}
-        end = {node: variable.read_value() for node, variable in captured.variables.items()}
-        return Recording(start, [step[1] for step in steps], [step[2] for step in steps], end)
+            raise BadInputError(f"{self.name}: no untouched step was recorded, so nothing can be rehearsed.")
+        first, last = self._recording[0], self._recording[-1]
+        start = {node: first.start[id(variable)] for node, variable in captured.variables.items()}
+        end = {node: last.end[id(variable)] for node, variable in captured.variables.items()}
+        return Recording(start, [step.tensors for step in self._recording], [s.returned for s in self._recording], end)
 
     def _exact(self) -> bool:
         assert self.site.devices is not None
@@ -420,6 +514,16 @@ class LiveStep:
     def _tf_names(self) -> dict[str, str]:
         assert self.site.devices is not None
         return self.site.devices.tf_names
+
+
+def _values_of(variables: Iterable[tf.Variable]) -> dict[int, Any]:
+    """Variable's id -> the caller's copy of it as it is now."""
+    with unwatched():
+        return {id(variable): variable.read_value() for variable in variables}
+
+
+def _lent(feeding: Feeding | None, tensors: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:
+    return nullcontext(tensors) if feeding is None else feeding.lent(tensors)
 
 
 def _wait(outputs: Any) -> list[Any]:

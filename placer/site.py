@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -25,13 +25,25 @@ SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the call
 LEAST_STEPS = 16  # between two snapshots
 MOST_LOG_BYTES = 512 * 2**20
 NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
+MOST_REPAIRS = 10  # of one loss, where more devices go during each
+RPC_ERRORS = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.InternalError,
+    tf.errors.UnknownError,
+    tf.errors.DeadlineExceededError,
+)  # what a device on its way out may cause; others are the step's own
 
 
 class Member(Protocol):
     """A live step at the site, as a loss concerns it."""
 
     def pause(self) -> None:
-        """Return when nothing of this step runs in the background any more."""
+        """Return when nothing of this step runs in the background any more; what has not begun never will."""
+
+    def finish(self) -> None:
+        """Return when all that this step has going on in the background is done."""
 
     def rebuild(self) -> None:
         """What was built is void; build what steps need on the devices that are left."""
@@ -81,6 +93,7 @@ class Site:
         self.losses: list[Loss] = []
         self._recovering = False
         self.missing: tuple[str, ...] = ()
+        self.suspected = False  # whether work in the background met what may be a loss
         self._revivals: list[Revival] = []
         self._workers: Workers | None = None
         self._whole: Devices | None = None
@@ -89,6 +102,9 @@ class Site:
         self._log: list[Logged] = []
         self._log_bytes = 0
         self._forgotten = 0  # steps since the snapshot that cannot be repeated
+        self._pending: dict[int, Any] = {}  # what the caller wrote since the last step logged
+        self._stale = False  # whether the log does not tell all that happened since the snapshot
+        self._preparing = threading.Lock()
 
     @classmethod
     def of(cls, spec: str | None, include_local: bool) -> Site:
@@ -110,20 +126,53 @@ class Site:
 
     def prepare(self) -> None:
         """What joining needs and takes long; any thread. Raises BadInputError for devices that cannot be."""
-        with self.lock:
-            wanted = self._workers is None and self.devices is None and (self.spec or "").startswith("workers:")
         count = (self.spec or "").removeprefix("workers:")
-        if wanted and count.isdigit():
-            self._workers = start_workers(int(count))
+        with self._preparing:
+            wanted = self._workers is None and self._whole is None and (self.spec or "").startswith("workers:")
+            if wanted and count.isdigit():
+                self._workers = start_workers(int(count))
 
     def join(self) -> Devices:
         """The devices, joined to this process; only the training thread, between steps."""
         if self._whole is None:
+            for member in self.members:  # nobody else may use TensorFlow meanwhile
+                member.finish()
             self.devices = self._whole = open_devices(
                 self.spec, include_local=self.include_local, links=False, resilient=True, workers=self._workers
             )
             self.generation += 1
         return self._whole
+
+    def adopt(self, variables: Iterable[tf.Variable]) -> None:
+        """Keep these variables true from now on, and have them in the next snapshot."""
+        if self.copies.adopt(variables):
+            self._stale = True
+
+    def untouched_ran(self) -> None:
+        """A step has trained the caller's own variables, which were true before."""
+        self.copies.untouched_ran()
+        self._stale = True
+
+    def before_placed(self) -> None:
+        """A placed step is about to run: have all that a loss during it would take."""
+        if not self.fragile:
+            return
+        if self._stale:
+            self.save()
+        else:
+            self._pending.update(self.copies.writes())
+
+    def look(self) -> None:
+        """Between steps: if work in the background met what may be a loss, and it was one, go on without."""
+        self.suspected = False
+        if self.fragile and self.devices is not None and self.devices.lost():
+            self.before_placed()
+            if self.devices is not None and self.devices.lost():
+                self.recover()
+
+    def broke_off(self) -> None:
+        """A step may have written a part of what it writes, and cannot be repeated."""
+        self._stale = True
 
     def ran(self, member: Member, key: Any, tensors: Sequence[Any], step_s: float) -> None:
         """A placed step was taken: log it, and take a snapshot when one is due."""
@@ -132,8 +181,9 @@ class Site:
         if any(tensor.dtype in (tf.resource, tf.variant) for tensor in tensors):  # an iterator: it has moved on
             self._forgotten += 1
         else:
-            self._log.append(Logged(member, key, tensors, self.copies.writes()))
-            self._log_bytes += sum(_bytes(tensor) for tensor in tensors)
+            self._log.append(Logged(member, key, tensors, self._pending))
+            self._log_bytes += sum(_bytes(tensor) for tensor in (*tensors, *self._pending.values()))
+            self._pending = {}
         if len(self._log) + self._forgotten >= self._due(step_s) or self._log_bytes > MOST_LOG_BYTES:
             self.save()
 
@@ -143,12 +193,13 @@ class Site:
         self._snapshot = self.copies.snapshot()
         self._snapshot_s = self.clock() - begin
         self.copies.writes()
-        self._log.clear()
+        self._log, self._pending = [], {}
         self._log_bytes = self._forgotten = 0
+        self._stale = False
 
-    def is_loss(self) -> bool:
-        """Whether an error of TensorFlow came of a lost device; waits a moment for a process that is dying."""
-        return bool(self._lost())
+    def is_loss(self, error: BaseException) -> bool:
+        """Whether an error came of a lost device; waits a moment for a process that is dying."""
+        return self.fragile and isinstance(error, tf.errors.OpError) and self._gone(error) is not None
 
     def recover(self) -> None:
         """Go on with the devices that are left, from the last snapshot, and take the steps since then once more.
@@ -161,35 +212,41 @@ class Site:
         finally:
             self._recovering = False
 
-    def _mended(self) -> bool:
+    def _mended(self, error: BaseException) -> bool:
         """Go on after a loss that showed while the caller looked at his variables."""
-        if self._recovering or not self.is_loss():
+        if self._recovering or not self.is_loss(error):
             return False
+        self._pending.update(self.copies.writes())
         self.recover()
         return True
 
     def _recovered(self) -> Loss:
-        begin, gone = self.clock(), tuple(self._lost())
+        begin, gone = self.clock(), tuple(self.devices.lost() if self.devices is not None else ())
         if self._snapshot is None:
             raise PlacerError(f"{', '.join(gone)} was lost before the first snapshot; start the training again.")
-        log, forgotten = list(self._log), self._forgotten
-        while True:
-            self._leave(gone)
+        log, forgotten, pending = list(self._log), self._forgotten, dict(self._pending)
+        new = gone
+        for repair in range(MOST_REPAIRS):
+            self._leave(new)
             try:
-                for member in self.members:
-                    member.rebuild()
-                for entry in log:
-                    self.copies.overwrite(entry.writes)
-                    entry.member.again(entry.key, entry.tensors)
+                self._repeat(log, pending)
                 break
-            except tf.errors.OpError:
-                more = tuple(self._lost())
-                if not more:
+            except tf.errors.OpError as error:
+                more = self._gone(error)
+                if more is None or repair == MOST_REPAIRS - 1:
                     raise
-                gone += more
-        self._forgotten = 0
-        self.save()
+                new, gone = more, gone + more
         return Loss(gone, len(log), forgotten, self.clock() - begin)
+
+    def _repeat(self, log: Sequence[Logged], pending: dict[int, Any]) -> None:
+        """From the snapshot to where the training was."""
+        for member in self.members:
+            member.rebuild()
+        for entry in log:
+            self.copies.overwrite(entry.writes)
+            entry.member.again(entry.key, entry.tensors)
+        self.copies.overwrite(pending)
+        self.save()
 
     def is_back(self) -> bool:
         """Whether all lost devices answer again."""
@@ -197,6 +254,10 @@ class Site:
 
     def rejoin(self) -> None:
         """Take the devices that came back in again. Training goes on from the very state it is in."""
+        with self.lock:
+            self._rejoin()
+
+    def _rejoin(self) -> None:
         assert self._whole is not None
         self.save()
         for member in self.members:
@@ -208,11 +269,18 @@ class Site:
             return
         self._revivals, self.missing = [], ()
         self._joined_anew()
-        for member in self.members:
-            member.rebuild()
+        try:
+            for member in self.members:
+                member.rebuild()
+        except tf.errors.OpError as error:  # gone again, and noticed late
+            if not self.is_loss(error):
+                raise
+            self.recover()
 
     def leave(self, member: Member) -> None:
         """One step less; with the last one go the devices, and the caller's variables are his alone."""
+        if self.fragile and member in self.members:
+            self.save()  # nobody can be asked to repeat steps of one who left
         if member in self.members:
             self.members.remove(member)
         if not self.members:
@@ -234,7 +302,8 @@ class Site:
             self.devices = self._whole.without(self.missing)
         except PlacerError:
             self.devices = None
-        self._revivals.append(self._whole.revive(new))
+        if new:
+            self._revivals.append(self._whole.revive(new))
         self._joined_anew()
         self.copies.restore(self._snapshot)
 
@@ -242,14 +311,21 @@ class Site:
         self.generation += 1
         self.copies.lose()
 
-    def _lost(self) -> tuple[str, ...]:
+    def _gone(self, error: tf.errors.OpError) -> tuple[str, ...] | None:
+        """The devices whose loss an error came of; none of them where a worker was started anew behind our back. None:
+        it has another cause.
+        """
+        if not isinstance(error, RPC_ERRORS):
+            return None
         deadline = self.clock() + NOTICE_S
-        while self.devices is not None and self.fragile and self.clock() < deadline:
+        while self.devices is not None and self.clock() < deadline:
             lost = self.devices.lost()
             if lost:
                 return lost
+            if "context_id" in str(error):
+                return ()
             time.sleep(POLL_S)
-        return ()
+        return None
 
     def _due(self, step_s: float) -> int:
         """Steps between two snapshots."""

@@ -33,6 +33,9 @@ class Watcher(Protocol):
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
         """The caller may be about to read and to write these variables."""
 
+    def within_step(self) -> None:
+        """A Python function that a step calls uses a variable. Waiting for the step to end would last for ever."""
+
 
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
     """Tell `watcher` of every use of `variable` from now on."""
@@ -97,6 +100,9 @@ def _watcher(variable: Any) -> Watcher | None:
     if getattr(_here, "silent", False) or tf.inside_function():
         return None
     entry = _watchers.get(id(variable))
+    if entry is not None and isinstance(threading.current_thread(), threading._DummyThread):
+        entry[1].within_step()
+        return None
     return entry[1] if entry is not None else None
 
 
@@ -108,9 +114,9 @@ def _function_called(concrete: Any) -> None:
     if touched is None:
         touched = _touched_by[concrete] = tuple(_touched(concrete.graph))
     for variable, writes in touched:
-        entry = _watchers.get(id(variable))
-        if entry is not None:
-            (entry[1].will_write if writes else entry[1].will_read)([variable])
+        watcher = _watcher(variable)
+        if watcher is not None:
+            (watcher.will_write if writes else watcher.will_read)([variable])
 
 
 def _touched(graph: Any) -> Iterator[tuple[tf.Variable, bool]]:

@@ -1,0 +1,68 @@
+"""What tests of placed steps share: a live step driven by hand, its mapping changed as often as wanted."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from placer.live import LiveStep
+from placer.measurement import Failed
+from placer.site import Site
+from placer.ways import Placed
+
+
+WAYS = 8
+
+
+class Hand:
+    """A live step whose mapping the test chooses: `place` it once, then `move` it among eight random mappings."""
+
+    def __init__(self, step: Any, *, site: Site | None = None, devices: str | None = None) -> None:
+        self.live = LiveStep(step, site or Site(devices, False), "step")
+        self.random = random.Random(5)
+        self.moves = 0
+        self.built: list[Placed] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.live.call(args, kwargs)[0]
+
+    def place(self, *, first: bool = True) -> None:
+        """Join the devices and put everything on one."""
+        self.live.capture()
+        self.live.site.prepare()
+        self.live.join()
+        self.move(lambda classes: dict.fromkeys(classes, 0 if first else 1))
+
+    def move(self, choose: Any = None) -> None:
+        """Place the step by a random mapping, or by the one that `choose` makes of the colocation classes."""
+        main, topology = self.live.main, self.live.topology
+        assert main is not None and main.captured is not None and topology is not None
+        graph = main.captured.graph
+        classes = sorted({op.colocate or op.name for op in graph.ops})
+        there = [topology.index[name] for name in self.live.site.devices.topology.names]
+        if choose is None and len(self.built) >= WAYS:
+            built = self.random.choice([way for way in self.built if way is not self.live.way])
+        else:
+            side = choose(classes) if choose else {name: self.random.choice(there) for name in classes}
+            devices = [side[op.colocate or op.name] for op in graph.ops]
+            built = self.live.build(devices, (), f"hand-{self.moves}")
+            assert not isinstance(built, Failed), built
+            self.built.append(built)
+        self.live.way = self.live.settle(built)
+        assert self.live.way is built
+        self.moves += 1
+
+    @property
+    def is_placed(self) -> bool:
+        return isinstance(self.live.way, Placed)
+
+    def close(self) -> None:
+        self.live.close()
+
+
+@pytest.fixture(scope="session")
+def live_hand() -> type[Hand]:
+    """Makes a live step driven by hand."""
+    return Hand
