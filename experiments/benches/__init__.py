@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from experiments.benches import (
     main_job,
+    online,
     operators,
     sample_efficiency,
     search_quality,
@@ -18,6 +19,7 @@ from placer.errors import BadInputError
 
 BENCHES = {
     "main-job": Bench(main_job.run, main_job.page),
+    "online": Bench(online.run, online.page),
     "operators": Bench(operators.run, operators.page),
     "sample-efficiency": Bench(sample_efficiency.run, sample_efficiency.page),
     "search-quality": Bench(search_quality.run, search_quality.page),

@@ -1,0 +1,107 @@
+"""Workers killed with SIGKILL at random moments of a training, which must go on and return the losses it would have."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import asdict, dataclass
+
+import psutil
+
+from experiments.benches.bench import Facts
+from experiments.benches.online_training import Training, say
+from placer.errors import one_line
+
+NOTICE_CALLS = 200  # after a kill, within which the training must have noticed
+
+
+@dataclass(frozen=True)
+class KillSettings:
+    """kills: in this run; 0: undisturbed, `steps` long. gap: at most so many steps from one recovery to the next kill.
+
+    pause_s: between steps while a worker starts again, so that steps do not run into thousands meanwhile.
+    """
+
+    model: str = "towers@2"
+    workers: int = 2
+    budget: int = 4
+    seed: int = 0
+    kills: int = 10
+    steps: int = 0
+    gap: int = 40
+    pause_s: float = 0.05
+    back_limit_s: float = 90.0
+
+
+@dataclass
+class Kill:
+    """at: steps taken when it was due. noticed: whether the training said so. back_s: until all devices were back."""
+
+    at: int
+    worker: int
+    noticed: bool = False
+    back_s: float | None = None
+
+
+def part(settings: KillSettings) -> Facts:
+    """One run: its losses and its kills; what ended it early, if anything did."""
+    rng, kills, ended = random.Random(settings.seed), list[Kill](), ""
+    with Training(settings.model, settings.workers, settings.budget) as training:
+        steady_at = len(training.until_steady())
+        try:
+            while len(kills) < settings.kills:
+                _stepped(training, rng.randrange(settings.gap))
+                kills.append(_kill(training, rng.random(), rng.randrange(settings.workers), settings))
+                say(f"kill {len(kills)}: {kills[-1]}")
+            _stepped(training, max(settings.gap, settings.steps - training.auto.steps))
+        except Exception as error:  # whatever a kill may do to a training is a result here
+            ended = one_line(f"{type(error).__name__}: {error}")
+            say(ended)
+        said = {kind: training.said(kind) for kind in ("lost", "back", "error", "moved")}
+        losses = training.losses
+    return {
+        "seed": settings.seed, "losses": losses, "kills": [asdict(kill) for kill in kills], "ended": ended,
+        "steady_at": steady_at, "journal": said,
+    }  # fmt: skip
+
+
+def _kill(training: Training, late: float, victim: int, settings: KillSettings) -> Kill:
+    """Somewhere within the next few steps; then train until all devices are back. Raises TimeoutError if never.
+
+    A device that no op runs on may die unnoticed; the next kill takes another one then.
+    """
+    step_s, site = training.step(), training.live.site
+    running = worker_processes()
+    task = sorted(running)[victim % len(running)]
+    kill = Kill(training.auto.steps, task)
+    begin, losses = training.clock(), len(site.losses)
+    timer = threading.Timer(3 * late * step_s, running[task].kill)
+    timer.start()
+    for _ in range(NOTICE_CALLS):
+        training.step()
+        if len(site.losses) > losses:
+            break
+    timer.join()
+    kill.noticed = len(site.losses) > losses
+    while kill.noticed and site.missing:
+        if training.clock() - begin > settings.back_limit_s:
+            raise TimeoutError(f"worker:{task} was not back after {settings.back_limit_s:.0f} s")
+        training.step()
+        time.sleep(settings.pause_s)
+    kill.back_s = training.clock() - begin if kill.noticed else None
+    return kill
+
+
+def _stepped(training: Training, count: int) -> None:
+    for _ in range(count):
+        training.step()
+
+
+def worker_processes() -> dict[int, psutil.Process]:
+    """This process's workers that run, by their number."""
+    found = {}
+    for process in psutil.Process().children():
+        if process.status() != psutil.STATUS_ZOMBIE and "placer.worker" in (line := process.cmdline()):
+            found[int(line[line.index("--task") + 1])] = process
+    return found

@@ -1,0 +1,132 @@
+"""A whole run of autoplace, from its first call, against an oracle that had the best mapping from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from experiments.benches.bench import Facts
+from experiments.benches.online_training import Held, Training, fastest, raced, say
+
+
+@dataclass(frozen=True)
+class OracleSettings:
+    """calls: of the whole run. every: calls between two looks at the references, `each` steps of each reference."""
+
+    model: str
+    workers: int = 2
+    budget: int = 16
+    calls: int = 2000
+    every: int = 200
+    each: int = 5
+    limit_s: float = 900.0
+
+
+class References:
+    """Mappings held beside the run, and their bare steps at calls of it: machines drift, so the oracle does, too."""
+
+    def __init__(self) -> None:
+        self.held: list[Held] = []
+        self.at: list[int] = []
+        self.took: list[dict[str, float]] = []
+
+    def look(self, training: Training, call: int, each: int) -> None:
+        """A block of steps of every mapping that the run had at such a moment before, and of the one it has."""
+        if not self.held:
+            self.held = training.hold_singles()
+        if training.way.devices not in [held.placed.devices for held in self.held]:
+            self.held.append(training.hold_way())
+        took = raced(self.held, rounds=1, each=each)
+        self.at.append(call)
+        self.took.append({label(held): median(took[held]) for held in self.held})
+
+    def seconds(self, name: str) -> list[float]:
+        """One mapping's step at each look; where it was not known yet, as at its first."""
+        found = [took.get(name) for took in self.took]
+        first = next(s for s in found if s is not None)
+        return [first if s is None else s for s in found]
+
+    def best(self, held: Sequence[Held]) -> Held:
+        """The fastest of these over all looks."""
+        return min(held, key=lambda way: median(self.seconds(label(way))))
+
+
+def part(settings: OracleSettings) -> Facts:
+    """The run with looks at its references, then a second search, whose best may be the better oracle."""
+    references = References()
+    with Training(settings.model, settings.workers, settings.budget) as training:
+        call_s: list[float] = []
+        begin, steady_at, known = training.clock(), None, training.live.way
+        while len(call_s) < settings.calls and training.clock() - begin < settings.limit_s:
+            call_s.append(training.step())
+            if not training.is_steady:
+                continue
+            steady_at = steady_at or len(call_s)
+            if training.live.way is not known or len(call_s) % settings.every == 0:
+                known = training.live.way
+                references.look(training, len(call_s), settings.each)
+        if steady_at is None:
+            return {"failed": f"the search did not end within {len(call_s)} calls, {sum(call_s):.0f} s"}
+        references.look(training, len(call_s), settings.each)
+        say(f"{len(call_s)} calls in {sum(call_s):.0f} s, steady from {steady_at} on")
+        searching_s = training.clock() - begin
+        facts = _judged(training, references, call_s, settings)
+        return {**facts, "steady_at": steady_at, "run_s": searching_s, "ended": training.said("end")}
+
+
+def _judged(training: Training, references: References, call_s: Sequence[float], settings: OracleSettings) -> Facts:
+    singles = [held for held in references.held if held.name in _names(training)]
+    own = references.best(references.held)
+    better, better_s, own_s = _better(training, own, settings)
+    factor = min(better_s / own_s, 1.0)
+    oracle = [s * factor for s in references.seconds(label(own))]
+    single = references.seconds(label(references.best(singles)))
+    total_s = sum(call_s)
+    return {
+        "model": settings.model,
+        "calls": len(call_s),
+        "total_s": total_s,
+        "vs_oracle": worth(call_s, references.at, oracle) / len(call_s),
+        "vs_oracle_plain": total_s / (len(call_s) * median(oracle)),
+        "vs_single": worth(call_s, references.at, single) / len(call_s),
+        "oracle_s": median(oracle),
+        "oracle_by": better.name if factor < 1.0 else own.name,
+        "second_search": better_s / own_s,
+        "single_s": median(single),
+        "untouched_s": median(call_s[2:8]),
+        "last_s": median(call_s[-settings.every :]),
+        "references": [{"call": at, **took} for at, took in zip(references.at, references.took, strict=True)],
+        "mappings_measured": len(training.auto.tried),
+        "moved": training.said("moved"),
+    }
+
+
+def _better(training: Training, own: Held, settings: OracleSettings) -> tuple[Held, float, float]:
+    """The best of a second search, and its step and that of the run's own best, side by side."""
+    found = training.searched(seed=1)[:2]
+    took = raced([own, *found], rounds=4, each=settings.each)
+    better, better_s = fastest({way: took[way] for way in found} or {own: took[own]})
+    return better, better_s, median(took[own])
+
+
+def worth(call_s: Sequence[float], at: Sequence[int], reference_s: Sequence[float]) -> float:
+    """How many of the reference's steps all calls were worth: each call by the reference's step at that time.
+
+    at: after how many calls the reference was looked at; between, it is taken to change evenly, and before the first
+    look not to have changed.
+    """
+    then = np.interp(np.arange(1, len(call_s) + 1), at, reference_s)
+    return float(np.sum(np.asarray(call_s) / then))
+
+
+def label(held: Held) -> str:
+    """A name that tells mappings of one searcher apart."""
+    return f"{held.name} {hash(held.placed.devices) & 0xFFFF:04x}"
+
+
+def _names(training: Training) -> tuple[str, ...]:
+    assert training.live.topology is not None
+    return training.live.topology.names

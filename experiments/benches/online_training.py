@@ -1,0 +1,193 @@
+"""A network of the zoo trained under autoplace, call after call, and mappings of it held beside the training."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from types import TracebackType
+from typing import Any
+
+import tensorflow as tf
+
+from experiments import zoo
+from placer.agreement import values
+from placer.errors import PlacerError
+from placer.links import QUICK_PROBES, measure_links
+from placer.live import PROFILED, Placed
+from placer.measurement import Failed, Measured, summary
+from placer.profiler import profile
+from placer.topology import Topology
+from search.online.autoplace import autoplace
+from search.online.planner import Planner
+from search.online.proposal import PlanSettings
+
+STEADY_LIMIT_S = 240.0  # for the search to end
+PLAN_LIMIT_S = 60.0  # for one answer of a planner
+PAUSE_S = 0.02  # between calls of a search that nobody times
+BATCHES = 8  # different ones, in turn
+
+
+@dataclass(frozen=True)
+class Held:
+    """A mapping built beside the training: its steps train scratch variables, and no update of the training."""
+
+    name: str
+    placed: Placed
+    inputs: Sequence[Any]
+
+    def step(self, clock: Callable[[], float] = time.perf_counter) -> float:
+        """Seconds of one bare step, outputs fetched."""
+        begin = clock()
+        values(self.placed.step.run_flat(self.inputs))
+        return clock() - begin
+
+
+class Training:
+    """`model` may carry its batch: towers@2. Made ready to train; workers start at the first calls."""
+
+    def __init__(
+        self, model: str, workers: int, budget: int, seed: int = 0, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        name, _, batch = model.partition("@")
+        labels = zoo.load(name, seed=seed).example_inputs[-1]
+        self.work = zoo.load(name, batch=int(batch) if batch else None, seed=seed)  # kept: the model dies with it
+        self.clock, self.budget = clock, budget
+        self.batches = [relabelled(self.work.example_inputs, labels, seed + i) for i in range(BATCHES)]
+        self.auto = autoplace(self.work.step, devices=f"workers:{workers}", budget=budget, seed=seed)
+        self.live = self.auto._live
+        self.losses: list[float] = []
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.auto.close()
+
+    def step(self) -> float:
+        """One call, its outputs fetched as a training loop does that prints its loss; seconds."""
+        batch = self.batches[len(self.losses) % BATCHES]
+        begin = self.clock()
+        found = values(tf.nest.flatten(self.auto(*batch)))
+        took = self.clock() - begin
+        self.losses.append(float(found[0].ravel()[0]))
+        return took
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the search ended. Raises PlacerError where the step was left alone."""
+        if self.auto.phase == "left alone":
+            raise PlacerError(f"the step was left alone: {self.live.left_alone or self.auto.journal.lines()}")
+        return self.auto.phase == "steady"
+
+    def until_steady(self, limit_s: float = STEADY_LIMIT_S) -> list[float]:
+        """Seconds of every call until the search ended. Raises PlacerError where it does not within `limit_s`.
+
+        Pauses between calls, so that small steps do not run into thousands while workers start.
+        """
+        begin, took = self.clock(), [self.step()]
+        while not self.is_steady:
+            took.append(self.step())
+            time.sleep(PAUSE_S)
+            if self.clock() - begin > limit_s:
+                raise PlacerError(f"the search did not end within {limit_s:.0f} s; it is {self.auto.phase}.")
+        say(f"the search ended after {len(took)} calls, {self.clock() - begin:.0f} s")
+        return took
+
+    def said(self, kind: str, since: int = 0) -> list[str]:
+        """The journal's sentences of one kind, from step `since` on."""
+        return [e.sentence for e in self.auto.journal.entries if e.kind == kind and e.step >= since]
+
+    @property
+    def way(self) -> Placed:
+        """The mapping that runs. Raises PlacerError while the step runs untouched."""
+        if not isinstance(self.live.way, Placed):
+            raise PlacerError(f"the step runs untouched, {self.auto.phase}: nothing to compare with.")
+        return self.live.way
+
+    @property
+    def inputs(self) -> Sequence[Any]:
+        """The first batch, flat, as the captured step takes it."""
+        main = self.live.main
+        assert main is not None and main.captured is not None
+        return list(main.captured.flat_inputs(self.batches[0]))
+
+    def hold(self, devices: Sequence[int], order: Sequence[str], name: str) -> Held | None:
+        """This mapping beside the training, rehearsed; None where it cannot run."""
+        built = self.live.background(lambda: self.live.build(devices, order, name)).result()
+        return None if isinstance(built, Failed) else Held(name, built, self.inputs)
+
+    def hold_way(self) -> Held:
+        """What runs now."""
+        held = self.hold(self.way.devices, self.way.order, self.way.name)
+        if held is None:
+            raise PlacerError("the mapping that trains cannot be built beside the training.")
+        return held
+
+    def hold_singles(self) -> list[Held]:
+        """Everything on one device, for each that can."""
+        ops, topology = len(self.way.devices), self.live.topology
+        assert topology is not None
+        found = [self.hold((d,) * ops, (), name) for d, name in enumerate(topology.names)]
+        return [held for held in found if held is not None]
+
+    def searched(self, seed: int) -> list[Held]:
+        """A fresh search under the load of this moment, with the whole budget: what it found, the fastest first."""
+        site = self.live.site.devices
+        main, rehearsal = self.live.main, self.live.rehearsal
+        assert site is not None and main is not None and main.captured is not None and rehearsal is not None
+        names, captured, recording = site.topology.names, main.captured, rehearsal.recording
+        links = measure_links(names, [site.tf_names[name] for name in names], probes=QUICK_PROBES)
+        graph = profile(captured, site, recording.batches[-1], start=recording.start, runs=PROFILED, warm_up=1)
+        topology = Topology(site.topology.devices, links, site.topology.contention)
+        planner = Planner(graph, topology, PlanSettings(seed=seed))
+        try:
+            return self._raced_by(planner)
+        finally:
+            planner.close()
+
+    def _raced_by(self, planner: Planner) -> list[Held]:
+        planner.start().result(PLAN_LIMIT_S)
+        found: dict[Held, Measured] = {}
+        proposals = planner.singles().result(PLAN_LIMIT_S)
+        while proposals and len(found) < self.budget:
+            made = [held for p in proposals if (held := self.hold(p.devices, p.order, p.searcher)) is not None]
+            took = raced(made, rounds=2, each=4)
+            found |= {held: summary(took[held]) for held in made}
+            planner.tell([(held.placed.devices, found[held]) for held in made]).result(PLAN_LIMIT_S)
+            proposals = planner.propose(4).result(PLAN_LIMIT_S)
+        return sorted(found, key=lambda held: found[held].step_s)
+
+
+def raced(ways: Sequence[Held], rounds: int, each: int) -> dict[Held, list[float]]:
+    """Seconds of bare steps, in blocks in turn; the first of a block is not counted."""
+    took: dict[Held, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way in ways:
+            way.step()
+            took[way].extend(way.step() for _ in range(each))
+    return took
+
+
+def fastest(took: dict[Held, list[float]]) -> tuple[Held, float]:
+    """The one with the least median, and that."""
+    best = min(took, key=lambda way: median(took[way]))
+    return best, median(took[best])
+
+
+def relabelled(inputs: Sequence[Any], labels: Any, seed: int) -> tuple[Any, ...]:
+    """The batch with its last input drawn from `labels`: batches of one signature that contradict one another, so that
+    no network can learn them by heart, and a step lost or taken twice shows in every loss that follows.
+    """
+    *others, own = inputs
+    rng = random.Random(seed)
+    drawn = [rng.randrange(int(labels.shape[0])) for _ in range(int(own.shape[0]))]
+    return (*others, tf.gather(labels, drawn))
+
+
+def say(text: str) -> None:
+    """Progress, for who watches."""
+    print(text, file=sys.stderr, flush=True)
