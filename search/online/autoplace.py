@@ -189,6 +189,7 @@ class AutoStep:
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
         warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
         self._script = None
+        self._live.way = self._controller.way
         self._controller.phase = "left alone"
 
     def _tell_losses(self) -> None:

@@ -1,107 +1,87 @@
 """The controller of a live step: decides which way the next call runs. It is one long script, a generator: it yields a
-way to run a step and is sent the seconds that the step took, so that a race within the training reads like a race.
+way to run a step and is sent the seconds that the step took, so that a contest within the training reads like one.
 
-    untouched ──capture, join, profile, plan──▶ singles race ──▶ proposals race, until none promises more ──▶ keep
-                                                                      ▲                                        │
-    step times change ──probe──▶ what slowed ──new costs──▶ plan ─────┘◀───────────────────────────────────────┘
+    untouched ──capture, join, profile, plan──▶ singles ──▶ proposals, until none pays any more ──▶ keep
+                                                                 ▲                                    │
+    step times change ──probe──▶ what slowed ──new costs──▶ plan ┘◀───────────────────────────────────┘
+
+The contest itself is search/online/contest.py, and what to do when the load changes search/online/adaptation.py.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
-from placer.live import UNTOUCHED, LiveStep, Placed, Untouched, Way
-from placer.measurement import Failed, Measured, Result, heats, summary
-from placer.pace import Pace, Reading
-from search.online.change import ChangeTest
-from search.online.decide import Backoff, Diagnosis, MoveSettings, Verdict, diagnose, relative_spread, worth_moving
-from search.online.journal import Journal
+from placer.measurement import Failed, Measured
+from placer.ways import UNTOUCHED, Placed, Untouched, Way
+from search.online.adaptation import Adaptation
+from search.online.contest import Contest, Tried, ms
+from search.online.journal import Journal, Kind
 from search.online.planner import Planner
 from search.online.proposal import PlanSettings, Proposal
+from search.online.settings import OnlineSettings
+from search.online.stage import Proposing, Stage, Steps
 
 if TYPE_CHECKING:
     from placer.graph import OpGraph
     from placer.store import Store
     from placer.topology import Topology
 
+__all__ = ["Controller", "OnlineSettings", "Steps", "Tried"]
+
 T = TypeVar("T")
-Steps = Generator[Way, float, T]
-
-
-@dataclass(frozen=True)
-class OnlineSettings:
-    """How much to try, and when to move.
-
-    budget: mappings measured at most before the search ends. batch: raced together. repeats: steps that count of one
-    that comes through all heats. replan: mappings asked for when the load changed, within `replan_s` seconds.
-    quick_repeats: steps that count then. hopeless: a step so many times the incumbent's ends a try. probe_every: steps
-    between looks at a device that is slow. search, adapt: whether to do either at all.
-    """
-
-    budget: int = 16
-    seed: int = 0
-    groups: int = 192
-    batch: int = 4
-    repeats: int = 8
-    replan: int = 3
-    replan_s: float = 1.0
-    quick_repeats: int = 4
-    hopeless: float = 2.0
-    probe_every: int = 10
-    eased: float = 0.4
-    least_gain: float = 0.01
-    kept: int = 4
-    search: bool = True
-    adapt: bool = True
-    dry_run: bool = False
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A way that was measured within the training, or why it could not be."""
-
-    name: str
-    devices: tuple[int, ...]
-    result: Result
-    predicted_s: float | None
 
 
 class Controller:
-    """Writes the script of one live step."""
+    """Writes the script of one live step. step: how many calls there were, for the journal."""
 
     def __init__(
         self,
-        live: LiveStep,
+        live: Stage,
         journal: Journal,
         settings: OnlineSettings,
         store: Store | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        planner: Callable[[OpGraph, Topology, PlanSettings], Proposing] = Planner,
     ) -> None:
         self.live, self.journal, self.settings, self.store, self.clock = live, journal, settings, store, clock
         self.step = 0
-        self.way: Way = UNTOUCHED
-        self.best_single: Placed | None = None
-        self.tried: list[Tried] = []
-        self.step_s: dict[Way, float] = {}  # each in the time of the anchor
         self.phase = "starting"
-        self.planner: Planner | None = None
+        self.planner: Proposing | None = None
         self.topology: Topology | None = None
-        self.moves = 0
-        self._built: list[Placed] = []
-        self._predicted: dict[tuple[int, ...], float] = {}
-        self._pace: Pace | None = None
-        self._baseline: Reading | None = None
-        self._latest: Reading | None = None
-        self._slow: dict[str, float] = {}
-        self._test = ChangeTest()
-        self._backoff = Backoff()
+        self.contest = Contest(live, self._say, self._told)
+        self._make_planner = planner
+        self._each_s = 0.0  # what a mapping costs that is tried
+        self._misses = 0  # rounds that did not pay, since one that did
+
+    @property
+    def way(self) -> Way:
+        """The incumbent: what calls run but for a few that measure others."""
+        return self.contest.way
+
+    @property
+    def step_s(self) -> dict[Way, float]:
+        """Seconds of a step by way, all comparable."""
+        return self.contest.step_s
+
+    @property
+    def tried(self) -> Sequence[Tried]:
+        """What was measured so far."""
+        return self.contest.tried
+
+    @property
+    def best_single(self) -> Placed | None:
+        """The fastest device that runs everything, as far as measured."""
+        return self.contest.best_single
+
+    @property
+    def moves(self) -> int:
+        """How often the incumbent changed."""
+        return self.contest.moves
 
     # Scripts.
 
@@ -109,25 +89,25 @@ class Controller:
         """From the first call on."""
         if (yield from self._begin()):
             if self.settings.search:
-                yield from self._search()
+                try:
+                    yield from self._search()
+                except PlacerError as error:
+                    self._say("error", f"the search ended early, with {len(self.tried)} mappings measured: {error}")
+                yield from self._settle()
             yield from self._keep()
-        self.phase = "left alone"
+        self._now("left alone")
         while True:
             yield self.way
 
     def script_after_joining(self) -> Steps[None]:
         """After devices were lost or came back: what was built is gone but the way that runs."""
-        self.way = self.live.way
-        self._built = [self.way] if isinstance(self.way, Placed) else []
-        self.best_single = None
-        self._test.restart()
-        self._pace = self._baseline = self._latest = None
-        self._slow = {}
+        self.contest.start_anew(self.live.way)
         there = self._there()
         if self.planner is not None and self.settings.adapt and there:
-            yield from self._meanwhile(self.planner.only(there))
-            if isinstance(self.way, Untouched) or len(there) > 1:
-                yield from self._replace_lost()
+            try:
+                yield from self._place_anew(there)
+            except PlacerError as error:
+                self._say("error", f"no mapping was looked for on {listed(there)}: {error}")
         yield from self._keep()
 
     def place(self, mapping: Callable[[], Sequence[int]]) -> Steps[None]:
@@ -142,8 +122,9 @@ class Controller:
         built = self.live.build(mapping(), (), "given")
         if isinstance(built, Failed):
             raise PlacerError(f"the mapping cannot run: {built.detail}")
-        self.way = self.live.settle(built)
-        self.journal.entry(self.step, "moved", f"placed by the mapping given, {self._spread_over(built)}.")
+        self.contest.start_anew(self.live.settle(built))
+        self._say("moved", f"placed by the mapping given: {self.contest.describe(built)}.")
+        self._now("steady")
         while True:
             yield self.way
 
@@ -153,7 +134,7 @@ class Controller:
         """Untouched steps, until everything is known that planning needs; whether there is something to place."""
         yield UNTOUCHED
         if self.live.left_alone:
-            self.journal.entry(self.step, "error", f"the step runs untouched: {self.live.left_alone}.")
+            self._say("error", f"the step runs untouched: {self.live.left_alone}.")
             return False
         ready = self.live.background(self.live.site.prepare)
         yield UNTOUCHED
@@ -164,7 +145,7 @@ class Controller:
         yield from self._meanwhile(ready)
         topology = self.live.join()
         if len(topology) < 2:
-            self.journal.entry(self.step, "end", f"{topology.names[0]} is the only device: nothing to place.")
+            self._say("end", f"{topology.names[0]} is the only device: nothing to place.")
             return False
         self._now("profiling")
         if self.live.shares_cores:  # the training stands still: together both would take twice as long, and be wrong
@@ -176,286 +157,161 @@ class Controller:
 
     def _plan(self, graph: OpGraph, topology: Topology) -> Steps[None]:
         self._now("planning")
-        self.planner = Planner(graph, topology, PlanSettings(groups=self.settings.groups, seed=self.settings.seed))
-        yield from self._meanwhile(self.planner.start())
-        self.journal.entry(
-            self.step, "plan", f"{len(graph)} ops over {listed(topology.names)}: looking for a better mapping.",
+        settings = PlanSettings(groups=self.settings.groups, seed=self.settings.seed)
+        self.planner = self._make_planner(graph, topology, settings)
+        self._say(
+            "plan", f"{len(graph)} ops over {listed(topology.names)}: looking for a better mapping.",
             ops=len(graph), devices=len(topology),
         )  # fmt: skip
+        try:
+            yield from self._meanwhile(self.planner.start())
+        except PlacerError as error:
+            self._say("error", f"there is no plan: {error}")
+            self.planner = None
 
     def _search(self) -> Steps[None]:
-        """Race the single devices, then what the planner proposes, and end on the fastest."""
-        assert self.planner is not None
-        self._now("measuring single devices")
-        singles = yield from self._meanwhile(self.planner.singles())
-        ways: list[Way] = [*(yield from self._made(singles))]
-        if self._untouched_competes():
-            ways.append(UNTOUCHED)
-        if ways:
-            self.way = ways[0]
-            yield from self._race(ways, self.settings.repeats)
-            self.best_single = min((w for w in ways if isinstance(w, Placed)), key=self._known_s, default=None)
-        while len(self.tried) < self.settings.budget:
-            if not (yield from self._round(min(self.settings.batch, self.settings.budget - len(self.tried)))):
-                break
-        yield from self._settle()
+        """Measure the single devices, then what the planner proposes, until that pays no more.
 
-    def _round(self, count: int, seconds: float | None = None, repeats: int | None = None) -> Steps[bool]:
-        """Ask for mappings, build and race them; whether there were any."""
-        assert self.planner is not None
+        Meanwhile the fastest way known runs, the step untouched included, though it may be no candidate in the end.
+        """
+        if self.planner is None:
+            return
+        self._now("measuring single devices")
+        thorough = self.settings.thorough
+        singles = yield from self._meanwhile(self.planner.singles())
+        self.contest.singles = yield from self.contest.enter(singles[:1], thorough)
+        asked = self.planner.propose(self.settings.batch)
+        self.contest.singles += yield from self.contest.enter(singles[1:], thorough)
         self._now("searching")
-        proposals = yield from self._meanwhile(self.planner.propose(count, seconds))
-        made = yield from self._made(proposals)
+        self._each_s = self.contest.spent_s / max(1, len(singles))
+        while (yield from self._round(asked)):
+            asked = self.planner.propose(min(self.settings.batch, self._left()))
+
+    def _round(self, asked: Future[list[Proposal]]) -> Steps[bool]:
+        """Look at what is proposed and may pay, and race the best; whether to go on."""
+        proposals = (yield from self._meanwhile(asked))[: self._left()]
+        before_s, spent_s = self.contest.bar_s, self.contest.spent_s
+        made = []
+        for proposal in proposals:
+            if self._may_pay(proposal):
+                made += yield from self.contest.enter([proposal], self.settings.thorough)
         if made:
-            yield from self._race([self.way, *made], repeats or self.settings.repeats)
-        return bool(proposals)
+            self._leave_untouched()
+        yield from self.contest.race_near(made, self.settings.thorough)
+        if not made or self._left() <= 0:
+            return False
+        spent_s = self.contest.spent_s - spent_s
+        self._each_s = spent_s / len(made)
+        paid = (before_s - self.contest.bar_s) * self.settings.horizon > spent_s
+        self._misses = 0 if paid else self._misses + 1
+        return self._misses < self.settings.patience
+
+    def _may_pay(self, proposal: Proposal) -> bool:
+        """Whether it gains, if it is as good as prediction errs, more than the last ones cost."""
+        gain_s = self.contest.bar_s - self.settings.optimism * proposal.predicted_s
+        return gain_s * self.settings.horizon > self._each_s
+
+    def _left(self) -> int:
+        return self.settings.budget - sum(1 for tried in self.tried if tried.devices)
 
     def _settle(self) -> Steps[None]:
-        """Side by side with the fastest single device once more; then free what is not needed."""
-        if self.best_single is not None and self.best_single is not self.way:
-            yield from self._race([self.way, self.best_single], self.settings.repeats)
-        self._forget()
-        at_s, single = self._known_s(self.way), self.best_single
-        gain = f", {self._known_s(single) / at_s:.2f}x the fastest single device" if single else ""
-        self.journal.entry(
-            self.step, "end", f"{len(self.tried)} mappings measured; {_ms(at_s)} a step{gain}.",
-            step_s=at_s, measured=len(self.tried),
+        """Side by side with what it must not be slower than; in doubt that stays. Then free what is not needed."""
+        self._leave_untouched()
+        bars: list[Way] = [self.best_single] if self.best_single is not None else []
+        if self.contest.untouched_competes:
+            bars.append(UNTOUCHED)
+        bars.sort(key=self.contest.known_s)
+        if self.contest.built:
+            yield from self.contest.race([*(b for b in bars if b is not self.way), self.way], self.settings.thorough)
+        self.contest.favourite = self.way if isinstance(self.way, Placed) else None
+        self.contest.forget(self.settings.kept)
+        self._say_end()
+
+    def _leave_untouched(self) -> None:
+        """Untouched steps are no mapping of the devices where this process computes nothing."""
+        best = self.contest.fastest(self.contest.built)
+        if isinstance(self.way, Untouched) and best is not None and not self.contest.untouched_competes:
+            self.contest.move(best, (), f"the fastest on these devices, {ms(self.contest.known_s(best))} a step")
+
+    def _say_end(self) -> None:
+        at_s, measured = self.contest.known_s(self.way), sum(1 for tried in self.tried if tried.devices)
+        alone_s = self.contest.known_s(self.best_single) if self.best_single is not None else None
+        gain = f", {alone_s / at_s:.2f}x the fastest single device" if alone_s else ""
+        took = f"; {ms(at_s)} a step{gain}" if at_s in self.step_s.values() else ""
+        self._say(
+            "end", f"{measured} mappings measured{took}; on with {self.contest.describe(self.way)}.",
+            step_s=at_s, measured=measured,
         )  # fmt: skip
-
-    def _made(self, proposals: Sequence[Proposal]) -> Steps[list[Placed]]:
-        """Build proposals while the training goes on; those that cannot run are told to the planner."""
-        made = []
-        for p in proposals:
-            self._predicted[p.devices] = p.predicted_s
-            known = next((b for b in self._built if b.devices == p.devices and b.order == p.order), None)
-            work = self.live.background(lambda p=p: self.live.build(p.devices, p.order, p.searcher))  # type: ignore[misc]
-            built: Placed | Failed = known or (yield from self._meanwhile(work))
-            if isinstance(built, Failed):
-                self._tell(p.searcher, p.devices, built)
-                self.journal.entry(self.step, "error", f"a mapping of {p.searcher} cannot run: {built.detail}")
-                continue
-            made.append(self.live.settle(built))
-            if known is None:
-                self._built.append(built)
-        return made
-
-    def _race(self, ways: Sequence[Way], repeats: int) -> Steps[None]:
-        """Real steps of each in turn, the slower half dropping out heat after heat; the fastest becomes the way.
-
-        ways[0] is the incumbent and stays in to the end. Seconds are told in the anchor's time, as the incumbent was
-        beside them.
-        """
-        took = yield from self._heats(ways, repeats)
-        first = summary(took[ways[0]])
-        scale = self._known_s(ways[0], first.step_s) / first.step_s
-        results = {way: _scaled(took[way], scale, repeats, way) for way in ways if took[way]}
-        for way, result in results.items():
-            self.step_s[way] = result.step_s
-            if way is not ways[0] or len(self.tried) == 0:
-                self._tell(way.name, way.devices if isinstance(way, Placed) else (), result)
-        best = min(results, key=lambda way: results[way].step_s)
-        if best is not ways[0] and self._is_better(results[best], results[ways[0]]):
-            self._move(best, f"{_ms(results[best].step_s)} a step against {_ms(results[ways[0]].step_s)}")
-
-    def _heats(self, ways: Sequence[Way], repeats: int) -> Steps[dict[Way, list[float]]]:
-        took: dict[Way, list[float]] = {way: [] for way in ways}
-        running = list(ways)
-        for until in heats(len(ways), repeats):
-            for way in list(running):
-                yield way  # not counted: its variables and caches come
-                while len(took[way]) < until and way in running:
-                    took[way].append((yield way))
-                    if way is not ways[0] and took[way][-1] > self.settings.hopeless * median(took[ways[0]]):
-                        running.remove(way)
-            ranked = sorted(running, key=lambda way: median(took[way]))
-            half = ranked[: (len(ranked) + 1) // 2]
-            running = [way for way in ways if way in half or way is ways[0]]
-        return took
-
-    def _is_better(self, one: Measured, other: Measured) -> bool:
-        """By more than a standard deviation of the two medians, and than is worth the change."""
-        least = max(self.settings.least_gain, math.sqrt(2) * relative_spread(one, other))
-        return 1 - one.step_s / other.step_s > min(least, 0.05)
 
     # Keeping it.
 
     def _keep(self) -> Steps[None]:
         """Steady steps, until the load changes or devices come back."""
         self._now("steady")
-        self._test.restart()
-        if self.settings.adapt and len(self._there()) > 1 and isinstance(self.way, Placed):
-            yield from self._read_pace()
+        adaptation = None
+        if self.settings.adapt and self.planner is not None and len(self._there()) > 1 and isinstance(self.way, Placed):
+            probes = yield from self._meanwhile(self.live.background(self.live.pace))
+            adaptation = Adaptation(self.contest, self.planner, probes, self.settings, self._say)
+            yield from adaptation.begin()
         while True:
             step_s = yield self.way
-            if not self.settings.adapt or self._pace is None:
-                self._look_for_lost()
-                continue
-            change = self._test.add(step_s)
-            if change is not None:
-                self.journal.entry(
-                    self.step, "alarm", f"steps take {change.ratio:.2f}x as long since {change.steps} steps.",
-                    ratio=change.ratio,
-                )  # fmt: skip
-                self._backoff = self._backoff.alarmed(self.step)
-            if self._backoff.due(self.step):
-                yield from self._adapt(change.ratio if change else 1.0)
-            elif self._slow and self.step % self.settings.probe_every == 0 and self._has_eased():
-                yield from self._adapt(1.0)
+            self.contest.lately.append(step_s)
+            if adaptation is not None:
+                try:
+                    yield from adaptation.watch(self.step, step_s)
+                except PlacerError as error:
+                    self._say("error", f"no longer looking for better mappings, the training goes on: {error}")
+                    adaptation = None
             self._look_for_lost()
-
-    def _read_pace(self) -> Steps[None]:
-        """How fast devices and links are now that all is well."""
-        devices = self.live.site.devices
-        assert devices is not None
-        self._pace = yield from self._meanwhile(self.live.background(lambda: Pace(devices)))
-        self._baseline = self._latest = self._pace.take()
-
-    def _adapt(self, ratio: float) -> Steps[None]:
-        """Find out what slowed, and whether another mapping is worth moving to."""
-        assert self._pace is not None and self._latest is not None and self._baseline is not None
-        assert self.planner is not None
-        reading = self._pace.take()
-        changed = reading.against(self._latest)
-        found = diagnose(changed.devices, changed.links, ratio)
-        if not found.may_gain:
-            self.journal.entry(self.step, "stayed", f"{found.why}.", ratio=ratio)
-            self._backoff = self._backoff.missed(self.step)
-            return
-        self._latest = reading
-        against = reading.against(self._baseline)
-        self._slow = {name: factor for name, factor in against.devices.items() if factor > 1.15}
-        if self.settings.dry_run:
-            self.journal.entry(self.step, "stayed", f"{found.why}: would look for another mapping (dry run).")
-            self._backoff = self._backoff.missed(self.step)
-            return
-        yield from self._meanwhile(self.planner.slowed(against.devices, against.links))
-        before, begin_s = self.way, self.clock()
-        yield from self._try_known(found)
-        self.step_s.clear()  # seconds of before mean nothing now
-        yield from self._round(self.settings.replan, self.settings.replan_s, self.settings.quick_repeats)
-        if self.way is before:
-            self.journal.entry(self.step, "stayed", f"{found.why}; no mapping tried is better: staying.")
-            self._backoff = self._backoff.missed(self.step)
-        else:
-            self._backoff = self._backoff.moved(self.step, 30)
-        self._forget()
-        self._test.restart()
-        self._now("steady")
-        self.journal.scalar(self.step, "adaptation_s", self.clock() - begin_s)
-
-    def _try_known(self, found: Diagnosis) -> Steps[None]:
-        """Of the ways built already the one that is best now by prediction, against the present one."""
-        assert self.planner is not None
-        others = [b for b in self._built if b is not self.way and self.live.is_current(b)]
-        if not others or not isinstance(self.way, Placed):
-            return
-        predicted: dict[Placed, float] = {}
-        for b in [self.way, *others]:
-            predicted[b] = yield from self._meanwhile(self.planner.predict(b.devices))
-        best = min(others, key=lambda b: predicted[b])
-        if predicted[best] > 0.97 * predicted[self.way]:
-            return
-        took = yield from self._heats([self.way, best], self.settings.quick_repeats)
-        now, then = summary(took[self.way]), summary(took[best])
-        verdict = worth_moving(
-            now.step_s, then.step_s, relative_spread(now, then), 0.0, cause=found.why, settings=MoveSettings()
-        )
-        self._decide(verdict, best)
-
-    def _decide(self, verdict: Verdict, best: Placed) -> None:
-        if verdict.move:
-            self._move(best, verdict.why)
-        else:
-            self.journal.entry(self.step, "stayed", verdict.why, gain=verdict.gain)
-
-    def _has_eased(self) -> bool:
-        """Whether the device that slowed most is near its old pace."""
-        assert self._pace is not None and self._baseline is not None
-        name = max(self._slow, key=lambda n: self._slow[n])
-        factor = self._pace.device(name) / self._baseline.device_s[name]
-        return factor - 1 < self.settings.eased * (self._slow[name] - 1)
 
     def _look_for_lost(self) -> None:
         site = self.live.site
         if site.missing and self.step % self.settings.probe_every == 0 and site.is_back():
             site.rejoin()
 
-    def _replace_lost(self) -> Steps[None]:
-        """A mapping for the devices that are there now."""
+    def _place_anew(self, there: Sequence[str]) -> Steps[None]:
+        """A mapping for the devices that are there now: if all are, first the one of before."""
         assert self.planner is not None
-        self.step_s.clear()
-        if isinstance(self.way, Untouched):
-            singles = yield from self._meanwhile(self.planner.singles())
-            made = yield from self._made(singles[:1])
-            if not made:
-                return
-            self._move(made[0], "a device is there again")
-        yield from self._round(self.settings.replan, self.settings.replan_s, self.settings.quick_repeats)
+        self._now("searching")
+        yield from self._meanwhile(self.planner.only(there))
+        whole = self.topology is not None and len(there) == len(self.topology)
+        before = self.contest.favourite
+        if whole and before is not None:
+            proposals = [Proposal(before.devices, before.order, self.contest.predicted_s(before), before.name)]
+        elif len(there) > 1:
+            proposals = yield from self._meanwhile(self.planner.propose(self.settings.replan, self.settings.replan_s))
+        else:
+            proposals = yield from self._meanwhile(self.planner.singles())
+        made = yield from self.contest.enter(proposals, self.settings.quick)
+        self._leave_untouched()
+        if whole:
+            self.contest.favourite = next(iter(made), None)
+            self._say("back", f"all of {listed(there)} are there; on with {self.contest.describe(self.way)}.")
 
     # Small things.
 
     def _meanwhile(self, future: Future[T]) -> Steps[T]:
-        """Steps as they are until `future` is done."""
-        while not future.done():
-            yield self.way
-        return future.result()
+        return (yield from self.contest.meanwhile(future))
 
-    def _move(self, way: Way, why: str) -> None:
-        self.way = way
-        self.moves += 1
-        where = self._spread_over(way) if isinstance(way, Placed) else "untouched"
-        self.journal.entry(self.step, "moved", f"to a mapping of {way.name} ({where}): {why}.")
-
-    def _tell(self, name: str, devices: tuple[int, ...], result: Result) -> None:
-        self.tried.append(Tried(name, devices, result, self._predicted.get(devices)))
-        if not devices:
+    def _told(self, tried: Tried, first: bool) -> None:
+        """Hand a result to the planner, the journal and the store."""
+        if first and isinstance(tried.result, Measured):
+            step_s = tried.result.step_s
+            self._say("measured", f"{tried.name}: {ms(step_s)} a step.", step_s=step_s, searcher=tried.name)
+        if not tried.devices:
             return
         if self.planner is not None:
-            self.planner.tell([(devices, result)])
-        if isinstance(result, Measured):
-            self.journal.entry(
-                self.step, "measured", f"{name}: {_ms(result.step_s)} a step.", step_s=result.step_s, searcher=name
-            )
-        if self.store is not None and self.live.graph is not None and self.tried:
-            anchor = next((t.result.step_s for t in self.tried if isinstance(t.result, Measured)), None)
-            if anchor is not None:
-                self.store.add(self.live.mapping(devices), result, anchor, name)
-
-    def _known_s(self, way: Way, default: float = math.inf) -> float:
-        return self.step_s.get(way, default)
-
-    def _forget(self) -> None:
-        """Keep the way that runs, the best single device and the latest few; free the rest."""
-        keep = [self.way, self.best_single, *self._built[-self.settings.kept :]]
-        for built in self._built:
-            if built not in keep:
-                built.step.close()
-                self.step_s.pop(built, None)
-        self._built = [built for built in self._built if built in keep]
-        self.live.release(self._built)
-
-    def _untouched_competes(self) -> bool:
-        devices = self.live.site.devices
-        return devices is not None and devices.has_local
+            self.planner.tell([(tried.devices, tried.result)])
+        anchor_s = next((t.result.step_s for t in self.tried if isinstance(t.result, Measured)), None)
+        if self.store is not None and self.live.graph is not None and anchor_s is not None:
+            self.store.add(self.live.mapping(tried.devices), tried.result, anchor_s, tried.name)
 
     def _there(self) -> list[str]:
         devices = self.live.site.devices
         return [] if devices is None else list(devices.topology.names)
 
-    def _spread_over(self, placed: Placed) -> str:
-        names = self.topology.names if self.topology is not None else ()
-        count = {name: placed.devices.count(d) for d, name in enumerate(names)}
-        return ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])
+    def _say(self, kind: Kind, sentence: str, **numbers: Any) -> None:
+        self.journal.entry(self.step, kind, sentence, **numbers)
 
     def _now(self, phase: str) -> None:
         self.phase = phase
-
-
-def _scaled(seconds: Sequence[float], scale: float, repeats: int, way: Way) -> Measured:
-    found = summary(seconds)
-    switch_s = way.switch_s if isinstance(way, Placed) else 0.0
-    return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, switch_s, found.repeats < repeats)
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms"

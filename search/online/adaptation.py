@@ -1,0 +1,243 @@
+"""Adaptation: step times tell that the load changed, probes what slowed, the planner what might be better, and a race
+whether it is.
+
+    steps  ~~~~~~~~~~|‾‾‾‾‾‾‾|‾‾‾‾‾‾‾‾|‾‾‾‾‾‾‾|──A──|────────B────
+                     load    alarm    probed  what was built before is looked at; then what is new, as it gets built
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from concurrent.futures import Future
+from statistics import median
+
+from placer.measurement import Measured
+from placer.reading import Reading
+from placer.ways import Placed, Way
+from search.online.change import Change, ChangeTest
+from search.online.contest import Contest, Say, ms
+from search.online.decide import Backoff, Diagnosis, diagnose
+from search.online.gauge import Gauge, is_clear
+from search.online.proposal import Proposal
+from search.online.race import look
+from search.online.settings import OnlineSettings
+from search.online.stage import Probes, Proposing, Steps
+
+READINGS = 3  # that say what slowed, a step apart
+PROBE_STEPS = 2  # on one device, where probes see nothing
+ROUNDS = 3  # at most, of an adaptation
+HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
+LONG = 500  # steps after which the baseline is renewed
+CLEAR_GAIN = 0.15  # needs no second look
+LEAST_PREDICTED = 0.03  # gain for which what was built before is looked at
+
+
+class Adaptation:
+    """Watches the steps of the incumbent, and finds another one when the load has changed."""
+
+    def __init__(
+        self,
+        contest: Contest,
+        planner: Proposing,
+        probes: Probes,
+        settings: OnlineSettings,
+        say: Say,
+    ) -> None:
+        self.contest, self.planner, self.settings, self.say = contest, planner, settings, say
+        self.probes = probes
+        self._test = ChangeTest()
+        self._backoff = Backoff()
+        self._ratio = 1.0  # of step times since the last adaptation
+        self._unsolved = 1.0  # the same, of those before that changed nothing
+        self._step = 0
+        self._predicted: list[tuple[Placed, Future[float]]] = []
+
+    def begin(self) -> Steps[None]:
+        """Learn what is usual."""
+        self.gauge = Gauge(self.probes, (yield from self._readings()))
+        self._learn()
+
+    def watch(self, step: int, step_s: float) -> Steps[None]:
+        """After each step of the incumbent: mostly nothing. Raises PlacerError where the planner is gone."""
+        self._step = step
+        change = self._test.add(step_s)
+        if change is not None:
+            self._alarm(change)
+        elif step % self.settings.probe_every == 0:
+            self._probe()
+        if self._backoff.due(step):
+            yield from self._adapt()
+
+    def _alarm(self, change: Change) -> None:
+        self._ratio *= change.ratio
+        self._backoff = self._backoff.alarmed(self._step)
+        self.gauge.alarmed()
+        self.say(
+            "alarm", f"steps take {change.ratio:.2f}x as long since {change.steps} steps.",
+            ratio=change.ratio, steps=change.steps,
+        )  # fmt: skip
+
+    def _probe(self) -> None:
+        """Look whether a load has gone; while there is none, learn what is usual."""
+        if self._backoff.pending:
+            return
+        if self.gauge.slow:
+            if self.gauge.has_eased():
+                self._backoff = self._backoff.alarmed(self._step)
+        elif not self.gauge.is_sure or self._step % LONG == 0:
+            self.gauge.calm()
+
+    def _learn(self) -> None:
+        """What is normal now: so far the incumbent's latest steps."""
+        self._test.restart()
+        for step_s in list(self.contest.lately):
+            self._test.add(step_s)
+
+    def _adapt(self) -> Steps[None]:
+        """Find out what slowed, and whether another mapping is worth moving to."""
+        ratio, self._ratio = self._ratio, 1.0
+        self._unsolved *= ratio if is_clear(ratio) else 1.0
+        readings = yield from self._readings()
+        found = self.gauge.diagnose(readings, self._unsolved if self._is_unsolved else ratio)
+        usual_s = dict(self.contest.step_s)
+        now_s = self.contest.changed(ratio)
+        if found.kind == "nothing" and self._is_unsolved and not self.settings.dry_run:
+            found = yield from self._by_singles(usual_s)
+        if not found.may_gain:
+            self._stay(found.why)
+            return
+        before = self.gauge.latest
+        self.gauge.act_on(readings, found)
+        if self.settings.dry_run:
+            yield from self._only_say(found)
+        elif not (yield from self._place_anew(found, now_s)):
+            self.gauge.latest = before
+
+    @property
+    def _is_unsolved(self) -> bool:
+        """Whether steps have changed beyond doubt, and nothing was done about it."""
+        return is_clear(self._unsolved)
+
+    def _by_singles(self, usual_s: Mapping[Way, float]) -> Steps[Diagnosis]:
+        """What slowed, where probes see nothing: by a few steps on one device and the other."""
+        contest, factors = self.contest, {}
+        for single in contest.singles:
+            if single in usual_s and contest.stage.is_current(single):
+                took = yield from look(single, PROBE_STEPS)
+                factors[contest.name_of(single)] = median(took) / usual_s[single]
+        return diagnose(factors, {}, self._unsolved)
+
+    def _readings(self) -> Steps[list[Reading]]:
+        readings = [self.probes.take()]
+        while len(readings) < READINGS:
+            self.contest.lately.append((yield self.contest.way))
+            readings.append(self.probes.take())
+        return readings
+
+    def _place_anew(self, found: Diagnosis, now_s: float) -> Steps[bool]:
+        """What was built before first, then what is new, round by round while that helps; whether anything did."""
+        contest, before, spent_s = self.contest, self.contest.way, self.contest.spent_s
+        asked, quick = self._ask(now_s), self.settings.quick
+        if _has_eased(found) and contest.favourite in contest.current and contest.favourite is not before:
+            yield from contest.look_at(contest.favourite, quick)
+        if asked:
+            yield from contest.enter((yield from contest.meanwhile(asked.pop(0))), quick)
+        yield from self._look_at_known()
+        for _ in range(ROUNDS if asked else 0):
+            incumbent = contest.way
+            for future in asked:
+                yield from contest.enter((yield from contest.meanwhile(future)), quick)
+            if contest.way is incumbent:
+                break
+            asked = [self.planner.propose(self.settings.replan, self.settings.replan_s)]
+        yield from contest.race_near(contest.built, self.settings.quick)
+        yield from self._compare(before)
+        return self._conclude(found, before, contest.spent_s - spent_s)
+
+    def _ask(self, now_s: float) -> list[Future[list[Proposal]]]:
+        """Tell the planner of the load, and what the incumbent takes under it, which says more than probes; ask for a
+        mapping in haste, and then for more, unless all is as it was.
+        """
+        load, settings = self.gauge.load, self.settings
+        self.planner.slowed(load.devices, load.links)
+        if not load.devices and not load.links:
+            self._predict()
+            return []
+        if isinstance(self.contest.way, Placed) and now_s < math.inf:
+            self.planner.tell([(self.contest.way.devices, Measured(now_s))])
+        first = self.planner.propose(1, HASTE * settings.replan_s)
+        self._predict()
+        return [first, self.planner.propose(settings.replan, settings.replan_s)]
+
+    def _predict(self) -> None:
+        self._predicted = [(built, self.planner.predict(built.devices)) for built in self.contest.current]
+
+    def _look_at_known(self) -> Steps[None]:
+        """At what was built before, if it is predicted to be better than the incumbent."""
+        best, best_s = yield from self._best_known()
+        if best is not None and best_s < (1 - LEAST_PREDICTED) * self.contest.known_s(self.contest.way):
+            yield from self.contest.look_at(best, self.settings.quick)
+
+    def _best_known(self) -> Steps[tuple[Placed | None, float]]:
+        """Of what was built before the load changed, and the seconds of a step that are predicted for it now."""
+        best, best_s = None, math.inf
+        for built, future in self._predicted:
+            predicted_s = yield from self.contest.meanwhile(future)
+            if predicted_s < best_s and built not in self.contest.step_s:
+                best, best_s = built, predicted_s
+        return best, best_s
+
+    def _compare(self, before: Way) -> Steps[None]:
+        """With what ran before, unless the gain is clear, and with the single device that is fastest now."""
+        contest, quick = self.contest, self.settings.quick
+        if contest.way is not before and contest.known_s(contest.way) > (1 - CLEAR_GAIN) * contest.known_s(before):
+            yield from contest.race([before, contest.way], quick)
+        for single in contest.singles:
+            if single is not contest.way and single not in contest.step_s:
+                yield from contest.look_at(single, quick)
+
+    def _conclude(self, found: Diagnosis, before: Way, cost_s: float) -> bool:
+        contest, now_s = self.contest, self.contest.known_s(self.contest.way)
+        gain_s = contest.known_s(before) - now_s
+        moved = contest.way is not before and gain_s > 0
+        if moved:
+            self._moved(found, cost_s, gain_s, contest.known_s(before))
+        else:
+            self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s)} a step: staying")
+        if not self.gauge.load.devices and _has_eased(found) and isinstance(contest.way, Placed):
+            contest.favourite = contest.way
+        contest.forget(self.settings.kept)
+        self._learn()
+        return moved
+
+    def _moved(self, found: Diagnosis, cost_s: float, gain_s: float, before_s: float) -> None:
+        pays_back = max(1, math.ceil(cost_s / gain_s))
+        self._unsolved = 1.0
+        self._backoff = self._backoff.moved(self._step, pays_back)
+        self.say(
+            "moved", f"{found.why}; {self.contest.describe(self.contest.way)} gains {gain_s / before_s:.0%} a step; "
+            f"finding it cost {cost_s:.2g} s, pays back in {pays_back} steps.",
+            cost_s=cost_s, gain_s=gain_s, pays_back_steps=pays_back,
+        )  # fmt: skip
+
+    def _only_say(self, found: Diagnosis) -> Steps[None]:
+        """What one would try, and what for."""
+        asked = self._ask(self.contest.known_s(self.contest.way))
+        best, best_s = yield from self._best_known()
+        hopes = [f"{self.contest.describe(best)}, built before, {ms(best_s)} a step predicted"] if best else []
+        for future in asked[-1:]:
+            proposals = yield from self.contest.meanwhile(future)
+            hopes += [f"one of {p.searcher}, {ms(p.predicted_s)} a step predicted" for p in proposals[:1]]
+        self._stay(f"{found.why}; would try {' and '.join(hopes) or 'nothing else'}, but only watches")
+
+    def _stay(self, why: str) -> None:
+        """To be looked at again after a while, if steps have changed beyond doubt."""
+        self._backoff = self._backoff.missed(self._step)
+        if self._is_unsolved:
+            self._backoff = self._backoff.alarmed(self._step)
+        self.say("stayed", f"{why}.")
+
+
+def _has_eased(found: Diagnosis) -> bool:
+    return min(found.devices.values(), default=1.0) < 1
