@@ -95,7 +95,7 @@ def steps_until(took: Sequence[float], optimum_s: float, share: float = SHARE, w
     The next `window` steps must confirm it: a step tried on the way in a race is no recovery.
 
         took/optimum   1.6 1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0 1.0 1.0 1.0 1.0 1.0
-        running median                 1.6 1.6 1.6 1.0 ...       -> 9
+        running median                 1.6 1.6 1.6 1.0 ...       -> 8
     """
     bound_s = optimum_s / share
     for n in range(window, len(took) - window + 1):

@@ -1,0 +1,163 @@
+"""The bench online: figures of runs whose truth is known; a part that failed never looks good."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from experiments.benches import online, run_bench
+from experiments.benches.bench import BenchOptions
+from experiments.benches.online_judge import recovered
+from experiments.benches.online_losses import judged
+from experiments.benches.online_oracle import worth
+from experiments.benches.online_overhead import compared
+from experiments.benches.online_process import in_part
+from experiments.benches.online_recovery import steps_until
+
+LOSSES = [2.0, 1.5, 1.25, 1.0, 0.75, 0.5, 0.4, 0.3]
+
+
+def landing(steps):
+    return {"steps": steps, "ended_share": 0.97}
+
+
+FOUND = {
+    "overhead": {
+        "overhead": 0.004, "overhead_error": 0.002, "overhead_total": 0.006, "call_s": 0.1004, "bare_s": 0.1,
+        "steps": 300,
+    },
+    "oracle": {
+        "calls": 2000, "total_s": 208.0, "vs_oracle": 1.04, "vs_single": 0.6, "oracle_s": 0.1, "oracle_by": "hybrid",
+        "single_s": 0.18, "untouched_s": 0.1, "last_s": 0.1, "steady_at": 150,
+    },
+    "recovery": {
+        "model": "towers", "steps_watched": 150,
+        "rounds": [{"landed": landing(s), "left": landing(5)} for s in (20, 12, None)],
+    },
+    "steady": {
+        "model": "towers@2", "jitter_said": "bursts",
+        **{n: {"steps": 9, "moves": 0, "alarms": 1, "step_s": 0.01, "spread_s": 0.001, "slowest_s": 0.02}
+           for n in ("plain", "jitter")},
+    },
+}  # fmt: skip
+
+
+def killed(**changes):
+    kills = [{"at": at, "worker": 0, "noticed": True, "back_s": 5.0} for at in (2, 5)]
+    return {"losses": LOSSES[:7], "kills": kills, "ended": "", **changes}
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    return tmp_path
+
+
+def answers(monkeypatch, **changes):
+    """Parts that answer at once; the list of those that ran."""
+    ran = []
+
+    def part(name, settings, limit_s):
+        ran.append(name)
+        if name == "kills":
+            return {"losses": LOSSES} if settings["kills"] == 0 else {**changes.get("kills", killed())}
+        return changes.get(name, FOUND[name])
+
+    monkeypatch.setattr(online, "in_part", part)
+    return ran
+
+
+def test_headlines_are_the_worst_of_their_kind_and_the_page_has_them_all(checkout, monkeypatch):
+    answers(monkeypatch)
+    facts = run_bench("online", BenchOptions(measurements=2), record=True)
+    assert (facts["overhead"], facts["vs_oracle"], facts["false_alarms"], facts["alarms"]) == (0.004, 1.04, 0, 2)
+    assert (facts["recovery_steps_landed"], facts["recovery_steps_left"], facts["recovery_steps"]) == (20.0, 5.0, 20.0)
+    assert (facts["kills_survived"], facts["kills"]) == (2, 2)
+    page = (checkout / "BENCHMARKS.md").read_text()
+    assert "| `towers` | +0.4% +- 0.2% |" in page and "| 1.040 |" in page
+    assert "each: 20, 12, never" in page and "| 2 of 2 |" in page
+    assert json.loads((checkout / "benchmarks" / "online.json").read_text())["by_model"]["towers"]["oracle"]
+
+
+@pytest.mark.parametrize("part", ["overhead", "oracle", "recovery", "steady", "kills"])
+def test_a_part_that_failed_gives_no_figure(checkout, monkeypatch, part):
+    answers(monkeypatch, **{part: {"failed": "it did not end within 9 s"}})
+    facts = run_bench("online", BenchOptions(measurements=2), record=True)
+    keys = {"overhead": "overhead", "oracle": "vs_oracle", "recovery": "recovery_steps", "steady": "false_alarms"}
+    if part == "kills":
+        assert (facts["kills_survived"], facts["kills"]) == (0, 2)
+    else:
+        assert facts[keys[part]] is None
+    assert "it did not end within 9 s" in (checkout / "BENCHMARKS.md").read_text()
+
+
+def test_parts_are_kept_and_failed_ones_run_again(tmp_path, monkeypatch):
+    options = BenchOptions(("towers",), measurements=2, runs=tmp_path)
+    answers(monkeypatch, oracle={"failed": "no."})
+    online.run(options)
+    ran = answers(monkeypatch)
+    assert online.run(options)["vs_oracle"] == 1.04
+    assert ran == ["oracle"]
+
+
+def test_recovery_is_a_running_median_that_the_next_steps_confirm():
+    slow, fast = [1.6], [1.0]
+    assert steps_until(slow * 3 + fast + slow * 2 + fast * 8, 1.0) == 8
+    assert steps_until(slow * 20, 1.0) is None
+    assert steps_until(slow * 9 + fast * 5 + slow * 9, 1.0) is None
+    assert steps_until(fast * 10, 1.0) == 5
+    assert steps_until(fast * 10, 0.94) is None and steps_until(fast * 10, 0.96) == 5
+
+
+def test_a_recovery_that_never_came_is_worse_than_any():
+    rounds = [{"landed": {"steps": s}} for s in (10, None, None)]
+    assert recovered({"rounds": rounds}, "landed") is None
+    assert recovered({"rounds": rounds[:1]}, "landed") == 10.0
+    assert recovered({}, "landed") is None
+
+
+def test_calls_are_counted_in_the_oracles_steps_of_their_time():
+    """A machine that gets twice as slow slows both: worth stays; calls twice as slow as the oracle are worth two."""
+    drifting = [0.1] * 50 + [0.2] * 50
+    assert worth(drifting, [50, 51, 100], [0.1, 0.2, 0.2]) == pytest.approx(100)
+    assert worth([0.2] * 10 + [0.1] * 90, [20, 100], [0.1, 0.1]) == pytest.approx(110)
+
+
+def test_overhead_is_of_pairs_of_blocks():
+    found = compared([[1.01] * 5, [2.02] * 4 + [9.0]], [[1.0] * 5, [2.0] * 5])
+    assert found["overhead"] == pytest.approx(0.01)
+    assert found["overhead_total"] > 0.4 and found["steps"] == 10
+
+
+def test_a_kill_is_survived_where_every_loss_up_to_the_next_is_right():
+    assert judged(killed(), LOSSES)["survived"] == 2
+    late = judged(killed(losses=[*LOSSES[:6], 0.41]), LOSSES)
+    assert (late["survived"], late["first_wrong"], late["same_bits"]) == (1, 6, 6)
+    lost = [*LOSSES[:3], *LOSSES[4:8]]
+    assert judged(killed(losses=lost), LOSSES)["survived"] == 0
+    assert judged(killed(losses=[*LOSSES[:6], float("nan")]), LOSSES)["survived"] == 1
+    assert judged(killed(losses=[x * (1 + 1e-7) for x in LOSSES[:7]]), LOSSES)["survived"] == 2
+
+
+def test_losses_beyond_the_undisturbed_run_prove_nothing():
+    assert judged(killed(), LOSSES[:4])["survived"] == 0
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("import time; time.sleep(60)", "did not end within"),
+        ("import os; os.kill(os.getpid(), 11)", "code -11"),
+        ("print('{\"figure\": 1}')", None),
+    ],
+)
+def test_a_part_ends_in_bounded_time_and_its_death_is_a_fact(monkeypatch, tmp_path, program, expected):
+    script = tmp_path / "python"
+    script.write_text(f"#!{sys.executable}\n{program}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    facts = in_part("steady", {}, 1.0 if "sleep" in program else 30.0)
+    assert facts == {"figure": 1} if expected is None else expected in facts["failed"]
