@@ -6,8 +6,10 @@ import threading
 import time
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from placer.errors import BadInputError
@@ -16,9 +18,12 @@ from placer.mapping import Mapping
 from placer.mapping_files import read_mapping
 from placer.site import Site
 from placer.store import Store
+from placer.ways import UNTOUCHED
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.journal import Journal
 from search.online.report import as_html, as_text
+
+BEFORE, ENOUGH = 24, 3  # untouched steps that are remembered, and that tell something
 
 
 class AutoStep:
@@ -58,6 +63,7 @@ class AutoStep:
         self._script: Steps[None] | None = self._first_script()
         self._live.way = next(self._script)
         self._generation = 0
+        self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._site.losses)
         self._open = weakref.finalize(self, _end_soon, self._live, self._controller, self._journal)
         self._open.atexit = False  # workers and planner end with this process
@@ -96,9 +102,27 @@ class AutoStep:
     @property
     def speedup(self) -> float | None:
         """The fastest single device's step time by that of the present mapping; None until both were measured."""
-        single, here = self._controller.best_single, self.step_s
-        alone = None if single is None else self._controller.step_s.get(single)
+        alone, here = self.best_single_s, self.step_s
         return alone / here if alone and here else None
+
+    @property
+    def best_single_s(self) -> float | None:
+        """Seconds of a step with all ops on the fastest single device, comparable with `step_s`; None while unknown."""
+        single = self._controller.best_single
+        return None if single is None else self._controller.step_s.get(single)
+
+    @property
+    def untouched_s(self) -> float | None:
+        """Seconds of an untouched step: measured beside the others where this process's own devices take part, else the
+        median of the last before the step was placed; None while unknown.
+        """
+        beside = self._controller.step_s.get(UNTOUCHED)
+        return median(self._before) if beside is None and len(self._before) >= ENOUGH else beside
+
+    @property
+    def left_alone(self) -> str | None:
+        """Why the step runs untouched for good; None where it does not."""
+        return self._live.left_alone
 
     @property
     def journal(self) -> Journal:
@@ -167,6 +191,8 @@ class AutoStep:
         controller = self._controller
         controller.step = self.steps
         self._journal.scalar(self.steps, "step_s", step_s)
+        if self._live.way is UNTOUCHED and self._live.topology is None and self.steps > 1:  # the first compiles
+            self._before.append(step_s)
         self._tell_losses()
         if self._generation not in (0, self._site.generation):
             self._script = controller.script_after_joining()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -12,38 +13,68 @@ if TYPE_CHECKING:
     from search.online.controller import Tried
 
 SHOWN = 8  # mappings, the fastest first
+LINES = 12  # of the journal, the latest
 
 
 def as_text(step: AutoStep) -> str:
     """Lines for a terminal."""
-    lines = [f"{step.name}: {step.phase} after {step.steps} steps; {_runs(step)}"]
-    lines.extend(f"  {_time(t):>10}  {_predicted(t):>10}  {t.name}" for t in _ranked(step)[:SHOWN])
-    failed = [t for t in step.tried if isinstance(t.result, Failed)]
-    if failed:
-        lines.append(f"  {len(failed)} could not run, first: {_time(failed[0])}")
-    return "\n".join([*lines, step.journal.lines()]).rstrip()
+    return "\n".join(
+        [f"{step.name}: {_head(step)}", *(f"  {fact}" for fact in _facts(step)), *_table(step), *_last(step)]
+    )
 
 
 def as_html(step: AutoStep) -> str:
-    """A table."""
+    """The facts as lines, the mappings as a table."""
+    facts = "".join(f"<br>{escape(fact)}" for fact in _facts(step))
     rows = "".join(
-        f"<tr><td>{escape(t.name)}</td><td>{_time(t)}</td><td>{_predicted(t)}</td></tr>" for t in _ranked(step)[:SHOWN]
+        f"<tr><td>{escape(t.name)}</td><td>{escape(_time(t))}</td><td>{_predicted(t)}</td></tr>"
+        for t in _ranked(step)[:SHOWN]
     )
     head = "<tr><th>proposed by</th><th>step</th><th>predicted</th></tr>"
-    return (
-        f"<b>{escape(step.name)}</b>: {escape(step.phase)} after {step.steps} steps; {escape(_runs(step))}"
-        f"<table>{head}{rows}</table>"
-    )
+    table = f"<table>{head}{rows}</table>" if rows else ""
+    last = "<br>".join(escape(line) for line in _last(step)[1:])
+    return f"<b>{escape(step.name)}</b>: {escape(_head(step))}{facts}{table}{last}"
+
+
+def _head(step: AutoStep) -> str:
+    return f"{step.phase} after {step.steps} steps"
+
+
+def _facts(step: AutoStep) -> Iterator[str]:
+    """Where it runs, and how fast that is beside the alternatives, as far as they were measured."""
+    yield _runs(step)
+    here, single, untouched = step.step_s, step.best_single_s, step.untouched_s
+    if step.mapping is not None and here is not None:
+        gain = "" if single is None else f"; the fastest single device: {_ms(single)} ({single / here:.2f}x)"
+        yield f"{_ms(here)} a step{gain}"
+    if step.mapping is not None and untouched is not None:
+        yield f"for reference: {_ms(untouched)} a step untouched, in this process, before it was placed"
 
 
 def _runs(step: AutoStep) -> str:
     mapping = step.mapping
     if mapping is None:
-        return "runs untouched."
+        return f"runs untouched: {step.left_alone}" if step.left_alone else "runs untouched"
     names = mapping.topology.names
     count = {name: mapping.devices.count(d) for d, name in enumerate(names)}
-    where = ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])
-    return f"runs {where}."
+    return "runs " + ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])
+
+
+def _table(step: AutoStep) -> Iterator[str]:
+    ranked = _ranked(step)
+    if ranked:
+        yield f"measured ({len(ranked)}; the fastest first): step, predicted, proposed by"
+    yield from (f"  {_time(t):>10}  {_predicted(t):>10}  {t.name}" for t in ranked[:SHOWN])
+    failed = [t for t in step.tried if isinstance(t.result, Failed)]
+    if failed:
+        yield f"  {len(failed)} could not run, first: {_time(failed[0])}"
+
+
+def _last(step: AutoStep) -> list[str]:
+    """The latest decisions; all of them are in `step.journal`."""
+    lines = [line.rstrip() for line in step.journal.lines().splitlines()]
+    said = f"decided (the last {LINES} of {len(lines)}):" if len(lines) > LINES else "decided:"
+    return [said, *(f"  {line}" for line in lines[-LINES:])] if lines else []
 
 
 def _ranked(step: AutoStep) -> list[Tried]:
@@ -52,8 +83,12 @@ def _ranked(step: AutoStep) -> list[Tried]:
 
 
 def _time(t: Tried) -> str:
-    return f"{t.result.step_s * 1e3:.1f} ms" if isinstance(t.result, Measured) else t.result.detail
+    return _ms(t.result.step_s) if isinstance(t.result, Measured) else t.result.detail
 
 
 def _predicted(t: Tried) -> str:
-    return "" if t.predicted_s is None else f"{t.predicted_s * 1e3:.1f} ms"
+    return "" if t.predicted_s is None else _ms(t.predicted_s)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms"

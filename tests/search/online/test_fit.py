@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import gc
+import json
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
 from placer.capture import capture
 from placer.errors import BadInputError
 from placer.keras import AutoPlace
-from placer.mapping import Mapping
-from placer.mapping_files import mapping_file, write_mapping
 from placer.site import Site
 from search.online.fit import TrainFunction
+from search.online.plan import OnlinePlan
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Your input ran out of data"),  # Keras, at the end of data of unknown length
@@ -53,24 +57,29 @@ def data(count: int = STEPS, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return x, (x[:, 0] > 0).astype("int64") + (x[:, 1] > 0.5)
 
 
+def assigned(model: keras.Model, batch: tuple[Any, ...], names: tuple[str, ...], seed: int) -> dict[str, str]:
+    """A random device for each op of the model's training step, as called with one batch."""
+    model._symbolic_build(data_batch=batch)
+    function = tf.function(lambda data: model.train_step(data))
+    graph = capture(function, (tuple(map(tf.convert_to_tensor, batch)),), "train_step", needs_loss=False).graph
+    rng = np.random.default_rng(seed)
+    return {graph.ops[v].name: name for unit in graph.colocated for name in [rng.choice(names)] for v in unit}
+
+
 @pytest.fixture
-def stored(two_cpus: Any, tmp_path: Path) -> Callable[..., Path]:
-    """Writes a random mapping over both devices for the training step of a model, as called with one batch."""
+def stored(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a random mapping over both devices for the training step of a model."""
 
     def write(model: keras.Model, batch: tuple[Any, ...], seed: int = 0) -> Path:
-        model._symbolic_build(data_batch=batch)
-        function = tf.function(lambda data: model.train_step(data))
-        graph = capture(function, (tuple(map(tf.convert_to_tensor, batch)),), "train_step", needs_loss=False).graph
-        rng = np.random.default_rng(seed)
-        device = dict.fromkeys(graph.index, "")
-        for unit in graph.colocated:
-            device.update({graph.ops[v].name: f"cpu:{rng.integers(2)}" for v in unit[:1]})
-            device.update({graph.ops[v].name: device[graph.ops[unit[0]].name] for v in unit})
         path = tmp_path / f"{seed}.json"
-        write_mapping(path, mapping_file(Mapping.of(graph, two_cpus.topology, device), objective="makespan"))
+        write_assignment(path, assigned(model, batch, ("cpu:0", "cpu:1"), seed))
         return path
 
     return write
+
+
+def write_assignment(path: Path, assignment: dict[str, str]) -> None:
+    path.write_text(json.dumps({"format": "placer.mapping/1", "assignment": assignment}))
 
 
 @pytest.fixture(autouse=True)
@@ -359,7 +368,7 @@ def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: An
 def test_a_mapping_of_another_model_ends_the_fit_in_words(stored: Any) -> None:
     mapping = stored(make_model(rate=0.5), first_batch(*data()))
     model = make_model()
-    with pytest.warns(UserWarning, match="goes on as it is"), pytest.raises(BadInputError, match="was made for graph"):
+    with pytest.warns(UserWarning, match="goes on as it is"), pytest.raises(BadInputError, match=r"\$\.assignment"):
         fitted(model, AutoPlace(mapping=mapping, log_dir=None))
     assert not Site._open
     assert len(fitted(model)["loss"]) == 2
@@ -392,8 +401,33 @@ def test_a_model_left_alone_trains_with_one_warning(kind: Any, compiling: dict[s
     assert len(history["loss"]) == 2
 
 
-def test_a_search_ends_placed_and_the_bar_says_what_was_gained(tmp_path: Path) -> None:
-    """As many batches as the search takes; the metrics of a fit that changed its mapping all the time are finite."""
+class Immediately:
+    """A planner that answers at once and within this process, however busy the machine is."""
+
+    def __init__(self, *begin: Any) -> None:
+        self._plan = OnlinePlan(*begin)
+
+    def start(self) -> Future[Any]:
+        return _done(None)
+
+    def close(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Callable[..., Future[Any]]:
+        return lambda *args: _done(getattr(self._plan, name)(*args))
+
+
+def _done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+def test_a_search_ends_placed_and_the_bar_says_what_was_gained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_cpus: Any
+) -> None:
+    """As many batches as the search takes; the bar has what the history has not."""
+    monkeypatch.setattr("search.online.controller.Planner", Immediately)
     model = make_model(rate=0.2)
     placing = AutoPlace(budget=3, log_dir=tmp_path)
     shown: list[dict[str, float]] = []
@@ -407,4 +441,29 @@ def test_a_search_ends_placed_and_the_bar_says_what_was_gained(tmp_path: Path) -
     assert history.keys() == {"loss", "accuracy"}
     assert np.isfinite(history["loss"]).all()
     assert "x the fastest single device" in placing.report()
-    assert (tmp_path / "placer.jsonl").exists()
+    assert "measured" in (tmp_path / "placer.jsonl").read_text()
+
+
+def on_workers(folder: str) -> None:
+    """For a process of its own."""
+    plain, model = make_model(), make_model()
+    expected = fitted(plain, validation_data=data(10, 2))
+    mapping = Path(folder) / "mapping.json"
+    write_assignment(mapping, assigned(model, first_batch(*data()), ("worker:0", "worker:1"), 0))
+    placing = AutoPlace(devices="workers:2", mapping=mapping, log_dir=None)
+    placed = Placed(placing)
+    keep = keras.callbacks.ModelCheckpoint(Path(folder) / "latest.keras")
+    assert_same(fitted(model, placing, placed, keep, validation_data=data(10, 2)), expected)
+    assert all(placed.seen[3:])
+    assert_same_weights(model, plain)
+    assert_same_weights(keras.models.load_model(Path(folder) / "latest.keras"), plain)
+    assert not psutil.Process().children()
+
+
+@pytest.mark.workers
+def test_a_fit_on_workers_is_an_untouched_fit_and_ends_them(tmp_path: Path) -> None:
+    code = f"import {Path(__file__).stem} as t; t.on_workers({str(tmp_path)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
