@@ -30,7 +30,7 @@ class Feeding:
     @classmethod
     def of(cls, layout: Layout) -> Feeding | None:
         """None for calls without iterators."""
-        found = {i: leaf.element_spec for i, leaf in _placed_leaves(layout) if isinstance(leaf, tf.data.IteratorSpec)}
+        found = {i: leaf._element_spec for i, leaf in _placed_leaves(layout) if isinstance(leaf, tf.data.IteratorSpec)}
         return cls(found) if found else None
 
     def taken(self, tensors: Sequence[Any]) -> list[Any]:
@@ -77,7 +77,7 @@ def unrepeatable(layout: Layout, concrete: Any) -> str | None:
     leaves = list(_placed_leaves(layout))
     if any(isinstance(leaf, tf.data.DatasetSpec) for _, leaf in leaves):
         return "it takes a whole dataset; pass batches, or iter(dataset) and take one batch a step"
-    specs = [leaf.element_spec for _, leaf in leaves if isinstance(leaf, tf.data.IteratorSpec)]
+    specs = [leaf._element_spec for _, leaf in leaves if isinstance(leaf, tf.data.IteratorSpec)]
     if any(not isinstance(part, tf.TensorSpec) for spec in specs for part in tf.nest.flatten(spec)):
         return "its iterator yields ragged or sparse tensors; pass the batch instead"
     graph_def = concrete.graph.as_graph_def()

@@ -21,9 +21,11 @@ from tensorflow.python.eager import execute as eager_execute
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
 from tensorflow.python.grappler import tf_optimizer
+from tensorflow.python.ops import resource_variable_ops
 
 GraphDef = Any
 FunctionDef = Any
+RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
 _call_flat = concrete_function.ConcreteFunction._call_flat
 
 
@@ -155,19 +157,35 @@ def input_type(node: Any, position: int) -> int:
     raise IndexError(f"{node.name} has no input {position}")
 
 
+def is_eager(tensor: Any) -> bool:
+    """Whether a tensor is there, not a node of a graph."""
+    return isinstance(tensor, tf.Tensor) and hasattr(tensor, "numpy")
+
+
+def is_initialized(handle: Any) -> bool:
+    """Whether a variable's handle, in this process, leads to a value."""
+    return bool(tf.raw_ops.VarIsInitializedOp(resource=handle))
+
+
+def read_variable(handle: Any, dtype: tf.DType) -> Any:
+    """The value that a variable's handle leads to."""
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+
+
 def is_recorded() -> bool:
     """Whether what runs now becomes part of something else: of a function that is traced, or of a gradient tape."""
     return not pywrap_tfe.TFE_Py_TapeSetIsEmpty() or not eager_context.executing_eagerly()
 
 
-def before_function_calls(hook: Callable[[Any], None] | None) -> None:
-    """Call `hook` with each tf.function's concrete function right before it runs; None ends that."""
+def before_function_calls(hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | None) -> None:
+    """Call `hook` with each tf.function's concrete function and what it captured, right before it runs; what the hook
+    returns is taken in the place of that. None ends it.
+    """
     if hook is None:
         concrete_function.ConcreteFunction._call_flat = _call_flat
         return
 
-    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        hook(self)
-        return _call_flat(self, *args, **kwargs)
+    def hooked(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        return _call_flat(self, tensor_inputs, hook(self, captured_inputs))
 
     concrete_function.ConcreteFunction._call_flat = hooked

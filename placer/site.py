@@ -19,6 +19,7 @@ from placer.coherence import Copies
 from placer.devices import Devices, open_devices
 from placer.errors import BadInputError, PlacerError
 from placer.revival import Revival
+from placer.watch import renew_all
 from placer.workers import Workers, start_workers
 
 SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the caller does not say how many steps apart
@@ -141,6 +142,8 @@ class Site:
                 self.spec, include_local=self.include_local, links=False, resilient=True, workers=self._workers
             )
             self.generation += 1
+            if self.fragile:
+                renew_all()
         return self._whole
 
     def adopt(self, variables: Iterable[tf.Variable]) -> None:
@@ -309,6 +312,7 @@ class Site:
 
     def _joined_anew(self) -> None:
         self.generation += 1
+        renew_all()
         self.copies.lose()
 
     def _gone(self, error: tf.errors.OpError) -> tuple[str, ...] | None:

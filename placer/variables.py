@@ -19,13 +19,23 @@ def new_variable(device: str, value: Any, *, trainable: bool = True) -> tf.Varia
     """A variable on a TensorFlow device; call `wait_for` before a function uses it."""
     with tf.device(device):
         here = tf.identity(value)  # half the time of copying while the variable is made
-        return tf.Variable(here, trainable=trainable)
+        return _marked(tf.Variable(here, trainable=trainable), device)
 
 
 def blank_variable(device: str, like: tf.Variable) -> tf.Variable:
     """A variable of zeros, shaped and typed like another, made where it stays; call `wait_for` before it is used."""
     with tf.device(device):
-        return tf.Variable(tf.zeros(like.shape, like.dtype), trainable=like.trainable)
+        return _marked(tf.Variable(tf.zeros(like.shape, like.dtype), trainable=like.trainable), device)
+
+
+def is_elsewhere(variable: Any) -> bool:
+    """Whether a variable was made here on a worker. Once that is lost, its handle must not be touched."""
+    return bool(getattr(variable, "_placer_elsewhere", False))
+
+
+def _marked(variable: tf.Variable, device: str) -> tf.Variable:
+    variable._placer_elsewhere = "/job:worker" in device
+    return variable
 
 
 def wait_for(variables: Iterable[tf.Variable]) -> None:

@@ -7,8 +7,10 @@ learning rate schedules and plain reads all go one of these two ways (docs/decis
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
@@ -18,9 +20,11 @@ import tensorflow as tf
 
 from placer import internals
 from placer.capture import READS
+from placer.variables import is_elsewhere
 
 _watchers: dict[int, tuple[tf.Variable, Watcher]] = {}
 _here = threading.local()
+_renewed: dict[int, tuple[weakref.ref[Any], weakref.ref[tf.Variable]]] = {}  # id -> (a former handle, whose it was)
 _touched_by: WeakKeyDictionary[Any, tuple[tuple[tf.Variable, bool], ...]] = WeakKeyDictionary()
 
 
@@ -39,8 +43,7 @@ class Watcher(Protocol):
 
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
     """Tell `watcher` of every use of `variable` from now on."""
-    if not _watchers:
-        internals.before_function_calls(_function_called)
+    internals.before_function_calls(_function_called)
     _watchers[id(variable)] = (variable, watcher)
     variable.__class__ = _watched(_plain(type(variable)))
 
@@ -49,8 +52,55 @@ def unwatch(variable: tf.Variable) -> None:
     """Leave `variable` as it was; harmless where nobody watches."""
     if _watchers.pop(id(variable), None) is not None:
         variable.__class__ = _plain(type(variable))
-    if not _watchers:
+    if not _watchers and not _renewed:
         internals.before_function_calls(None)
+
+
+def renew_all() -> None:
+    """Give all variables of this process new storage; call it right after workers were joined.
+
+    Joining, TensorFlow 2.21 forgets the names of the variables there are, and an AssignVariableOp, which goes by the
+    name, writes to nowhere from then on: `assign` is lost without an error, in functions compiled before, too.
+    """
+    kinds = _kinds(internals.RESOURCE_VARIABLE)
+    here = [v for v in gc.get_objects() if type(v) in kinds and _is_here(v)]
+    with unwatched(), tf.init_scope():
+        for variable in here:
+            with tf.device(variable._handle.device):
+                value = internals.read_variable(variable._handle, variable.dtype)
+                fresh = tf.Variable(value, trainable=False, shape=variable.shape, dtype=variable.dtype)
+            _remember(variable)
+            variable._handle = fresh._handle
+    if here:
+        internals.before_function_calls(_function_called)
+
+
+def _remember(variable: tf.Variable) -> None:
+    """Functions may hold the handle that a variable is about to lose."""
+    key = id(variable._handle)
+    gone = weakref.ref(variable._handle, lambda _: _renewed.pop(key, None))
+    _renewed[key] = (gone, weakref.ref(variable))
+
+
+def _present(handle: Any) -> tf.Variable | None:
+    """The variable whose handle this was before workers were joined."""
+    former = _renewed.get(id(handle))
+    return former[1]() if former is not None and former[0]() is handle else None
+
+
+def _kinds(kind: type) -> set[type]:
+    """A class and all below it."""
+    return {kind}.union(*map(_kinds, kind.__subclasses__()))
+
+
+def _is_here(variable: Any) -> bool:
+    """Whether a variable holds a value in this process."""
+    if is_elsewhere(variable):
+        return False
+    handle: Any = getattr(variable, "_handle", None)
+    if not internals.is_eager(handle) or "/job:localhost" not in handle.device:
+        return False
+    return internals.is_initialized(handle)
 
 
 @contextmanager
@@ -106,8 +156,19 @@ def _watcher(variable: Any) -> Watcher | None:
     return entry[1] if entry is not None else None
 
 
-def _function_called(concrete: Any) -> None:
-    """A function that holds handles is about to run."""
+def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
+    """A function that holds handles is about to run; with these."""
+    _tell_of(concrete)
+    if not _renewed:
+        return captured
+    found = []
+    for tensor in captured:
+        variable = _present(tensor) if tensor.dtype == tf.resource else None
+        found.append(tensor if variable is None else variable._handle)
+    return found
+
+
+def _tell_of(concrete: Any) -> None:
     if getattr(_here, "silent", False) or tf.inside_function():
         return
     touched = _touched_by.get(concrete)
@@ -123,6 +184,7 @@ def _touched(graph: Any) -> Iterator[tuple[tf.Variable, bool]]:
     """The variables that a function uses, and whether it may write each: what is no plain read may."""
     by_handle = {id(variable._handle): variable for variable in graph.variables}
     for outer, inner in graph.captures:
-        variable = by_handle.get(id(outer))
+        variable = _present(outer)
+        variable = by_handle.get(id(outer)) if variable is None else variable
         if variable is not None:
             yield variable, any(op.type not in READS for op in inner.consumers())

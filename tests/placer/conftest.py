@@ -12,7 +12,6 @@ from placer.measurement import Failed
 from placer.site import Site
 from placer.ways import Placed
 
-
 WAYS = 8
 
 
