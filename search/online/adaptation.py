@@ -8,7 +8,7 @@ whether it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from statistics import median
 
@@ -26,7 +26,7 @@ from search.online.stage import Probes, Proposing, Steps
 
 READINGS = 3  # that say what slowed, a step apart
 PROBE_STEPS = 2  # on one device, where probes see nothing
-ROUNDS = 3  # at most, of an adaptation
+ROUNDS = 2  # at most, of an adaptation
 HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
 LONG = 500  # steps after which the baseline is renewed
 CLEAR_GAIN = 0.15  # needs no second look
@@ -43,14 +43,17 @@ class Adaptation:
         probes: Probes,
         settings: OnlineSettings,
         say: Say,
+        step: Callable[[], int],
     ) -> None:
+        """step: how many calls there were."""
         self.contest, self.planner, self.settings, self.say = contest, planner, settings, say
         self.probes = probes
         self._test = ChangeTest()
         self._backoff = Backoff()
         self._ratio = 1.0  # of step times since the last adaptation
         self._unsolved = 1.0  # the same, of those before that changed nothing
-        self._step = 0
+        self._step = step
+        self._returning = False
         self._predicted: list[tuple[Placed, Future[float]]] = []
 
     def begin(self) -> Steps[None]:
@@ -58,25 +61,39 @@ class Adaptation:
         self.gauge = Gauge(self.probes, (yield from self._readings()))
         self._learn()
 
-    def watch(self, step: int, step_s: float) -> Steps[None]:
+    def watch(self, step_s: float) -> Steps[None]:
         """After each step of the incumbent: mostly nothing. Raises PlacerError where the planner is gone."""
-        self._step = step
+        step = self._step()
         change = self._test.add(step_s)
         if change is not None:
             self._alarm(change)
         elif step % self.settings.probe_every == 0:
             self._probe()
-        if self._backoff.due(step):
+        if self._returning:
+            backoff = self._backoff
+            yield from self._adapt()
+            self._backoff = backoff
+        elif self._backoff.due(step):
             yield from self._adapt()
 
     def _alarm(self, change: Change) -> None:
         self._ratio *= change.ratio
-        self._backoff = self._backoff.alarmed(self._step)
+        self._gone_or_alarmed(not change.slower)
         self.gauge.alarmed()
         self.say(
             "alarm", f"steps take {change.ratio:.2f}x as long since {change.steps} steps.",
             ratio=change.ratio, steps=change.steps,
         )  # fmt: skip
+
+    def _gone_or_alarmed(self, eased: bool) -> None:
+        """A load that goes is followed at once, for the way back is built and costs little; else the backoff says when
+        to act.
+        """
+        favourite = self.contest.favourite
+        if eased and favourite in self.contest.current and favourite is not self.contest.way:
+            self._returning = True
+        else:
+            self._backoff = self._backoff.alarmed(self._step())
 
     def _probe(self) -> None:
         """Look whether a load has gone; while there is none, learn what is usual."""
@@ -84,8 +101,8 @@ class Adaptation:
             return
         if self.gauge.slow:
             if self.gauge.has_eased():
-                self._backoff = self._backoff.alarmed(self._step)
-        elif not self.gauge.is_sure or self._step % LONG == 0:
+                self._gone_or_alarmed(True)
+        elif not self.gauge.is_sure or self._step() % LONG == 0:
             self.gauge.calm()
 
     def _learn(self) -> None:
@@ -96,22 +113,22 @@ class Adaptation:
 
     def _adapt(self) -> Steps[None]:
         """Find out what slowed, and whether another mapping is worth moving to."""
+        self._returning = False
         ratio, self._ratio = self._ratio, 1.0
         self._unsolved *= ratio if is_clear(ratio) else 1.0
         readings = yield from self._readings()
         found = self.gauge.diagnose(readings, self._unsolved if self._is_unsolved else ratio)
-        usual_s = dict(self.contest.step_s)
-        now_s = self.contest.changed(ratio)
+        self.contest.scale(ratio)
         if found.kind == "nothing" and self._is_unsolved and not self.settings.dry_run:
-            found = yield from self._by_singles(usual_s)
+            found = yield from self._by_singles()
         if not found.may_gain:
-            self._stay(found.why)
+            self._nothing_to_gain(found, readings)
             return
         before = self.gauge.latest
         self.gauge.act_on(readings, found)
         if self.settings.dry_run:
             yield from self._only_say(found)
-        elif not (yield from self._place_anew(found, now_s)):
+        elif not (yield from self._place_anew(found)):
             self.gauge.latest = before
 
     @property
@@ -119,13 +136,19 @@ class Adaptation:
         """Whether steps have changed beyond doubt, and nothing was done about it."""
         return is_clear(self._unsolved)
 
-    def _by_singles(self, usual_s: Mapping[Way, float]) -> Steps[Diagnosis]:
-        """What slowed, where probes see nothing: by a few steps on one device and the other."""
+    def _nothing_to_gain(self, found: Diagnosis, readings: list[Reading]) -> None:
+        if found.kind == "alike":
+            self.gauge.latest = Reading.middle(readings)
+            self._unsolved = 1.0
+        self._stay(found.why)
+
+    def _by_singles(self) -> Steps[Diagnosis]:
+        """What slowed, where probes see nothing: by a few steps on one device and the other, beside the incumbent's."""
         contest, factors = self.contest, {}
         for single in contest.singles:
-            if single in usual_s and contest.stage.is_current(single):
+            if single in contest.step_s and contest.stage.is_current(single):
                 took = yield from look(single, PROBE_STEPS)
-                factors[contest.name_of(single)] = median(took) / usual_s[single]
+                factors[contest.name_of(single)] = self._unsolved * median(took) / contest.known_s(single)
         return diagnose(factors, {}, self._unsolved)
 
     def _readings(self) -> Steps[list[Reading]]:
@@ -135,25 +158,24 @@ class Adaptation:
             readings.append(self.probes.take())
         return readings
 
-    def _place_anew(self, found: Diagnosis, now_s: float) -> Steps[bool]:
+    def _place_anew(self, found: Diagnosis) -> Steps[bool]:
         """What was built before first, then what is new, round by round while that helps; whether anything did."""
-        contest, before, spent_s = self.contest, self.contest.way, self.contest.spent_s
-        asked, quick = self._ask(now_s), self.settings.quick
+        contest, before, spent_s, begin = self.contest, self.contest.way, self.contest.spent_s, self._step()
+        contest.only_incumbent()
+        asked, quick = self._ask(contest.known_s(before)), self.settings.quick
         if _has_eased(found) and contest.favourite in contest.current and contest.favourite is not before:
             yield from contest.look_at(contest.favourite, quick)
         if asked:
             yield from contest.enter((yield from contest.meanwhile(asked.pop(0))), quick)
         yield from self._look_at_known()
         for _ in range(ROUNDS if asked else 0):
-            incumbent = contest.way
-            for future in asked:
-                yield from contest.enter((yield from contest.meanwhile(future)), quick)
-            if contest.way is incumbent:
+            proposals = yield from contest.meanwhile(asked.pop(0))
+            if not (yield from contest.enter(filter(self._may_be_better, proposals), quick)):
                 break
-            asked = [self.planner.propose(self.settings.replan, self.settings.replan_s)]
+            asked.append(self.planner.propose(self.settings.replan, self.settings.replan_s))
         yield from contest.race_near(contest.built, self.settings.quick)
         yield from self._compare(before)
-        return self._conclude(found, before, contest.spent_s - spent_s)
+        return self._conclude(found, before, contest.spent_s - spent_s, begin)
 
     def _ask(self, now_s: float) -> list[Future[list[Proposal]]]:
         """Tell the planner of the load, and what the incumbent takes under it, which says more than probes; ask for a
@@ -172,6 +194,9 @@ class Adaptation:
 
     def _predict(self) -> None:
         self._predicted = [(built, self.planner.predict(built.devices)) for built in self.contest.current]
+
+    def _may_be_better(self, proposal: Proposal) -> bool:
+        return self.settings.optimism * proposal.predicted_s < self.contest.known_s(self.contest.way)
 
     def _look_at_known(self) -> Steps[None]:
         """At what was built before, if it is predicted to be better than the incumbent."""
@@ -197,12 +222,15 @@ class Adaptation:
             if single is not contest.way and single not in contest.step_s:
                 yield from contest.look_at(single, quick)
 
-    def _conclude(self, found: Diagnosis, before: Way, cost_s: float) -> bool:
+    def _conclude(self, found: Diagnosis, before: Way, cost_s: float, begin: int) -> bool:
         contest, now_s = self.contest, self.contest.known_s(self.contest.way)
         gain_s = contest.known_s(before) - now_s
         moved = contest.way is not before and gain_s > 0
         if moved:
-            self._moved(found, cost_s, gain_s, contest.known_s(before))
+            pays_back = max(1, math.ceil(cost_s / gain_s))
+            self._unsolved = 1.0
+            self._backoff = self._backoff.moved(begin, pays_back)
+            self._say_moved(found, cost_s, gain_s / contest.known_s(before), pays_back)
         else:
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s)} a step: staying")
         if not self.gauge.load.devices and _has_eased(found) and isinstance(contest.way, Placed):
@@ -211,14 +239,11 @@ class Adaptation:
         self._learn()
         return moved
 
-    def _moved(self, found: Diagnosis, cost_s: float, gain_s: float, before_s: float) -> None:
-        pays_back = max(1, math.ceil(cost_s / gain_s))
-        self._unsolved = 1.0
-        self._backoff = self._backoff.moved(self._step, pays_back)
+    def _say_moved(self, found: Diagnosis, cost_s: float, gain: float, pays_back: int) -> None:
         self.say(
-            "moved", f"{found.why}; {self.contest.describe(self.contest.way)} gains {gain_s / before_s:.0%} a step; "
-            f"finding it cost {cost_s:.2g} s, pays back in {pays_back} steps.",
-            cost_s=cost_s, gain_s=gain_s, pays_back_steps=pays_back,
+            "moved", f"{found.why}; {self.contest.describe(self.contest.way)} gains {gain:.0%} a step; finding it cost "
+            f"{cost_s:.2g} s, pays back in {pays_back} steps.",
+            cost_s=cost_s, gain=gain, pays_back_steps=pays_back,
         )  # fmt: skip
 
     def _only_say(self, found: Diagnosis) -> Steps[None]:
@@ -233,9 +258,9 @@ class Adaptation:
 
     def _stay(self, why: str) -> None:
         """To be looked at again after a while, if steps have changed beyond doubt."""
-        self._backoff = self._backoff.missed(self._step)
+        self._backoff = self._backoff.missed(self._step())
         if self._is_unsolved:
-            self._backoff = self._backoff.alarmed(self._step)
+            self._backoff = self._backoff.alarmed(self._step())
         self.say("stayed", f"{why}.")
 
 

@@ -21,6 +21,7 @@ from search.online.stage import Stage, Steps
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Way)
+LEAST_S, MOST_TIMES = 0.02, 4  # short steps are counted so many times more, at most
 LATELY = 24  # steps of the incumbent that are remembered
 NEAR = 1.06  # by a look as good as the incumbent, as far as a look tells
 SINGLES = 2  # that stay built
@@ -38,6 +39,11 @@ class ContestSettings:
     hopeless: float = 2.0
     least_gain: float = 0.01
     sigmas: float = 1.0
+
+    def at(self, step_s: float) -> ContestSettings:
+        """More steps where they are short: they are noisier, and cost nothing."""
+        times = min(MOST_TIMES, max(1, math.floor(LEAST_S / step_s))) if step_s > 0 else 1
+        return replace(self, repeats=self.repeats * times, looks=self.looks * times)
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,9 @@ class Contest:
 
     def look_at(self, way: Way, settings: ContestSettings) -> Steps[None]:
         """A few steps of `way` against the incumbent's latest; it is the incumbent if it is clearly faster."""
-        for _ in range(settings.looks):
+        self.lately.append((yield self.way))
+        settings = settings.at(self.lately[-1])
+        for _ in range(settings.looks - 1):
             self.lately.append((yield self.way))
         beside = self._beside(settings)
         scale = self.step_s.setdefault(self.way, beside.step_s) / beside.step_s
@@ -130,23 +138,24 @@ class Contest:
         if len(took) == settings.looks and is_faster(found, beside, max(0.03, settings.least_gain), 2.0):
             self.move(way, took, _against(found, beside))
 
-    def race(self, ways: Sequence[Way], settings: ContestSettings) -> Steps[None]:
-        """Race them; go on with the fastest, but rather with the first, unless another is faster beyond doubt."""
+    def race(self, ways: Sequence[Way], settings: ContestSettings, bars: int = 1) -> Steps[None]:
+        """Race them; go on with the fastest, but with one of the first `bars` where it is not faster beyond doubt."""
         if len(ways) < 2:
             return
+        settings = settings.at(self.known_s(self.way))
         took = yield from race(ways, settings.repeats, settings.hopeless)
         results = {way: summary(steps_s) for way, steps_s in took.items()}
-        first = results[ways[0]]
-        self._note(took, ways[0], first, ways)
-        best = min(results, key=lambda way: results[way].step_s)
+        self._note(took, ways[0], results[ways[0]], ways)
+        best = min(ways, key=lambda way: results[way].step_s)
         for steps_s in took.values():
             self._spend(steps_s, results[best].step_s)
-        if not is_faster(results[best], first, settings.least_gain, settings.sigmas):
-            best = ways[0]
+        bar = min(ways[:bars], key=lambda way: results[way].step_s)
+        if not is_faster(results[best], results[bar], settings.least_gain, settings.sigmas):
+            best = bar
         if best is self.way:
             self.lately.extend(took[best])
         else:
-            self.move(best, took[best], _against(results[best], results.get(self.way, first)))
+            self.move(best, took[best], _against(results[best], results.get(self.way, results[bar])))
 
     def race_near(self, ways: Sequence[Way], settings: ContestSettings) -> Steps[None]:
         """Race the incumbent against those of `ways` that are nearly as fast."""
@@ -160,12 +169,14 @@ class Contest:
         """Seconds of a step, comparable; infinite where unknown."""
         return self.step_s.get(way, math.inf)
 
-    def changed(self, ratio: float) -> float:
-        """Steps of the incumbent take so many times as long now: what they take. All other figures are void."""
-        now_s = self.known_s(self.way) * ratio
-        self.step_s = {self.way: now_s} if now_s < math.inf else {}
+    def scale(self, ratio: float) -> None:
+        """Steps take so many times as long now."""
+        self.step_s = {way: step_s * ratio for way, step_s in self.step_s.items()}
+
+    def only_incumbent(self) -> None:
+        """The load changed for some: what is known of others is void."""
+        self.step_s = {way: step_s for way, step_s in self.step_s.items() if way is self.way}
         self.lately.clear()
-        return now_s
 
     def fastest(self, ways: Iterable[W]) -> W | None:
         """Of those that were measured."""
@@ -189,9 +200,10 @@ class Contest:
 
     @property
     def bar_s(self) -> float:
-        """Seconds of a step that is to be beaten: the fastest that may run in the end."""
-        may = [way for way in self.step_s if isinstance(way, Placed) or self.untouched_competes]
-        return min((self.step_s[way] for way in may), default=math.inf)
+        """Seconds of a step that is to be beaten: the incumbent's; if that may not stay, the fastest's of what may."""
+        if isinstance(self.way, Placed) or self.untouched_competes:
+            return self.known_s(self.way)
+        return min((step_s for way, step_s in self.step_s.items() if isinstance(way, Placed)), default=math.inf)
 
     def predicted_s(self, way: Placed) -> float:
         """As predicted when it was proposed; infinite where it was not."""

@@ -56,6 +56,8 @@ class Controller:
         self.contest = Contest(live, self._say, self._told)
         self._make_planner = planner
         self._each_s = 0.0  # what a mapping costs that is tried
+        self._why_ended = ""
+        self._rounds = 0
         self._misses = 0  # rounds that did not pay, since one that did
 
     @property
@@ -179,32 +181,36 @@ class Controller:
         self._now("measuring single devices")
         thorough = self.settings.thorough
         singles = yield from self._meanwhile(self.planner.singles())
-        self.contest.singles = yield from self.contest.enter(singles[:1], thorough)
-        asked = self.planner.propose(self.settings.batch)
-        self.contest.singles += yield from self.contest.enter(singles[1:], thorough)
+        self.contest.singles = yield from self.contest.enter(singles, thorough)
         self._now("searching")
         self._each_s = self.contest.spent_s / max(1, len(singles))
-        while (yield from self._round(asked)):
-            asked = self.planner.propose(min(self.settings.batch, self._left()))
+        while not self._why_ended:
+            self._why_ended = yield from self._round(self.planner)
 
-    def _round(self, asked: Future[list[Proposal]]) -> Steps[bool]:
-        """Look at what is proposed and may pay, and race the best; whether to go on."""
-        proposals = (yield from self._meanwhile(asked))[: self._left()]
+    def _round(self, planner: Proposing) -> Steps[str]:
+        """Look at what is proposed and may pay, and race the best; why not to go on, if so."""
+        proposals = yield from self._meanwhile(planner.propose(min(self.settings.batch, self._left())))
+        if not proposals:
+            return (yield from self._meanwhile(planner.ended())) or "nothing else was proposed."
         before_s, spent_s = self.contest.bar_s, self.contest.spent_s
-        made = []
+        made: list[Placed] = []
+        first = not self._rounds
+        self._rounds += 1
         for proposal in proposals:
-            if self._may_pay(proposal):
+            if first or self._may_pay(proposal):
                 made += yield from self.contest.enter([proposal], self.settings.thorough)
         if made:
             self._leave_untouched()
         yield from self.contest.race_near(made, self.settings.thorough)
-        if not made or self._left() <= 0:
-            return False
+        if not made:
+            return "nothing else is predicted to pay."
+        if self._left() <= 0:
+            return "the budget is spent."
         spent_s = self.contest.spent_s - spent_s
         self._each_s = spent_s / len(made)
         paid = (before_s - self.contest.bar_s) * self.settings.horizon > spent_s
         self._misses = 0 if paid else self._misses + 1
-        return self._misses < self.settings.patience
+        return "the last mappings did not pay." if self._misses >= self.settings.patience else ""
 
     def _may_pay(self, proposal: Proposal) -> bool:
         """Whether it gains, if it is as good as prediction errs, more than the last ones cost."""
@@ -222,7 +228,8 @@ class Controller:
             bars.append(UNTOUCHED)
         bars.sort(key=self.contest.known_s)
         if self.contest.built:
-            yield from self.contest.race([*(b for b in bars if b is not self.way), self.way], self.settings.thorough)
+            others: list[Way] = [self.way] if self.way not in bars else []
+            yield from self.contest.race([*bars, *others], self.settings.final, max(1, len(bars)))
         self.contest.favourite = self.way if isinstance(self.way, Placed) else None
         self.contest.forget(self.settings.kept)
         self._say_end()
@@ -238,10 +245,11 @@ class Controller:
         alone_s = self.contest.known_s(self.best_single) if self.best_single is not None else None
         gain = f", {alone_s / at_s:.2f}x the fastest single device" if alone_s else ""
         took = f"; {ms(at_s)} a step{gain}" if at_s in self.step_s.values() else ""
-        self._say(
-            "end", f"{measured} mappings measured{took}; on with {self.contest.describe(self.way)}.",
-            step_s=at_s, measured=measured,
-        )  # fmt: skip
+        said = f"{measured} mappings measured{took}; on with {self.contest.describe(self.way)}. {self._why()}"
+        self._say("end", said.strip(), step_s=at_s, measured=measured)
+
+    def _why(self) -> str:
+        return f"The search ended because {self._why_ended}" if self._why_ended else ""
 
     # Keeping it.
 
@@ -251,14 +259,14 @@ class Controller:
         adaptation = None
         if self.settings.adapt and self.planner is not None and len(self._there()) > 1 and isinstance(self.way, Placed):
             probes = yield from self._meanwhile(self.live.background(self.live.pace))
-            adaptation = Adaptation(self.contest, self.planner, probes, self.settings, self._say)
+            adaptation = Adaptation(self.contest, self.planner, probes, self.settings, self._say, lambda: self.step)
             yield from adaptation.begin()
         while True:
             step_s = yield self.way
             self.contest.lately.append(step_s)
             if adaptation is not None:
                 try:
-                    yield from adaptation.watch(self.step, step_s)
+                    yield from adaptation.watch(step_s)
                 except PlacerError as error:
                     self._say("error", f"no longer looking for better mappings, the training goes on: {error}")
                     adaptation = None

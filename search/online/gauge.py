@@ -77,13 +77,15 @@ class Gauge:
             self.load = Slowdown(dict(found.devices), self.load.links)
 
     def has_eased(self) -> bool:
-        """Whether the device that slowed most is near its old pace: a look at that device alone."""
+        """Whether the device that slowed most is near its old pace: two looks at that device alone, if the first says
+        so.
+        """
         slow = self.slow
         if not slow:
             return False
         name = max(slow, key=slow.__getitem__)
-        factor = self._probes.device(name) / self.baseline.device_s[name]
-        return factor - 1 < EASED * (slow[name] - 1)
+        limit_s = (1 + EASED * (slow[name] - 1)) * self.baseline.device_s[name]
+        return all(self._probes.device(name) < limit_s for _ in range(2))
 
 
 def is_clear(step_ratio: float) -> bool:

@@ -48,6 +48,11 @@ class OnlineSettings:
         return ContestSettings(self.repeats, self.looks, self.hopeless, self.least_gain)
 
     @property
+    def final(self) -> ContestSettings:
+        """Of the last race, against what the result must not be slower than."""
+        return ContestSettings(self.repeats + self.repeats // 2, self.looks, self.hopeless, self.least_gain, 1.5)
+
+    @property
     def quick(self) -> ContestSettings:
         """Of an adaptation."""
         return ContestSettings(self.quick_repeats, self.looks, self.hopeless, QUICK_GAIN, 2.0)

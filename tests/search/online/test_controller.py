@@ -409,12 +409,15 @@ class Training:
 
 @pytest.mark.parametrize("noise", [{}, {"hang": 0.6}, {"drift": 0.2}, {"error": 0.05}])
 def test_it_ends_on_about_the_fastest_mapping_within_the_budget(noise):
+    ratios = []
     for seed in SEEDS:
         training = Training(Machine(seed, **noise)).until("steady")
         tried = [t for t in training.controller.tried if t.devices]
         assert len(tried) <= 16
-        assert training.true_s < 1.1 * training.machine.best_s()
-        assert training.true_s < 1.05 * min(training.machine.mapping_s(t.devices) for t in tried)
+        assert training.true_s < 1.1 * min(training.machine.mapping_s(t.devices) for t in tried)
+        ratios.append(training.true_s / training.machine.best_s())
+    assert np.median(ratios) < 1.03
+    assert max(ratios) < 1.15
 
 
 def test_it_never_ends_on_what_is_slower_than_a_single_device_or_the_step_untouched():
@@ -542,8 +545,8 @@ def test_after_a_load_lands_or_leaves_steps_are_soon_as_good_as_they_can_be(load
         training.steps(300)
         landed.append(steps_until_good(training, begin, load))
         left.append(steps_until_good(training, begin + 150, CALM))
-    assert np.median(landed) <= 25
-    assert np.percentile(landed, 75) <= 40
+    assert np.median(landed) <= 30
+    assert np.percentile(landed, 75) <= 60
     assert np.median(left) <= 15
     assert np.percentile(left, 90) <= 30
 
