@@ -31,7 +31,7 @@ PAUSE_S = 0.02  # between calls of a search that nobody times
 BATCHES = 8  # different ones, in turn
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Held:
     """A mapping built beside the training: its steps train scratch variables, and no update of the training."""
 
