@@ -129,8 +129,9 @@ class LiveStep:
                 self.site.look()
             if variant is not self.main:
                 return self._aside(variant, args, kwargs, tensors), None
-            if isinstance(self.way, Placed):
-                return self._placed(variant, self._way, self._given(variant, tensors))
+            way = self._way
+            if isinstance(way, Placed):
+                return self._placed(variant, way, self._given(variant, tensors))
             return self._untouched(variant, args, kwargs, tensors)
 
     def _part_of_more(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
