@@ -70,9 +70,10 @@ class Adaptation:
         elif step % self.settings.probe_every == 0:
             self._probe()
         if self._returning:
-            backoff = self._backoff
+            backoff, way = self._backoff, self.contest.way
             yield from self._adapt()
-            self._backoff = backoff
+            if self.contest.way is not way:
+                self._backoff = backoff
         elif self._backoff.due(step):
             yield from self._adapt()
 
@@ -90,7 +91,8 @@ class Adaptation:
         to act.
         """
         favourite = self.contest.favourite
-        if eased and favourite in self.contest.current and favourite is not self.contest.way:
+        may_return = favourite in self.contest.current and favourite is not self.contest.way
+        if eased and may_return and self._step() >= self._backoff.ready_step:
             self._returning = True
         else:
             self._backoff = self._backoff.alarmed(self._step())
@@ -168,11 +170,11 @@ class Adaptation:
         if asked:
             yield from contest.enter((yield from contest.meanwhile(asked.pop(0))), quick)
         yield from self._look_at_known()
-        for _ in range(ROUNDS if asked else 0):
-            proposals = yield from contest.meanwhile(asked.pop(0))
+        for count in range(ROUNDS if asked else 0):
+            more = self.planner.propose(self.settings.replan, self.settings.replan_s) if count else asked.pop(0)
+            proposals = yield from contest.meanwhile(more)
             if not (yield from contest.enter(filter(self._may_be_better, proposals), quick)):
                 break
-            asked.append(self.planner.propose(self.settings.replan, self.settings.replan_s))
         yield from contest.race_near(contest.built, self.settings.quick)
         yield from self._compare(before)
         return self._conclude(found, before, contest.spent_s - spent_s, begin)

@@ -65,7 +65,7 @@ class Say(Protocol):
 class Contest:
     """Keeps the incumbent, what was built, and how long steps take.
 
-    built: all that can run; of these singles are on one device each, and favourite is the best while all is well.
+    built: all that can run; of these favourite is the best of all devices while all is well.
     step_s: by way, all comparable: in the time of the first race, and since the load changed, in that of now.
     told: called with each result, and whether it is the first of its way. lately: seconds of the incumbent's latest
     steps that nothing disturbed. spent_s: seconds lost to building and to steps of others.
@@ -75,7 +75,6 @@ class Contest:
         self.stage, self.say, self.told = stage, say, told
         self.way: Way = UNTOUCHED
         self.built: list[Placed] = []
-        self.singles: list[Placed] = []
         self.favourite: Placed | None = None
         self.step_s: dict[Way, float] = {}
         self.tried: list[Tried] = []
@@ -183,6 +182,11 @@ class Contest:
         return min((way for way in ways if way in self.step_s), key=self.known_s, default=None)
 
     @property
+    def singles(self) -> list[Placed]:
+        """What is built on one device each."""
+        return [placed for placed in self.built if len(set(placed.devices)) == 1]
+
+    @property
     def best_single(self) -> Placed | None:
         """The fastest device that runs everything, as far as measured."""
         return self.fastest(self.singles)
@@ -218,13 +222,11 @@ class Contest:
                 built.step.close()
                 self.step_s.pop(built, None)
         self.built = [built for built in self.built if built in keep]
-        self.singles = [single for single in self.singles if single in keep]
         self.stage.release(self.built)
 
     def start_anew(self, way: Way) -> None:
         """Devices were joined anew: what was built is void but `way`."""
         self.built = [way] if isinstance(way, Placed) else []
-        self.singles = [placed for placed in self.built if len(set(placed.devices)) == 1]
         self.step_s = {}
         self.go_on_with(way)
 

@@ -179,9 +179,8 @@ class Controller:
         if self.planner is None:
             return
         self._now("measuring single devices")
-        thorough = self.settings.thorough
         singles = yield from self._meanwhile(self.planner.singles())
-        self.contest.singles = yield from self.contest.enter(singles, thorough)
+        yield from self.contest.enter(singles, self.settings.thorough)
         self._now("searching")
         self._each_s = self.contest.spent_s / max(1, len(singles))
         while not self._why_ended:
