@@ -120,6 +120,11 @@ class AutoStep:
         return median(self._before) if beside is None and len(self._before) >= ENOUGH else beside
 
     @property
+    def device_names(self) -> tuple[str, ...]:
+        """The devices it may run on, lost ones included; none before they are joined."""
+        return () if self._live.topology is None else self._live.topology.names
+
+    @property
     def left_alone(self) -> str | None:
         """Why the step runs untouched for good; None where it does not."""
         return self._live.left_alone

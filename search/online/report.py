@@ -27,7 +27,7 @@ def as_html(step: AutoStep) -> str:
     """The facts as lines, the mappings as a table."""
     facts = "".join(f"<br>{escape(fact)}" for fact in _facts(step))
     rows = "".join(
-        f"<tr><td>{escape(t.name)}</td><td>{escape(_time(t))}</td><td>{_predicted(t)}</td></tr>"
+        f"<tr><td>{escape(_name(step, t))}</td><td>{escape(_time(t))}</td><td>{_predicted(t)}</td></tr>"
         for t in _ranked(step)[:SHOWN]
     )
     head = "<tr><th>proposed by</th><th>step</th><th>predicted</th></tr>"
@@ -47,7 +47,9 @@ def _facts(step: AutoStep) -> Iterator[str]:
     if step.mapping is not None and here is not None:
         gain = "" if single is None else f"; the fastest single device: {_ms(single)} ({single / here:.2f}x)"
         yield f"{_ms(here)} a step{gain}"
-    if step.mapping is not None and untouched is not None:
+    if step.mapping is None and untouched is not None:
+        yield f"{_ms(untouched)} a step"
+    elif untouched is not None:
         yield f"for reference: {_ms(untouched)} a step untouched, in this process, before it was placed"
 
 
@@ -64,7 +66,7 @@ def _table(step: AutoStep) -> Iterator[str]:
     ranked = _ranked(step)
     if ranked:
         yield f"measured ({len(ranked)}; the fastest first): step, predicted, proposed by"
-    yield from (f"  {_time(t):>10}  {_predicted(t):>10}  {t.name}" for t in ranked[:SHOWN])
+    yield from (f"  {_time(t):>10}  {_predicted(t):>10}  {_name(step, t)}" for t in ranked[:SHOWN])
     failed = [t for t in step.tried if isinstance(t.result, Failed)]
     if failed:
         yield f"  {len(failed)} could not run, first: {_time(failed[0])}"
@@ -80,6 +82,13 @@ def _last(step: AutoStep) -> list[str]:
 def _ranked(step: AutoStep) -> list[Tried]:
     measured = [t for t in step.tried if isinstance(t.result, Measured)]
     return sorted(measured, key=lambda t: t.result.step_s if isinstance(t.result, Measured) else 0.0)
+
+
+def _name(step: AutoStep, t: Tried) -> str:
+    """Who proposed it; the device where it is one, and whether it is what runs."""
+    alone = f" on {step.device_names[t.devices[0]]}" if len(set(t.devices)) == 1 else ""
+    now = " (runs now)" if step.mapping is not None and step.mapping.devices == t.devices else ""
+    return t.name + alone + now
 
 
 def _time(t: Tried) -> str:

@@ -16,6 +16,8 @@ from search.online.report import LINES, SHOWN, as_html, as_text
 GRAPH = OpGraph("small", tuple(Op(f"op{i}", cost_s={"cpu": 1.0}) for i in range(3)), ())
 TOPOLOGY = Topology(tuple(Device(f"worker:{i}", "cpu") for i in range(2)))
 
+NAMED = {"single": (1, 1, 1), "hybrid": (0, 1, 1)}
+
 
 @dataclass
 class Step:
@@ -29,6 +31,7 @@ class Step:
     best_single_s: float | None = None
     untouched_s: float | None = None
     left_alone: str | None = None
+    device_names: tuple[str, ...] = TOPOLOGY.names
     tried: list[Tried] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
 
@@ -59,13 +62,23 @@ def test_a_gain_that_was_not_measured_is_not_told() -> None:
 
 
 def test_the_fastest_come_first_and_what_failed_is_told() -> None:
-    tried = [Tried(f"m{i}", (i,), Measured(0.1 - i / 1000, 0.001, 8, 0.0, False), 0.08) for i in range(SHOWN + 2)]
-    step = placed(tried=[*tried, Tried("bad", (9,), Failed("error", "no kernel"), None)])
+    tried = [Tried(f"m{i}", (0, 1), Measured(0.1 - i / 1000, 0.001, 8, 0.0, False), 0.08) for i in range(SHOWN + 2)]
+    step = placed(tried=[*tried, Tried("bad", (1, 1, 0), Failed("error", "no kernel"), None)])
     names = [
         line.split()[-1] for line in as_text(step).splitlines() if line.endswith(tuple("0123456789")) and "ms" in line
     ]
     assert names == [f"m{i}" for i in reversed(range(2, SHOWN + 2))]
     assert "1 could not run, first: no kernel" in as_text(step)
+
+
+def test_a_single_device_is_named_and_what_runs_is_marked() -> None:
+    tried = [Tried(name, on, Measured(0.1, 0.001, 8, 0.0, False), None) for name, on in NAMED.items()]
+    lines = [line.split("ms")[-1].strip() for line in as_text(placed(tried=tried)).splitlines() if "ms" in line]
+    assert lines == ["single on worker:1", "hybrid (runs now)"]
+
+
+def test_an_untouched_step_has_its_time_told() -> None:
+    assert as_text(Step(untouched_s=0.02)).splitlines()[1:] == ["  runs untouched", "  20.0 ms a step"]
 
 
 def test_the_latest_decisions_come_last_and_the_rest_is_counted() -> None:
@@ -79,7 +92,7 @@ def test_the_latest_decisions_come_last_and_the_rest_is_counted() -> None:
 
 
 def test_a_notebook_shows_the_same_and_escapes_it() -> None:
-    step = placed(name="<lambda>", tried=[Tried("a<b", (0,), Measured(0.1, 0.001, 8, 0.0, False), None)])
+    step = placed(name="<lambda>", tried=[Tried("a<b", (0, 1), Measured(0.1, 0.001, 8, 0.0, False), None)])
     step.journal.entry(1, "moved", "to <x>.")
     html = as_html(step)
     assert "&lt;lambda&gt;" in html and "a&lt;b" in html and "&lt;x&gt;" in html
