@@ -173,7 +173,8 @@ class Adaptation:
         for count in range(ROUNDS if asked else 0):
             more = self.planner.propose(self.settings.replan, self.settings.replan_s) if count else asked.pop(0)
             proposals = yield from contest.meanwhile(more)
-            if not (yield from contest.enter(filter(self._may_be_better, proposals), quick)):
+            hopeful = filter(self._may_be_better, proposals) if count else proposals
+            if not (yield from contest.enter(hopeful, quick)):
                 break
         yield from contest.race_near(contest.built, self.settings.quick)
         yield from self._compare(before)
