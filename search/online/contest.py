@@ -258,7 +258,8 @@ class Contest:
         work = self.stage.background(lambda: self.stage.build(p.devices, p.order, p.searcher))
         built = yield from self.meanwhile(work)
         if isinstance(built, Failed):
-            self._tell(p.searcher, p.devices, built)
+            if built.reason != "device":  # a device was lost meanwhile: that is not the mapping's fault
+                self._tell(p.searcher, p.devices, built)
             self.say("error", f"a mapping of {p.searcher} cannot run and is left out: {built.detail}")
             return None
         self.built.append(built)

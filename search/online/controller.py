@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Controller", "OnlineSettings", "Steps", "Tried"]
 
 T = TypeVar("T")
+GIVEN = "given"  # who proposed a mapping that the caller gave
+LOOK_EVERY = 50  # steps between looks whether all workers are there
 
 
 class Controller:
@@ -57,6 +59,7 @@ class Controller:
         self._make_planner = planner
         self._each_s = 0.0  # what a mapping costs that is tried
         self._why_ended = ""
+        self._given: tuple[int, ...] | None = None
         self._rounds = 0
         self._misses = 0  # rounds that did not pay, since one that did
 
@@ -105,6 +108,8 @@ class Controller:
         """After devices were lost or came back: what was built is gone but the way that runs."""
         self.contest.start_anew(self.live.way)
         there = self._there()
+        if self._given is not None:
+            yield from self._give_again(self._given, there)
         if self.planner is not None and self.settings.adapt and there:
             try:
                 yield from self._place_anew(there)
@@ -121,14 +126,21 @@ class Controller:
         self.live.site.prepare()
         self.topology = self.live.join()
         self._now("building")
-        built = self.live.build(mapping(), (), "given")
+        self._given = tuple(mapping())
+        built = self.live.build(self._given, (), GIVEN)
         if isinstance(built, Failed):
             raise PlacerError(f"the mapping cannot run: {built.detail}")
         self.contest.start_anew(self.live.settle(built))
         self._say("moved", f"placed by the mapping given: {self.contest.describe(built)}.")
-        self._now("steady")
-        while True:
-            yield self.way
+        yield from self._keep()
+
+    def _give_again(self, devices: tuple[int, ...], there: Sequence[str]) -> Steps[None]:
+        """The mapping given, once all its devices are there again."""
+        assert self.topology is not None
+        if {self.topology.names[d] for d in devices} <= set(there):
+            built = yield from self._meanwhile(self.live.background(lambda: self.live.build(devices, (), GIVEN)))
+            if not isinstance(built, Failed):
+                self.contest.move(self.live.settle(built), (), "its devices are there")
 
     # The search.
 
@@ -136,7 +148,7 @@ class Controller:
         """Untouched steps, until everything is known that planning needs; whether there is something to place."""
         yield UNTOUCHED
         if self.live.left_alone:
-            self._say("error", f"the step runs untouched: {self.live.left_alone}.")
+            self._say("alone", f"the step runs untouched: {self.live.left_alone}.")
             return False
         ready = self.live.background(self.live.site.prepare)
         yield UNTOUCHED
@@ -147,7 +159,9 @@ class Controller:
         yield from self._meanwhile(ready)
         topology = self.live.join()
         if len(topology) < 2:
-            self._say("end", f"{topology.names[0]} is the only device: nothing to place.")
+            self._say(
+                "alone", f"{topology.names[0]} is the only device here: nothing to place, the step runs untouched."
+            )
             return False
         self._now("profiling")
         if self.live.shares_cores:  # the training stands still: together both would take twice as long, and be wrong
@@ -245,6 +259,9 @@ class Controller:
         gain = f", {alone_s / at_s:.2f}x the fastest single device" if alone_s else ""
         took = f"; {ms(at_s)} a step{gain}" if at_s in self.step_s.values() else ""
         said = f"{measured} mappings measured{took}; on with {self.contest.describe(self.way)}. {self._why()}"
+        here_s = self.contest.known_s(UNTOUCHED)
+        if here_s < at_s and not self.contest.untouched_competes:
+            said += f" Untouched in this process it took {ms(here_s)}: include_local=True lets that compete."
         self._say("end", said.strip(), step_s=at_s, measured=measured)
 
     def _why(self) -> str:
@@ -275,6 +292,8 @@ class Controller:
         site = self.live.site
         if site.missing and self.step % self.settings.probe_every == 0 and site.is_back():
             site.rejoin()
+        elif self.step % LOOK_EVERY == 0:  # a worker that has nothing to do is missed by nobody
+            site.suspected = True
 
     def _place_anew(self, there: Sequence[str]) -> Steps[None]:
         """A mapping for the devices that are there now: if all are, first the one of before."""

@@ -24,7 +24,8 @@ MOST_BOARD_FAILURES = 3
 
 LOGGER = logging.getLogger("placer")
 
-Kind = Literal["start", "plan", "measured", "moved", "stayed", "alarm", "lost", "back", "error", "end"]
+Kind = Literal["start", "plan", "measured", "moved", "stayed", "alarm", "lost", "back", "error", "end", "alone"]
+LOUD = frozenset({"alone", "lost"})  # shown on stderr even where nobody set up logging
 Number = float | int | str | bool | None
 
 
@@ -90,7 +91,7 @@ class Journal:
             plain = {name: _number(value) for name, value in numbers.items()}
             entry = Entry(self._clock(), int(step), kind, one_line(sentence), plain, self.dry_run)
             self._entries.append(entry)
-            LOGGER.info("%s", _line(entry))
+            LOGGER.log(logging.WARNING if kind in LOUD else logging.INFO, "%s", _line(entry))
             self._write(entry)
         return entry
 

@@ -507,7 +507,7 @@ def test_a_step_that_is_left_alone_stays_untouched():
     machine.left_alone = "it is compiled for XLA"
     training = Training(machine).steps(10)
     assert training.way is UNTOUCHED
-    assert training.said("error") == ["the step runs untouched: it is compiled for XLA."]
+    assert training.said("alone") == ["the step runs untouched: it is compiled for XLA."]
 
 
 # Keeping it.
