@@ -3,7 +3,7 @@
 What the reference finds by stepping through every event is mostly known ahead: without contention a tensor's arrival
 is known when its op ends, so inputs are counted then, and an op is put in line for the latest of them. That leaves as
 events what devices finish, and with contention what links finish. Two kernels: `_light` where tensors cross freely and
-their ends do no work, `_heavy` for the rest. They and all they call share this file, for compiled code is cached by file.
+their ends do no work, `_heavy` for the rest. They and all they call share a file, for compiled code is cached by file.
 """
 
 from __future__ import annotations
