@@ -12,16 +12,12 @@ import pickle
 import queue
 import sys
 import threading
-import time
-from pathlib import Path
 from typing import IO, Any
 
 from placer.errors import PlacerError, one_line
 
-# Plans at low priority took 53 s instead of 3 beside two busy workers, and all that time nothing better ran.
-NICENESS, SESSION_NICENESS = 5, 0
-AUTOGROUP = Path("/proc/self/autogroup")
-AUTOGROUP_TRIES = 5
+# At the lowest priority a plan took 53 s instead of 3 beside two busy workers, and all that time nothing better ran.
+NICENESS = 5
 BEGIN = "begin"
 
 Call = tuple[str, tuple[Any, ...]]
@@ -30,27 +26,11 @@ Answer = tuple[bool, Any]
 
 def main() -> None:
     """Serve stdin until it closes. What anybody prints goes to stderr, for stdout carries the answers."""
-    step_back()
+    os.nice(NICENESS)
     calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(calls, answers)
     os._exit(0)
-
-
-def step_back() -> None:
-    """Leave the cores to the training. Where Linux groups processes by session, niceness counts within a session only,
-    and against others the session's own does: without one a planner took half a core from busy workers, and at 19 it
-    came to no end while all cores were busy; at 10 it gets a tenth of a core at worst, and all that is idle.
-    """
-    os.nice(NICENESS)
-    for _ in range(AUTOGROUP_TRIES):
-        try:
-            AUTOGROUP.write_text(str(SESSION_NICENESS))
-            return
-        except BlockingIOError:  # another process set its own within the last tenth of a second
-            time.sleep(0.1)
-        except OSError:  # there are no such groups
-            return
 
 
 def serve(calls: IO[bytes], answers: IO[bytes]) -> None:

@@ -14,7 +14,7 @@ from placer.measurement import Measured
 from placer.topology import Device, Link, Topology
 from search.online.plan import OnlinePlan
 from search.online.planner import Planner
-from search.online.planner_process import BEGIN, NICENESS, SESSION_NICENESS, Desk
+from search.online.planner_process import BEGIN, NICENESS, Desk
 from search.online.proposal import PlanSettings
 
 PATIENCE_S = 300
@@ -112,8 +112,6 @@ def test_a_planner_answers_in_order_what_a_plan_here_does(planner):
     assert "no searcher" not in error_of(planner.predict((0,)))
     assert planner.singles().result(PATIENCE_S)
     assert psutil.Process(planner.pid).nice() == NICENESS
-    autogroup = Path(f"/proc/{planner.pid}/autogroup")
-    assert not autogroup.exists() or autogroup.read_text().endswith(f"nice {SESSION_NICENESS}\n")
     loaded = Path(f"/proc/{planner.pid}/maps").read_text()
     assert "numpy" in loaded
     assert "tensorflow" not in loaded
