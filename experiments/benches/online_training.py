@@ -103,10 +103,11 @@ class Training:
 
     @property
     def way(self) -> Placed:
-        """The mapping that runs. Raises PlacerError while the step runs untouched."""
-        if not isinstance(self.live.way, Placed):
+        """The incumbent, whatever is tried beside it. Raises PlacerError while the step runs untouched."""
+        way = self.auto.controller.way
+        if not isinstance(way, Placed):
             raise PlacerError(f"the step runs untouched, {self.auto.phase}: nothing to compare with.")
-        return self.live.way
+        return way
 
     @property
     def inputs(self) -> Sequence[Any]:
