@@ -122,10 +122,6 @@ class Copies:
                 self._true[key].add(place)
         self._latest = use
 
-    def to_fetch(self, use: Use) -> list[Pair]:
-        """What `before` would have to copy."""
-        return self._pairs((key, place) for key, place in zip(use.keys, use.places, strict=True))
-
     def pull(self) -> None:
         """Make the caller's variables true."""
         self._fetch_home(self._home)

@@ -18,17 +18,6 @@ class Slowdown:
     devices: dict[str, float]
     links: dict[Pair, float]
 
-    def worst(self) -> tuple[str, float]:
-        """What slowed most, and its factor: a device's name, or "a <-> b".
-
-        A slow end makes its links slow, so a link counts only for what its slower end does not explain.
-        """
-        factors = dict(self.devices)
-        for (a, b), factor in self.links.items():
-            factors[f"{a} <-> {b}"] = factor / max(1.0, self.devices[a], self.devices[b])
-        name = max(factors, key=factors.__getitem__)
-        return name, factors[name]
-
 
 @dataclass(frozen=True)
 class Reading:

@@ -63,55 +63,6 @@ def diagnose(
     return Diagnosis("nothing", step_ratio, {}, {}, why)
 
 
-@dataclass(frozen=True)
-class MoveSettings:
-    """least_gain: the least share of a step worth moving for. horizon: steps in which a switch must pay back."""
-
-    least_gain: float = 0.03
-    horizon: int = 500
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """gain: share of a step saved. pays_back_steps: until the switch is paid for; None = never."""
-
-    move: bool
-    why: str
-    gain: float
-    pays_back_steps: int | None
-
-
-def worth_moving(
-    now_s: float,
-    then_s: float,
-    spread: float,
-    switch_s: float,
-    remaining_steps: int | None = None,
-    settings: MoveSettings | None = None,
-    *,
-    cause: str = "",
-    groups: int | None = None,
-) -> Verdict:
-    """Whether to leave a mapping of `now_s` for one of `then_s`, both measured side by side.
-
-    spread: relative standard deviation of one of these medians (`relative_spread`); the gain must exceed two of their
-    difference. switch_s: what moving costs. remaining_steps: how many steps the training still has, if known. cause
-    and groups (how many move) only make the sentence fuller.
-    """
-    s = settings or MoveSettings()
-    if not (0 < now_s < math.inf and 0 < then_s < math.inf and 0 <= switch_s < math.inf and spread >= 0):
-        why = f"{now_s:g} s against {then_s:g} s a step for {switch_s:g} s is no comparison: staying."
-        return Verdict(False, _because(cause, why), 0.0, None)
-    gain = 1 - then_s / now_s
-    pays_back = max(1, math.ceil(switch_s / (now_s - then_s))) if gain > 0 else None
-    against = _against(gain, pays_back, SIGMAS * math.sqrt(2) * spread, remaining_steps, s)
-    if against:
-        why = f"{_moving(groups)} {against}: staying."
-    else:
-        why = f"{_moving(groups)} costs {switch_s:.2g} s, gains {gain:.1%}, pays back in {_steps(pays_back)}: moving."
-    return Verdict(not against, _because(cause, why), gain, pays_back)
-
-
 def relative_spread(*measured: Measured) -> float:
     """Relative standard deviation of the medians, the root of their mean square; infinite where one has no repeats."""
     if any(m.repeats < 2 for m in measured):
@@ -210,32 +161,5 @@ def _times(factor: float) -> str:
     return f"{max(factor, 1 / factor):.{1 if max(factor, 1 / factor) >= 1.95 else 2}f}x"
 
 
-def _against(gain: float, pays_back: int | None, noise: float, remaining: int | None, settings: MoveSettings) -> str:
-    """What speaks against moving, with its numbers; empty where nothing does."""
-    if pays_back is None:
-        return f"loses {-gain:.1%}" if gain < 0 else "gains nothing"
-    if gain < noise:
-        return f"gains {gain:.1%}, less than the noise of {noise:.1%}"
-    if gain < settings.least_gain:
-        return f"gains {gain:.1%}, less than the {settings.least_gain:.1%} that make it worth while"
-    if remaining is not None and pays_back > remaining:
-        return f"gains {gain:.1%}, pays back in {_steps(pays_back)}, more than the {remaining} left"
-    if pays_back > settings.horizon:
-        return f"gains {gain:.1%}, pays back in {_steps(pays_back)}, later than the {settings.horizon} looked ahead"
-    return ""
-
-
-def _moving(groups: int | None) -> str:
-    return "moving" if groups is None else f"moving {_count(groups, 'group')}"
-
-
-def _steps(count: int | None) -> str:
-    return _count(count or 0, "step")
-
-
 def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _because(cause: str, sentence: str) -> str:
-    return f"{cause}; {sentence}" if cause else sentence

@@ -15,7 +15,6 @@ from placer.graph import OpGraph
 from placer.measurement import Measured, Result
 from placer.topology import ANY, Topology
 from search.base import Searcher, SearchExhausted, Stop, never
-from search.online.carry import carried
 from search.online.load import Load
 from search.online.proposal import Devices, PlanSettings, Proposal
 from search.prediction import Prediction
@@ -93,16 +92,6 @@ class OnlinePlan:
         view = self._view()
         return view.step_s(self._within(view, devices)) if view.has(devices) else math.inf
 
-    def reorder(self, devices: Devices) -> Proposal:
-        """The same mapping with the run order of today's calibration. Raises BadInputError as `predict`, and where a
-        device is not in use.
-        """
-        self._check(devices)
-        view = self._view()
-        if not view.has(devices):
-            raise BadInputError(f"the mapping uses a device beside {listed(self.names)}; propose another.")
-        return self._ordered(view, Proposal(devices, (), view.step_s(self._within(view, devices)), "given"))
-
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> None:
         """The load changed: devices and links now take so many times as long as profiled, 1 for those left out.
 
@@ -132,19 +121,6 @@ class OnlinePlan:
             left, self.names = listed(self.names), before
             raise BadInputError(f"the step cannot run on {left} alone: {error}") from None
         self.ended = None
-
-    def carry(self, graph: OpGraph, devices: Devices) -> Proposal:
-        """The mapping of another capture of the same step, as for another batch shape; see search/online/carry.py.
-
-        Its own costs count where it has any, else those of namesakes by their work. Raises BadInputError where the
-        graphs have nothing in common, PlacerError where it does not fit.
-        """
-        self._check(devices)
-        view = self._view()
-        names = {op.name: self.topology.names[d] for op, d in zip(self.graph.ops, devices, strict=True)}
-        kept = {name: device for name, device in names.items() if device in self.names}
-        placed, order, predicted_s = carried(view.prediction, kept, graph)
-        return Proposal(view.whole(placed), order, predicted_s, "carried")
 
     # What is predicted by.
 

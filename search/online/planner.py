@@ -100,10 +100,6 @@ class Planner:
         """See OnlinePlan.predict."""
         return self._call("predict", devices)
 
-    def reorder(self, devices: Devices) -> Future[Proposal]:
-        """See OnlinePlan.reorder."""
-        return self._call("reorder", devices)
-
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> Future[None]:
         """See OnlinePlan.slowed."""
         return self._call("slowed", dict(device_factor), dict(link_factor))
@@ -111,10 +107,6 @@ class Planner:
     def only(self, names: Sequence[str]) -> Future[None]:
         """See OnlinePlan.only."""
         return self._call("only", tuple(names))
-
-    def carry(self, graph: OpGraph, devices: Devices) -> Future[Proposal]:
-        """See OnlinePlan.carry."""
-        return self._call("carry", graph, devices)
 
     def _call(self, method: str, *arguments: Any) -> Future[Any]:
         call = _Call(method, arguments)

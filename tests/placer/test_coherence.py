@@ -102,7 +102,8 @@ def test_a_read_only_function_leaves_the_copies_true(copies, here_and_there):
     use = copies.use(mine, [here_and_there[1]] * 2, {0})
     train(copies, use)
     look()
-    assert not copies.to_fetch(use)
+    copies.transfers = lambda pairs: pytest.fail(f"{len(pairs)} fetched")
+    copies.before(use)
 
 
 def test_many_reads_fetch_all_at_once(copies, here_and_there):

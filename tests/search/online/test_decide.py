@@ -8,10 +8,8 @@ from placer.measurement import Measured
 from search.online.decide import (
     Backoff,
     BackoffSettings,
-    MoveSettings,
     diagnose,
     relative_spread,
-    worth_moving,
 )
 
 LINK = ("worker:0", "worker:1")
@@ -73,66 +71,6 @@ def test_renaming_devices_renames_the_diagnosis():
     swap = str.maketrans("ab", "ba")
     assert {name.translate(swap): factor for name, factor in one.devices.items()} == other.devices
     assert {(a.translate(swap), b.translate(swap)): factor for (a, b), factor in one.links.items()} == other.links
-
-
-def test_a_gain_that_pays_back_moves():
-    verdict = worth_moving(0.1, 0.08, 0.01, 0.8, cause="load on worker:1 up 2.1x", groups=14)
-    assert verdict.move
-    assert verdict.gain == pytest.approx(0.2)
-    assert verdict.pays_back_steps == 40
-    assert verdict.why == (
-        "load on worker:1 up 2.1x; moving 14 groups costs 0.8 s, gains 20.0%, pays back in 40 steps: moving."
-    )
-
-
-@pytest.mark.parametrize(
-    ("then_s", "spread", "switch_s", "remaining", "says"),
-    [
-        (0.11, 0.0, 0.1, None, "moving loses 10.0%: staying."),
-        (0.1, 0.0, 0.1, None, "moving gains nothing: staying."),
-        (0.0988, 0.02 / 2 / math.sqrt(2), 0.1, None, "moving gains 1.2%, less than the noise of 2.0%: staying."),
-        (0.098, 0.0, 0.01, None, "moving gains 2.0%, less than the 3.0% that make it worth while: staying."),
-        (0.08, 0.0, 0.8, 39, "moving gains 20.0%, pays back in 40 steps, more than the 39 left: staying."),
-        (
-            0.08,
-            0.0,
-            20.0,
-            None,
-            "moving gains 20.0%, pays back in 1000 steps, later than the 500 looked ahead: staying.",
-        ),
-        (math.nan, 0.0, 0.1, None, "0.1 s against nan s a step for 0.1 s is no comparison: staying."),
-        (0.08, math.nan, 0.1, None, "0.1 s against 0.08 s a step for 0.1 s is no comparison: staying."),
-        (0.08, math.inf, 0.1, None, "moving gains 20.0%, less than the noise of inf%: staying."),
-    ],
-)
-def test_what_does_not_pay_stays_and_says_why(then_s, spread, switch_s, remaining, says):
-    verdict = worth_moving(0.1, then_s, spread, switch_s, remaining)
-    assert not verdict.move
-    assert verdict.why == says
-
-
-def test_moving_there_and_back_is_never_worth_it_both_ways():
-    """Hysteresis: of two mappings at most one is worth leaving for the other, whatever the noise."""
-    for then_s in (0.05, 0.09, 0.097, 0.099, 0.1, 0.101, 0.103, 0.2):
-        for spread in (0.0, 0.01, 0.1):
-            there, back = worth_moving(0.1, then_s, spread, 0.1), worth_moving(then_s, 0.1, spread, 0.1)
-            assert not (there.move and back.move)
-
-
-def test_a_move_that_pays_within_the_steps_left_has_paid_by_then():
-    for now_s, then_s, switch_s in ((0.1, 0.05, 1.0), (0.3, 0.29, 0.7), (1e-3, 9e-4, 0.04)):
-        verdict = worth_moving(now_s, then_s, 0.0, switch_s, settings=MoveSettings(least_gain=0))
-        assert verdict.move
-        steps = verdict.pays_back_steps
-        assert steps * then_s + switch_s <= steps * now_s * (1 + 1e-12)
-        assert not worth_moving(now_s, then_s, 0.0, switch_s, steps - 1, MoveSettings(least_gain=0)).move
-
-
-def test_costs_and_gains_only_ever_count_one_way():
-    verdicts = [worth_moving(0.1, 0.1 - gain_s, 0.01, 0.5).move for gain_s in (0.001, 0.003, 0.005, 0.02, 0.05)]
-    assert verdicts == sorted(verdicts)
-    verdicts = [worth_moving(0.1, 0.08, 0.01, switch_s).move for switch_s in (0, 1, 9.9, 10.1, 100)]
-    assert verdicts == [True, True, True, False, False]
 
 
 def test_the_spread_of_medians_shrinks_with_repeats():

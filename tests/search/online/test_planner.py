@@ -89,8 +89,6 @@ def test_a_planner_answers_in_order_what_a_plan_here_does(planner):
         planner.ended(),
         planner.slowed({"b": 2.0}, {("a", "b"): 3.0}),
         planner.predict(best),
-        planner.reorder(best),
-        planner.carry(fork(), best),
         planner.only(["b"]),
         planner.propose(2),
     ]
@@ -101,8 +99,6 @@ def test_a_planner_answers_in_order_what_a_plan_here_does(planner):
         plan.ended,
         plan.slowed({"b": 2.0}, {("a", "b"): 3.0}),
         plan.predict(best),
-        plan.reorder(best),
-        plan.carry(fork(), best),
         plan.only(["b"]),
         plan.propose(2),
     ]
