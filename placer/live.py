@@ -271,7 +271,7 @@ class LiveStep:
 
     def _fetched(self, tensor: Any) -> Any:
         """A returned tensor in this process, where no device can take it away."""
-        if tensor.dtype in (tf.resource, tf.variant):
+        if tensor.dtype in (tf.resource, tf.variant) or tensor.backing_device == self._host():
             return tensor
         with tf.device(self._host()):
             return tf.identity(tensor)

@@ -19,7 +19,7 @@ from placer.capture import Captured
 from placer.errors import PlacerError
 from placer.nodedef import source_of
 from placer.variables import new_variable, wait_for
-from placer.wiring import chain, connect, spread
+from placer.wiring import bring, chain, connect, spread
 
 _serial = itertools.count()
 
@@ -37,26 +37,30 @@ class Template:
 
     def __init__(self, captured: Captured, host: str = "") -> None:
         self.captured = captured
-        self.host = dict.fromkeys(captured.host_ops, host)
+        self.host = host
+        self.host_ops = dict.fromkeys(captured.host_ops, host)
         self.function_def = _function_def(captured)
         for function in captured.graph_def.library.function:
             if not internals.has_function(function.signature.name):
                 internals.add_function(function)
         self.constants = _constant_uses(self.function_def)
 
-    def placed(self, name: str, devices: MappingABC[str, str], order: Sequence[str] = ()) -> Any:
+    def placed(self, name: str, devices: MappingABC[str, str], order: Sequence[str] = (), home: str = "") -> Any:
         """The FunctionDef `name` with node n on devices[n]; each constant goes where it is used.
 
-        order: nodes that run one after another, in this order, where they share a device.
+        order: nodes that run one after another, in this order, where they share a device. home: the device that what
+        the step returns is brought to; "" leaves it where it is made.
         """
         placed = type(self.function_def)()
         placed.CopyFrom(self.function_def)
         placed.signature.name = name
         nodes = {node.name: node for node in placed.node_def}
         for node in placed.node_def:
-            node.device = devices.get(node.name) or self.host.get(node.name, "")
+            node.device = devices.get(node.name) or self.host_ops.get(node.name, "")
         for constant, users in self.constants.items():
             spread(placed.node_def, nodes, constant, users)
+        if home:
+            bring(placed, home)
         sends = connect(placed.node_def)
         chain(placed.node_def, order, sends)
         return placed
@@ -89,7 +93,7 @@ class PlacedStep:
         self.device_of = {op.name: device for op, device in zip(captured.graph.ops, devices, strict=True)}
         self.function_name = f"__placer_{captured.graph.fingerprint}_{next(_serial)}"
         self.rebind(variables or self._moved(captured.variables if sources is None else sources, sources is not None))
-        internals.add_function(template.placed(self.function_name, self.device_of, order))
+        internals.add_function(template.placed(self.function_name, self.device_of, order, template.host))
         self._finalizer = weakref.finalize(self, internals.remove_function, self.function_name)
         self._finalizer.atexit = False  # the devices may be gone by then
         self._verified = proven

@@ -19,6 +19,7 @@ from placer.nodedef import source_of
 Nodes = Any
 """The repeated NodeDef field of a GraphDef or FunctionDef."""
 
+HANDLES = frozenset({tf.resource.as_datatype_enum, tf.variant.as_datatype_enum})
 # oneDNN runs these and the bias that follows as one kernel, but only where neither has a control input.
 FUSED_WITH_BIAS = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul"})
 
@@ -39,6 +40,20 @@ def spread(nodes: Nodes, by_name: MappingABC[str, Any], constant: str, users: It
             copies[device] = copy
         if copies[device] is not original:
             _rename_input(by_name[user], constant, copies[device].name)
+
+
+def bring(function_def: Any, host: str) -> None:
+    """Have what a placed function returns on `host` when it ends: fetched afterwards, each tensor would cost a round
+    trip to its device. Handles stay where they are.
+    """
+    device = {node.name: node.device for node in function_def.node_def}
+    for argument in function_def.signature.output_arg:
+        text = function_def.ret[argument.name]
+        if argument.type in HANDLES or device.get(source_of(text), host) == host:
+            continue
+        node = function_def.node_def.add(name=f"{argument.name}/returned", op="Identity", device=host, input=[text])
+        node.attr["T"].type = argument.type
+        function_def.ret[argument.name] = f"{node.name}:output:0"
 
 
 def connect(nodes: Nodes) -> dict[str, list[str]]:
@@ -137,7 +152,7 @@ def _gate(nodes: Nodes, node: Any, waits: Sequence[str]) -> None:
     """
     for i, text in enumerate(node.input):
         dtype = -1 if text.startswith("^") else internals.input_type(node, i)
-        if dtype not in (-1, tf.resource.as_datatype_enum, tf.variant.as_datatype_enum):
+        if dtype != -1 and dtype not in HANDLES:
             gate = nodes.add(name=f"{node.name}/gate", op="Identity", device=node.device)
             gate.attr["T"].type = dtype
             gate.input.extend([text, *(f"^{name}" for name in waits)])
