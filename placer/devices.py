@@ -20,7 +20,7 @@ from placer.links import measure_links
 from placer.revival import Revival
 from placer.topology import ANY, Device, Topology
 from placer.worker import bind_to_loopback, listening_ports
-from placer.workers import FAIL_FAST, Workers, memory_bytes_each, start_workers
+from placer.workers import FAIL_FAST, Workers, memory_bytes_each, share_cores, start_workers
 
 LOCAL_CPU = "cpu:0"
 CONNECT_TIMEOUT_S = 5.0
@@ -178,6 +178,19 @@ def open_devices(
         raise
 
 
+def check_spec(spec: str | None) -> None:
+    """Raises BadInputError for what `open_devices` could not open: it names nothing, or more workers than cores."""
+    if spec is None:
+        return
+    if spec.startswith("workers:"):
+        count = spec.removeprefix("workers:")
+        if not count.isdecimal():
+            raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
+        share_cores(int(count), sorted(os.sched_getaffinity(0)))
+    elif not all(map(ADDRESS.match, spec.split(","))):
+        raise BadInputError(f"devices {spec!r} is unknown; write workers:N or host:port,host:port, or leave it out.")
+
+
 def replace_links(devices: Devices) -> Devices:
     """The same devices with their links measured now."""
     names = [devices.tf_name(d) for d in range(len(devices.topology))]
@@ -186,17 +199,13 @@ def replace_links(devices: Devices) -> Devices:
 
 
 def _found(spec: str | None, workers: Workers | None, include_local: bool) -> Devices:
+    check_spec(spec)
     if spec is None:
         return _in_process()
     if spec.startswith("workers:"):
-        count = spec.removeprefix("workers:")
-        if not count.isdigit():
-            raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
-        workers = workers or start_workers(int(count))
+        workers = workers or start_workers(int(spec.removeprefix("workers:")))
         return _joined(workers.addresses, workers, include_local)
     addresses = tuple(spec.split(","))
-    if not all(map(ADDRESS.match, addresses)):
-        raise BadInputError(f"devices {spec!r} is unknown; write workers:N or host:port,host:port, or leave it out.")
     for address in addresses:
         _check_answers(address)
     return _joined(addresses, None, include_local)

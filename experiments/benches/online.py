@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import kept
 from experiments.benches.online_judge import judged
 from experiments.benches.online_page import page
 from experiments.benches.online_process import in_part
+from placer.errors import BadInputError
 
 __all__ = ["page", "run"]
 
@@ -55,6 +57,7 @@ def run(options: BenchOptions) -> Facts:
     --model: the networks of the overhead and of the oracle (NAME or NAME@BATCH). --measurements: the budget of the
     searches; below 16 all parts get shorter by as much.
     """
+    _check(options)
     budget = options.measurements or BUDGET
     effort = Effort().scaled(budget / BUDGET) if budget < BUDGET else Effort()
     found: dict[str, Any] = {
@@ -64,9 +67,17 @@ def run(options: BenchOptions) -> Facts:
         "steady": _part("steady", "online-steady", options, _small(options, effort, steps=effort.steady_steps), 900.0),
         "kills": [_killed(seed, options, effort) for seed in range(effort.runs)],
     }
-    steps = max((len(row.get("losses", ())) for row in found["kills"]), default=0)
-    undisturbed = _part("kills", "online-undisturbed", options, _small(options, effort, kills=0, steps=steps), 900.0)
-    return judged(found, undisturbed, effort.runs * effort.kills, options.workers, budget)
+    return judged(found, effort.runs * effort.kills, options.workers, budget)
+
+
+def _check(options: BenchOptions) -> None:
+    """Refuse at once what the first part would fail of. Raises BadInputError."""
+    if options.measurements is not None and options.measurements < 1:
+        raise BadInputError(f"--measurements {options.measurements}: give at least 1.")
+    for model in options.models or ():
+        name, at, batch = model.partition("@")
+        if name not in zoo.names() or (at and not (batch.isdecimal() and int(batch))):
+            raise BadInputError(f"--model {model!r} is unknown; write NAME or NAME@BATCH, of {', '.join(zoo.names())}.")
 
 
 def _overhead(model: str, options: BenchOptions, effort: Effort) -> Facts:

@@ -10,9 +10,9 @@ from experiments.benches.bench import Facts
 from experiments.benches.online_losses import judged as judged_kills
 
 
-def judged(found: Facts, undisturbed: Facts, kills: int, workers: int, budget: int) -> Facts:
+def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
     """found: the facts of each part. kills: how many there should have been. Headlines are the worst of their kind."""
-    runs = [_killed(row, undisturbed) for row in found["kills"]]
+    runs = [_killed(row) for row in found["kills"]]
     recovery, steady = found["recovery"], found["steady"]
     stretches = [steady[name] for name in ("plain", "jitter") if name in steady]
     return {
@@ -34,18 +34,16 @@ def judged(found: Facts, undisturbed: Facts, kills: int, workers: int, budget: i
         "recovery": recovery,
         "steady": steady,
         "kill_runs": runs,
-        "undisturbed": {name: facts for name, facts in undisturbed.items() if name != "losses"},
         "workers": workers,
         "budget": budget,
     }
 
 
-def _killed(run: Facts, undisturbed: Facts) -> Facts:
+def _killed(run: Facts) -> Facts:
     """A run whose process died has survived none of its kills."""
-    failed = run.get("failed") or undisturbed.get("failed")
-    if failed:
+    if failed := run.get("failed"):
         return {"kills": 0, "survived": 0, "steps": 0, "same_bits": 0, "worst": 0.0, "ended": failed, "back_s": []}
-    return judged_kills(run, undisturbed["losses"])
+    return judged_kills(run)
 
 
 def recovered(recovery: Facts, way: str) -> float | None:

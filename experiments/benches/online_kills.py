@@ -1,4 +1,10 @@
-"""Workers killed with SIGKILL at random moments of a training, which must go on and return the losses it would have."""
+"""Workers killed with SIGKILL at random moments of a training, which must go on and return the losses it would have.
+
+Those are known from the very same training, taken again afterwards from where it was before the first kill:
+
+    search ──▶ start ──✗──────✗────✗──────▶ losses
+                 └──────────────────────────▶ losses undisturbed
+"""
 
 from __future__ import annotations
 
@@ -18,9 +24,8 @@ NOTICE_CALLS = 200  # after a kill, within which the training must have noticed
 
 @dataclass(frozen=True)
 class KillSettings:
-    """kills: in this run; 0: undisturbed, `steps` long. gap: at most so many steps from one recovery to the next kill.
-
-    pause_s: between steps while a worker starts again, so that steps do not run into thousands meanwhile.
+    """gap: at most so many steps from one recovery to the next kill. pause_s: between steps while a worker starts
+    again, so that steps do not run into thousands meanwhile.
     """
 
     model: str = "towers@2"
@@ -28,7 +33,6 @@ class KillSettings:
     budget: int = 4
     seed: int = 0
     kills: int = 10
-    steps: int = 0
     gap: int = 40
     pause_s: float = 0.05
     back_limit_s: float = 90.0
@@ -36,7 +40,9 @@ class KillSettings:
 
 @dataclass
 class Kill:
-    """at: steps taken when it was due. noticed: whether the training said so. back_s: until all devices were back."""
+    """at: steps taken since the start when it was due. noticed: whether the training said so. back_s: until all devices
+    were back.
+    """
 
     at: int
     worker: int
@@ -45,28 +51,31 @@ class Kill:
 
 
 def part(settings: KillSettings) -> Facts:
-    """One run: its losses and its kills; what ended it early, if anything did."""
-    rng, kills, ended = random.Random(settings.seed), list[Kill](), ""
+    """One run: its losses, with kills and without, and its kills; what ended it early, if anything did."""
+    rng, kills, ended, undisturbed = random.Random(settings.seed), list[Kill](), "", list[float]()
     with Training(settings.model, settings.workers, settings.budget) as training:
-        steady_at = len(training.until_steady())
+        training.until_steady()
+        start = training.moment()
         try:
             while len(kills) < settings.kills:
                 _stepped(training, rng.randrange(settings.gap))
-                kills.append(_kill(training, rng.random(), rng.randrange(settings.workers), settings))
+                kills.append(_kill(training, start.at, rng.random(), rng.randrange(settings.workers), settings))
                 say(f"kill {len(kills)}: {kills[-1]}")
-            _stepped(training, max(settings.gap, settings.steps - training.auto.steps))
+            _stepped(training, settings.gap)
+            losses = training.losses[start.at :]
+            undisturbed = training.again(start, len(losses))
         except Exception as error:  # whatever a kill may do to a training is a result here
             ended = one_line(f"{type(error).__name__}: {error}")
             say(ended)
+            losses = training.losses[start.at :]
         said = {kind: training.said(kind) for kind in ("lost", "back", "error", "moved")}
-        losses = training.losses
     return {
-        "seed": settings.seed, "losses": losses, "kills": [asdict(kill) for kill in kills], "ended": ended,
-        "steady_at": steady_at, "journal": said,
+        "seed": settings.seed, "losses": losses, "undisturbed": undisturbed, "kills": [asdict(kill) for kill in kills],
+        "ended": ended, "steady_at": start.at, "journal": said,
     }  # fmt: skip
 
 
-def _kill(training: Training, late: float, victim: int, settings: KillSettings) -> Kill:
+def _kill(training: Training, start: int, late: float, victim: int, settings: KillSettings) -> Kill:
     """Somewhere within the next few steps; then train until all devices are back. Raises TimeoutError if never.
 
     A device that no op runs on may die unnoticed; the next kill takes another one then.
@@ -74,7 +83,7 @@ def _kill(training: Training, late: float, victim: int, settings: KillSettings) 
     step_s, site = training.step(), training.live.site
     running = worker_processes()
     task = sorted(running)[victim % len(running)]
-    kill = Kill(training.auto.steps, task)
+    kill = Kill(len(training.losses) - start, task)
     begin, losses = training.clock(), len(site.losses)
     timer = threading.Timer(3 * late * step_s, running[task].kill)
     timer.start()

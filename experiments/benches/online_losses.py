@@ -1,4 +1,4 @@
-"""Losses of trainings whose workers were killed, held against those of an undisturbed one."""
+"""Losses of a training whose workers were killed, held against those of the same steps taken undisturbed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from experiments.benches.bench import Facts
 TOLERANCE = 1e-5  # relative, of a loss
 
 
-def judged(run: Facts, losses: Sequence[float], tolerance: float = TOLERANCE) -> Facts:
-    """A run's kills against the losses of the undisturbed one.
+def judged(run: Facts, tolerance: float = TOLERANCE) -> Facts:
+    """A run's kills: `losses` of it, against `undisturbed`.
 
     A kill is survived where the training went on, with all devices where it noticed the loss, and every loss up to the
-    next kill, or to the run's end, is within `tolerance` (relative). A kill that ended its run is not among these.
+    next kill, or to the run's end, is within `tolerance` (relative). A run that ended early proves none of its kills.
     unnoticed: kills of a device that no op ran on. same_bits: losses of the whole run that are the very same.
     """
-    mine, kills = run["losses"], run["kills"]
+    mine, losses, kills = run["losses"], run["undisturbed"], run["kills"]
     ends = [*(kill["at"] for kill in kills[1:]), len(mine)]
     survived = [not wrong(mine, losses, kill["at"], end, tolerance) for kill, end in zip(kills, ends, strict=True)]
     first = wrong(mine, losses, 0, len(mine), tolerance)

@@ -99,7 +99,7 @@ def _kills(facts: Facts) -> list[list[str]]:
     worst = max((row["worst"] for row in runs), default=0.0)
     same, steps = sum(row["same_bits"] for row in runs), sum(row["steps"] for row in runs)
     details = (
-        f"{len(runs)} runs{middle}; {same} of {steps} losses are the undisturbed run's bit for bit, the others within "
+        f"{len(runs)} runs{middle}; {same} of {steps} losses are the undisturbed ones bit for bit, the others within "
         f"{worst:.0e}"
     )
     unnoticed = sum(row.get("unnoticed", 0) for row in runs)
@@ -125,7 +125,8 @@ def _notes() -> list[str]:
         "is the best, side by side, of where the run ended up, the mapping of before, and, under the hog, of a fresh "
         "profile and search with the whole budget. The hog is a busy loop on worker 1's core in a session of its own.",
         "",
-        "Kills: at random moments within random steps, one after another when all devices were back. A kill is "
-        "survived where the training went on, with all devices back if an op ran on the one killed, and every loss "
-        "until the next kill is the undisturbed run's within 1e-5.",
+        "Kills: at random moments within random steps, one after another when all devices were back. Afterwards the "
+        "same steps are taken again without kills, from the variables of before the first. A kill is survived where "
+        "the training went on, with all devices back if an op ran on the one killed, and every loss until the next "
+        "kill is the undisturbed one within 1e-5.",
     ]

@@ -46,6 +46,14 @@ class Held:
         return clock() - begin
 
 
+@dataclass(frozen=True)
+class Moment:
+    """A training after `at` steps: the values of all its variables."""
+
+    at: int
+    values: Sequence[tuple[tf.Variable, Any]]
+
+
 class Training:
     """`model` may carry its batch: towers@2. Made ready to train; workers start at the first calls."""
 
@@ -96,6 +104,21 @@ class Training:
                 raise PlacerError(f"the search did not end within {limit_s:.0f} s; it is {self.auto.phase}.")
         say(f"the search ended after {len(took)} calls, {self.clock() - begin:.0f} s")
         return took
+
+    def moment(self) -> Moment:
+        """Where the training is now."""
+        main = self.live.main
+        assert main is not None and main.captured is not None
+        return Moment(len(self.losses), [(v, v.numpy()) for v in main.captured.variables.values()])
+
+    def again(self, start: Moment, count: int) -> list[float]:
+        """Losses of `count` steps taken anew from `start`; the training goes on from there."""
+        for variable, value in start.values:
+            variable.assign(value)
+        del self.losses[start.at :]
+        for _ in range(count):
+            self.step()
+        return self.losses[start.at :]
 
     def said(self, kind: str, since: int = 0) -> list[str]:
         """The journal's sentences of one kind, from step `since` on."""

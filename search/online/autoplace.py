@@ -12,10 +12,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from placer.devices import check_spec
 from placer.errors import BadInputError
 from placer.live import LiveStep, Placed
 from placer.mapping import Mapping
-from placer.mapping_files import read_mapping
+from placer.mapping_files import read_mapping, read_mapping_file
 from placer.site import Site
 from placer.store import Store
 from placer.ways import UNTOUCHED
@@ -48,7 +49,7 @@ class AutoStep:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Use `autoplace` or `place`."""
-        _check(step, devices, settings, sync_every)
+        _check(step, devices, settings, sync_every, mapping)
         self.settings = settings or OnlineSettings()
         self.name = getattr(step, "__name__", None) or type(step).__name__
         self.steps = 0
@@ -301,7 +302,14 @@ def _end_soon(live: LiveStep, controller: Controller, journal: Journal) -> None:
     threading.Thread(target=_end, args=(live, controller, journal), daemon=True, name="placer-end").start()
 
 
-def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
+def _check(
+    step: Any,
+    devices: str | None,
+    settings: OnlineSettings | None,
+    sync_every: int | None,
+    mapping: str | Path | Mapping | None,
+) -> None:
+    """Refuse at the door what could only fail later, within somebody's training."""
     if not callable(step):
         raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
     if settings is not None and settings.budget < 1:
@@ -310,3 +318,6 @@ def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync
         raise BadInputError(f"sync_every is {sync_every}; give at least 1.")
     if devices is not None and not isinstance(devices, str):
         raise BadInputError(f"devices is a {type(devices).__name__}; write workers:N or host:port,host:port.")
+    check_spec(devices)
+    if isinstance(mapping, str | Path):
+        read_mapping_file(mapping)

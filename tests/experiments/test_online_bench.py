@@ -15,6 +15,7 @@ from experiments.benches.online_oracle import worth
 from experiments.benches.online_overhead import compared
 from experiments.benches.online_process import in_part
 from experiments.benches.online_recovery import steps_until
+from placer.errors import BadInputError
 
 LOSSES = [2.0, 1.5, 1.25, 1.0, 0.75, 0.5, 0.4, 0.3]
 
@@ -46,7 +47,7 @@ FOUND = {
 
 def killed(**changes):
     kills = [{"at": at, "worker": 0, "noticed": True, "back_s": 5.0} for at in (2, 5)]
-    return {"losses": LOSSES[:7], "kills": kills, "ended": "", **changes}
+    return {"losses": LOSSES[:7], "undisturbed": LOSSES[:7], "kills": kills, "ended": "", **changes}
 
 
 @pytest.fixture
@@ -62,9 +63,7 @@ def answers(monkeypatch, **changes):
 
     def part(name, settings, limit_s):
         ran.append(name)
-        if name == "kills":
-            return {"losses": LOSSES} if settings["kills"] == 0 else {**changes.get("kills", killed())}
-        return changes.get(name, FOUND[name])
+        return changes.get(name, {**FOUND, "kills": killed()}[name])
 
     monkeypatch.setattr(online, "in_part", part)
     return ran
@@ -133,17 +132,26 @@ def test_overhead_is_of_pairs_of_blocks():
 
 
 def test_a_kill_is_survived_where_every_loss_up_to_the_next_is_right():
-    assert judged(killed(), LOSSES)["survived"] == 2
-    late = judged(killed(losses=[*LOSSES[:6], 0.41]), LOSSES)
+    assert judged(killed())["survived"] == 2
+    late = judged(killed(losses=[*LOSSES[:6], 0.41]))
     assert (late["survived"], late["first_wrong"], late["same_bits"]) == (1, 6, 6)
     lost = [*LOSSES[:3], *LOSSES[4:8]]
-    assert judged(killed(losses=lost), LOSSES)["survived"] == 0
-    assert judged(killed(losses=[*LOSSES[:6], float("nan")]), LOSSES)["survived"] == 1
-    assert judged(killed(losses=[x * (1 + 1e-7) for x in LOSSES[:7]]), LOSSES)["survived"] == 2
+    assert judged(killed(losses=lost))["survived"] == 0
+    assert judged(killed(losses=[*LOSSES[:6], float("nan")]))["survived"] == 1
+    assert judged(killed(losses=[x * (1 + 1e-7) for x in LOSSES[:7]]))["survived"] == 2
 
 
-def test_losses_beyond_the_undisturbed_run_prove_nothing():
-    assert judged(killed(), LOSSES[:4])["survived"] == 0
+def test_losses_that_were_not_taken_again_prove_nothing():
+    assert judged(killed(undisturbed=LOSSES[:4]))["survived"] == 0
+    assert judged(killed(undisturbed=[], ended="TimeoutError"))["survived"] == 0
+
+
+@pytest.mark.parametrize("options", [{"measurements": 0}, {"models": ("nosuch",)}, {"models": ("towers@0",)}])
+def test_bad_options_are_refused_before_any_part_runs(monkeypatch, options):
+    ran = answers(monkeypatch)
+    with pytest.raises(BadInputError, match="--"):
+        online.run(BenchOptions(**options))
+    assert not ran
 
 
 @pytest.mark.parametrize(

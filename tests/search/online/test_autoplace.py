@@ -1,0 +1,119 @@
+"""The one line around a training step: it trains as the step alone does, whatever goes on behind it."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from placer.capture import capture
+from placer.errors import BadInputError
+from placer.mapping import Mapping
+from placer.site import Site
+from placer.store import Store
+from search.online.autoplace import AutoStep, autoplace, place
+
+MOST_STEPS = 100_000  # by far more than a search takes
+
+Made = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@pytest.fixture(autouse=True)
+def given_back() -> Iterator[None]:
+    yield
+    gc.collect()
+    assert not Site._open
+
+
+def losses(step: Callable[..., Any], inputs: tuple[Any, ...], count: int) -> list[float]:
+    return [float(step(*inputs)) for _ in range(count)]
+
+
+def searched(step: AutoStep, inputs: tuple[Any, ...]) -> list[float]:
+    """The losses until the search has ended."""
+    found: list[float] = []
+    while step.phase != "steady":
+        found += losses(step, inputs, 1)
+        assert step.phase != "left alone" and len(found) < MOST_STEPS, step.report()
+    return found
+
+
+def test_a_whole_search_trains_as_the_step_alone(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    step, inputs = make_step()
+    with autoplace(step, budget=3, store=tmp_path / "found.db", log_dir=tmp_path) as placed:
+        found = [*searched(placed, inputs), *losses(placed, inputs, 5)]
+        measured, said = [tried for tried in placed.tried if tried.devices], placed.report()
+        kept = placed.journal.entries
+    assert 2 <= len(measured) <= 3 + 2  # the single devices, and the budget
+    assert "cpu:0" in said and "cpu:1" in said
+    np.testing.assert_allclose(found, losses(*make_step(), len(found)), rtol=1e-3, atol=1e-4)
+    with Store(tmp_path / "found.db") as store:
+        assert len(store) == len(measured)
+    lines = [json.loads(line) for line in (tmp_path / "placer.jsonl").read_text().splitlines()]
+    assert [line["sentence"] for line in lines] == [entry.sentence for entry in kept]
+
+
+def test_once_closed_the_step_goes_on_untouched(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    step, inputs = make_step()
+    placed = place(step, split(step, inputs, tmp_path / "mapping.json"))
+    found = losses(placed, inputs, 5)
+    assert placed.mapping is not None
+    placed.close()
+    placed.close()
+    found += losses(placed, inputs, 5)
+    assert placed.mapping is None
+    np.testing.assert_allclose(found, losses(*make_step(), 10), rtol=1e-5)
+
+
+def split(step: Callable[..., Any], inputs: tuple[Any, ...], path: Path) -> Path:
+    """A mapping file with every other colocation class on the second device."""
+    graph = capture(step, inputs, "step").graph
+    sides = {graph.ops[v].name: f"cpu:{i % 2}" for i, unit in enumerate(graph.colocated) for v in unit}
+    path.write_text(json.dumps({"format": "placer.mapping/1", "assignment": sides}))
+    return path
+
+
+def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    keras.backend.clear_session()  # what it calls optimizers is in the names of ops
+    step, inputs = make_step()
+    path = split(step, inputs, tmp_path / "mapping.json")
+    asked = json.loads(path.read_text())["assignment"]
+    with place(step, path) as placed:
+        found = losses(placed, inputs, 6)
+        mapping = placed.mapping
+    assert isinstance(mapping, Mapping) and mapping.assignment == asked
+    keras.backend.clear_session()
+    step, inputs = make_step()
+    with place(step, mapping) as placed:
+        assert losses(placed, inputs, 6) == found
+        assert placed.mapping is not None and placed.mapping.assignment == asked
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ({"devices": "foo"}, "workers:N"),
+        ({"devices": "workers:x"}, "no number of workers"),
+        ({"devices": "workers:0"}, "at least 1"),
+        ({"devices": "workers:999"}, "may use"),
+        ({"devices": 2}, "devices is a int"),
+        ({"budget": 0}, "budget is 0"),
+        ({"sync_every": 0}, "sync_every is 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_the_door(how: dict[str, Any], named: str, make_step: Callable[[], Made]) -> None:
+    with pytest.raises(BadInputError, match=named):
+        autoplace(make_step()[0], **how)
+
+
+def test_a_mapping_that_is_no_file_is_refused_at_the_door(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"nope\.json"):
+        place(make_step()[0], tmp_path / "nope.json")
+    with pytest.raises(BadInputError, match="no training step"):
+        autoplace(3)  # type: ignore[arg-type]
