@@ -6,6 +6,7 @@ canary that a new TensorFlow has to pass.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -27,6 +28,7 @@ GraphDef = Any
 FunctionDef = Any
 RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
 _call_flat = concrete_function.ConcreteFunction._call_flat
+_collecting = threading.Lock()
 
 
 def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
@@ -94,17 +96,21 @@ def function_graph(function_def: FunctionDef) -> tuple[GraphDef, dict[str, str]]
 
 @contextmanager
 def collected_partitions() -> Iterator[list[GraphDef]]:
-    """While open, TensorFlow keeps the graph each device was handed; the list is filled when the block ends."""
+    """While open, TensorFlow keeps the graph each device was handed; the list is filled when the block ends.
+
+    It keeps those of all threads in one list, so one thread collects at a time.
+    """
     context = eager_context.context()
     graphs: list[GraphDef] = []
-    context.enable_graph_collection()
-    try:
-        yield graphs
-        metadata = context.export_run_metadata()
-        for function in metadata.function_graphs:
-            graphs.extend(function.partition_graphs)
-    finally:
-        context.disable_graph_collection()
+    with _collecting:
+        context.enable_graph_collection()
+        try:
+            yield graphs
+            metadata = context.export_run_metadata()
+            for function in metadata.function_graphs:
+                graphs.extend(function.partition_graphs)
+        finally:
+            context.disable_graph_collection()
 
 
 @cache

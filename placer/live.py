@@ -39,6 +39,7 @@ from placer.ways import UNTOUCHED, Placed, Untouched, Way
 T = TypeVar("T")
 RECORDED = 2  # untouched steps that rehearsals repeat
 PROFILED = 3  # traced steps on each device
+PROFILE_LIMIT_S = 60.0  # for one of them, on workers that may get lost
 KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
 
 __all__ = ["UNTOUCHED", "LiveStep", "Placed", "Untouched", "Variant", "Way"]
@@ -377,7 +378,10 @@ class LiveStep:
         devices.topology = self.topology
         recording = self.rehearsal.recording
         batch = recording.batches[-1]
-        self.graph = profile(main.captured, devices, batch, start=recording.start, runs=PROFILED, warm_up=1)
+        limit_s = PROFILE_LIMIT_S if self.site.fragile else None
+        self.graph = profile(
+            main.captured, devices, batch, runs=PROFILED, start=recording.start, warm_up=1, limit_s=limit_s
+        )
         return self.graph, self.topology
 
     def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Placed | Failed:

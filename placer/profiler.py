@@ -57,17 +57,18 @@ def profile(
     runs: int = RUNS,
     start: MappingABC[str, Any] | None = None,
     warm_up: int = WARM_UP,
+    limit_s: float | None = None,
 ) -> OpGraph:
     """The captured graph with `cost_s` of every op on every device: the median of `runs` traced steps on each.
 
-    start: as in `trace_steps`. A device that cannot run the step alone (memory, a missing kernel) gets no costs, and so
-    no ops.
+    start, limit_s: as in `trace_steps`. A device that cannot run the step alone (memory, a missing kernel) gets no
+    costs, and so no ops.
     """
     costs: dict[str, dict[str, float]] = defaultdict(dict)
     for d, device in enumerate(devices.topology.devices):
         try:
             alone = [d] * len(captured.graph)
-            steps = trace_steps(captured, devices, alone, inputs, runs, start=start, warm_up=warm_up)
+            steps = trace_steps(captured, devices, alone, inputs, runs, (), start, warm_up, limit_s)
         except (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):
             continue
         per_step = [step.cost_s() for step in steps]
@@ -98,12 +99,14 @@ def trace_steps(
     order: Sequence[str] = (),
     start: MappingABC[str, Any] | None = None,
     warm_up: int = WARM_UP,
+    limit_s: float | None = None,
 ) -> list[TracedStep]:
     """`runs` traced steps under a mapping of the captured graph's ops, after `warm_up` untraced ones.
 
     What is traced is the very function that a placed step calls. The steps train variables of their own; the inputs lie
     ready on the devices. order: as in `Template.placed`. start: node name of each variable -> where it starts; None =
-    at the caller's values.
+    at the caller's values. limit_s: of one step; a session waits for a lost worker for ever. Raises what TensorFlow
+    raises.
     """
     placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
     function = Template(captured, devices.host).placed("placer_traced", placed, order)
@@ -123,7 +126,7 @@ def trace_steps(
         tf.graph_util.import_graph_def(graph_def, name="")
         assigns, fed_values = _assignments(graph, begin)
         drops = _drops(graph, handles)
-        with tf.compat.v1.Session(devices.session_target, graph=graph, config=session_config()) as session:
+        with tf.compat.v1.Session(devices.session_target, graph=graph, config=session_config(limit_s)) as session:
             session.run(assigns, feed_dict=fed_values)
             steps = _run(session, fetches, runs, warm_up, devices)
             session.run(drops)
@@ -222,11 +225,12 @@ def _drops(graph: Any, handles: Iterable[str]) -> list[Any]:
     return drops
 
 
-def session_config() -> Any:
-    """No second optimisation: what is traced is what a placed step runs."""
+def session_config(limit_s: float | None = None) -> Any:
+    """No second optimisation: what is traced is what a placed step runs. limit_s: of each call; None = for ever."""
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
     config.gpu_options.allow_growth = True
+    config.operation_timeout_in_ms = int(1e3 * (limit_s or 0))
     config.device_count["CPU"] = len(tf.config.list_logical_devices("CPU"))
     return config

@@ -24,6 +24,7 @@ from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.journal import Journal
 from search.online.report import as_html, as_text
 
+STALE = -1  # no generation of devices
 BEFORE, ENOUGH = 24, 3  # untouched steps that are remembered, and that tell something
 
 
@@ -213,9 +214,17 @@ class AutoStep:
             if self._mapping is not None:
                 raise
         except Exception as error:  # a fault of ours must not end somebody's training
+            if self._site.is_loss(error):
+                self._look_anew()
+                return
             self._give_up(f"{type(error).__name__}: {error}")
         else:
             self._live.way = way
+
+    def _look_anew(self) -> None:
+        """A device was lost while the script used it: the next call goes on without, and then a script of its own."""
+        self._site.suspected, self._generation = True, STALE
+        self._live.way = self._controller.way
 
     def _give_up(self, why: str) -> None:
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")

@@ -60,6 +60,7 @@ class Controller:
         self._each_s = 0.0  # what a mapping costs that is tried
         self._why_ended = ""
         self._given: tuple[int, ...] | None = None
+        self._unfound = settings.search or settings.adapt  # whether no search has ended yet
         self._rounds = 0
         self._misses = 0  # rounds that did not pay, since one that did
 
@@ -93,12 +94,7 @@ class Controller:
     def script(self) -> Steps[None]:
         """From the first call on."""
         if (yield from self._begin()):
-            if self.settings.search:
-                try:
-                    yield from self._search()
-                except PlacerError as error:
-                    self._say("error", f"the search ended early, with {len(self.tried)} mappings measured: {error}")
-                yield from self._settle()
+            yield from self._find()
             yield from self._keep()
         self._now("left alone")
         while True:
@@ -110,7 +106,9 @@ class Controller:
         there = self._there()
         if self._given is not None:
             yield from self._give_again(self._given, there)
-        if self.planner is not None and self.settings.adapt and there:
+        elif self._unfound and self._is_whole(there):
+            yield from self._find()
+        elif self.planner is not None and self.settings.adapt and there:
             try:
                 yield from self._place_anew(there)
             except PlacerError as error:
@@ -145,7 +143,7 @@ class Controller:
     # The search.
 
     def _begin(self) -> Steps[bool]:
-        """Untouched steps, until everything is known that planning needs; whether there is something to place."""
+        """Untouched steps, until the devices are joined; whether there is something to place."""
         yield UNTOUCHED
         if self.live.left_alone:
             self._say("alone", f"the step runs untouched: {self.live.left_alone}.")
@@ -157,21 +155,39 @@ class Controller:
         yield from self._meanwhile(self.live.background(self.live.capture))
         self._now("starting devices")
         yield from self._meanwhile(ready)
-        topology = self.live.join()
+        self.topology = topology = self.live.join()
         if len(topology) < 2:
             self._say(
                 "alone", f"{topology.names[0]} is the only device here: nothing to place, the step runs untouched."
             )
             return False
+        return True
+
+    def _find(self) -> Steps[None]:
+        """The best mapping, from what was done of it before a device was lost, if one was."""
+        if self.planner is None:
+            yield from self._plan((yield from self._profile()))
+        else:
+            yield from self._meanwhile(self.planner.only(self._there()))
+        if self.settings.search:
+            try:
+                yield from self._search()
+            except PlacerError as error:
+                self._say("error", f"the search ended early, with {len(self.tried)} mappings measured: {error}")
+            yield from self._settle()
+        self._unfound = False
+
+    def _profile(self) -> Steps[OpGraph]:
         self._now("profiling")
         if self.live.shares_cores:  # the training stands still: together both would take twice as long, and be wrong
             graph, self.topology = self.live.background(self.live.profile).result()
         else:
             graph, self.topology = yield from self._meanwhile(self.live.background(self.live.profile))
-        yield from self._plan(graph, self.topology)
-        return True
+        return graph
 
-    def _plan(self, graph: OpGraph, topology: Topology) -> Steps[None]:
+    def _plan(self, graph: OpGraph) -> Steps[None]:
+        topology = self.topology
+        assert topology is not None
         self._now("planning")
         settings = PlanSettings(groups=self.settings.groups, seed=self.settings.seed)
         self.planner = self._make_planner(graph, topology, settings)
@@ -300,7 +316,7 @@ class Controller:
         assert self.planner is not None
         self._now("searching")
         yield from self._meanwhile(self.planner.only(there))
-        whole = self.topology is not None and len(there) == len(self.topology)
+        whole = self._is_whole(there)
         before = self.contest.favourite
         if whole and before is not None:
             proposals = [Proposal(before.devices, before.order, self.contest.predicted_s(before), before.name)]
@@ -335,6 +351,9 @@ class Controller:
     def _there(self) -> list[str]:
         devices = self.live.site.devices
         return [] if devices is None else list(devices.topology.names)
+
+    def _is_whole(self, there: Sequence[str]) -> bool:
+        return self.topology is not None and len(there) == len(self.topology)
 
     def _say(self, kind: Kind, sentence: str, **numbers: Any) -> None:
         self.journal.entry(self.step, kind, sentence, **numbers)

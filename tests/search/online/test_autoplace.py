@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -117,3 +119,42 @@ def test_a_mapping_that_is_no_file_is_refused_at_the_door(make_step: Callable[[]
         place(make_step()[0], tmp_path / "nope.json")
     with pytest.raises(BadInputError, match="no training step"):
         autoplace(3)  # type: ignore[arg-type]
+
+
+LOST = """
+import os, signal, sys
+import numpy as np
+import tensorflow as tf
+import placer, placer.live
+from tests.conftest import small_step
+
+profile, killed = placer.live.profile, []
+
+def profiled(captured, devices, *args, **how):
+    if not killed:
+        killed.append(devices.workers.processes[1].pid)
+        os.kill(killed[0], signal.SIGKILL)
+    return profile(captured, devices, *args, **how)
+
+placer.live.profile, placer.live.PROFILE_LIMIT_S = profiled, 5.0
+undisturbed, inputs = small_step()
+undisturbed = tf.function(undisturbed)
+expected = [float(undisturbed(*inputs)) for _ in range(5000)]  # compiled before workers are joined
+step, inputs = small_step()
+with placer.autoplace(step, devices="workers:2", budget=2) as placed:
+    found = []
+    while placed.phase != "steady" or placed.mapping is None:
+        found.append(float(placed(*inputs)))
+        assert placed.phase != "left alone" and len(found) < 200_000, placed.report()
+    said = [entry.kind for entry in placed.journal.entries]
+    names = placed.device_names
+assert killed and said.index("lost") < said.index("plan") < said.index("end"), said
+assert names == ("worker:0", "worker:1"), names
+np.testing.assert_allclose(found[:5000], expected[:len(found)], rtol=1e-3, atol=1e-4)
+"""
+
+
+@pytest.mark.workers
+def test_a_worker_lost_while_the_step_is_profiled_delays_the_search() -> None:
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
