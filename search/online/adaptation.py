@@ -8,7 +8,7 @@ whether it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from statistics import median
 
@@ -27,10 +27,11 @@ from search.online.stage import Probes, Proposing, Steps
 READINGS = 3  # that say what slowed, a step apart
 PROBE_STEPS = 2  # on one device, where probes see nothing
 ROUNDS = 2  # at most, of an adaptation
+LATEST = 5  # steps that say how long one takes now
 HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
 LONG = 500  # steps after which the baseline is renewed
 CLEAR_GAIN = 0.15  # needs no second look
-LEAST_PREDICTED = 0.03  # gain for which what was built before is looked at
+LEAST_PREDICTED = 0.03  # gain for which what was built before is looked at, or a mapping by the same prediction
 
 
 class Adaptation:
@@ -54,7 +55,8 @@ class Adaptation:
         self._unsolved = 1.0  # the same, of those before that changed nothing
         self._step = step
         self._returning = False
-        self._predicted: list[tuple[Placed, Future[float]]] = []
+        self._asked: list[tuple[Placed, Future[float]]] = []
+        self._predicted: dict[Placed, float] = {}  # seconds of a step of what was built, under the load of now
 
     def begin(self) -> Steps[None]:
         """Learn what is usual."""
@@ -120,7 +122,7 @@ class Adaptation:
         self._unsolved *= ratio if is_clear(ratio) else 1.0
         readings = yield from self._readings()
         found = self.gauge.diagnose(readings, self._unsolved if self._is_unsolved else ratio)
-        self.contest.scale(ratio)
+        self.contest.renew(list(self.contest.lately)[-LATEST:])
         if found.kind == "nothing" and self._is_unsolved and not self.settings.dry_run:
             found = yield from self._by_singles()
         if not found.may_gain:
@@ -161,7 +163,9 @@ class Adaptation:
         return readings
 
     def _place_anew(self, found: Diagnosis) -> Steps[bool]:
-        """What was built before first, then what is new, round by round while that helps; whether anything did."""
+        """What was built before and what is proposed first, then what is predicted to be better still; whether anything
+        was. Not all that the budget of a search would allow: a load may go while one looks for a percent.
+        """
         contest, before, spent_s, begin = self.contest, self.contest.way, self.contest.spent_s, self._step()
         contest.only_incumbent()
         asked, quick = self._ask(contest.known_s(before)), self.settings.quick
@@ -170,15 +174,26 @@ class Adaptation:
         if asked:
             yield from contest.enter((yield from contest.meanwhile(asked.pop(0))), quick)
         yield from self._look_at_known()
-        for count in range(ROUNDS if asked else 0):
-            more = self.planner.propose(self.settings.replan, self.settings.replan_s) if count else asked.pop(0)
-            proposals = yield from contest.meanwhile(more)
-            hopeful = filter(self._may_be_better, proposals) if count else proposals
-            if not (yield from contest.enter(hopeful, quick)):
-                break
+        if asked:
+            yield from self._look_at_more(asked.pop(0))
         yield from contest.race_near(contest.built, self.settings.quick)
         yield from self._compare(before)
         return self._conclude(found, before, contest.spent_s - spent_s, begin)
+
+    def _look_at_more(self, asked: Future[list[Proposal]]) -> Steps[None]:
+        """At what was proposed before the first was measured, and as long as that helps at what is proposed since."""
+        contest, settings = self.contest, self.settings
+        way = contest.way
+        bar_s = contest.known_s(way)
+        if isinstance(way, Placed):  # predicted at the same time, both err alike
+            bar_s = (1 - LEAST_PREDICTED) * min(bar_s, contest.predicted_s(way))
+        yield from contest.enter(_below(bar_s, (yield from contest.meanwhile(asked))), settings.quick)
+        for _ in range(ROUNDS):
+            way, known_s = contest.way, contest.known_s(contest.way)
+            proposals = yield from contest.meanwhile(self.planner.propose(settings.replan, settings.replan_s))
+            yield from contest.enter(_below(known_s / settings.optimism, proposals), settings.quick)
+            if contest.way is way:
+                break
 
     def _ask(self, now_s: float) -> list[Future[list[Proposal]]]:
         """Tell the planner of the load, and what the incumbent takes under it, which says more than probes; ask for a
@@ -196,10 +211,8 @@ class Adaptation:
         return [first, self.planner.propose(settings.replan, settings.replan_s)]
 
     def _predict(self) -> None:
-        self._predicted = [(built, self.planner.predict(built.devices)) for built in self.contest.current]
-
-    def _may_be_better(self, proposal: Proposal) -> bool:
-        return self.settings.optimism * proposal.predicted_s < self.contest.known_s(self.contest.way)
+        self._predicted = {}
+        self._asked = [(built, self.planner.predict(built.devices)) for built in self.contest.current]
 
     def _look_at_known(self) -> Steps[None]:
         """At what was built before, if it is predicted to be better than the incumbent."""
@@ -209,21 +222,21 @@ class Adaptation:
 
     def _best_known(self) -> Steps[tuple[Placed | None, float]]:
         """Of what was built before the load changed, and the seconds of a step that are predicted for it now."""
-        best, best_s = None, math.inf
-        for built, future in self._predicted:
-            predicted_s = yield from self.contest.meanwhile(future)
-            if predicted_s < best_s and built not in self.contest.step_s:
-                best, best_s = built, predicted_s
-        return best, best_s
+        while self._asked:
+            built, future = self._asked.pop()
+            self._predicted[built] = yield from self.contest.meanwhile(future)
+        new = [built for built in self._predicted if built not in self.contest.step_s]
+        best = min(new, key=self._predicted.__getitem__, default=None)
+        return best, math.inf if best is None else self._predicted[best]
 
     def _compare(self, before: Way) -> Steps[None]:
-        """With what ran before, unless the gain is clear, and with the single device that is fastest now."""
+        """With what ran before, unless the gain is clear, and with the single device that should be fastest now."""
         contest, quick = self.contest, self.settings.quick
         if contest.way is not before and contest.known_s(contest.way) > (1 - CLEAR_GAIN) * contest.known_s(before):
             yield from contest.race([before, contest.way], quick)
-        for single in contest.singles:
-            if single is not contest.way and single not in contest.step_s:
-                yield from contest.look_at(single, quick)
+        single = min(contest.singles, key=lambda single: self._predicted.get(single, math.inf), default=None)
+        if single is not None and single not in contest.step_s:
+            yield from contest.look_at(single, quick)
 
     def _conclude(self, found: Diagnosis, before: Way, cost_s: float, begin: int) -> bool:
         contest, now_s = self.contest, self.contest.known_s(self.contest.way)
@@ -265,6 +278,11 @@ class Adaptation:
         if self._is_unsolved:
             self._backoff = self._backoff.alarmed(self._step())
         self.say("stayed", f"{why}.")
+
+
+def _below(bar_s: float, proposals: Sequence[Proposal]) -> list[Proposal]:
+    """Those that are predicted to take less than so many seconds a step."""
+    return [proposal for proposal in proposals if proposal.predicted_s < bar_s]
 
 
 def _has_eased(found: Diagnosis) -> bool:

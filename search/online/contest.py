@@ -168,9 +168,11 @@ class Contest:
         """Seconds of a step, comparable; infinite where unknown."""
         return self.step_s.get(way, math.inf)
 
-    def scale(self, ratio: float) -> None:
-        """Steps take so many times as long now."""
-        self.step_s = {way: step_s * ratio for way, step_s in self.step_s.items()}
+    def renew(self, steps_s: Sequence[float]) -> None:
+        """The incumbent's steps take so long now, and all others change with them."""
+        if self.way in self.step_s and steps_s:
+            ratio = median(steps_s) / self.step_s[self.way]
+            self.step_s = {way: step_s * ratio for way, step_s in self.step_s.items()}
 
     def only_incumbent(self) -> None:
         """The load changed for some: what is known of others is void."""
