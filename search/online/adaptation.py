@@ -26,7 +26,8 @@ from search.online.stage import Probes, Proposing, Steps
 
 READINGS = 3  # that say what slowed, a step apart
 PROBE_STEPS = 2  # on one device, where probes see nothing
-ROUNDS = 2  # at most, of an adaptation
+ROUNDS = 3  # at most, of an adaptation
+REST = 12  # steps that nothing disturbs, after the first move
 LATEST = 5  # steps that say how long one takes now
 HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
 LONG = 500  # steps after which the baseline is renewed
@@ -187,13 +188,19 @@ class Adaptation:
         bar_s = contest.known_s(way)
         if isinstance(way, Placed):  # predicted at the same time, both err alike
             bar_s = (1 - LEAST_PREDICTED) * min(bar_s, contest.predicted_s(way))
+        yield from self._rest()
         yield from contest.enter(_below(bar_s, (yield from contest.meanwhile(asked))), settings.quick)
         for _ in range(ROUNDS):
             way, known_s = contest.way, contest.known_s(contest.way)
             proposals = yield from contest.meanwhile(self.planner.propose(settings.replan, settings.replan_s))
-            yield from contest.enter(_below(known_s / settings.optimism, proposals), settings.quick)
+            yield from contest.enter(_below(known_s / settings.optimism, proposals)[:1], settings.quick)
             if contest.way is way:
                 break
+
+    def _rest(self) -> Steps[None]:
+        """The training is to have something of what was found: builds and looks slow several steps each."""
+        for _ in range(REST):
+            self.contest.lately.append((yield self.contest.way))
 
     def _ask(self, now_s: float) -> list[Future[list[Proposal]]]:
         """Tell the planner of the load, and what the incumbent takes under it, which says more than probes; ask for a
