@@ -87,3 +87,8 @@ def attempted(run: Callable[[], Any]) -> Any:
 def values(outputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     """Returned tensors as arrays; waits until they are there."""
     return [np.asarray(tensor.numpy()) for tensor in outputs]
+
+
+def returned(outputs: Any) -> list[np.ndarray[Any, Any]]:
+    """The tensors in whatever a step returned as arrays; waits until they are there."""
+    return values([t for t in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(t)])

@@ -104,7 +104,7 @@ class Devices:
         )
 
     def revive(self, names: Collection[str], clock: Callable[[], float] = time.monotonic) -> Revival:
-        """Have lost devices back, in the background: workers that were started here are started again (3-7 s), others'
+        """Have lost devices back, in the background: workers that were started here are started again, others'
         addresses are tried every 2 s until they answer. Call `rejoined` once it is done. clock: seconds.
         """
         self._check_known(names)

@@ -8,70 +8,37 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import tensorflow as tf
-
 from placer import internals
-from placer.agreement import attempted, values
+from placer.agreement import attempted
 from placer.capture import Captured, capture, untouchable
 from placer.errors import BadInputError, PlacerError
-from placer.feeding import Feeding, unrepeatable
+from placer.feeding import Feeding
 from placer.graph import OpGraph
 from placer.links import QUICK_PROBES, QUICK_REPEATS, measure_links
 from placer.mapping import Mapping
 from placer.mapping_files import carried_over
 from placer.measurement import Failed
 from placer.pace import Pace
+from placer.plain import Plain
 from placer.profiler import profile
-from placer.rehearsal import Recording, Rehearsal
+from placer.recorder import Recorder
+from placer.rehearsal import Rehearsal
 from placer.rewrite import PlacedStep, Template
 from placer.signature import Layout, Signatures
 from placer.site import Site
 from placer.topology import Topology
+from placer.variant import Variant
 from placer.watch import unwatched
-from placer.ways import UNTOUCHED, Placed, Untouched, Way
+from placer.ways import UNTOUCHED, Placed, Way
 
 T = TypeVar("T")
-RECORDED = 2  # untouched steps that rehearsals repeat
 PROFILED = 3  # traced steps on each device
 PROFILE_LIMIT_S = 60.0  # for one of them, on workers that may get lost
 KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
-
-__all__ = ["UNTOUCHED", "LiveStep", "Placed", "Untouched", "Variant", "Way"]
-
-
-@dataclass(eq=False)
-class Variant:
-    """The step for one signature: shapes, types and Python arguments."""
-
-    key: Hashable
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
-    layout: Layout
-    calls: int = 0
-    compiled: bool = False  # whether the untouched function ran before devices were joined
-    feeding: Feeding | None = None  # set where iterators are taken from for the step
-    shapes: dict[int, list[Any]] | None = None  # of what was taken
-    refused: bool = False  # whether it cannot be placed, other than the main one
-    captured: Captured | None = None
-    template: Template | None = None
-    placed: Placed | None = None  # of another signature than the main one: what follows the main one's mapping
-    follows: Placed | None = None
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """An untouched step: variables before and after by id, what it was given, and what it returned."""
-
-    start: dict[int, Any]
-    tensors: Sequence[Any]
-    returned: list[Any]
-    end: dict[int, Any]
 
 
 class LiveStep:
@@ -83,8 +50,8 @@ class LiveStep:
     def __init__(
         self, step: Callable[..., Any], site: Site, name: str, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        self.step, self.site, self.name, self.clock = step, site, name, clock
-        self.function: Any = step if hasattr(step, "get_concrete_function") else tf.function(step)
+        self.site, self.name, self.clock = site, name, clock
+        self.plain = Plain(step, site, name, clock)
         self.main: Variant | None = None
         self._way: Way = UNTOUCHED
         self.rehearsal: Rehearsal | None = None
@@ -93,9 +60,7 @@ class LiveStep:
         self.left_alone: str | None = None
         self._signatures = Signatures()
         self._variants: dict[Hashable, Variant] = {}
-        self._recording: list[Recorded] = []
-        self._recorded_at = -1
-        self._told = False
+        self._recorder = Recorder(site)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="placer")
         self._busy: list[Future[Any]] = []
         site.members.append(self)
@@ -119,7 +84,7 @@ class LiveStep:
         Within another function's trace, or under a gradient tape, it is the caller's function that is called.
         """
         if internals.is_recorded():
-            return self._part_of_more(args, kwargs), None
+            return self.plain.within(args, kwargs), None
         with self.site.lock:
             key, tensors = self._signatures.of(args, kwargs)
             variant = self._variants.get(key)
@@ -135,23 +100,6 @@ class LiveStep:
                 return self._placed(variant, way, self._given(variant, tensors))
             return self._untouched(variant, args, kwargs, tensors)
 
-    def _part_of_more(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A call that somebody differentiates, or makes a part of a function."""
-        if tf.inside_function():
-            return self.function(*args, **kwargs)
-        if not self._told:
-            self._told = True
-            warnings.warn(
-                f"{self.name} is called under a tf.GradientTape, which cannot see into a placed step: such calls run "
-                "untouched.", stacklevel=5,
-            )  # fmt: skip
-        with self.site.lock:
-            self.site.copies.pull()
-            with unwatched():
-                outputs = self._eagerly(args, kwargs)
-            self.site.untouched_ran()
-        return outputs
-
     def _given(self, variant: Variant, tensors: Sequence[Any]) -> Sequence[Any]:
         """What a placed step takes: a batch where the caller gave an iterator. Raises OutOfRangeError at its end."""
         return tensors if variant.feeding is None else variant.feeding.taken(tensors)
@@ -163,73 +111,28 @@ class LiveStep:
         if isinstance(way, Placed):
             self._run(way, tensors)
         else:
-            self._on_caller_s(variant, tensors)
-
-    def _on_caller_s(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
-        """An untouched step on flat tensors, batches taken; what it returns, and its seconds."""
-        self.site.copies.pull()
-        with unwatched(), _lent(variant.feeding, tensors) as flat:
-            args, kwargs = variant.layout.filled(flat)
-            return self._plainly(variant, args, kwargs)
-
-    def _plainly(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
-        """The caller's function on the caller's variables, which are true."""
-        begin = self.clock()
-        try:
-            if self.site.fragile and not variant.compiled:
-                outputs = self._eagerly(args, kwargs)
-            else:
-                outputs = self.function(*args, **kwargs)
-                variant.compiled = True
-            _wait(outputs)
-            return outputs, self.clock() - begin
-        finally:
-            self.site.untouched_ran()
+            self.plain.run_flat(variant, tensors)
 
     def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
         variant = self._variants[key] = Variant(key, args, kwargs, Layout.of(args, kwargs))
         if self.main is None:
             self.main = variant
-            self.left_alone = untouchable(self.step) or self._untraceable(variant)
+            self.left_alone = untouchable(self.plain.step) or self.plain.trace(variant)
         if not self.left_alone:
             variant.feeding = Feeding.of(variant.layout)
         return variant
 
-    def _untraceable(self, variant: Variant) -> str | None:
-        """Trace the step; why it cannot be, or cannot be repeated."""
-        try:
-            concrete = self.function.get_concrete_function(*variant.args, **variant.kwargs)
-        except Exception as error:  # whatever the caller's code raises under tracing
-            line = next(iter(str(error).strip().splitlines()), "")
-            self.function = self.step
-            return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
-        return unrepeatable(variant.layout, concrete)
-
     def _untouched(
         self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> tuple[Any, float]:
-        wanted = variant is self.main and self.rehearsal is None and len(self._recording) < RECORDED
-        if wanted and not self.left_alone and variant.calls > 1:
-            return self._recorded_step(variant, self._given(variant, tensors))
-        self.site.copies.pull()
-        with unwatched():
-            return self._plainly(variant, args, kwargs)
-
-    def _recorded_step(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
-        """An untouched step, kept for rehearsals with those right before it."""
-        concrete = self.function.get_concrete_function(*variant.args, **variant.kwargs)
-        self.site.adopt(concrete.graph.variables)
-        self.site.copies.pull()
-        if self.site.copies.changes != self._recorded_at:
-            self._recording.clear()
-        start = _values_of(concrete.graph.variables)
-        outputs, step_s = self._on_caller_s(variant, tensors)
-        end = _values_of(concrete.graph.variables)
-        self._recording.append(Recorded(start, list(tensors), _wait(outputs), end))
-        self._recorded_at = self.site.copies.changes
+        wanted = variant is self.main and self.rehearsal is None and not self._recorder.is_full
+        if not wanted or self.left_alone or variant.calls <= 1:
+            return self.plain.run(variant, args, kwargs)
+        given = self._given(variant, tensors)
         if variant.feeding is not None:
-            variant.shapes = variant.feeding.shapes(tensors)
-        return outputs, step_s
+            variant.shapes = variant.feeding.shapes(given)
+        trained = self.plain.function.get_concrete_function(*variant.args, **variant.kwargs).graph.variables
+        return self._recorder.record(trained, given, lambda: self.plain.run_flat(variant, given))
 
     def _placed(self, variant: Variant, way: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         assert variant.captured is not None
@@ -254,7 +157,7 @@ class LiveStep:
         way = self.way if variant is self.main else self._following(variant)
         if isinstance(way, Placed):
             return self._placed(variant, way, tensors)
-        return self._on_caller_s(variant, tensors)
+        return self.plain.run_flat(variant, tensors)
 
     def _run(self, way: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:
         """One placed step; its seconds without those that variables took to come."""
@@ -263,19 +166,10 @@ class LiveStep:
         begin = self.clock()
         try:
             outputs = way.step.run_flat(tensors)
-            if self.site.fragile:
-                outputs = [self._fetched(tensor) for tensor in outputs]
             step_s = self.clock() - begin
         finally:  # a step that failed may have written
             self.site.copies.after(way.use)
         return outputs, step_s
-
-    def _fetched(self, tensor: Any) -> Any:
-        """A returned tensor in this process, where no device can take it away."""
-        if tensor.dtype in (tf.resource, tf.variant) or tensor.backing_device == self._host():
-            return tensor
-        with tf.device(self._host()):
-            return tf.identity(tensor)
 
     def _aside(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]) -> Any:
         """A step of another signature than the main one."""
@@ -289,12 +183,7 @@ class LiveStep:
         except PlacerError as error:
             warnings.warn(f"{self.name}: {error} Calls of this signature run untouched.", stacklevel=4)
             variant.refused = True
-        return self._on_caller_s(variant, given)[0]
-
-    def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Op by op in this process: functions first compiled while workers are joined lose updates."""
-        function = getattr(self.function, "python_function", self.function)
-        return function(*args, **kwargs)
+        return self.plain.run_flat(variant, given)[0]
 
     def _following(self, variant: Variant) -> Way:
         """The step of another signature under the main one's mapping."""
@@ -338,9 +227,8 @@ class LiveStep:
         return main.captured.graph
 
     def _captured(self, variant: Variant) -> Captured:
-        captured = capture(
-            self.function, variant.args, self.name, kwargs=variant.kwargs, needs_loss=False, elements=variant.shapes
-        )
+        how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
+        captured = capture(self.plain.function, variant.args, self.name, **how)
         if self.site.copies.read_within:
             raise BadInputError(f"{self.name}: a Python function in it reads a variable, which may be elsewhere then.")
         if captured.has_tables and self.site.spec is not None:
@@ -358,8 +246,9 @@ class LiveStep:
             assert main is not None and main.captured is not None
             self.site.adopt(main.captured.variables.values())
             main.template = Template(main.captured, self._host())
-            self.rehearsal = Rehearsal(main.captured, self._recorded(main.captured), exact=self._exact())
-            self._recording.clear()
+            recording = self._recorder.recording(main.captured, self.name)
+            self.rehearsal = Rehearsal(main.captured, recording, exact=self._exact())
+            self._recorder.clear()
             if self.site.fragile:
                 self.site.save()
             self.topology = self.site.join().topology
@@ -495,15 +384,6 @@ class LiveStep:
             raise PlacerError("devices were joined anew while this was built.")
         return Placed(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, made)
 
-    def _recorded(self, captured: Captured) -> Recording:
-        """What was recorded, by the captured graph's names."""
-        if not self._recording:
-            raise BadInputError(f"{self.name}: no untouched step was recorded, so nothing can be rehearsed.")
-        first, last = self._recording[0], self._recording[-1]
-        start = {node: first.start[id(variable)] for node, variable in captured.variables.items()}
-        end = {node: last.end[id(variable)] for node, variable in captured.variables.items()}
-        return Recording(start, [step.tensors for step in self._recording], [s.returned for s in self._recording], end)
-
     def _exact(self) -> bool:
         assert self.site.devices is not None
         return self.site.devices.single_kind
@@ -519,21 +399,6 @@ class LiveStep:
     def _tf_names(self) -> dict[str, str]:
         assert self.site.devices is not None
         return self.site.devices.tf_names
-
-
-def _values_of(variables: Iterable[tf.Variable]) -> dict[int, Any]:
-    """Variable's id -> the caller's copy of it as it is now."""
-    with unwatched():
-        return {id(variable): variable.read_value() for variable in variables}
-
-
-def _lent(feeding: Feeding | None, tensors: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:
-    return nullcontext(tensors) if feeding is None else feeding.lent(tensors)
-
-
-def _wait(outputs: Any) -> list[Any]:
-    """The returned tensors as arrays, once they are there."""
-    return values([t for t in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(t)])
 
 
 def _unseen(work: Callable[[], T]) -> T:

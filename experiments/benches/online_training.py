@@ -17,10 +17,11 @@ from experiments import zoo
 from placer.agreement import values
 from placer.errors import PlacerError
 from placer.links import QUICK_PROBES, measure_links
-from placer.live import PROFILED, Placed
+from placer.live import PROFILED
 from placer.measurement import Failed, Measured, summary
 from placer.profiler import profile
 from placer.topology import Topology
+from placer.ways import Placed
 from search.online.autoplace import autoplace
 from search.online.planner import Planner
 from search.online.proposal import PlanSettings

@@ -14,12 +14,12 @@ from typing import Any
 
 from placer.devices import check_spec
 from placer.errors import BadInputError
-from placer.live import LiveStep, Placed
+from placer.live import LiveStep
 from placer.mapping import Mapping
 from placer.mapping_files import read_mapping, read_mapping_file
 from placer.site import Site
 from placer.store import Store
-from placer.ways import UNTOUCHED
+from placer.ways import UNTOUCHED, Placed
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.journal import Journal
 from search.online.report import as_html, as_text
@@ -73,7 +73,7 @@ class AutoStep:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One training step: what the step returns. Raises what the step raises."""
         if self._live.left_alone and self._script is None:
-            return self._live.function(*args, **kwargs)
+            return self._live.plain.function(*args, **kwargs)
         outputs, step_s = self._live.call(args, kwargs)
         self.steps += 1
         if step_s is not None:
