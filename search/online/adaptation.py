@@ -188,7 +188,7 @@ class Adaptation:
         bar_s = contest.known_s(way)
         if isinstance(way, Placed):  # predicted at the same time, both err alike
             bar_s = (1 - LEAST_PREDICTED) * min(bar_s, contest.predicted_s(way))
-        yield from self._rest()
+        yield from contest.rest(REST)  # builds and looks slow several steps each; the training is to have its gain
         yield from contest.enter(_below(bar_s, (yield from contest.meanwhile(asked))), settings.quick)
         for _ in range(ROUNDS):
             way, known_s = contest.way, contest.known_s(contest.way)
@@ -196,11 +196,6 @@ class Adaptation:
             yield from contest.enter(_below(known_s / settings.optimism, proposals)[:1], settings.quick)
             if contest.way is way:
                 break
-
-    def _rest(self) -> Steps[None]:
-        """The training is to have something of what was found: builds and looks slow several steps each."""
-        for _ in range(REST):
-            self.contest.lately.append((yield self.contest.way))
 
     def _ask(self, now_s: float) -> list[Future[list[Proposal]]]:
         """Tell the planner of the load, and what the incumbent takes under it, which says more than probes; ask for a

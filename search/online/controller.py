@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
@@ -35,6 +36,8 @@ __all__ = ["Controller", "OnlineSettings", "Steps", "Tried"]
 
 T = TypeVar("T")
 GIVEN = "given"  # who proposed a mapping that the caller gave
+SETTLING = 60  # steps after the search until its time is compared
+DRIFTED = 1.05  # change of it that may have decided the search
 LOOK_EVERY = 50  # steps between looks whether all workers are there
 
 
@@ -259,9 +262,22 @@ class Controller:
         if self.contest.built:
             others: list[Way] = [self.way] if self.way not in bars else []
             yield from self.contest.race([*bars, *others], self.settings.final, max(1, len(bars)))
-        self.contest.favourite = self.way if isinstance(self.way, Placed) else None
         self.contest.forget(self.settings.kept)
+        yield from self._look_again()
+        self.contest.favourite = self.way if isinstance(self.way, Placed) else None
         self._say_end()
+
+    def _look_again(self) -> Steps[None]:
+        """At the nearest of the others, if steps take clearly another time once nothing is built any more: then what
+        the machine did beside the search may have been what told them apart.
+        """
+        if not isinstance(self.way, Placed) or not self.contest.lately:
+            return
+        self._now("settling")
+        compared_s = median(self.contest.lately)
+        yield from self.contest.rest(SETTLING)
+        if not 1 / DRIFTED < median(self.contest.lately) / compared_s < DRIFTED:
+            yield from self.contest.race_near(self.contest.built, self.settings.thorough)
 
     def _leave_untouched(self) -> None:
         """Untouched steps are no mapping of the devices where this process computes nothing."""

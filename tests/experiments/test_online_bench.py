@@ -9,12 +9,12 @@ import pytest
 
 from experiments.benches import online, run_bench
 from experiments.benches.bench import BenchOptions
-from experiments.benches.online_judge import recovered
-from experiments.benches.online_losses import judged
-from experiments.benches.online_oracle import worth
-from experiments.benches.online_overhead import compared
-from experiments.benches.online_process import in_part
-from experiments.benches.online_recovery import steps_until
+from experiments.benches.online.judge import recovered
+from experiments.benches.online.losses import judged
+from experiments.benches.online.oracle import worth
+from experiments.benches.online.overhead import compared
+from experiments.benches.online.process import in_part
+from experiments.benches.online.recovery import steps_until
 from placer.errors import BadInputError
 
 LOSSES = [2.0, 1.5, 1.25, 1.0, 0.75, 0.5, 0.4, 0.3]

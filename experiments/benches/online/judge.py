@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.benches.online_losses import judged as judged_kills
+from experiments.benches.online.losses import judged as judged_kills
 
 
 def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:

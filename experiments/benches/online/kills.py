@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 import psutil
 
 from experiments.benches.bench import Facts
-from experiments.benches.online_training import Training, say
+from experiments.benches.online.training import Training, say
 from placer.errors import one_line
 
 NOTICE_CALLS = 200  # after a kill, within which the training must have noticed

@@ -1,4 +1,4 @@
-"""One part of the bench `online`, in a process of its own: `python -m experiments.benches.online_part NAME SETTINGS`.
+"""One part of the bench `online`, in a process of its own: `python -m experiments.benches.online.part NAME SETTINGS`.
 
 SETTINGS: a JSON object of the part's settings, for instance '{"steps": 20}'. Prints one JSON line.
 """
@@ -20,14 +20,14 @@ NAMES = ("overhead", "oracle", "recovery", "steady", "kills")
 
 def part(name: str, settings: Facts) -> Facts:
     """What the part finds, in this process. Raises BadInputError for a part that is none."""
-    from experiments.benches import online_kills, online_oracle, online_overhead, online_recovery, online_steady
+    from experiments.benches.online import kills, oracle, overhead, recovery, steady
 
     parts: dict[str, tuple[Callable[[Any], Facts], type[Any]]] = {
-        "overhead": (online_overhead.part, online_overhead.OverheadSettings),
-        "oracle": (online_oracle.part, online_oracle.OracleSettings),
-        "recovery": (online_recovery.part, online_recovery.RecoverySettings),
-        "steady": (online_steady.part, online_steady.SteadySettings),
-        "kills": (online_kills.part, online_kills.KillSettings),
+        "overhead": (overhead.part, overhead.OverheadSettings),
+        "oracle": (oracle.part, oracle.OracleSettings),
+        "recovery": (recovery.part, recovery.RecoverySettings),
+        "steady": (steady.part, steady.SteadySettings),
+        "kills": (kills.part, kills.KillSettings),
     }
     if name not in parts:
         raise BadInputError(f"there is no part {name!r}; choose one of {', '.join(NAMES)}.")

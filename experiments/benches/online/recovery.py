@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from experiments.benches.bench import Facts
-from experiments.benches.online_neighbours import HOG, neighbour
-from experiments.benches.online_training import Held, Training, fastest, raced, say
+from experiments.benches.online.neighbours import HOG, neighbour
+from experiments.benches.online.training import Held, Training, fastest, raced, say
 from placer.workers import share_cores
 
 SHARE = 0.95  # of the optimum's speed

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from experiments.benches.bench import Facts
-from experiments.benches.online_training import Training
+from experiments.benches.online.training import Training
 from placer.agreement import values
 
 

@@ -9,8 +9,8 @@ from statistics import median
 import numpy as np
 
 from experiments.benches.bench import Facts
-from experiments.benches.online_neighbours import JITTER, JITTER_SAID, neighbour
-from experiments.benches.online_training import Training, say
+from experiments.benches.online.neighbours import JITTER, JITTER_SAID, neighbour
+from experiments.benches.online.training import Training, say
 
 
 @dataclass(frozen=True)

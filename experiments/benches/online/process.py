@@ -13,7 +13,7 @@ from experiments.benches.bench import Facts
 
 def in_part(name: str, settings: Facts, limit_s: float) -> Facts:
     """The part's facts, or {"failed": line} where it fails or does not end in time. Its progress goes to stderr."""
-    command = [sys.executable, "-m", "experiments.benches.online_part", name, json.dumps(settings)]
+    command = [sys.executable, "-m", "experiments.benches.online.part", name, json.dumps(settings)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         text, _ = process.communicate(timeout=limit_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms
-from experiments.benches.online_judge import spread
+from experiments.benches.online.judge import spread
 
 
 def page(facts: Facts) -> list[str]:
