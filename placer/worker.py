@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--die-with-parent", action="store_true", help="be killed when the starting thread ends")
     flags = parser.parse_args()
     if flags.die_with_parent:
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
     ports = [int(p) for p in flags.ports.split(",")]
     try:
         serve(ports, flags.task, [int(c) for c in flags.cores.split(",")])
@@ -38,6 +38,11 @@ def main() -> None:
         os._exit(1)
     sys.stdin.read()
     os._exit(0)
+
+
+def end_with_parent() -> None:
+    """Have this process killed when the thread that started it ends, in whatever way."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def serve(ports: list[int], task: int, cores: list[int]) -> None:

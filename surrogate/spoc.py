@@ -27,6 +27,8 @@ from placer.graph import OpGraph
 
 Floats = NDArray[np.float64]
 
+VARIABLE = ("VarHandleOp", "ReadVariableOp")
+
 
 class Chain(NamedTuple):
     """A longest chain: what its ops weigh together, and these ops, the first first."""
@@ -161,13 +163,14 @@ def traffic_bytes(graph: OpGraph) -> int:
 def forward(graph: OpGraph) -> OpGraph | None:
     """The forward part of a training step's graph; None where no op is said to belong to it.
 
-    What only the update reads, such as momentum and learning rate, is no part of it, though no gradient comes before.
+    What only the update reads, such as momentum and learning rate, is no part of it, though no gradient comes before;
+    nor is a variable that otherwise only gradients read, for TensorFlow multiplies some by the learning rate early.
     """
     kept: set[int] = set()
     for v in reversed(graph.order):
         users = {e.dst for e in graph.out_edges[v]}
-        serves = not users or any(u in kept or graph.ops[u].phase == "backward" for u in users)
-        if graph.ops[v].phase == "forward" and serves:
+        backward = graph.ops[v].type not in VARIABLE and any(graph.ops[u].phase == "backward" for u in users)
+        if graph.ops[v].phase == "forward" and (backward or not users or users & kept):
             kept.add(v)
     return part(graph, sorted(kept)) if kept else None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice, product
 
 Option = tuple[str, int | float | str | bool]
+LIGHT, CHEAP = 55_000, 150_000  # pixels of a batch up to which a network, or a small network, is measured in seconds
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,15 @@ class Network:
 
 @dataclass(frozen=True)
 class Base:
-    """A classifier of keras.applications, and in how many sizes it takes part."""
+    """A classifier of keras.applications, and in how many sizes it takes part. light: pixels of a batch up to which it
+    is not heavy.
+    """
 
     family: str
     kind: str
     sizes: int
     options: tuple[Option, ...] = ()
-    heavy: bool = False
+    light: int = LIGHT
 
 
 SIZES = ((64, 4), (128, 4), (96, 16), (160, 2), (64, 16), (96, 1), (128, 8), (224, 1))
@@ -48,24 +51,26 @@ SIZES = ((64, 4), (128, 4), (96, 16), (160, 2), (64, 16), (96, 1), (128, 8), (22
 SMALLEST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}
 
 BASES = (
-    Base("vgg", "VGG16", 8), Base("vgg", "VGG19", 8),
-    Base("resnet", "ResNet50", 8), Base("resnet", "ResNet101", 6), Base("resnet", "ResNet152", 4, heavy=True),
+    Base("vgg", "VGG16", 8, light=20_000), Base("vgg", "VGG19", 8, light=20_000),
+    Base("resnet", "ResNet50", 8), Base("resnet", "ResNet101", 6), Base("resnet", "ResNet152", 4, light=0),
     Base("resnet_v2", "ResNet50V2", 8), Base("resnet_v2", "ResNet101V2", 6),
-    Base("resnet_v2", "ResNet152V2", 4, heavy=True),
+    Base("resnet_v2", "ResNet152V2", 4, light=0),
     Base("inception", "InceptionV3", 8), Base("inception_resnet", "InceptionResNetV2", 6),
     Base("xception", "Xception", 8),
-    *(Base("mobilenet", "MobileNet", 6, (("alpha", a),)) for a in (0.25, 0.5, 0.75, 1.0)),
-    *(Base("mobilenet_v2", "MobileNetV2", 5, (("alpha", a),)) for a in (0.35, 0.5, 0.75, 1.0, 1.4)),
-    *(Base("mobilenet_v3", f"MobileNetV3{size}", 5, options) for size in ("Small", "Large")
+    *(Base("mobilenet", "MobileNet", 6, (("alpha", a),), CHEAP) for a in (0.25, 0.5, 0.75, 1.0)),
+    *(Base("mobilenet_v2", "MobileNetV2", 5, (("alpha", a),), CHEAP) for a in (0.35, 0.5, 0.75, 1.0, 1.4)),
+    *(Base("mobilenet_v3", f"MobileNetV3{size}", 5, options, CHEAP) for size in ("Small", "Large")
       for options in ((("alpha", 0.75),), (), (("minimalistic", True),))),
-    Base("densenet", "DenseNet121", 8), Base("densenet", "DenseNet169", 6, heavy=True),
-    Base("densenet", "DenseNet201", 4, heavy=True),
-    Base("nasnet", "NASNetMobile", 8), Base("nasnet", "NASNetLarge", 2, heavy=True),
-    *(Base("efficientnet", f"EfficientNetB{i}", n, heavy=i > 3) for i, n in enumerate((7, 6, 5, 5, 4, 3, 2, 2))),
-    *(Base("efficientnet_v2", f"EfficientNetV2B{i}", n) for i, n in enumerate((7, 6, 5, 5))),
-    *(Base("efficientnet_v2", f"EfficientNetV2{s}", n, heavy=True) for s, n in (("S", 4), ("M", 2), ("L", 1))),
+    Base("densenet", "DenseNet121", 8), Base("densenet", "DenseNet169", 6, light=0),
+    Base("densenet", "DenseNet201", 4, light=0),
+    Base("nasnet", "NASNetMobile", 8), Base("nasnet", "NASNetLarge", 2, light=0),
+    *(Base("efficientnet", f"EfficientNetB{i}", n, light=light)
+      for i, (n, light) in enumerate(((7, CHEAP), (6, CHEAP), (5, LIGHT), (5, LIGHT), (4, 0), (3, 0), (2, 0), (2, 0)))),
+    *(Base("efficientnet_v2", f"EfficientNetV2B{i}", n, light=light)
+      for i, (n, light) in enumerate(((7, CHEAP), (6, CHEAP), (5, LIGHT), (5, LIGHT)))),
+    *(Base("efficientnet_v2", f"EfficientNetV2{s}", n, light=0) for s, n in (("S", 4), ("M", 2), ("L", 1))),
     Base("convnext", "ConvNeXtTiny", 7), Base("convnext", "ConvNeXtSmall", 5),
-    *(Base("convnext", f"ConvNeXt{s}", n, heavy=True) for s, n in (("Base", 4), ("Large", 3), ("XLarge", 1))),
+    *(Base("convnext", f"ConvNeXt{s}", n, light=0) for s, n in (("Base", 4), ("Large", 3), ("XLarge", 1))),
 )  # fmt: skip
 
 REFERENCE = Network("reference", "conv_chain", 32, 16, (("filters", 32), ("depth", 6)))
@@ -82,7 +87,7 @@ def _applications() -> Iterator[Network]:
         sizes = islice(cycle(SIZES), number, number + base.sizes)
         for side, batch in sorted(set(sizes), key=lambda size: size[0] ** 2 * size[1]):
             fits = max(side, SMALLEST.get(base.kind, 0))
-            yield Network(base.family, base.kind, fits, batch, base.options, base.heavy)
+            yield Network(base.family, base.kind, fits, batch, base.options, fits**2 * batch > base.light)
 
 
 def _generated() -> Iterator[Network]:

@@ -16,6 +16,7 @@ import psutil
 
 from experiments.benches.bench import Facts
 from placer.errors import one_line
+from placer.worker import end_with_parent
 from placer.workers import KEEP_MEMORY
 
 POLL_S = 0.2
@@ -103,7 +104,7 @@ class Measurer:
 
     def _is_spent(self) -> bool:
         """After some networks, or when what they left behind would count against the next one."""
-        return self.asked >= self.caps.batch or self._memory_bytes() > self.caps.memory_bytes / 3
+        return self.asked >= self.caps.batch or self._memory_bytes() > self.caps.memory_bytes / 2
 
     def _code(self) -> int | None:
         self.process.join(1.0)
@@ -125,6 +126,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 def _serve(connection: Connection, make: Callable[[], Doer]) -> None:
     """Answer until the other end is gone."""
+    end_with_parent()
     with suppress(EOFError, OSError):
         doer: Doer | None = None
         while True:

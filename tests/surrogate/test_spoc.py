@@ -116,13 +116,18 @@ def test_costs_are_taken_where_each_op_is_fastest():
 
 
 def test_the_forward_part_leaves_out_what_only_the_update_needs():
-    """Weight and its read, loss; gradient; momentum and its read, update; a statistic that is only kept up."""
+    """Weight and its read, loss; gradient; momentum and its read, update; a statistic that is only kept up; a learning
+    rate that the gradient is multiplied by. The loss is taken by the gradient alone.
+    """
     phases = {"weight": "forward", "read": "forward", "loss": "forward", "gradient": "backward", "slot": "forward",
-              "read_slot": "forward", "update": "update", "statistic": "forward", "keep": "forward"}  # fmt: skip
+              "read_slot": "forward", "update": "update", "statistic": "forward", "keep": "forward",
+              "rate": "forward", "read_rate": "forward"}  # fmt: skip
     names = list(phases)
     arrows = ["weight read", "read loss", "read gradient", "loss gradient", "slot read_slot", "read_slot update",
-              "gradient update", "weight update", "slot update", "statistic keep", "loss keep"]  # fmt: skip
-    ops = tuple(Op(name, phase=phase, devices=("cpu",)) for name, phase in phases.items())
+              "gradient update", "weight update", "slot update", "statistic keep", "read keep", "rate read_rate",
+              "read_rate gradient"]  # fmt: skip
+    types = {name: "ReadVariableOp" if "read" in name else "VarHandleOp" for name in names[:2] + names[-2:]}
+    ops = tuple(Op(name, types.get(name, "Mul"), phase=phase, devices=("cpu",)) for name, phase in phases.items())
     edges = tuple(Edge(*map(names.index, arrow.split()), 4) for arrow in arrows)
     found = forward(OpGraph("step", ops, edges))
     assert [op.name for op in found.ops] == ["weight", "read", "loss", "statistic", "keep"]
