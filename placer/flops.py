@@ -110,15 +110,19 @@ def _label_sizes(labels: str, sizes: list[int]) -> dict[str, int]:
 
 
 def _pool(op: Any) -> int:
-    return prod(op.get_attr("ksize")) * _elements(op.outputs[0])
+    return _window(op) * _elements(op.outputs[0])
 
 
 def _pool_gradient(op: Any) -> int:
-    return prod(op.get_attr("ksize")) * _elements(op.inputs[1])  # of the forward op's output, or its gradient
+    return _window(op) * _elements(op.inputs[1])  # of the forward op's output, or its gradient
+
+
+def _window(op: Any) -> int:
+    return int(prod(op.get_attr("ksize")))
 
 
 def _normalised_over_window(op: Any) -> int:
-    return 2 * (2 * op.get_attr("depth_radius") + 1) * _elements(op.outputs[0])
+    return 2 * (2 * int(op.get_attr("depth_radius")) + 1) * _elements(op.outputs[0])
 
 
 def _softmax(op: Any) -> int:

@@ -53,7 +53,7 @@ class Additive(Regressor):
         found = least_squares(
             lambda logs: np.log(columns @ np.exp(logs)) - log_s, begin, loss="soft_l1", bounds=(begin - 30, begin + 30)
         )
-        self.constants = np.exp(found.x)
+        self.constants: Floats = np.exp(found.x)
 
     def _predict(self, x: Floats) -> Floats:
         found: Floats = np.log(self._columns(x) @ self.constants)
@@ -84,7 +84,8 @@ class Sample:
 
     def x(self, metrics: Sequence[str]) -> Floats:
         """[networks, metrics] logarithms."""
-        return np.log(np.column_stack([np.maximum(self.metrics[name], 1.0) for name in metrics]))
+        found: Floats = np.log(np.column_stack([np.maximum(self.metrics[name], 1.0) for name in metrics]))
+        return found
 
 
 def sample_of(rows: Sequence[Facts], target: str) -> Sample:
@@ -129,10 +130,10 @@ def correlation(values: Floats, seconds: Floats) -> Facts:
 
 def analysed(sample: Sample, kind: str = DEFAULT) -> Facts:
     """Correlations of every metric and of the predictions, errors of every set by every regressor, and by family."""
-    errors_of = {
-        kind_: {name: errors(left_out(sample, used, make), sample.seconds) for name, used in SETS.items()}
-        for kind_, make in KINDS.items()
-    }
+    errors_of: Facts = {}
+    for other, make in KINDS.items():
+        named = SETS if other == kind else (FLOPS, SPOC)  # the others are there to be compared with only
+        errors_of[other] = {name: errors(left_out(sample, SETS[name], make), sample.seconds) for name in named}
     by_set = {name: left_out(sample, SETS[name], KINDS[kind]) for name in (FLOPS, SPOC)}
     found = {name: correlation(sample.metrics[name], sample.seconds) for name in METRICS}
     return {

@@ -63,7 +63,7 @@ class Study:
         return {
             "step": asdict(spoc(step.graph, counted.total)),
             "inference": asdict(spoc(inference.graph, counted.total)),
-            "count_params": training.model.count_params() if training.model else None,
+            "count_params": _count_params(training),
             **_times(("reference", "step", "inference"), times_s),
             "repeats": len(times_s),
             "traced_s": traced_s - begin_s,
@@ -79,7 +79,7 @@ class Study:
         return {
             "parameters": found.total,
             "parameters_read": found.read,
-            "count_params": training.model.count_params() if training.model else None,
+            "count_params": _count_params(training),
             "multiply_adds": spoc(inference.graph).multiply_adds,
         }
 
@@ -95,7 +95,8 @@ def in_turn(calls: Sequence[Call], repeats: Repeats, clock: Callable[[], float])
     for call in calls:
         for _ in range(repeats.warm_up):
             call()
-    begin_s, times_s = clock(), []
+    times_s: list[list[float]] = []
+    begin_s = clock()
     while len(times_s) < repeats.fewest or (len(times_s) < repeats.most and clock() - begin_s < repeats.seconds):
         times_s.append([_timed(call, clock) for call in calls])
     return np.array(times_s)
@@ -112,6 +113,10 @@ def _times(names: Sequence[str], times_s: np.ndarray[Any, Any]) -> Facts:
     low, middle, high = np.quantile(times_s, (0.25, 0.5, 0.75), axis=0)
     found = {f"{name}_s": float(s) for name, s in zip(names, middle, strict=True)}
     return found | {f"{name}_spread_s": float(s) for name, s in zip(names, high - low, strict=True)}
+
+
+def _count_params(training: TrainingStep) -> int | None:
+    return None if training.model is None else int(training.model.count_params())
 
 
 def _training(training: TrainingStep) -> Captured:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from experiments.benches.bench import Facts, ms
-from experiments.benches.spoc_analysis import FLOPS, METRICS, SETS, SPOC
+from experiments.benches.spoc_analysis import FLOPS, METRICS, SETS, SPOC, TARGETS
 
 PICTURE = "docs/spoc.png"
 
@@ -53,19 +53,35 @@ def _skipped(facts: Facts) -> list[str]:
 def _errors(facts: Facts) -> list[str]:
     step, inference = facts["targets"]["step"], facts["targets"]["inference"]
     ratios = [target["flops_error"] / target["spoc_error"] for target in (step, inference)]
+    kind = facts["regressor"]
     lines = [
-        f"With the {facts['regressor']} regressor, SPOC errs by {step['spoc_error']:.1%} on training steps, and FLOPs "
-        f"alone by {step['flops_error']:.1%}: {ratios[0]:.1f} times as much ({ratios[1]:.1f} times on inference).",
+        f"By the {kind} regressor, SPOC errs by {step['spoc_error']:.1%} on training steps, and FLOPs alone by "
+        f"{step['flops_error']:.1%}: {ratios[0]:.1f} times as much ({ratios[1]:.1f} times on inference).",
         "",
-        "| regressor sees | by | training step, mean | median | inference, mean | median |",
-        "| --- | --- | ---: | ---: | ---: | ---: |",
+        f"| the {kind} regressor sees | training step, mean | median | inference, mean | median |",
+        "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for name in SETS:
-        for kind in step["errors"]:
-            figures = [target["errors"][kind][name][key] for target in (step, inference) for key in ("mean", "median")]
-            shown = f"**{name}**" if name in (FLOPS, SPOC) and kind == facts["regressor"] else name
-            lines.append(f"| {shown} | {kind} | " + " | ".join(f"{figure:.1%}" for figure in figures) + " |")
+    for name, metrics in SETS.items():
+        told = f"**{name}**" if name in (FLOPS, SPOC) else name
+        figures = [part["errors"][kind][name][key] for part in (step, inference) for key in ("mean", "median")]
+        lines.append(f"| {told} ({', '.join(metrics)}) | {_percents(figures)} |")
+    return [*lines, "", *_regressors(facts)]
+
+
+def _regressors(facts: Facts) -> list[str]:
+    parts = [facts["targets"][target] for target in TARGETS]
+    lines = [
+        "| mean error by | training step: SPOC | FLOPs alone | inference: SPOC | FLOPs alone |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for kind in parts[0]["errors"]:
+        figures = [part["errors"][kind][name]["mean"] for part in parts for name in (SPOC, FLOPS)]
+        lines.append(f"| {kind} | {_percents(figures)} |")
     return lines
+
+
+def _percents(figures: Sequence[float]) -> str:
+    return " | ".join(f"{figure:.1%}" for figure in figures)
 
 
 def _correlations(facts: Facts) -> list[str]:
@@ -90,8 +106,7 @@ def _families(facts: Facts) -> list[str]:
     for family, row in step.items():
         times = f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}"
         figures = [part[family][name]["mean"] for part in (step, inference) for name in (SPOC, FLOPS)]
-        cells = " | ".join(f"{figure:.1%}" for figure in figures)
-        lines.append(f"| {family} | {row['networks']} | {times} | {cells} |")
+        lines.append(f"| {family} | {row['networks']} | {times} | {_percents(figures)} |")
     return lines
 
 
