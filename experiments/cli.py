@@ -244,14 +244,40 @@ def profile(
 
 
 @app.command()
+def spoc(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Zoo names, keras:NAME[@SIDE], file.py:function, or placer.graph/1."),
+    ],
+    batch: Batch = None,
+    as_json: AsJson = False,
+) -> None:
+    """Size, parameters, operations and critical datapath length of training steps, and what they mean for speed.
+
+    Graph files are read without TensorFlow; models are traced, not run.
+    Example: placer spoc towers keras:ResNet50@96 out/towers/graph.json
+    """
+    _quiet_tensorflow()
+    from experiments.spoc import show_spoc, spoc_command
+
+    with redirect_stdout(sys.stderr):
+        entries = spoc_command(models, batch)
+    _print(as_json, {"models": entries}, lambda: show_spoc(entries))
+
+
+@app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="One of those in BENCHMARKS.md.")],
     record: Annotated[
         bool, typer.Option("--record", help="Also write benchmarks/NAME.json and BENCHMARKS.md.")
     ] = False,
-    models: Annotated[list[str] | None, typer.Option("--model", help="Only this model; may be repeated.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", help="Only this model (spoc: family, or all); may be repeated.")
+    ] = None,
     workers: Annotated[int, typer.Option("--workers")] = 2,
-    measurements: Annotated[int | None, typer.Option("--measurements", help="Mappings to measure per model.")] = None,
+    measurements: Annotated[
+        int | None, typer.Option("--measurements", help="Mappings to measure per model (spoc: networks).")
+    ] = None,
     runs: Annotated[
         Path | None, typer.Option("--runs", help="Folder for runs that benchmarks share; what is in it is not rerun.")
     ] = None,

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import internals
+from placer.depth import op_depth
 from placer.errors import BadInputError, one_line
 from placer.feeding import fed, redirect_element
 from placer.flops import op_flops
@@ -99,14 +100,16 @@ def capture(
     kwargs: Mapping[str, Any] | None = None,
     *,
     needs_loss: bool = True,
+    trains: bool = True,
     elements: Mapping[int, Sequence[Any]] | None = None,
 ) -> Captured:
     """Trace `step` (a function, a tf.function, or a compiled keras.Model) as called with `args` and `kwargs`.
 
     Tensors and arrays in them are the step's inputs, everything else is a constant. needs_loss: whether a
-    floating-point tensor must come back. elements: position of an iterator among the flat tensors -> the shapes of an
-    element of it, which the captured step takes instead (placer/feeding.py). Raises BadInputError where the step cannot
-    be traced or placed, returns no such tensor, or updates no variable.
+    floating-point tensor must come back. trains: whether a variable must be updated; an inference updates none.
+    elements: position of an iterator among the flat tensors -> the shapes of an element of it, which the captured step
+    takes instead (placer/feeding.py). Raises BadInputError where the step cannot be traced or placed, returns no such
+    tensor, or updates no variable.
     """
     concrete = _trace(step, args, kwargs, name)
     variables, feeds = _captures(concrete)
@@ -116,7 +119,7 @@ def capture(
     writes = _writes(concrete)
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
-    if not _updates(concrete, variables):
+    if trains and not _updates(concrete, variables):
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
     try:
         graph_def, writes = fold(_renamed(concrete), variables, inputs, outputs, writes)
@@ -323,6 +326,7 @@ def build_graph(
                 devices=tuple(sorted(internals.kernel_kinds(node.op))) or ("cpu", "gpu"),
                 phase=phases[node.name],
                 flops=op_flops(tf_op),
+                depth=op_depth(tf_op),
                 shapes=tuple(_dims(t.shape) for t in tf_op.outputs),
             )
         )

@@ -244,6 +244,7 @@ def _group_op(graph: OpGraph, members: Sequence[int], label: str | None, topolog
         colocate=label,
         devices=_common_devices(ops, topology),
         flops=None if None in flops else float(sum(f for f in flops if f is not None)),
+        depth=None,
         shapes=(),
     )
 

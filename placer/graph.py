@@ -26,6 +26,7 @@ class Op:
     colocate: ops with the same value must share a device.
     devices: names or kinds the op may run on; None = wherever it has a cost.
     flops: floating-point operations (a multiply-add counts two), None where unknown.
+    depth: how many of them have to follow one another (placer/depth.py), None where unknown.
     shapes: one tuple per output, None for an unknown dimension.
     """
 
@@ -37,6 +38,7 @@ class Op:
     devices: tuple[str, ...] | None = None
     phase: str | None = None
     flops: float | None = None
+    depth: int | None = None
     shapes: tuple[tuple[int | None, ...] | None, ...] = ()
 
     def runs_on(self, device: Device) -> bool:

@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="import all of TensorFlow, not its server alone")
     flags = parser.parse_args()
     if flags.die_with_parent:
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
     ports, cores = ([int(n) for n in numbers.split(",")] for numbers in (flags.ports, flags.cores))
     try:
         os.sched_setaffinity(0, cores)
@@ -43,6 +43,11 @@ def main() -> None:
         os._exit(1)
     sys.stdin.read()
     os._exit(0)
+
+
+def end_with_parent() -> None:
+    """Have this process killed when the thread that started it ends, in whatever way."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any]) -> None:

@@ -1,8 +1,8 @@
 """What the regressors see of a mapping: the simulated step, what crosses, and how each device's share looks.
 
 HTF-MPR (Albaqsami 2020) predicts the time of an iteration from its mapping; SPOC (Langerman 2022) explains run times by
-four numbers of a graph: Size, Parameters, Operations, Critical datapath length. Here each device's partition is a graph
-with such numbers.
+Size, Parameters, Operations and Critical datapath length of a graph (surrogate/spoc.py). Here each device's partition
+is a graph with such numbers: where everything is on one device, they are those of the whole.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from placer.graph import OpGraph
 from surrogate.costs import Costs
 from surrogate.simulator import Simulator
+from surrogate.spoc import operations as counted
 
 Floats = NDArray[np.float64]
 
@@ -115,7 +116,7 @@ def operations(graph: OpGraph, costs: Costs) -> Floats:
     """
     runs = np.isfinite(costs)
     work_s: Floats = np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)
-    counts = np.array([np.nan if op.flops is None else op.flops for op in graph.ops])
+    counts = counted(graph)
     known = np.isfinite(counts)
     if not known.any():
         return work_s

@@ -12,6 +12,7 @@ from experiments.benches import (
     search_quality,
     simulator_accuracy,
     simulator_speed,
+    spoc,
     surrogates,
 )
 from experiments.benches.bench import Bench, BenchOptions, Facts, check_folder, keep
@@ -25,6 +26,7 @@ BENCHES = {
     "search-quality": Bench(search_quality.run, search_quality.page),
     "simulator-accuracy": Bench(simulator_accuracy.run, simulator_accuracy.page),
     "simulator-speed": Bench(simulator_speed.run, simulator_speed.page),
+    "spoc": Bench(spoc.run, spoc.page),
     "surrogates": Bench(surrogates.run, surrogates.page),
 }
 

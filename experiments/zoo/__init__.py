@@ -15,24 +15,27 @@
 | `moe`           | 8 experts, Shazeer et al. 2017         | 256 features  | 512   | Adam          |
 | `two_tower`     | Covington et al. 2016, Yi et al. 2019  | ids           | 1024  | SGD, sparse   |
 
+Beside these, `keras:NAME` is any classifier of `keras.applications`, untrained, at the image size it was published for;
+`keras:NAME@96` takes images of 96x96.
+
 All train on cross-entropy, without dropout, at sizes that take one core some tens to hundreds of milliseconds
 a step (`mnist_softmax`: a fraction of one). Importing this package does not import TensorFlow; `load` does.
 """
 
 from __future__ import annotations
 
-from experiments.zoo import catalogue, user
+from experiments.zoo import applications, catalogue, user
 from experiments.zoo.catalogue import names
 from experiments.zoo.training import TrainingStep
 from placer.errors import BadInputError
 
-__all__ = ["TrainingStep", "load", "names"]
+__all__ = ["TrainingStep", "find", "load", "names"]
 
 LARGEST_SEED = 2**32 - 1
 
 
 def load(model: str, *, batch: int | None = None, seed: int = 0) -> TrainingStep:
-    """The training step called `model`: a name of the zoo, `file.py:function` or `module:function`.
+    """The training step called `model`: a name of the zoo, `keras:NAME`, `file.py:function` or `module:function`.
 
     A user's function takes nothing, or `batch`, and returns `(step, example_inputs)` or a TrainingStep.
     batch: examples a step; None = the network's own, which suits one core.
@@ -43,8 +46,15 @@ def load(model: str, *, batch: int | None = None, seed: int = 0) -> TrainingStep
         raise BadInputError(f"batch is {batch}; give a number of examples >= 1.")
     if not 0 <= seed <= LARGEST_SEED:
         raise BadInputError(f"seed is {seed}; give a number from 0 to {LARGEST_SEED}.")
-    builder = user.find(model) if ":" in model else catalogue.find(model)
+    builder = find(model)
     import keras
 
     keras.utils.set_random_seed(seed)
     return builder(batch, seed)
+
+
+def find(model: str) -> catalogue.Builder:
+    """What builds `model`; neither TensorFlow nor the user's code is imported yet. Raises BadInputError for a name."""
+    if model.startswith(applications.PREFIX):
+        return applications.find(model)
+    return user.find(model) if ":" in model else catalogue.find(model)

@@ -52,7 +52,7 @@ def topology(tmp_path):
 
 def test_help_has_an_example_for_every_command():
     listed = placer("--help").stdout
-    for command in ("devices", "search", "compare", "plan", "simulate", "bench"):
+    for command in ("devices", "search", "compare", "plan", "simulate", "spoc", "bench"):
         assert command in listed
         assert "Example: placer " + command in placer(command, "--help").stdout
 
@@ -93,7 +93,10 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("search", "mnist_softmax"), 1, "nothing to place"),
         (("devices", "--devices", "localhost:1"), 1, "no worker answers at localhost:1"),
         (("plan", "none.json", "none.json"), 2, "none.json"),
+        (("spoc", GRAPH, "none.json"), 2, "none.json"),
+        (("spoc", "keras:ResNet5"), 2, "did you mean 'ResNet50'"),
         (("bench", "everything"), 2, "everything"),
+        (("bench", "spoc", "--model", "lenet"), 2, "lenet"),
     ],
 )
 def test_bad_input_is_one_line(arguments, code, says):

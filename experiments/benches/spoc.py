@@ -1,0 +1,147 @@
+"""Does SPOC explain how long networks take? Hundreds of them, measured, and families predicted that no fit has seen."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from io import StringIO
+from pathlib import Path
+
+from experiments.benches.bench import FOLDER, BenchOptions, Facts
+from experiments.benches.comparisons import kept
+from experiments.benches.spoc_analysis import DEFAULT, FEWEST_FAMILIES, METRICS, TARGETS, analysed, sample_of
+from experiments.benches.spoc_networks import Network, families, networks, stratified
+from experiments.benches.spoc_page import page as page
+from experiments.benches.spoc_process import Caps, Doer, Measurer
+from experiments.benches.spoc_published import PUBLISHED, WITHIN, judged, native
+from experiments.profiling import Advance, progress_bar
+from placer.errors import BadInputError, PlacerError
+from placer.files import write_whole
+
+NETWORKS = 60  # measured by default
+ALL = "all"
+FEWEST = 6
+HOW = 1  # of measuring; what was measured another way is measured again
+DATA = FOLDER / "spoc.csv"
+PICTURE = Path("docs/spoc.png")
+
+
+def run(options: BenchOptions) -> Facts:
+    """Measure the networks, each once for every folder of runs; count the published ones; then analyse."""
+    begin_s = time.perf_counter()
+    chosen = choose(options)
+    caps = Caps()
+    with (
+        Measurer(study, caps) as measurer,
+        progress_bar(len(chosen) + len(PUBLISHED), quiet=False) as advance,
+    ):
+        rows = [measured(network, measurer, options, advance) for network in chosen]
+        published = {kind: counted(kind, measurer, options, advance) for kind in PUBLISHED}
+    good = [row for row in rows if "skipped" not in row]
+    facts = analysed_rows(good) | {
+        "networks": [network.name for network in chosen],
+        "skipped": [{key: row[key] for key in ("name", "skipped", "detail")} for row in rows if "skipped" in row],
+        "published": published,
+        "published_within": WITHIN,
+        "cap_s": caps.seconds,
+        "cap_bytes": caps.memory_bytes,
+        "measured_s": sum(row["seconds"] for row in good),
+    }
+    facts["seconds"] = time.perf_counter() - begin_s
+    if options.record:
+        from experiments.benches.spoc_picture import draw, picture_of
+
+        facts["data"] = keep_data(good, DATA)
+        PICTURE.parent.mkdir(exist_ok=True)
+        draw(picture_of(facts), PICTURE)
+    return facts
+
+
+def choose(options: BenchOptions) -> tuple[Network, ...]:
+    """What to measure: a part of all families, those that are named, or everything. Raises BadInputError."""
+    count = NETWORKS if options.measurements is None else options.measurements
+    if count < FEWEST:
+        raise BadInputError(f"--measurements is {count}; give at least {FEWEST} networks, or nothing can be fitted.")
+    every = networks()
+    if options.models is None:
+        return stratified(every, count)
+    unknown = [name for name in options.models if name not in (ALL, *families(every))]
+    if unknown:
+        raise BadInputError(f"--model {unknown[0]}: no family of networks; give all, or {', '.join(families(every))}.")
+    some = every if ALL in options.models else tuple(n for n in every if n.family in options.models)
+    if len(families(some)) < FEWEST_FAMILIES:
+        raise BadInputError(
+            f"--model {options.models[0]}: a single family, so none can be left out; name another, too."
+        )
+    return some if options.measurements is None else stratified(some, count)
+
+
+def study() -> Doer:
+    """Made in the process that measures."""
+    from experiments.benches.spoc_measure import Repeats, Study
+
+    return Study(Repeats())
+
+
+def measured(network: Network, measurer: Measurer, options: BenchOptions, advance: Advance) -> Facts:
+    """One network's row, or why it was skipped; a row that was kept is not measured again."""
+    advance(network.name)
+    ask = partial(measurer.ask, "measured", network)
+    found = kept(_folder(options), network.name, {"network": network.name, "how": HOW}, ask)
+    return {"name": network.name, "family": network.family, **found}
+
+
+def counted(kind: str, measurer: Measurer, options: BenchOptions, advance: Advance) -> Facts:
+    """Parameters and multiply-adds of a published network, traced only."""
+    advance(f"counting {kind}")
+    ask = partial(measurer.ask, "counted", native(kind))
+    return judged(kind, kept(_folder(options), f"published-{kind}", {"network": kind, "how": HOW}, ask))
+
+
+def _folder(options: BenchOptions) -> BenchOptions:
+    return replace(options, runs=None if options.runs is None else options.runs / "spoc")
+
+
+def analysed_rows(rows: Sequence[Facts]) -> Facts:
+    """The facts of networks that were measured. Raises PlacerError where these are too few."""
+    if len(rows) < FEWEST:
+        raise PlacerError(f"{len(rows)} networks could be measured, too few to fit anything; see what was skipped.")
+    by_target = {target: analysed(sample_of(rows, target)) for target in TARGETS}
+    step = by_target["step"]
+    return {
+        "n_networks": len(rows),
+        "n_families": len({row["family"] for row in rows}),
+        "spoc_error": step["spoc_error"],
+        "flops_error": step["flops_error"],
+        "cdl_spearman": step["correlations"]["span"]["spearman"],
+        "regressor": DEFAULT,
+        "exact_parameters": sum(row["step"]["parameters"] == row["count_params"] for row in rows),
+        "spread": _spread(rows),
+        "by_family_of": dict(Counter(row["family"] for row in rows)),
+        "targets": by_target,
+    }
+
+
+def _spread(rows: Sequence[Facts]) -> float:
+    """Interquartile range of a step's repeats over their median, in the middle."""
+    shares = sorted(row["step_spread_s"] / row["step_s"] for row in rows)
+    return float(shares[len(shares) // 2])
+
+
+def keep_data(rows: Sequence[Facts], path: Path) -> str:
+    """SPOC and times of every network as CSV."""
+    text = StringIO()
+    seconds = [f"{name}{part}_s" for name in ("reference", *TARGETS) for part in ("", "_spread")]
+    metrics = [f"{target}_{name}" for target in TARGETS for name in METRICS]
+    writer = csv.DictWriter(text, ["name", "family", "repeats", *seconds, *metrics], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        numbers = {f"{target}_{name}": f"{row[target][name]:.10g}" for target in TARGETS for name in METRICS}
+        told = {"name": row["name"], "family": row["family"], "repeats": row["repeats"]}
+        writer.writerow({**told, **{name: f"{row[name]:.6g}" for name in seconds}, **numbers})
+    write_whole(path, text.getvalue().encode())
+    return str(path)

@@ -1,0 +1,163 @@
+"""What SPOC explains of measured times: correlations, and errors on families of networks that a fit did not see.
+
+Pure: from rows of the bench `spoc` to facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.benches.bench import Facts
+from placer.errors import PlacerError
+from surrogate.regressors import Learned, Regressor, boosting, gaussian_process, ridge
+
+Floats = NDArray[np.float64]
+
+TARGETS = ("step", "inference")
+METRICS = {
+    "ops": "Size", "traffic_bytes": "Size", "parameters": "Parameters", "operations": "Operations",
+    "multiply_adds": "Operations", "hops": "Critical datapath length", "span": "Critical datapath length",
+}  # fmt: skip
+"""The numbers that are compared, and the letter of SPOC that each belongs to."""
+FLOPS, SPOC = "FLOPs alone", "SPOC"
+SETS: dict[str, tuple[str, ...]] = {
+    FLOPS: ("operations",),
+    "Size": ("ops", "traffic_bytes"),
+    "Parameters": ("parameters",),
+    "Critical datapath length": ("hops", "span"),
+    "one number a letter": ("ops", "parameters", "operations", "span"),
+    "SPOC without bytes": tuple(name for name in METRICS if name != "traffic_bytes"),
+    SPOC: tuple(METRICS),
+}
+"""What a regressor may see."""
+FEWEST_FAMILIES = 2  # families, or there is none to be left out
+
+
+class Additive(Regressor):
+    """t = c + sum_i a_i x_i of the metrics x themselves, c and a_i >= 0: seconds a launch, a FLOP, a byte, ...
+
+    The constants minimise the sum of squared logarithms of predicted over measured times, large ones tempered.
+    """
+
+    def _fit(self, x: Floats, log_s: Floats) -> None:
+        from scipy.optimize import least_squares, nnls
+
+        self.scale = np.exp(x.mean(axis=0))
+        columns = self._columns(x)
+        start, _ = nnls(columns / np.exp(log_s)[:, None], np.ones(len(log_s)))
+        begin = np.log(np.maximum(start, 1e-3 * np.exp(log_s.mean())))
+        found = least_squares(
+            lambda logs: np.log(columns @ np.exp(logs)) - log_s, begin, loss="soft_l1", bounds=(begin - 30, begin + 30)
+        )
+        self.constants: Floats = np.exp(found.x)
+
+    def _predict(self, x: Floats) -> Floats:
+        found: Floats = np.log(self._columns(x) @ self.constants)
+        return found
+
+    def _columns(self, x: Floats) -> Floats:
+        """A constant, and the metrics over their typical sizes; x holds logarithms."""
+        return np.column_stack([np.ones(len(x)), np.exp(x) / self.scale])
+
+
+KINDS: dict[str, Callable[[], Regressor]] = {
+    "additive": Additive,
+    "power law": lambda: Learned(ridge),
+    "gaussian process": lambda: Learned(gaussian_process),
+    "boosting": lambda: Learned(boosting),
+}
+DEFAULT = "additive"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Networks that were measured. metrics: name -> [networks]; seconds: [networks], by one reference's pace."""
+
+    names: tuple[str, ...]
+    families: tuple[str, ...]
+    metrics: Mapping[str, Floats]
+    seconds: Floats
+
+    def x(self, metrics: Sequence[str]) -> Floats:
+        """[networks, metrics] logarithms."""
+        found: Floats = np.log(np.column_stack([np.maximum(self.metrics[name], 1.0) for name in metrics]))
+        return found
+
+
+def sample_of(rows: Sequence[Facts], target: str) -> Sample:
+    """The rows, {name, family, ...} as measured, for one target. Seconds are told at the reference's median pace."""
+    reference_s = np.array([row["reference_s"] for row in rows])
+    seconds = np.array([row[f"{target}_s"] for row in rows]) * np.median(reference_s) / reference_s
+    return Sample(
+        tuple(row["name"] for row in rows),
+        tuple(row["family"] for row in rows),
+        {name: np.array([float(row[target][name] or 0) for row in rows]) for name in METRICS},
+        seconds,
+    )
+
+
+def left_out(sample: Sample, metrics: Sequence[str], make: Callable[[], Regressor]) -> Floats:
+    """[networks] seconds, each predicted by a fit that saw no network of its family."""
+    x, of = sample.x(metrics), np.array(sample.families)
+    if len(set(sample.families)) < FEWEST_FAMILIES:
+        raise PlacerError("only one family of networks could be measured, so none can be left out; measure more.")
+    predicted = np.empty(len(x))
+    for family in set(sample.families):
+        out = of == family
+        predicted[out] = make().fit(x[~out], sample.seconds[~out]).predict(x[out])
+    return predicted
+
+
+def errors(predicted_s: Floats, measured_s: Floats) -> Facts:
+    """Mean and median of |predicted / measured - 1|."""
+    off = np.abs(predicted_s / measured_s - 1)
+    return {"mean": float(off.mean()), "median": float(np.median(off))}
+
+
+def correlation(values: Floats, seconds: Floats) -> Facts:
+    """Pearson's of the logarithms, and Spearman's; 0 for what never changes."""
+    from scipy.stats import pearsonr, spearmanr
+
+    if np.ptp(values) == 0:
+        return {"pearson": 0.0, "spearman": 0.0}
+    logs = np.log(np.maximum(values, 1e-12)), np.log(seconds)
+    return {"pearson": float(pearsonr(*logs).statistic), "spearman": float(spearmanr(values, seconds).statistic)}
+
+
+def analysed(sample: Sample, kind: str = DEFAULT) -> Facts:
+    """Correlations of every metric and of the predictions, errors of every set by every regressor, and by family."""
+    errors_of: Facts = {}
+    for other, make in KINDS.items():
+        named = SETS if other == kind else (FLOPS, SPOC)  # the others are there to be compared with only
+        errors_of[other] = {name: errors(left_out(sample, SETS[name], make), sample.seconds) for name in named}
+    by_set = {name: left_out(sample, SETS[name], KINDS[kind]) for name in (FLOPS, SPOC)}
+    found = {name: correlation(sample.metrics[name], sample.seconds) for name in METRICS}
+    return {
+        "correlations": found | {f"{SPOC}, fitted": correlation(by_set[SPOC], sample.seconds)},
+        "errors": errors_of,
+        "spoc_error": errors_of[kind][SPOC]["mean"],
+        "flops_error": errors_of[kind][FLOPS]["mean"],
+        "families": _by_family(sample, by_set),
+        "points": {
+            "family": list(sample.families),
+            "measured_s": sample.seconds.tolist(),
+            **{name: predicted.tolist() for name, predicted in by_set.items()},
+        },
+    }
+
+
+def _by_family(sample: Sample, by_set: Mapping[str, Floats]) -> Facts:
+    of, found = np.array(sample.families), {}
+    for family in dict.fromkeys(sample.families):
+        some = of == family
+        found[family] = {
+            "networks": int(some.sum()),
+            "fastest_s": float(sample.seconds[some].min()),
+            "slowest_s": float(sample.seconds[some].max()),
+            **{name: errors(predicted[some], sample.seconds[some]) for name, predicted in by_set.items()},
+        }
+    return found

@@ -1,0 +1,141 @@
+"""Measures one network of the bench `spoc`: its SPOC, and the times of its training step and inference.
+
+Runs in a process of its own (spoc_process.py).
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import psutil
+
+from experiments.benches.bench import Facts
+from experiments.benches.spoc_build import build
+from experiments.benches.spoc_networks import REFERENCE, Network
+from experiments.spoc import parameters
+from experiments.zoo.training import TrainingStep
+from placer.capture import Captured, capture
+from surrogate.spoc import spoc
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How often each is called: `warm_up` calls that do not count, then at least `fewest`, until `seconds` are over or
+    `most` is reached.
+    """
+
+    warm_up: int = 2
+    fewest: int = 5
+    most: int = 30
+    seconds: float = 3.0
+
+
+class Study:
+    """Measures networks, one after the other, each in turn with the same reference."""
+
+    def __init__(self, repeats: Repeats, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.repeats, self.clock = repeats, clock
+        training = build(REFERENCE)
+        self.reference = training, _training(training)
+
+    def measured(self, network: Network) -> Facts:
+        """SPOC of the training step and of the inference, and their times in seconds."""
+        begin_s = self.clock()
+        training = build(network)
+        step, inference = _training(training), _inference(training)
+        traced_s = self.clock()
+        x, y = training.example_inputs
+        calls = [
+            _call(self.reference[1], self.reference[0].example_inputs),
+            _call(step, (x, y)),
+            _call(inference, (x,)),
+        ]
+        times_s = in_turn(calls, self.repeats, self.clock)
+        counted = parameters(step, training.model)
+        return {
+            "step": asdict(spoc(step.graph, counted.total)),
+            "inference": asdict(spoc(inference.graph, counted.total)),
+            "count_params": _count_params(training),
+            **_times(("reference", "step", "inference"), times_s),
+            "repeats": len(times_s),
+            "traced_s": traced_s - begin_s,
+            "seconds": self.clock() - begin_s,
+            "memory_bytes": psutil.Process().memory_info().rss,
+        }
+
+    def counted(self, network: Network) -> Facts:
+        """Parameters and multiply-adds of one inference, traced and not run."""
+        training = build(network)
+        inference = _inference(training)
+        found = parameters(inference, training.model)
+        return {
+            "parameters": found.total,
+            "parameters_read": found.read,
+            "count_params": _count_params(training),
+            "multiply_adds": spoc(inference.graph).multiply_adds,
+        }
+
+    @staticmethod
+    def forget() -> None:
+        """Let go of what the last network left in Keras and TensorFlow."""
+        keras.backend.clear_session()
+        gc.collect()
+
+
+def in_turn(calls: Sequence[Call], repeats: Repeats, clock: Callable[[], float]) -> np.ndarray[Any, Any]:
+    """[repeats, calls] seconds, every call once per repeat."""
+    for call in calls:
+        for _ in range(repeats.warm_up):
+            call()
+    times_s: list[list[float]] = []
+    begin_s = clock()
+    while len(times_s) < repeats.fewest or (len(times_s) < repeats.most and clock() - begin_s < repeats.seconds):
+        times_s.append([_timed(call, clock) for call in calls])
+    return np.array(times_s)
+
+
+def _timed(call: Call, clock: Callable[[], float]) -> float:
+    begin_s = clock()
+    call()
+    return clock() - begin_s
+
+
+def _times(names: Sequence[str], times_s: np.ndarray[Any, Any]) -> Facts:
+    """Medians and interquartile ranges."""
+    low, middle, high = np.quantile(times_s, (0.25, 0.5, 0.75), axis=0)
+    found = {f"{name}_s": float(s) for name, s in zip(names, middle, strict=True)}
+    return found | {f"{name}_spread_s": float(s) for name, s in zip(names, high - low, strict=True)}
+
+
+def _count_params(training: TrainingStep) -> int | None:
+    return None if training.model is None else int(training.model.count_params())
+
+
+def _training(training: TrainingStep) -> Captured:
+    return capture(training.step, training.example_inputs, training.name)
+
+
+def _inference(training: TrainingStep) -> Captured:
+    def infer(x: Any) -> Any:
+        return training.model(x, training=False)  # type: ignore[misc]
+
+    return capture(infer, training.example_inputs[:1], training.name, trains=False)
+
+
+def _call(captured: Captured, inputs: Sequence[Any]) -> Call:
+    """The untouched step; the call returns when its result is there."""
+    flat = captured.flat_inputs(inputs)
+
+    def call() -> Any:
+        result = captured.call(flat)
+        return (result[0] if isinstance(result, (list, tuple)) else result).numpy()
+
+    return call

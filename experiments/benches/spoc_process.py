@@ -1,0 +1,145 @@
+"""The process in which networks are built and measured: capped in time and memory, and renewed now and then."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, Protocol
+
+import psutil
+
+from experiments.benches.bench import Facts
+from placer.errors import one_line
+from placer.worker import end_with_parent
+from placer.workers import KEEP_MEMORY
+
+POLL_S = 0.2
+GIB = 2**30
+SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}  # said once by every process otherwise
+
+
+@dataclass(frozen=True)
+class Caps:
+    """seconds, memory_bytes: that one network may take. batch: networks after which the process is renewed."""
+
+    seconds: float = 150.0
+    memory_bytes: int = 7 * GIB
+    batch: int = 12
+
+
+class Doer(Protocol):
+    """What the process makes once and then asks: any public method takes one argument and returns facts."""
+
+    def forget(self) -> None:
+        """Called after every question."""
+
+
+class Measurer:
+    """Asks a `Doer` in a process of its own; what exceeds a cap, fails or kills it is a value: `skipped`, `detail`."""
+
+    def __init__(self, make: Callable[[], Doer], caps: Caps, clock: Callable[[], float] = time.monotonic) -> None:
+        """make: can be pickled, and is called in the process."""
+        self.make, self.caps, self.clock = make, caps, clock
+        self.process: Any = None
+        self.connection: Connection | None = None
+        self.asked = 0
+
+    def __enter__(self) -> Measurer:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.end()
+
+    def ask(self, method: str, argument: Any) -> Facts:
+        """What the doer's method returns, or {"skipped": why, "detail": more}."""
+        connection = self.connection if self.connection is not None else self._start()
+        try:
+            connection.send((method, argument))
+            found = self._answer(connection)
+        except (EOFError, OSError):
+            found = _skipped("died", f"the process ended with code {self._code()}")
+        self.asked += 1
+        if found.get("skipped") in ("time", "memory", "died") or self._is_spent():
+            self.end()
+        return found
+
+    def end(self) -> None:
+        """End the process; harmless when called twice."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+        if self.connection is not None:
+            self.connection.close()
+        self.process = self.connection = None
+        self.asked = 0
+
+    def _start(self) -> Connection:
+        context = get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, self.make), daemon=True)
+        with _environment(KEEP_MEMORY | SILENT):
+            self.process.start()
+        theirs.close()
+        return self.connection
+
+    def _answer(self, connection: Connection) -> Facts:
+        begin_s = self.clock()
+        while not connection.poll(POLL_S):
+            if self.clock() - begin_s > self.caps.seconds:
+                return _skipped("time", f"more than {self.caps.seconds:.0f} s")
+            if self._memory_bytes() > self.caps.memory_bytes:
+                return _skipped("memory", f"more than {self.caps.memory_bytes / GIB:.1f} GiB")
+        return dict(connection.recv())
+
+    def _memory_bytes(self) -> int:
+        with suppress(psutil.Error):
+            return int(psutil.Process(self.process.pid).memory_info().rss)
+        return 0
+
+    def _is_spent(self) -> bool:
+        """After some networks, or when what they left behind would count against the next one."""
+        return self.asked >= self.caps.batch or self._memory_bytes() > self.caps.memory_bytes / 2
+
+    def _code(self) -> int | None:
+        self.process.join(1.0)
+        code: int | None = self.process.exitcode
+        return code
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Variables that a process started meanwhile inherits; those that are set stay as they are."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _serve(connection: Connection, make: Callable[[], Doer]) -> None:
+    """Answer until the other end is gone."""
+    end_with_parent()
+    with suppress(EOFError, OSError):
+        doer: Doer | None = None
+        while True:
+            method, argument = connection.recv()
+            try:
+                doer = doer or make()
+                found = getattr(doer, method)(argument)
+            except Exception as error:  # whatever a network raises is why it is skipped
+                found = _skipped("failed", one_line(f"{type(error).__name__}: {error}")[:300])
+            connection.send(found)
+            if doer is not None:
+                doer.forget()
+
+
+def _skipped(why: str, detail: str) -> Facts:
+    return {"skipped": why, "detail": detail}

@@ -1,0 +1,284 @@
+"""The bench spoc: its networks, its watched process, its analysis of times whose law is known, its page."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import json
+import os
+import time
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.benches import spoc as bench
+from experiments.benches import spoc_analysis
+from experiments.benches.bench import BenchOptions
+from experiments.benches.spoc_analysis import (
+    FLOPS,
+    KINDS,
+    METRICS,
+    SPOC,
+    TARGETS,
+    Additive,
+    analysed,
+    correlation,
+    left_out,
+    sample_of,
+)
+from experiments.benches.spoc_measure import Repeats, Study, in_turn
+from experiments.benches.spoc_networks import Network, families, networks, stratified
+from experiments.benches.spoc_picture import draw, picture_of
+from experiments.benches.spoc_process import Caps, Measurer
+from experiments.benches.spoc_published import PUBLISHED, judged
+from experiments.zoo.applications import SIDES
+from placer.errors import BadInputError, PlacerError
+
+RATES = {"ops": 5e-6, "traffic_bytes": 2e-10, "operations": 3e-11}  # seconds each, in the true law
+
+
+def row(rng, family, name):
+    """A network whose family decides how its operations, traffic and ops relate; times follow RATES exactly."""
+    scale = rng.uniform(1, 20)
+    metrics = {
+        "ops": int(rng.uniform(100, 3000)),
+        "traffic_bytes": float(10 ** rng.uniform(6, 9)),
+        "parameters": int(rng.uniform(1e4, 1e7)),
+        "operations": float(10 ** rng.uniform(6, 10)) * family,
+        "span": int(rng.uniform(50, 900)),
+    }
+    metrics |= {"multiply_adds": metrics["operations"] / 2.1, "hops": metrics["span"] // 2}
+    seconds = sum(rate * metrics[key] for key, rate in RATES.items())
+    facts = {"name": name, "family": f"family{family}", "repeats": 7, "reference_s": 0.01 * scale,
+             "reference_spread_s": 0.0, "count_params": metrics["parameters"], "seconds": 3.0}  # fmt: skip
+    for target, share in (("step", 1.0), ("inference", 0.3)):
+        facts |= {target: metrics, f"{target}_s": share * seconds * scale, f"{target}_spread_s": 0.1 * seconds}
+    return facts
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    return [row(rng, family, f"net{family}-{i}") for family in range(1, 7) for i in range(8)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_regressors():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spoc_analysis, "KINDS", {name: KINDS[name] for name in ("additive", "power law")})
+        yield
+
+
+@pytest.fixture(scope="module")
+def facts(rows):
+    counted = {"parameters": 10, "parameters_read": 9, "count_params": 10, "multiply_adds": 15.47e9}
+    published = {kind: {"skipped": "time", "detail": "slow"} for kind in PUBLISHED}
+    return bench.analysed_rows(rows) | {
+        "skipped": [{"name": "huge", "skipped": "memory", "detail": "more than 7.0 GiB"}],
+        "published": published | {"VGG16": judged("VGG16", counted)},
+        "published_within": 0.02,
+        "cap_s": 150.0,
+        "cap_bytes": 7 * 2**30,
+        "data": "benchmarks/spoc.csv",
+    }
+
+
+def test_there_are_at_least_400_networks_all_different_and_every_classifier_takes_part():
+    every = networks()
+    assert len(every) >= 400 and len({network.name for network in every}) == len(every)
+    assert set(SIDES) <= {network.kind for network in every}
+    assert {"dense_chain", "conv_chain", "separable_chain", "branches", "cells"} < set(families(every))
+
+
+@pytest.mark.parametrize("count", [6, 19, 60])
+def test_a_part_is_spread_over_all_families(count):
+    every, some = networks(), stratified(networks(), count)
+    assert len(set(some)) == count and set(some) <= set(every) and not any(network.heavy for network in some)
+    counts = [sum(network.family == family for network in some) for family in families(every)]
+    assert max(counts) - min(counts) <= (2 if count == 60 else 1)
+    assert stratified(every[:0], count) == ()
+
+
+def test_what_to_measure_is_chosen_by_options():
+    assert len(bench.choose(BenchOptions())) == bench.NETWORKS
+    assert bench.choose(BenchOptions(("all",))) == networks()
+    assert set(families(bench.choose(BenchOptions(("vgg", "cells"))))) == {"vgg", "cells"}
+    assert len(bench.choose(BenchOptions(("vgg", "cells"), measurements=6))) == 6
+    for options, says in (
+        (BenchOptions(("lenet",)), "no family"),
+        (BenchOptions(("vgg",)), "a single family"),
+        (BenchOptions(measurements=2), "at least 6"),
+    ):
+        with pytest.raises(BadInputError, match=says):
+            bench.choose(options)
+
+
+def test_an_additive_law_is_found_and_predicts_families_that_it_has_not_seen(rows):
+    sample = sample_of(rows, "step")
+    predicted = left_out(sample, tuple(METRICS), Additive)
+    np.testing.assert_allclose(predicted, sample.seconds, rtol=0.02)
+    alone = left_out(sample, ("operations",), Additive)
+    assert np.mean(np.abs(alone / sample.seconds - 1)) > 0.2
+
+
+def test_a_left_out_family_is_really_left_out(rows):
+    """Spoiling a family's times leaves the predictions of that family as they were."""
+    sample = sample_of(rows, "step")
+    spoilt = sample_of([r | {"step_s": r["step_s"] * 1e3} if r["family"] == "family3" else r for r in rows], "step")
+    of = np.array(sample.families) == "family3"
+    before, after = (left_out(s, ("ops", "operations"), Additive) for s in (sample, spoilt))
+    np.testing.assert_allclose(after[of], before[of], rtol=1e-6)
+    assert not np.allclose(after[~of], before[~of], rtol=0.05)
+
+
+def test_the_reference_takes_out_the_pace_of_the_machine(rows):
+    """Every row was measured at another pace; by the reference's all follow one law."""
+    sample = sample_of(rows, "step")
+    law = sum(rate * sample.metrics[key] for key, rate in RATES.items())
+    ratio = sample.seconds / law
+    np.testing.assert_allclose(ratio, ratio[0])
+
+
+def test_correlations_of_what_is_known():
+    seconds = np.array([1.0, 2.0, 4.0, 8.0])
+    assert correlation(seconds**3, seconds) == pytest.approx({"pearson": 1.0, "spearman": 1.0})
+    assert correlation(1 / seconds, seconds) == pytest.approx({"pearson": -1.0, "spearman": -1.0})
+    assert correlation(np.ones(4), seconds) == {"pearson": 0.0, "spearman": 0.0}
+
+
+def test_facts_have_every_key_and_spoc_beats_flops(facts):
+    assert facts["n_networks"] == 48 and facts["n_families"] == 6
+    assert facts["spoc_error"] < 0.05 < facts["flops_error"]
+    assert -1 <= facts["cdl_spearman"] <= 1
+    assert json.loads(json.dumps(facts)) == facts
+    families_of = facts["targets"]["step"]["families"]
+    whole = np.average(
+        [f[SPOC]["mean"] for f in families_of.values()], weights=[f["networks"] for f in families_of.values()]
+    )
+    assert whole == pytest.approx(facts["spoc_error"])
+
+
+def test_one_family_cannot_be_left_out_and_few_networks_cannot_be_fitted(rows):
+    with pytest.raises(PlacerError, match="only one family"):
+        analysed(sample_of(rows[:8], "step"))
+    with pytest.raises(PlacerError, match="3 networks"):
+        bench.analysed_rows(rows[:3])
+
+
+def test_the_page_tells_errors_skips_counts_and_where_the_picture_is(facts):
+    text = "\n".join(bench.page(facts))
+    step = facts["targets"]["step"]["errors"][facts["regressor"]]
+    figures = f"{step[SPOC]['mean']:.1%} | {step[SPOC]['median']:.1%}"
+    assert f"| **{SPOC}** ({', '.join(METRICS)}) | {figures} |" in text
+    assert f"| **{FLOPS}** (operations) |" in text and "huge" in text and "1 by memory" in text
+    assert "| VGG16 | 10 | 1 | 10 | 15,470.0 M | 15,300 M | +1.1% |" in text
+    assert "within 2% of the published figure for 1 of 1" in text and "VGG19 (time: slow)" in text
+    assert "(docs/spoc.png)" in text and "`benchmarks/spoc.csv`" in text
+
+
+def test_the_picture_shows_what_the_facts_say(facts, tmp_path):
+    picture = picture_of(facts)
+    assert [cloud.title.split(":")[0] for cloud in picture.clouds] == [FLOPS, SPOC]
+    assert picture.clouds[1].predicted_s == tuple(facts["targets"]["step"]["points"][SPOC])
+    assert picture.bars.names[:-1] == tuple(METRICS)
+    draw(picture, tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_data_holds_every_network(rows, tmp_path):
+    bench.keep_data(rows, tmp_path / "spoc.csv")
+    kept = list(csv.DictReader((tmp_path / "spoc.csv").read_text().splitlines()))
+    assert [r["name"] for r in kept] == [r["name"] for r in rows]
+    assert float(kept[5]["step_operations"]) == pytest.approx(rows[5]["step"]["operations"])
+
+
+def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
+    """What was measured, and what was skipped for a reason, is not asked for again."""
+    asked = []
+
+    class Fake:
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def ask(self, method, network):
+            asked.append(network.name)
+            if method == "counted" or network.family == "vgg":
+                return {"skipped": "time", "detail": "more than 150 s"}
+            return {k: v for k, v in rows[len(asked) % len(rows)].items() if k not in ("name", "family")}
+
+    monkeypatch.setattr(bench, "Measurer", Fake)
+    options = BenchOptions(measurements=12, runs=tmp_path)
+    first = bench.run(options)
+    count = len(asked)
+    again = bench.run(options)
+    assert count == 12 + len(PUBLISHED) and len(asked) == count
+    assert {**first, "seconds": 0} == {**again, "seconds": 0}
+    assert [r["skipped"] for r in first["skipped"]] == ["time"]
+    assert first["n_networks"] == 11 and all(first["targets"][t]["families"] for t in TARGETS)
+
+
+DOER = partial(SimpleNamespace, forget=gc.collect, facts=dict, sleep=time.sleep, die=os._exit, fail=int)
+
+
+def test_a_process_answers_and_what_fails_or_dies_is_a_value_after_which_the_next_is_asked():
+    with Measurer(DOER, Caps(batch=100)) as measurer:
+        assert measurer.ask("facts", [("a", 1)]) == {"a": 1}
+        failed = measurer.ask("fail", "x")
+        assert failed["skipped"] == "failed" and failed["detail"].startswith("ValueError: invalid literal")
+        died = measurer.ask("die", 3)
+        assert died == {"skipped": "died", "detail": "the process ended with code 3"}
+        assert measurer.ask("facts", [("b", 2)]) == {"b": 2}
+        process = measurer.process
+    assert not process.is_alive()
+
+
+def test_too_long_and_too_large_are_values_too():
+    with Measurer(DOER, Caps(seconds=0.0)) as measurer:
+        assert measurer.ask("sleep", 60)["skipped"] == "time"
+    with Measurer(DOER, Caps(memory_bytes=1)) as measurer:
+        assert measurer.ask("sleep", 60)["skipped"] == "memory"
+
+
+def test_a_process_is_renewed_after_a_batch_and_leaves_the_environment_as_it_was():
+    before = dict(os.environ)
+    with Measurer(DOER, Caps(batch=2)) as measurer:
+        measurer.ask("facts", [])
+        first = measurer.process
+        measurer.ask("facts", [])
+        assert measurer.process is None and not first.is_alive()
+        assert measurer.ask("facts", [("a", 1)]) == {"a": 1}
+    assert dict(os.environ) == before
+
+
+def test_calls_are_made_in_turn_after_a_warm_up_until_the_time_is_over():
+    now, made = [0.0], []
+
+    def call(name, seconds):
+        made.append(name)
+        now[0] += seconds
+
+    calls = [partial(call, "a", 1.0), partial(call, "b", 0.5)]
+    times_s = in_turn(calls, Repeats(warm_up=2, fewest=3, most=9, seconds=6.0), lambda: now[0])
+    np.testing.assert_array_equal(times_s, [[1.0, 0.5]] * 4)
+    assert "".join(made) == "aabb" + "ab" * 4
+    assert len(in_turn(calls, Repeats(warm_up=0, fewest=3, most=9, seconds=0.1), lambda: now[0])) == 3
+    assert len(in_turn(calls, Repeats(warm_up=0, fewest=1, most=2, seconds=99.0), lambda: now[0])) == 2
+
+
+def test_a_small_network_is_measured_beside_the_reference():
+    study = Study(Repeats(warm_up=1, fewest=2, most=2))
+    found = study.measured(Network("test", "conv_chain", 8, 2, (("filters", 4), ("depth", 2))))
+    study.forget()
+    assert found["repeats"] == 2 and found["reference_s"] > 0 and found["step_s"] > 0 and found["inference_s"] > 0
+    assert found["step"]["parameters"] == found["inference"]["parameters"] == found["count_params"]
+    assert found["step"]["operations"] > 2 * found["inference"]["operations"]
+    counted = study.counted(Network("test", "conv_chain", 8, 1, (("filters", 4), ("depth", 2))))
+    assert counted["parameters"] == counted["count_params"] == found["count_params"]
