@@ -37,7 +37,7 @@ PICTURE = Path("docs/scaling.png")
 
 
 def run(options: BenchOptions) -> Facts:
-    """Measure, some tens of networks in a process of their own; those kept by --runs are not measured again. Then judge.
+    """Measure, some tens of networks in a process of their own; those kept by --runs are not measured again. Judge.
 
     --model: kinds of networks; --measurements: networks of all kinds together.
     """

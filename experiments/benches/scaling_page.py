@@ -17,13 +17,14 @@ def page(facts: Facts) -> list[str]:
     lines = [
         f"{facts['n_runs']} networks, each trained for real in one placed step on one or {facts['devices']} one-core "
         f"worker processes that share the batch: {kinds}. Batch, layers, filters or hidden units, kernel, activation, "
-        "optimizer and devices follow a seeded Latin hypercube. Every step was timed in turn with a reference step, and "
-        f"is told in its time; the same network measured twice, in two processes, came out {facts['noise']:.1%} apart "
-        f"on average. {_failed(facts)}One formula per kind of network, chosen among three forms by cross-validation on "
-        "the runs that it is shown (`generic`); "
-        "`sum` is the published form, each intrinsic column a summand of its own; `joined` lets columns that multiply "
-        "share a summand; `free` also gives each summand powers of its own of batch and devices. The black boxes see the "
-        "same columns and the same runs, and learn seconds or, from logarithms, logarithms.",
+        "optimizer and devices follow a seeded Latin hypercube. Every step was timed in turn with a reference step, "
+        f"and is told in its time; the same network measured twice, in two processes, came out {facts['noise']:.1%} "
+        f"apart on average.{_failed(facts)}",
+        "",
+        "One formula per kind of network, chosen among three forms by cross-validation on the runs that it is shown "
+        "(`generic`). `sum` is the published form, each intrinsic column a summand of its own; `joined` lets columns "
+        "that multiply share a summand; `free` also gives each summand powers of its own of batch and devices. The "
+        "black boxes see the same columns of the same runs, and learn seconds or, from logarithms, logarithms.",
         "",
         "*Held out*: five folds, every run predicted once while unseen. *Larger*: fitted on the 70 % of runs with the "
         f"fewest operations, judged on the other 30 % ({_larger(facts)}).",
@@ -43,9 +44,10 @@ def page(facts: Facts) -> list[str]:
     lines += [_kind_row(kind, row) for kind, row in facts["by_kind"].items()]
     lines += [
         "",
-        "Over seeds, on the smaller runs, by the form chosen there: how far fits are apart (standard deviation) in their "
-        "exponents and in what they predict for the larger runs. The published search looks for all constants at once; "
-        "the projected one for exponents only, the coefficients following by least squares, with a descent at the end.",
+        "Over seeds, on the smaller runs, by the form chosen there: how far fits are apart (standard deviation) in "
+        "their exponents and in what they predict for the larger runs. The published search looks for all constants "
+        "at once; the projected one for exponents only, the coefficients following by least squares, and then "
+        "descends.",
         "",
         "| network | search | penalty | exponents | predictions | MAPE, larger |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
@@ -58,7 +60,7 @@ def page(facts: Facts) -> list[str]:
 
 
 def _failed(facts: Facts) -> str:
-    return f"{facts['n_failed']} failed. " if facts["n_failed"] else ""
+    return f" {facts['n_failed']} failed." if facts["n_failed"] else ""
 
 
 def _larger(facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""The picture of the bench scaling: predictions while unseen, every model's errors, and who keeps to larger networks."""
+"""The picture of the bench scaling: predictions while unseen, every model's errors, and larger networks."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ def fitted_forms(kind: str, runs: Runs, settings: FitSettings) -> dict[str, Scal
 
 
 def blackboxes(runs: Runs, known: Rows, unseen: Rows, seed: int) -> dict[str, Floats]:
-    """Seconds of the unseen rows by each regressor of surrogate/regressors.py, as it learns seconds from the columns and
-    as it learns their logarithms from logarithms. Nothing is clipped: outside what they saw they say what they say.
+    """Seconds of the unseen rows by each regressor of surrogate/regressors.py, as it learns seconds from the columns
+    and as it learns their logarithms from logarithms. Nothing is clipped: outside what they saw they say what they say.
     """
     seconds = runs.numbers(TARGET)
     found = {}

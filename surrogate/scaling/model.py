@@ -32,7 +32,8 @@ class ScalingModel:
     """t = scale * ((sum_i a_i prod_k x_k^p_ik) * prod_j y_j^q_j + C), every column over its typical value.
 
     constants: as `Coding` orders them. samples: [bootstrap, constants]. errors: quantiles of measured / predicted - 1
-    on rows left out. bounds: of the intrinsic exponents. ranges: of the columns of numbers. usual: of every column the value that stands for it.
+    on rows left out. bounds: of the intrinsic exponents. ranges: of the columns of numbers. usual: of every column the
+    value that stands for it.
     mape, mape_cv: mean absolute relative error on the rows fitted, and on rows left out.
     """
 

@@ -93,8 +93,8 @@ def sentences(model: ScalingModel, columns: Columns, pays: float = PAYS) -> list
     stuck = at_bounds(model)
     if stuck:
         lines.append(
-            f"{listed(stuck)}: at the bound of its exponents, so the form does not suit. Columns whose effects multiply "
-            "belong into one summand: --intrinsic a*b."
+            f"{listed(stuck)}: at the bound of its exponents, so the form does not suit. Columns whose effects "
+            "multiply belong into one summand: --intrinsic a*b."
         )
     fixed = model.shares(columns)[CONSTANT]
     if fixed > IDLE:
