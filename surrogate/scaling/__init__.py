@@ -3,6 +3,7 @@
     t(I, E) = (sum_i a_i x_i^p_i) * prod_j y_j^q_j + C
 
 with intrinsic x (kernel size, filters, layers, ...), extrinsic scaling factors y (devices, batch size, ...), and
-constants found by differential evolution on a regularised relative error (Kavarakuntla et al., "A Generic Performance
-Model for Deep Learning in a Distributed Environment", 2023/24; the formula and the method as its abstract gives them).
+constants found by differential evolution on a regularised cost (Kavarakuntla et al., "A Generic Performance Model for
+Deep Learning in a Distributed Environment", IEEE Access 12, 2024, arXiv 2305.11665). Transcribed are the formula and
+what the abstract says of the method; all details are our own.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError, listed, short
+from placer.files import LARGEST_FILE_BYTES
 
 Floats = NDArray[np.float64]
 Texts = tuple[str, ...]
@@ -63,6 +65,7 @@ def read_runs(path: str | Path, names: Sequence[str]) -> Runs:
     if path.suffix.lower() not in FORMATS:
         raise BadInputError(f"{path}: a table of runs ends in {' or '.join(FORMATS)}; convert it, or rename it.")
     try:
+        _check_file(path)
         cells = _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read ({error.strerror or error}); check the path.") from None
@@ -70,6 +73,18 @@ def read_runs(path: str | Path, names: Sequence[str]) -> Runs:
         if name not in cells:
             raise BadInputError(f"{path}: has no column {short(name)}; it has {listed(list(cells)) or 'none'}.")
     return Runs.of({name: cells[name] for name in names}, str(path))
+
+
+def _check_file(path: Path) -> None:
+    """A pipe is refused, for nobody may ever write into it. Raises OSError where there is nothing at all."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInputError(f"{path}: is no file; give the path of a table of runs.")
+    if status.st_size > LARGEST_FILE_BYTES:
+        most = LARGEST_FILE_BYTES >> 20
+        raise BadInputError(
+            f"{path}: has {status.st_size >> 20} MiB, and {most} MiB is the most that is read; thin it."
+        )
 
 
 def _csv(path: Path) -> dict[str, list[str]]:
@@ -99,7 +114,7 @@ def _parquet(path: Path) -> dict[str, list[Any]]:
         ) from None
     try:
         return dict(pyarrow.parquet.read_table(path).to_pydict())
-    except pyarrow.ArrowInvalid as error:
+    except pyarrow.ArrowException as error:
         raise BadInputError(f"{path}: is no Parquet file ({str(error).splitlines()[0]}); check it.") from None
 
 
