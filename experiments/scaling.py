@@ -229,11 +229,11 @@ def show_sgd(facts: Facts, text: str) -> None:
     console = Console()
     title = f"{facts['graph']}: synchronous SGD, {facts['form']}, batch {facts['batch']}"
     table = Table("devices", title=_name(title), title_justify="left")
-    for column in ("iteration", "speed-up", "efficiency", "compute", "network", "not hidden"):
+    for column in ("iteration", "speed-up", "efficiency", "compute", "network", "waits"):
         table.add_column(column, justify="right")
     for row in facts["rows"]:
-        times = [f"{row[key] * 1e3:.2f} ms" for key in ("compute_s", "network_s", "exposed_s")]
-        iteration_s = f"{row['iteration_s'] * 1e3:.2f} ms"
+        times = [f"{row[key] * 1e3:.1f} ms" for key in ("compute_s", "network_s", "exposed_s")]
+        iteration_s = f"{row['iteration_s'] * 1e3:.1f} ms"
         table.add_row(str(row["devices"]), iteration_s, f"{row['speedup']:.2f}x", f"{row['efficiency']:.0%}", *times)
     console.print(table)
     console.print(f"On {facts['rows'][-1]['devices']} devices:", highlight=False)

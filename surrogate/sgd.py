@@ -118,10 +118,11 @@ class Iteration:
     @property
     def exposed_s(self) -> float:
         """Seconds of summing that the computation does not hide: the device waits for them."""
-        busy_s = self.busy_s("compute")
-        done_s = max((p.end_s for p in self.pieces if p.lane == "compute"), default=0.0)
-        start_s = min((p.start_s for p in self.pieces if p.lane == "compute"), default=0.0)
-        return max(done_s - start_s - busy_s, 0.0)
+        training = [piece for piece in self.pieces if piece.lane in ("compute", "network")]
+        if not training:
+            return 0.0
+        lasts_s = max(piece.end_s for piece in training) - min(piece.start_s for piece in training)
+        return max(lasts_s - self.busy_s("compute"), 0.0)
 
     def as_text(self, unit_s: float) -> str:
         """A column per `unit_s` seconds:
