@@ -51,13 +51,15 @@ FORMS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "mlp": {
         SUM: ("layers,hidden,activation,optimizer", "batch,devices"),
-        JOINED: ("hidden*layers,activation*hidden,optimizer", "batch,devices"),
-        FREE: ("batch*hidden*layers*devices,activation*batch*hidden*devices,optimizer*hidden*layers*devices", ""),
+        JOINED: ("hidden*layers,activation*hidden*layers,optimizer", "batch,devices"),
+        FREE: ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
+               "optimizer*hidden*layers*devices", ""),
     },
     "autoencoder": {
         SUM: ("layers,hidden,code,activation,optimizer", "batch,devices"),
-        JOINED: ("hidden*layers,activation*hidden,hidden*code,optimizer", "batch,devices"),
-        FREE: ("batch*hidden*layers*devices,activation*batch*hidden*devices,optimizer*hidden*layers*devices", ""),
+        JOINED: ("hidden*layers,activation*hidden*layers,hidden*code,optimizer", "batch,devices"),
+        FREE: ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
+               "optimizer*hidden*layers*devices", ""),
     },
 }  # fmt: skip
 
