@@ -26,16 +26,16 @@ class Range:
     def at(self, share: float) -> int:
         """The number at this share, 0 to 1, of the way."""
         edges = (self.low - self.unit / 2) * ((self.high + self.unit / 2) / (self.low - self.unit / 2)) ** share
-        return min(max(round(edges / self.unit) * self.unit, self.low), self.high)
+        return int(min(max(round(edges / self.unit) * self.unit, self.low), self.high))
 
 
 COMMON: dict[str, Range | Levels] = {"activation": ACTIVATIONS, "optimizer": OPTIMIZERS}
 SPACES: dict[str, dict[str, Range | Levels]] = {
     "cnn": {"batch": Range(32, 128, 2), "layers": Range(2, 5), "filters": Range(12, 32),
-            "kernel": Range(2, 5)} | COMMON,
-    "mlp": {"batch": Range(256, 2048, 2), "layers": Range(2, 6), "hidden": Range(192, 768)} | COMMON,
+            "kernel": Range(2, 5), **COMMON},
+    "mlp": {"batch": Range(256, 2048, 2), "layers": Range(2, 6), "hidden": Range(192, 768), **COMMON},
     "autoencoder": {"batch": Range(256, 2048, 2), "layers": Range(1, 3), "hidden": Range(192, 768),
-                    "code": Range(16, 128)} | COMMON,
+                    "code": Range(16, 128), **COMMON},
 }  # fmt: skip
 """What varies in each kind of network; `devices` does in all."""
 
@@ -98,7 +98,14 @@ class Config:
         return asdict(self)
 
 
-REFERENCE = {"batch": 64, "layers": 3, "filters": 16, "kernel": 3, "activation": "relu", "optimizer": "sgd"}
+REFERENCE: dict[str, int | str] = {
+    "batch": 64,
+    "layers": 3,
+    "filters": 16,
+    "kernel": 3,
+    "activation": "relu",
+    "optimizer": "sgd",
+}
 
 
 def reference(devices: int) -> Config:

@@ -96,9 +96,12 @@ def _draw_clouds(ax: Any, picture: Picture) -> None:
 
 def _draw_bars(ax: Any, picture: Picture) -> None:
     rows = range(len(picture.bars))
-    most = 2.2 * sorted(error for _, *errors in picture.bars for error in errors)[len(picture.bars)]
-    for offset, column, colour, label in ((-0.2, 1, "#b8cce4", "held out"), (0.2, 2, OURS, "larger networks")):
-        values = [bar[column] for bar in picture.bars]
+    most = 2.2 * sorted(max(held_out, larger) for _, held_out, larger in picture.bars)[len(picture.bars) // 2]
+    held_out, larger = ([bar[1] for bar in picture.bars], [bar[2] for bar in picture.bars])
+    for offset, values, colour, label in (
+        (-0.2, held_out, "#b8cce4", "held out"),
+        (0.2, larger, OURS, "larger networks"),
+    ):
         ax.barh([row + offset for row in rows], values, height=0.38, color=colour, label=label)
         for row, value in zip(rows, values, strict=True):
             at = min(value, 0.86 * most)
@@ -110,7 +113,7 @@ def _draw_bars(ax: Any, picture: Picture) -> None:
     ax.set_xlim(0, most)
     ax.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     ax.set_title("mean absolute error", fontsize=11)
-    ax.legend(fontsize=9, frameon=False, loc="lower right")
+    ax.legend(fontsize=9, frameon=False, loc="upper right")
     ax.grid(axis="x", color="#eeeeee")
 
 

@@ -86,7 +86,8 @@ def measured(config: Config, devices: Devices, beside: Ready, clock: Callable[[]
 
 def _pairs(beside: Ready, ready: Ready, clock: Callable[[], float]) -> list[tuple[float, float]]:
     """Seconds of the reference's steps and of the other's, in turn."""
-    begin_s, pairs = clock(), []
+    begin_s = clock()
+    pairs: list[tuple[float, float]] = []
     while len(pairs) < LEAST or (len(pairs) < MOST and clock() - begin_s < PAIRS_S):
         pairs.append((beside.seconds(clock), ready.seconds(clock)))
     return pairs

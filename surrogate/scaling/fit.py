@@ -154,7 +154,8 @@ class Problem:
 
     def values(self, constants: Floats, coded: Coded | None = None) -> Floats:
         """[rows] by one vector of constants."""
-        return self.coding.values(constants[None, :], coded or self.coded)[0]
+        found: Floats = self.coding.values(constants[None, :], coded or self.coded)[0]
+        return found
 
     def cost(self, constants: Floats) -> Floats:
         """[sets]: mean squared relative error, and the penalty."""
@@ -192,9 +193,11 @@ class Problem:
         """Differential evolution of the exponents; the coefficients follow."""
         count = len(self.coding.powers) + len(self.coding.factors)
         if not count:
-            return self._with_coefficients(np.zeros((1, 0)))[0][0]
-        best = self._evolved(self._exponent_bounds(), lambda sets: self._with_coefficients(sets)[1])
-        return self._with_coefficients(best[None, :])[0][0]
+            best = np.zeros(0)
+        else:
+            best = self._evolved(self._exponent_bounds(), lambda sets: self._with_coefficients(sets)[1])
+        found: Floats = self._with_coefficients(best[None, :])[0][0]
+        return found
 
     def _plain(self) -> Floats:
         """Differential evolution of all constants, as published."""

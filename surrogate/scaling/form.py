@@ -90,7 +90,7 @@ class Coding:
     @classmethod
     def of(cls, form: Form, runs: Runs) -> Coding:
         """Raises BadInputError for a term with two text columns."""
-        levels = {n: tuple(sorted(set(runs.columns[n]))) for n in form.columns if runs.is_text(n)}  # type: ignore[arg-type]
+        levels = {n: tuple(sorted(set(runs.columns[n]))) for n in form.columns if runs.is_text(n)}
         for term in form.terms:
             texts = [name for name in term if name in levels]
             if len(texts) > 1:

@@ -59,8 +59,10 @@ class ScalingModel:
         """
         coded = self.coding.coded(columns)
         if constants is not None:
-            return self.scale * self.coding.values(constants, coded)
-        return self.scale * self.coding.values(self.constants[None, :], coded)[0]
+            sets: Floats = self.scale * self.coding.values(constants, coded)
+            return sets
+        rows: Floats = self.scale * self.coding.values(self.constants[None, :], coded)[0]
+        return rows
 
     def predict(self, columns: Columns, level: float = LEVEL) -> Predicted:
         """With the interval in which a new run lies in `level` of all cases: the constants vary as in the bootstrap,
