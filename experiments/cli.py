@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.scale import app as scale
 from placer.errors import BadInputError, PlacerError, one_line
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(scale)
 
 INTERRUPTED = 130  # how typer ends on Ctrl-C
 

@@ -1,0 +1,137 @@
+"""Which networks the bench scaling measures: a seeded design over everything that may be set in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Levels = tuple[str, ...]
+ACTIVATIONS: Levels = ("relu", "tanh", "gelu")
+OPTIMIZERS: Levels = ("sgd", "momentum", "adam")
+CLASSES = 10
+SIDE, CHANNELS = 24, 3  # of a CNN's images
+INPUTS = 576  # of the others
+DEVICES = 2
+
+
+@dataclass(frozen=True)
+class Range:
+    """Whole numbers from low to high, drawn evenly in their logarithm, each a multiple of `unit`."""
+
+    low: int
+    high: int
+    unit: int = 1
+
+    def at(self, share: float) -> int:
+        """The number at this share, 0 to 1, of the way."""
+        edges = (self.low - self.unit / 2) * ((self.high + self.unit / 2) / (self.low - self.unit / 2)) ** share
+        return int(min(max(round(edges / self.unit) * self.unit, self.low), self.high))
+
+
+COMMON: dict[str, Range | Levels] = {"activation": ACTIVATIONS, "optimizer": OPTIMIZERS}
+SPACES: dict[str, dict[str, Range | Levels]] = {
+    "cnn": {"batch": Range(32, 128, 2), "layers": Range(2, 5), "filters": Range(12, 32),
+            "kernel": Range(2, 5), **COMMON},
+    "mlp": {"batch": Range(256, 2048, 2), "layers": Range(2, 6), "hidden": Range(192, 768), **COMMON},
+    "autoencoder": {"batch": Range(256, 2048, 2), "layers": Range(1, 3), "hidden": Range(192, 768),
+                    "code": Range(16, 128), **COMMON},
+}  # fmt: skip
+"""What varies in each kind of network; `devices` does in all."""
+
+# The candidates of each kind: the published form, one that joins the columns that multiply, and one in which batch and
+# devices may scale each term by powers of its own.
+SUM, JOINED, FREE = "sum", "joined", "free"
+FORMS: dict[str, dict[str, tuple[str, str]]] = {
+    "cnn": {
+        SUM: ("layers,filters,kernel,activation,optimizer", "batch,devices"),
+        JOINED: ("filters*kernel*layers,activation*filters*layers,optimizer", "batch,devices"),
+        FREE: ("batch*filters*kernel*layers*devices,activation*batch*filters*layers*devices,"
+               "optimizer*layers*devices", ""),
+    },
+    "mlp": {
+        SUM: ("layers,hidden,activation,optimizer", "batch,devices"),
+        JOINED: ("hidden*layers,activation*hidden*layers,optimizer", "batch,devices"),
+        FREE: ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
+               "optimizer*hidden*layers*devices", ""),
+    },
+    "autoencoder": {
+        SUM: ("layers,hidden,code,activation,optimizer", "batch,devices"),
+        JOINED: ("hidden*layers,activation*hidden*layers,hidden*code,optimizer", "batch,devices"),
+        FREE: ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
+               "optimizer*hidden*layers*devices", ""),
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config:
+    """One network as it is trained. settings: of its kind's space. devices: workers that share the batch."""
+
+    kind: str
+    settings: Mapping[str, int | str]
+    devices: int
+
+    @property
+    def columns(self) -> dict[str, int | str]:
+        """What a model of the step time may see."""
+        return {**self.settings, "devices": self.devices}
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations of a step, a multiply-add counted as two: forward, and twice that backward."""
+        number = {name: value for name, value in self.settings.items() if isinstance(value, int)}
+        batch, layers = number["batch"], number["layers"]
+        if self.kind == "cnn":
+            filters = number["filters"]
+            products = (CHANNELS + (layers - 1) * filters) * filters * SIDE**2 * number["kernel"] ** 2
+        elif self.kind == "mlp":
+            hidden = number["hidden"]
+            products = (INPUTS + (layers - 1) * hidden + CLASSES) * hidden
+        else:
+            hidden = number["hidden"]
+            products = 2 * (INPUTS + (layers - 1) * hidden + number["code"]) * hidden
+        return 6.0 * batch * products
+
+    def to_record(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+REFERENCE: dict[str, int | str] = {
+    "batch": 64,
+    "layers": 3,
+    "filters": 16,
+    "kernel": 3,
+    "activation": "relu",
+    "optimizer": "sgd",
+}
+
+
+def reference(devices: int) -> Config:
+    """The network that is stepped in turn with every other one on as many devices, to tell the machine's moods."""
+    return Config("cnn", REFERENCE, devices)
+
+
+def design(kind: str, count: int, seed: int = 0) -> list[Config]:
+    """`count` networks of a kind, no two alike: a Latin hypercube (McKay et al. 1979) over its space and the devices.
+
+    A space that has fewer is drawn from in vain a hundred times, and then given as far as it goes.
+    """
+    from scipy.stats import qmc
+
+    space = SPACES[kind]
+    found: dict[tuple[Any, ...], Config] = {}
+    for attempt in range(100):
+        sampler = qmc.LatinHypercube(d=len(space) + 1, rng=seed + 1000 * attempt)
+        for shares in sampler.random(count - len(found)):
+            settings = {name: _at(axis, share) for (name, axis), share in zip(space.items(), shares, strict=False)}
+            config = Config(kind, settings, 1 + int(shares[-1] * DEVICES))
+            found.setdefault(tuple(config.columns.values()), config)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def _at(axis: Range | Levels, share: float) -> int | str:
+    return axis.at(share) if isinstance(axis, Range) else axis[min(int(share * len(axis)), len(axis) - 1)]

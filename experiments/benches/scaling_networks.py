@@ -1,0 +1,106 @@
+"""The networks of the bench scaling: small CNNs, MLPs and autoencoders, trained data-parallel in one placed step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from experiments.benches.scaling_design import CHANNELS, CLASSES, INPUTS, SIDE, Config
+from experiments.zoo import data
+from experiments.zoo.training import TrainingStep, mean_cross_entropy
+from placer.graph import OpGraph
+from placer.mapping import Mapping
+from placer.topology import Topology
+
+REPLICA = re.compile(r"(?:^|/)replica_(\d+)/")
+
+
+def training(config: Config, seed: int = 0) -> TrainingStep:
+    """A step in which each of `config.devices` replicas takes its share of the batch; their gradients are averaged, by
+    examples, and applied once.
+    """
+    rng = np.random.default_rng(seed)
+    keras.utils.set_random_seed(seed)
+    model, loss_of = _network(config)
+    optimizer = _optimizer(str(config.settings["optimizer"]))
+    optimizer.build(model.trainable_variables)
+    parts = _parts(int(config.settings["batch"]), config.devices)
+    inputs = tuple(tensor for part in parts for tensor in _examples(config, part, rng))
+    batch = float(sum(parts))
+
+    def step(*tensors: Any) -> Any:
+        variables = model.trainable_variables
+        losses, gradients = [], []
+        for i, part in enumerate(parts):
+            with tf.name_scope(f"replica_{i}"):
+                with tf.GradientTape() as tape:
+                    loss = loss_of(model, *tensors[2 * i : 2 * i + 2]) * (part / batch)
+                gradients.append(tape.gradient(loss, variables))
+                losses.append(loss)
+        summed = [tf.add_n(list(of)) if len(of) > 1 else of[0] for of in zip(*gradients, strict=True)]
+        optimizer.apply(summed, variables)
+        return tf.add_n(losses)
+
+    return TrainingStep(config.kind, step, inputs, model, optimizer)
+
+
+def placement(graph: OpGraph, topology: Topology) -> Mapping:
+    """Each replica's ops on a device of its own; variables, and what touches them, on the first one."""
+    devices = [0] * len(graph)
+    for unit in graph.colocated:
+        found = REPLICA.search(graph.ops[unit[0]].name)
+        if len(unit) == 1 and graph.ops[unit[0]].colocate is None and found:
+            devices[unit[0]] = int(found[1])
+    return Mapping(graph, topology, tuple(devices))
+
+
+def _network(config: Config) -> tuple[Any, Callable[..., Any]]:
+    """The model, and its loss on an input and what it should make of it."""
+    settings: dict[str, Any] = dict(config.settings)
+    activation, layers = settings["activation"], settings["layers"]
+    if config.kind == "cnn":
+        x = image = keras.Input((SIDE, SIDE, CHANNELS))
+        for _ in range(layers):
+            x = keras.layers.Conv2D(settings["filters"], settings["kernel"], padding="same", activation=activation)(x)
+        x = keras.layers.GlobalAveragePooling2D()(x)
+        return keras.Model(image, keras.layers.Dense(CLASSES)(x)), _classification
+    widths = [settings["hidden"]] * layers
+    x = given = keras.Input((INPUTS,))
+    if config.kind == "autoencoder":
+        widths = [*widths, settings["code"], *widths]
+    for width in widths:
+        x = keras.layers.Dense(width, activation=activation)(x)
+    if config.kind == "autoencoder":
+        return keras.Model(given, keras.layers.Dense(INPUTS)(x)), _reconstruction
+    return keras.Model(given, keras.layers.Dense(CLASSES)(x)), _classification
+
+
+def _classification(model: Any, x: Any, labels: Any) -> Any:
+    return mean_cross_entropy(labels, model(x, training=True))
+
+
+def _reconstruction(model: Any, x: Any, wanted: Any) -> Any:
+    """Summed over what is to be made, so that its gradients show in a step's loss; a mean over examples."""
+    return tf.reduce_mean(tf.reduce_sum(tf.math.squared_difference(model(x, training=True), wanted), axis=1))
+
+
+def _examples(config: Config, count: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    if config.kind == "cnn":
+        return data.images(rng, count, SIDE, CHANNELS), data.labels(rng, CLASSES, count)
+    x = data.vectors(rng, count, INPUTS)
+    return x, x if config.kind == "autoencoder" else data.labels(rng, CLASSES, count)
+
+
+def _parts(batch: int, devices: int) -> list[int]:
+    return [batch // devices + (i < batch % devices) for i in range(devices)]
+
+
+def _optimizer(name: str) -> Any:
+    if name == "adam":
+        return keras.optimizers.Adam(1e-3, name="adam")
+    return keras.optimizers.SGD(1e-3, momentum=0.9 if name == "momentum" else 0.0, name="sgd")

@@ -1,0 +1,194 @@
+"""Judges scaling formulas against black boxes on the same measured runs: held out, on larger ones, and over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.benches.bench import Facts
+from experiments.benches.scaling_design import FORMS
+from placer.errors import BadInputError
+from surrogate.regressors import LEARNERS
+from surrogate.scaling.fit import FitSettings, Problem, checked, fit
+from surrogate.scaling.form import Form
+from surrogate.scaling.model import ScalingModel
+from surrogate.scaling.runs import Floats, Runs
+
+Rows = NDArray[np.intp]
+TARGET = "step_s"
+FOLDS = 5
+LARGEST = 0.3  # of the runs, by operations, that a fit on the smaller ones must predict
+SEEDS = 8
+GENERIC = "generic"  # the form that cross-validation on the rows shown chose
+BLACKBOXES = ("linear", "forest", "boosting")
+VIEWS = ("seconds", "logs")
+QUICK = FitSettings(samples=0)
+
+
+def study(kind: str, runs: Runs, operations: Floats, settings: FitSettings = QUICK) -> Facts:
+    """Everything about one kind of network. runs: with TARGET; operations: [runs], what is large and what small."""
+    fold_of = np.random.default_rng(settings.seed).permutation(len(runs)) % FOLDS
+    folds = [(np.flatnonzero(fold_of != f), np.flatnonzero(fold_of == f)) for f in range(FOLDS)]
+    larger = _by_operations(operations)
+    held_out, chosen = _judged(kind, runs, folds, settings)
+    beyond, chosen_small = _judged(kind, runs, [larger], settings)
+    rows = np.concatenate([unseen for _, unseen in folds])
+    return {
+        "n_runs": len(runs),
+        "fastest_s": float(runs.numbers(TARGET).min()),
+        "slowest_s": float(runs.numbers(TARGET).max()),
+        "held_out": _errors(held_out, runs.numbers(TARGET)[rows]),
+        "extrapolation": _errors(beyond, runs.numbers(TARGET)[larger[1]]),
+        "chosen": {"held_out": chosen, "extrapolation": chosen_small},
+        "n_larger": len(larger[1]),
+        "times_larger": float(np.median(operations[larger[1]]) / np.median(operations[larger[0]])),
+        "stability": stability(runs, Form.parse(*FORMS[kind][chosen_small[0]]), larger, settings),
+        "points": _points(runs, rows, held_out[GENERIC]),
+        "beyond": {
+            "operations": operations[larger[1]].tolist(),
+            "ratio": {name: (t / runs.numbers(TARGET)[larger[1]]).tolist() for name, t in beyond.items()},
+        },
+    }
+
+
+def _by_operations(operations: Floats) -> tuple[Rows, Rows]:
+    order = np.argsort(operations, kind="stable")
+    cut = len(order) - round(LARGEST * len(order))
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def _judged(
+    kind: str, runs: Runs, splits: Sequence[tuple[Rows, Rows]], settings: FitSettings
+) -> tuple[dict[str, Floats], list[str]]:
+    """Seconds predicted by each method for the unseen rows of all splits, in turn; and the forms that were chosen."""
+    found: dict[str, list[Floats]] = {}
+    chosen = []
+    for known, unseen in splits:
+        shown = runs.take(known)
+        models = fitted_forms(kind, shown, settings)
+        chosen.append(min(models, key=lambda name: models[name].mape_cv))
+        columns = runs.take(unseen).columns
+        predicted = {f"{GENERIC}: {name}": model.values(columns) for name, model in models.items()}
+        predicted[GENERIC] = predicted[f"{GENERIC}: {chosen[-1]}"]
+        predicted |= blackboxes(runs, known, unseen, settings.seed)
+        for name, seconds in predicted.items():
+            found.setdefault(name, []).append(seconds)
+    whole = {name: parts for name, parts in found.items() if len(parts) == len(splits)}
+    return {name: np.concatenate(parts) for name, parts in whole.items()}, chosen
+
+
+def fitted_forms(kind: str, runs: Runs, settings: FitSettings) -> dict[str, ScalingModel]:
+    """Each candidate form that these runs suffice for, fitted. Raises BadInputError where they suffice for none."""
+    found, why = {}, None
+    for name, (intrinsic, extrinsic) in FORMS[kind].items():
+        try:
+            found[name] = fit(runs, Form.parse(intrinsic, extrinsic), TARGET, settings)
+        except BadInputError as error:
+            why = error
+    if not found and why is not None:
+        raise why
+    return found
+
+
+def blackboxes(runs: Runs, known: Rows, unseen: Rows, seed: int) -> dict[str, Floats]:
+    """Seconds of the unseen rows by each regressor of surrogate/regressors.py, as it learns seconds from the columns
+    and as it learns their logarithms from logarithms. Nothing is clipped: outside what they saw they say what they say.
+    """
+    seconds = runs.numbers(TARGET)
+    found = {}
+    for name in BLACKBOXES:
+        for view in VIEWS:
+            x = features(runs, logs=view == "logs")
+            y = np.log(seconds) if view == "logs" else seconds
+            predict = _learned(LEARNERS[name], x[known], y[known], seed)
+            told = predict(x[unseen])
+            found[f"{name} ({view})"] = np.exp(told) if view == "logs" else told
+    return found
+
+
+def features(runs: Runs, *, logs: bool) -> Floats:
+    """[runs, features]: numbers, or their logarithms, and a 0 or 1 per level of a text."""
+    columns: list[Floats] = []
+    for name, column in runs.columns.items():
+        if name == TARGET:
+            continue
+        if isinstance(column, tuple):
+            columns += [np.array([float(value == level) for value in column]) for level in sorted(set(column))]
+        else:
+            columns.append(np.log(column) if logs else column)
+    return np.column_stack(columns)
+
+
+def _learned(learn: Callable[..., Any], x: Floats, y: Floats, seed: int) -> Callable[[Floats], Floats]:
+    """A learner on features and target of mean 0 and variance 1."""
+    mean, scale = x.mean(axis=0), x.std(axis=0)
+    scale[scale == 0] = 1.0
+    middle, width = float(y.mean()), float(y.std()) or 1.0
+    model = learn((x - mean) / scale, (y - middle) / width, seed)
+    return lambda rows: np.asarray(model.predict((rows - mean) / scale), dtype=np.float64) * width + middle
+
+
+def stability(runs: Runs, form: Form, split: tuple[Rows, Rows], settings: FitSettings) -> list[Facts]:
+    """How far apart SEEDS fits on the smaller runs are, with and without the penalty: by the published search of all
+    constants, by the projected search, and by the latter on rows drawn with replacement.
+
+    exponents: standard deviation over seeds, the mean over exponents. predictions: likewise, relative, the median over
+    the larger runs. mape, mape_spread: of these, mean and standard deviation over seeds.
+    """
+    shown = runs.take(split[0])
+    weight = fit(shown, form, TARGET, settings).weight
+    some = weight or sorted(w for w in settings.weights if w > 0)[0]
+    table = []
+    for search, polish, resampled in (("plain", False, False), ("projected", True, False), ("projected", True, True)):
+        for penalty in (0.0, some):
+            how = replace(settings, search=search, polish=polish)
+            seeds = [_seeded(shown, form, replace(how, seed=s), penalty, resampled) for s in range(SEEDS)]
+            facts = {"search": search, "resampled": resampled, "weight": penalty}
+            table.append(facts | _spread(seeds, runs.take(split[1])))
+    return table
+
+
+def _seeded(
+    runs: Runs, form: Form, settings: FitSettings, weight: float, resampled: bool
+) -> tuple[Problem, Floats, float]:
+    """The problem, its constants, and the typical seconds."""
+    if resampled:
+        runs = runs.take(np.random.default_rng(settings.seed).integers(len(runs), size=len(runs)))
+    coding, seconds = checked(runs, form, TARGET, settings)
+    scale = float(np.exp(np.log(seconds).mean()))
+    problem = Problem(coding, coding.coded(runs.columns), seconds / scale, settings, weight)
+    return problem, problem.solved(), scale
+
+
+def _spread(seeds: Sequence[tuple[Problem, Floats, float]], larger: Runs) -> Facts:
+    exponents = np.array([constants[problem.coding.exponents] for problem, constants, _ in seeds])
+    told = np.array(
+        [scale * problem.values(constants, problem.coding.coded(larger.columns)) for problem, constants, scale in seeds]
+    )
+    errors = np.abs(told / larger.numbers(TARGET) - 1).mean(axis=1)
+    return {
+        "exponents": float(exponents.std(axis=0).mean()) if exponents.size else 0.0,
+        "predictions": float(np.median(told.std(axis=0) / told.mean(axis=0))),
+        "mape": float(errors.mean()),
+        "mape_spread": float(errors.std()),
+    }
+
+
+def _errors(predicted: Mapping[str, Floats], seconds: Floats) -> dict[str, list[float]]:
+    """|predicted / measured - 1| of each method, run by run."""
+    return {name: np.abs(told / seconds - 1).tolist() for name, told in predicted.items()}
+
+
+def _points(runs: Runs, rows: Rows, predicted: Floats) -> Facts:
+    return {"measured_s": runs.numbers(TARGET)[rows].tolist(), "predicted_s": predicted.tolist()}
+
+
+def pooled(by_kind: Mapping[str, Facts], part: str) -> dict[str, float]:
+    """The mean error of each method over the runs of all kinds, the smallest first; methods judged on all kinds."""
+    names = set.intersection(*(set(facts[part]) for facts in by_kind.values()))
+    means = {name: float(np.mean([e for facts in by_kind.values() for e in facts[part][name]])) for name in names}
+    return dict(sorted(means.items(), key=lambda item: item[1]))

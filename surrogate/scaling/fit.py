@@ -1,0 +1,324 @@
+"""Fits a scaling formula to runs: differential evolution, a polish, a cross-validated penalty, a bootstrap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.errors import BadInputError, listed, short
+from surrogate.scaling.form import TINY, Coded, Coding, Form
+from surrogate.scaling.model import ScalingModel
+from surrogate.scaling.runs import Floats, Runs
+
+PENALTIES = ("l2", "l1", "none")
+SEARCHES = ("projected", "plain")
+WEIGHTS = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+SHARPNESS = 1e-3  # below this size of a constant the L1 penalty is rounded off, so that it has a slope
+LARGEST = 10.0  # the plain search's bound of coefficients, over the typical time
+RIDGE = 1e-10  # of columns of length 1; keeps those that are all but alike from making the equations singular
+POLISH_EVALUATIONS = 200
+Advance = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """intrinsic, extrinsic: bounds of the exponents. penalty: l2, l1 or none, on all constants but C; weights: those
+    tried. folds: of the cross-validation that chooses. samples: of the bootstrap. population: members per exponent.
+
+    search: `projected` looks for exponents only, and takes for each the best coefficients, which are a problem of
+    least squares (variable projection, Golub & Pereyra 1973); `plain` looks for all constants at once, as published.
+    polish: end with a descent in all constants from the best that was found.
+    """
+
+    intrinsic: tuple[float, float] = (-3.0, 3.0)
+    extrinsic: tuple[float, float] = (-3.0, 3.0)
+    penalty: str = "l2"
+    weights: tuple[float, ...] = WEIGHTS
+    folds: int = 5
+    samples: int = 100
+    population: int = 12
+    generations: int = 150
+    search: str = "projected"
+    polish: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.penalty not in PENALTIES:
+            raise BadInputError(f"there is no penalty {short(self.penalty)}; choose one of {', '.join(PENALTIES)}.")
+        for low, high in (self.intrinsic, self.extrinsic):
+            if not -10 <= low < high <= 10:
+                raise BadInputError(f"exponents from {low:g} to {high:g} are no range within -10..10; correct it.")
+        if self.folds < 2 or self.samples < 0:
+            raise BadInputError("a fit needs at least 2 folds, and 0 bootstrap samples or more.")
+
+
+def fit(
+    runs: Runs, form: Form, target: str, settings: FitSettings | None = None, advance: Advance = lambda text: None
+) -> ScalingModel:
+    """The formula of `form` for the column `target`. advance: told of each part of the work.
+
+    Raises BadInputError for runs that the formula cannot be fitted to, see `checked`.
+    """
+    settings = settings or FitSettings()
+    coding, seconds = checked(runs, form, target, settings)
+    scale = float(np.exp(np.log(seconds).mean()))
+    problem = Problem(coding, coding.coded(runs.columns), seconds / scale, settings)
+    advance("cross-validation")
+    weight, mape_cv, errors = cross_validated(problem)
+    advance("differential evolution")
+    problem = problem.weighing(weight)
+    constants = problem.solved()
+    advance("bootstrap")
+    fitted = problem.values(constants)
+    return ScalingModel(
+        coding=coding,
+        target=target,
+        scale=scale,
+        constants=constants,
+        samples=problem.bootstrap(constants),
+        errors=np.quantile(errors, np.linspace(0.025, 0.975, 39)),
+        bounds=settings.intrinsic,
+        ranges={n: (float(runs.numbers(n).min()), float(runs.numbers(n).max())) for n in coding.typical},
+        usual={n: _usual(runs, n) for n in form.columns},
+        rows=len(runs),
+        penalty=settings.penalty,
+        weight=weight,
+        seed=settings.seed,
+        mape=float(np.mean(np.abs(fitted / problem.target - 1))),
+        mape_cv=mape_cv,
+    )
+
+
+def checked(runs: Runs, form: Form, target: str, settings: FitSettings) -> tuple[Coding, Floats]:
+    """The coding, and the seconds to explain. Raises BadInputError, of one line, for a target that is not positive or
+    explains itself, constant columns, zeros under negative exponents, and fewer rows than constants.
+    """
+    for name in (target, *form.columns):
+        if name not in runs.columns:
+            raise BadInputError(f"{runs.source}: has no column {short(name)}; it has {listed(list(runs.columns))}.")
+    seconds = runs.numbers(target)
+    if target in form.columns:
+        raise BadInputError(f"column {short(target)} is the target; it cannot explain itself.")
+    if not (seconds > 0).all():
+        row = int((seconds <= 0).argmax())
+        raise BadInputError(f"{runs.source}: {short(target)} is {seconds[row]:g} in row {row + 1}; it must be above 0.")
+    for name in form.columns:
+        _check_column(runs, name, settings.extrinsic if name in form.extrinsic else settings.intrinsic)
+    coding = Coding.of(form, runs)
+    if len(runs) < len(coding.names):
+        raise BadInputError(
+            f"{runs.source}: has {len(runs)} rows, and this form has {len(coding.names)} constants; "
+            "measure more runs, or leave columns out."
+        )
+    return coding, seconds
+
+
+def _check_column(runs: Runs, name: str, bounds: tuple[float, float]) -> None:
+    where = f"{runs.source}: column {short(name)}"
+    column = runs.columns[name]
+    if len(set(column)) == 1:
+        raise BadInputError(f"{where} is {column[0]} in every row, so its part cannot be told; leave it out.")
+    if isinstance(column, tuple):
+        return
+    if (column < 0).any():
+        row = int((column < 0).argmax())
+        raise BadInputError(f"{where} is {column[row]:g} in row {row + 1}; powers need numbers of 0 or more.")
+    if (column == 0).any() and bounds[0] < 0:
+        row = int((column == 0).argmax())
+        raise BadInputError(
+            f"{where} is 0 in row {row + 1}, which a negative exponent cannot take; "
+            "keep exponents at 0 or above (--exponents 0..3), or drop these rows."
+        )
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The constants that explain `target`, [rows], over the typical time. weight: of the penalty."""
+
+    coding: Coding
+    coded: Coded
+    target: Floats
+    settings: FitSettings
+    weight: float = 0.0
+
+    def weighing(self, weight: float) -> Problem:
+        """The same problem under another weight of the penalty."""
+        return replace(self, weight=weight)
+
+    def of_rows(self, rows: NDArray[np.intp]) -> Problem:
+        """The same problem, of some rows."""
+        return replace(self, coded=Coded(*(part[rows] for part in self.coded)), target=self.target[rows])
+
+    def values(self, constants: Floats, coded: Coded | None = None) -> Floats:
+        """[rows] by one vector of constants."""
+        found: Floats = self.coding.values(constants[None, :], coded or self.coded)[0]
+        return found
+
+    def cost(self, constants: Floats) -> Floats:
+        """[sets]: mean squared relative error, and the penalty."""
+        errors = self.coding.values(constants, self.coded) / self.target - 1
+        found: Floats = (errors**2).mean(axis=1) + self._penalty(constants[:, :-1])
+        return found
+
+    def solved(self) -> Floats:
+        """The best constants, from a search of the whole space."""
+        found = self._projected() if self.settings.search == "projected" else self._plain()
+        return self.polished(found) if self.settings.polish else found
+
+    def polished(self, start: Floats, most: int = POLISH_EVALUATIONS) -> Floats:
+        """The local optimum next to `start`, by least squares within the bounds."""
+        from scipy.optimize import least_squares
+
+        low, high = self._bounds()
+        inside = np.clip(start, low, np.minimum(high, 1e6))
+        found = least_squares(
+            self._residuals, inside, self._slopes, bounds=(low, high), method="trf", x_scale=1.0, max_nfev=most,
+            ftol=1e-10, xtol=1e-10, gtol=1e-10,
+        )  # fmt: skip
+        return np.asarray(found.x, dtype=np.float64)
+
+    def bootstrap(self, constants: Floats) -> Floats:
+        """[samples, constants]: polished from `constants` on rows drawn with replacement. No search of the whole
+        space, which would take as long each time as the fit: other optima are not found.
+        """
+        rng = np.random.default_rng(self.settings.seed)
+        rows = [rng.integers(len(self.target), size=len(self.target)) for _ in range(self.settings.samples)]
+        found = [self.of_rows(drawn).polished(constants, most=40) for drawn in rows]
+        return np.array(found).reshape(len(found), len(constants))
+
+    def _projected(self) -> Floats:
+        """Differential evolution of the exponents; the coefficients follow."""
+        count = len(self.coding.powers) + len(self.coding.factors)
+        if not count:
+            best = np.zeros(0)
+        else:
+            best = self._evolved(self._exponent_bounds(), lambda sets: self._with_coefficients(sets)[1])
+        found: Floats = self._with_coefficients(best[None, :])[0][0]
+        return found
+
+    def _plain(self) -> Floats:
+        """Differential evolution of all constants, as published."""
+        inside = [(0.0, LARGEST)] * len(self.coding.coefficients)
+        return self._evolved([*inside, *self._exponent_bounds(), (0.0, float(self.target.max()))], self.cost)
+
+    def _evolved(self, bounds: list[tuple[float, float]], cost: Callable[[Floats], Floats]) -> Floats:
+        from scipy.optimize import differential_evolution
+
+        found = differential_evolution(
+            lambda columns: cost(columns.T), bounds, popsize=self.settings.population, tol=1e-6,
+            maxiter=self.settings.generations, mutation=(0.4, 0.9), recombination=0.8, polish=False,
+            updating="deferred", vectorized=True, rng=self.settings.seed,
+        )  # fmt: skip
+        return np.asarray(found.x, dtype=np.float64)
+
+    def _with_coefficients(self, exponents: Floats) -> tuple[Floats, Floats]:
+        """All constants [sets, constants] of exponents [sets, ...], with good coefficients, and what these cost."""
+        basis = self.coding.basis(exponents, self.coded) / self.target[:, None]
+        gram = basis.transpose(0, 2, 1) @ basis / len(self.target)
+        right = basis.mean(axis=1)
+        penalised = np.append(np.ones(gram.shape[1] - 1), 0.0)
+        if self.settings.penalty == "l2":
+            held, pull = gram + self.weight * np.diag(penalised), right
+        else:
+            held, pull = gram, right - self.weight / 2 * penalised
+        weights = nonnegative(held, pull)
+        error = 1 - 2 * np.einsum("sk,sk->s", right, weights) + np.einsum("sk,skl,sl->s", weights, gram, weights)
+        constants = np.concatenate([weights[:, :-1], exponents, weights[:, -1:]], axis=1)
+        return constants, np.maximum(error, 0.0) + self._penalty(constants[:, :-1])
+
+    def _penalty(self, constants: Floats) -> Floats:
+        size = np.abs(constants) if self.settings.penalty == "l1" else constants**2
+        found: Floats = self.weight * size.sum(axis=-1)
+        return found
+
+    def _residuals(self, constants: Floats) -> Floats:
+        errors = (self.values(constants) / self.target - 1) / np.sqrt(len(self.target))
+        return np.concatenate([errors, self._pulls(constants[:-1])[0]])
+
+    def _slopes(self, constants: Floats) -> Floats:
+        """[residuals, constants]: derivatives of the residuals."""
+        coding = self.coding
+        basis = coding.basis(constants[None, coding.exponents], self.coded)[0]
+        parts = basis[:, :-1] * constants[: len(coding.coefficients)]
+        of_term = np.array([term for term, _ in coding.coefficients])
+        p = [parts[:, of_term == i].sum(axis=1) * self.coded.logs[:, k] for k, (i, _) in enumerate(coding.powers)]
+        q = parts.sum(axis=1)[:, None] * self.coded.factors
+        slopes = np.column_stack([basis[:, :-1], *p, q, basis[:, -1]])
+        slopes /= self.target[:, None] * np.sqrt(len(self.target))
+        pulled = np.zeros((len(constants) - 1, len(constants)))
+        np.fill_diagonal(pulled, self._pulls(constants[:-1])[1])
+        return np.vstack([slopes, pulled])
+
+    def _pulls(self, constants: Floats) -> tuple[Floats, Floats]:
+        """The penalty as residuals, whose squares it is, and their derivatives."""
+        root = np.sqrt(self.weight)
+        if self.settings.penalty == "l1":
+            rounded = constants**2 + SHARPNESS**2
+            return root * rounded**0.25, root * constants / 2 * rounded**-0.75
+        return root * constants, np.full(len(constants), root)
+
+    def _exponent_bounds(self) -> list[tuple[float, float]]:
+        settings = self.settings
+        return [settings.intrinsic] * len(self.coding.powers) + [settings.extrinsic] * len(self.coding.factors)
+
+    def _bounds(self) -> tuple[Floats, Floats]:
+        count = len(self.coding.coefficients)
+        inner = self._exponent_bounds()
+        low = [0.0] * count + [low for low, _ in inner] + [0.0]
+        high = [np.inf] * count + [high for _, high in inner] + [np.inf]
+        return np.array(low), np.array(high)
+
+
+def nonnegative(gram: Floats, right: Floats) -> Floats:
+    """[sets, k] weights >= 0 that nearly minimise w' gram w - 2 right' w; gram: [sets, k, k], right: [sets, k].
+
+    Solved without the bound first; then the most negative weight is held at 0 and the rest solved again, until none is
+    negative. Good enough to tell sets of exponents apart; the polish does it exactly.
+    """
+    count = right.shape[1]
+    eye = np.eye(count)
+    scale = np.sqrt(np.maximum(np.einsum("skk->sk", gram), TINY))
+    gram = gram / (scale[:, :, None] * scale[:, None, :]) + RIDGE * eye
+    right = right / scale
+    free = np.ones(right.shape, dtype=bool)
+    weights = np.linalg.solve(gram, right[..., None])[..., 0]
+    for _ in range(count):
+        left = np.flatnonzero(weights.min(axis=1) < 0)
+        if not len(left):
+            break
+        free[left, weights[left].argmin(axis=1)] = False
+        held = np.where(free[left, :, None] & free[left, None, :], gram[left], eye)
+        weights[left] = np.linalg.solve(held, np.where(free[left], right[left], 0.0)[..., None])[..., 0]
+    found: Floats = np.maximum(weights, 0.0) / scale
+    return found
+
+
+def cross_validated(problem: Problem) -> tuple[float, float, Floats]:
+    """The weight whose formula errs least on rows left out, its mean absolute error there, and there measured /
+    predicted - 1, [rows]. Each fold searches the whole space once and goes on from there for each weight.
+    """
+    settings, rows = problem.settings, len(problem.target)
+    weights = (0.0,) if settings.penalty == "none" else settings.weights
+    fold_of = np.random.default_rng(settings.seed).permutation(rows) % min(settings.folds, rows)
+    found = np.ones((len(weights), rows))
+    for fold in range(int(fold_of.max()) + 1):
+        known, unseen = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        part = problem.of_rows(known)
+        start = part.weighing(float(np.median(weights))).solved()
+        for i, weight in enumerate(weights):
+            constants = part.weighing(weight).polished(start)
+            found[i, unseen] = problem.of_rows(unseen).values(constants)
+    errors = np.abs(found / problem.target - 1).mean(axis=1)
+    best = int(errors.argmin())
+    return weights[best], float(errors[best]), problem.target / np.maximum(found[best], 1e-12) - 1
+
+
+def _usual(runs: Runs, name: str) -> float | str:
+    """The median of numbers that occurs, the most common text."""
+    column = runs.columns[name]
+    if isinstance(column, tuple):
+        return max(sorted(set(column)), key=column.count)
+    return float(np.quantile(column, 0.5, method="nearest"))

@@ -1,0 +1,203 @@
+"""What a scaling formula is made of, and how columns of runs enter it: powers of numbers, a constant per text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from placer.errors import BadInputError, listed, plain, short
+from surrogate.scaling.runs import Floats, Runs
+
+TINY, FAR = 1e-300, 300.0  # what a zero counts as under a logarithm; the largest exponent of e, still finite squared
+JOIN = "*"
+CONSTANT = "C"
+
+
+@dataclass(frozen=True)
+class Form:
+    """terms: the columns of each summand; extrinsic: the columns whose powers scale the sum.
+
+    The published form has one column a term. Here a term may join several, `filters*kernel`: a_i prod_k x_k^p_ik, for
+    a convolution's work is a product of both, and no sum of powers is one. A text column gives its term one
+    coefficient per level, and as an extrinsic factor one factor per level.
+    """
+
+    terms: tuple[tuple[str, ...], ...]
+    extrinsic: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        inside = [name for term in self.terms for name in term]
+        if not inside:
+            raise BadInputError("the form has no intrinsic column; name at least one with --intrinsic.")
+        if "" in (*inside, *self.extrinsic):
+            raise BadInputError("a column name is empty; write --intrinsic a,b*c --extrinsic d.")
+        for term in self.terms:
+            _refuse_twins(term, f"the term {short(JOIN.join(term))} names")
+        _refuse_twins([JOIN.join(sorted(term)) for term in self.terms], "--intrinsic has the term")
+        _refuse_twins(self.extrinsic, "--extrinsic names")
+        for name in self.extrinsic:
+            if name in inside:
+                raise BadInputError(f"column {short(name)} is both intrinsic and extrinsic; name it once.")
+
+    @classmethod
+    def parse(cls, intrinsic: str, extrinsic: str = "") -> Form:
+        """From `a,b*c` and `d,e`. Raises BadInputError."""
+        terms = tuple(tuple(name.strip() for name in term.split(JOIN)) for term in _listed(intrinsic))
+        return cls(terms, _listed(extrinsic))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column, once."""
+        return tuple(dict.fromkeys([*(name for term in self.terms for name in term), *self.extrinsic]))
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether a term has several columns, as none of the published form has."""
+        return any(len(term) > 1 for term in self.terms)
+
+    def __str__(self) -> str:
+        inside = ", ".join(JOIN.join(term) for term in self.terms)
+        return f"({inside}) x ({', '.join(self.extrinsic)})" if self.extrinsic else f"({inside})"
+
+
+class Coded(NamedTuple):
+    """Rows as the formula takes them. masks: [rows, coefficients] 0 or 1; logs: [rows, intrinsic exponents], of the
+    columns over their typical values; factors: [rows, extrinsic exponents], logs or 0 and 1 for a text's levels.
+    """
+
+    masks: Floats
+    logs: Floats
+    factors: Floats
+
+
+@dataclass(frozen=True)
+class Coding:
+    """A form, and what the runs that it is fitted to were like.
+
+    levels: of each text column, sorted. typical: of each column of numbers the geometric mean of its positive values,
+    by which it is divided. The constants stand in one vector: coefficients a, intrinsic exponents p, extrinsic
+    exponents q, and C.
+    """
+
+    form: Form
+    levels: Mapping[str, tuple[str, ...]]
+    typical: Mapping[str, float]
+
+    @classmethod
+    def of(cls, form: Form, runs: Runs) -> Coding:
+        """Raises BadInputError for a term with two text columns."""
+        levels = {n: tuple(sorted(set(runs.columns[n]))) for n in form.columns if runs.is_text(n)}
+        for term in form.terms:
+            texts = [name for name in term if name in levels]
+            if len(texts) > 1:
+                raise BadInputError(f"the term {short(JOIN.join(term))} joins {listed(texts)}, both text; keep one.")
+        numbers = {n: runs.numbers(n) for n in form.columns if n not in levels}
+        return cls(form, levels, {name: _typical(values) for name, values in numbers.items()})
+
+    @cached_property
+    def coefficients(self) -> tuple[tuple[int, str | None], ...]:
+        """(term, level of its text column) of each a."""
+        return tuple((i, level) for i, term in enumerate(self.form.terms) for level in self._levels_of(term))
+
+    @cached_property
+    def powers(self) -> tuple[tuple[int, str], ...]:
+        """(term, column) of each p."""
+        terms = enumerate(self.form.terms)
+        return tuple((i, name) for i, term in terms for name in term if name not in self.levels)
+
+    @cached_property
+    def factors(self) -> tuple[tuple[str, str | None], ...]:
+        """(column, level) of each q; a text's first level has none, for its factor is 1."""
+        found: list[tuple[str, str | None]] = []
+        for name in self.form.extrinsic:
+            found += [(name, level) for level in self.levels.get(name, ("", None))[1:]]
+        return tuple(found)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each constant is called: `a layers`, `a activation: activation=relu`, `p filters*kernel: kernel`, C."""
+        terms = [JOIN.join(term) for term in self.form.terms]
+        levelled = {i: next((n for n in term if n in self.levels), "") for i, term in enumerate(self.form.terms)}
+        a = [f"a {terms[i]}" + ("" if level is None else f": {levelled[i]}={level}") for i, level in self.coefficients]
+        p = [f"p {terms[i]}" + ("" if terms[i] == name else f": {name}") for i, name in self.powers]
+        q = [f"q {name}" + ("" if level is None else f"={level}") for name, level in self.factors]
+        return (*a, *p, *q, CONSTANT)
+
+    @property
+    def exponents(self) -> slice:
+        """Where p and q stand in the vector of constants."""
+        return slice(len(self.coefficients), len(self.names) - 1)
+
+    def coded(self, columns: Mapping[str, Floats | Sequence[str]]) -> Coded:
+        """Rows as the formula takes them. Raises BadInputError for a level that no run had."""
+        rows = len(next(iter(columns.values())))
+        masks = [self._mask(i, level, columns, rows) for i, level in self.coefficients]
+        logs = [self._log(name, columns) for _, name in self.powers]
+        factors = [
+            self._log(name, columns) if level is None else self._is(name, level, columns)
+            for name, level in self.factors
+        ]
+        return Coded(*(_stacked(found, rows) for found in (masks, logs, factors)))
+
+    def basis(self, exponents: Floats, coded: Coded) -> Floats:
+        """What coefficients and C are multiplied by, [sets, rows, coefficients + 1], of exponents [sets, p and q]."""
+        p, q = exponents[:, : len(self.powers)], exponents[:, len(self.powers) :]
+        scale = q @ coded.factors.T
+        of_term = []
+        for i in range(len(self.form.terms)):
+            mine = [k for k, (term, _) in enumerate(self.powers) if term == i]
+            power = p[:, mine] @ coded.logs[:, mine].T + scale
+            of_term.append(np.exp(np.clip(power, -FAR, FAR)))
+        found = [of_term[i] * coded.masks[:, k] for k, (i, _) in enumerate(self.coefficients)]
+        return np.stack([*found, np.ones_like(scale)], axis=2)
+
+    def values(self, constants: Floats, coded: Coded) -> Floats:
+        """The formula, [sets, rows] over the typical time, of constants [sets, constants]."""
+        basis = self.basis(constants[:, self.exponents], coded)
+        weights = np.concatenate([constants[:, : len(self.coefficients)], constants[:, -1:]], axis=1)
+        found: Floats = np.einsum("srk,sk->sr", basis, weights)
+        return found
+
+    def _levels_of(self, term: Sequence[str]) -> tuple[str | None, ...]:
+        return next((self.levels[name] for name in term if name in self.levels), (None,))
+
+    def _mask(self, term: int, level: str | None, columns: Mapping[str, Floats | Sequence[str]], rows: int) -> Floats:
+        if level is None:
+            return np.ones(rows)
+        return self._is(next(n for n in self.form.terms[term] if n in self.levels), level, columns)
+
+    def _is(self, name: str, level: str, columns: Mapping[str, Floats | Sequence[str]]) -> Floats:
+        for found in columns[name]:
+            if found not in self.levels[name]:
+                raise BadInputError(
+                    f"{plain(name)} is {short(str(found))}, which no run had; they had {listed(self.levels[name])}."
+                )
+        return np.array([float(found == level) for found in columns[name]])
+
+    def _log(self, name: str, columns: Mapping[str, Floats | Sequence[str]]) -> Floats:
+        values = np.asarray(columns[name], dtype=np.float64)
+        found: Floats = np.log(np.maximum(values / self.typical[name], TINY))
+        return found
+
+
+def _typical(values: Floats) -> float:
+    positive = values[values > 0]
+    return float(np.exp(np.log(positive).mean())) if len(positive) else 1.0
+
+
+def _stacked(columns: Sequence[Floats], rows: int) -> Floats:
+    return np.column_stack(columns) if columns else np.zeros((rows, 0))
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text.strip() else ()
+
+
+def _refuse_twins(names: Sequence[str], what: str) -> None:
+    for name in names:
+        if list(names).count(name) > 1:
+            raise BadInputError(f"{what} {short(name)} twice; name it once.")

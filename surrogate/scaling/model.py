@@ -1,0 +1,121 @@
+"""A fitted scaling formula: what it predicts, how sure it is, and where it leaves what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from placer.errors import BadInputError, listed, plain, short
+from surrogate.scaling.form import Coding
+from surrogate.scaling.runs import Floats
+
+LEVEL = 0.9  # of intervals
+NOTHING = 1e-12
+
+Value = float | str
+Columns = Mapping[str, Floats | Sequence[str]]
+
+
+class Predicted(NamedTuple):
+    """value: [rows] in the target's unit. low, high: of a new run, in LEVEL of all cases."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True)
+class ScalingModel:
+    """t = scale * ((sum_i a_i prod_k x_k^p_ik) * prod_j y_j^q_j + C), every column over its typical value.
+
+    constants: as `Coding` orders them. samples: [bootstrap, constants]. errors: quantiles of measured / predicted - 1
+    on rows left out. bounds: of the intrinsic exponents. ranges: of the columns of numbers. usual: of every column the
+    value that stands for it.
+    mape, mape_cv: mean absolute relative error on the rows fitted, and on rows left out.
+    """
+
+    coding: Coding
+    target: str
+    scale: float
+    constants: Floats = field(repr=False)
+    samples: Floats = field(repr=False)
+    errors: Floats = field(repr=False)
+    bounds: tuple[float, float]
+    ranges: Mapping[str, tuple[float, float]]
+    usual: Mapping[str, Value]
+    rows: int
+    penalty: str
+    weight: float
+    seed: int
+    mape: float
+    mape_cv: float
+
+    def values(self, columns: Columns, constants: Floats | None = None) -> Floats:
+        """[rows] in the target's unit; [sets, rows] by other `constants` [sets, constants]. Raises BadInputError for a
+        level that no run had.
+        """
+        coded = self.coding.coded(columns)
+        if constants is not None:
+            sets: Floats = self.scale * self.coding.values(constants, coded)
+            return sets
+        rows: Floats = self.scale * self.coding.values(self.constants[None, :], coded)[0]
+        return rows
+
+    def predict(self, columns: Columns, level: float = LEVEL) -> Predicted:
+        """With the interval in which a new run lies in `level` of all cases: the constants vary as in the bootstrap,
+        and a run about its prediction as the rows left out did about theirs.
+        """
+        value = self.values(columns)
+        sets = self.values(columns, self.samples) if len(self.samples) else value[None, :]
+        spread = sets[:, None, :] * (1 + self.errors[None, :, None])
+        low, high = np.quantile(spread.reshape(-1, len(value)), [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return Predicted(value, np.minimum(low, value), np.maximum(high, value))
+
+    def row(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """A run with `given` values and the usual ones for the rest. Raises BadInputError for an unknown column, for
+        text where the model has numbers or the reverse, and for a number that powers cannot take.
+        """
+        for name, value in given.items():
+            if name not in self.usual:
+                raise BadInputError(f"the model has no column {short(name)}; it has {listed(list(self.usual))}.")
+            if name in self.coding.levels:
+                if value not in self.coding.levels[name]:
+                    known = listed(self.coding.levels[name])
+                    raise BadInputError(f"{plain(name)} is {short(str(value))}, which no run had; they had {known}.")
+            elif isinstance(value, str) or not 0 <= value < np.inf or (value == 0 and self.ranges[name][0] > 0):
+                raise BadInputError(f"{plain(name)} is {short(str(value))}; the model needs a number above 0 there.")
+        return {**self.usual, **given}
+
+    def table(self, row: Mapping[str, Value], vary: str | None = None, values: Sequence[Value] = ()) -> Columns:
+        """The columns of `row`, once, or with each of `values` in the column `vary`."""
+        rows = [{**row, vary: value} for value in values] if vary is not None else [dict(row)]
+        return {name: _column([r[name] for r in rows], name in self.coding.levels) for name in self.coding.form.columns}
+
+    def outside(self, row: Mapping[str, Value]) -> list[str]:
+        """Where a run leaves what was measured, one phrase each: `batch 512 (8 to 64 were measured)`."""
+        found = []
+        for name, (low, high) in self.ranges.items():
+            value = row[name]
+            if not isinstance(value, str) and not low <= value <= high:
+                found.append(f"{plain(name)} {value:g} ({low:g} to {high:g} were measured)")
+        return found
+
+    def shares(self, columns: Columns) -> dict[str, float]:
+        """Mean share of each term's time in the runs of `columns`, and of C's."""
+        coded = self.coding.coded(columns)
+        basis = self.coding.basis(self.constants[None, self.coding.exponents], coded)[0]
+        weights = np.append(self.constants[: len(self.coding.coefficients)], self.constants[-1])
+        parts = basis * weights
+        parts /= np.maximum(parts.sum(axis=1, keepdims=True), NOTHING)
+        names = ["*".join(self.coding.form.terms[i]) for i, _ in self.coding.coefficients] + ["C"]
+        found = dict.fromkeys(names, 0.0)
+        for name, share in zip(names, parts.mean(axis=0), strict=True):
+            found[name] += float(share)
+        return found
+
+
+def _column(values: Sequence[Value], is_text: bool) -> Floats | tuple[str, ...]:
+    return tuple(str(value) for value in values) if is_text else np.array(values, dtype=np.float64)

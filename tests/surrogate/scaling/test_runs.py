@@ -1,0 +1,83 @@
+"""Tables of runs: what is read, and one line for everything that cannot be used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placer.errors import BadInputError
+from surrogate.scaling.runs import Runs, read_runs
+
+GOOD = "batch,activation,step_s\n8,relu,0.1\n16,tanh,0.2\n"
+
+
+def written(tmp_path, text, name="runs.csv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_numbers_and_texts_are_told_apart(tmp_path):
+    runs = read_runs(written(tmp_path, GOOD), ["step_s", "batch", "activation"])
+    assert len(runs) == 2 and runs.is_text("activation") and not runs.is_text("batch")
+    np.testing.assert_array_equal(runs.numbers("step_s"), [0.1, 0.2])
+    taken = runs.take(np.array([1]))
+    assert taken.columns["activation"] == ("tanh",) and taken.numbers("batch").tolist() == [16.0]
+
+
+def test_parquet_reads_like_csv(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    table = pyarrow.table({"batch": [8, 16], "activation": ["relu", "tanh"], "step_s": [0.1, 0.2]})
+    parquet.write_table(table, tmp_path / "runs.parquet")
+    names = ["batch", "activation", "step_s"]
+    found, same = read_runs(tmp_path / "runs.parquet", names), read_runs(written(tmp_path, GOOD), names)
+    for name in names:
+        assert list(found.columns[name]) == list(same.columns[name])
+
+
+def test_a_byte_order_mark_spaces_and_blank_lines_are_no_harm(tmp_path):
+    runs = read_runs(written(tmp_path, "\ufeffbatch , step_s\n 8 ,0.1\n\n16,0.2\n\n"), ["batch", "step_s"])
+    assert runs.numbers("batch").tolist() == [8.0, 16.0]
+
+
+def test_columns_that_are_not_asked_for_may_hold_anything(tmp_path):
+    path = written(tmp_path, "batch,note,step_s\n8,,0.1\n16,a 7,0.2\n")
+    assert len(read_runs(path, ["batch", "step_s"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (GOOD.replace("16,", ","), "column 'batch' has no value in row 2; fill it in, or drop the row"),
+        (GOOD.replace("16,", "NaN,"), "column 'batch' has no value in row 2"),
+        (GOOD.replace("16,", "many,"), "holds numbers, but in row 2 the text 'many'"),
+        (GOOD.replace("16,", "inf,"), "column 'batch' is not finite in row 2"),
+        (GOOD.replace("16,tanh", "16"), "row 2 has 2 cells and the header 3"),
+        (GOOD.replace("activation", "batch"), "two columns are called 'batch'"),
+        (GOOD.replace("batch", "size"), "has no column 'batch'; it has size, activation, step_s"),
+        ("batch,activation,step_s\n", "has no rows"),
+        ("", "has no column 'batch'; it has none"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(tmp_path, text, says):
+    with pytest.raises(BadInputError) as refused:
+        read_runs(written(tmp_path, text), ["batch", "activation", "step_s"])
+    assert says in str(refused.value) and "\n" not in str(refused.value)
+    assert "runs.csv" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["runs.csv", "runs.parquet", "runs.xlsx"])
+def test_a_file_that_is_not_there_or_none_is_one_line(tmp_path, name):
+    with pytest.raises(BadInputError, match=name):
+        read_runs(tmp_path / name, ["batch"])
+    (tmp_path / name).write_bytes(b"\x00\xff\xfe garbage \x00")
+    with pytest.raises(BadInputError, match=name):
+        read_runs(tmp_path / name, ["batch"])
+
+
+def test_text_where_numbers_are_needed_is_refused():
+    runs = Runs.of({"activation": ["relu", "tanh"]})
+    with pytest.raises(BadInputError, match="column 'activation' holds text"):
+        runs.numbers("activation")
