@@ -98,10 +98,9 @@ def _kills(facts: Facts) -> list[list[str]]:
     middle = f"; all devices back after {back[len(back) // 2]:.1f} s in the middle" if back else ""
     worst = max((row["worst"] for row in runs), default=0.0)
     same, steps = sum(row["same_bits"] for row in runs), sum(row["steps"] for row in runs)
-    details = (
-        f"{len(runs)} runs{middle}; {same} of {steps} losses are the undisturbed ones bit for bit, the others within "
-        f"{worst:.0e}"
-    )
+    details = f"{len(runs)} runs{middle}; {same} of {steps} losses are the undisturbed ones bit for bit"
+    if same < steps:
+        details += f", the others within {worst:.0e}"
     unnoticed = sum(row.get("unnoticed", 0) for row in runs)
     if unnoticed:
         details += f"; {unnoticed} kills were of a device that no op ran on, and went unnoticed"
