@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from experiments.benches.bench import Facts, ms
 from experiments.benches.online.judge import spread
+
+OVERHEAD = ["overhead of a call", "1 %"]  # what, and what is promised
+ORACLE = ["whole run against the oracle", "1.05"]
 
 
 def page(facts: Facts) -> list[str]:
     """One table of what was promised, and how each figure came about."""
-    rows = [*_overheads(facts), *_oracles(facts), *_recoveries(facts), *_steady(facts), *_kills(facts)]
+    rows = [
+        *_networks(facts, "overhead", OVERHEAD, _overhead), *_networks(facts, "oracle", ORACLE, _oracle),
+        *_recoveries(facts), *_steady(facts), *_kills(facts),
+    ]  # fmt: skip
     return [
         f"`placer.autoplace` on {facts['workers']} one-core worker processes, in real time; each part in a process of "
         f"its own; searches measured at most {facts['budget']} mappings, fewer for the small networks. NAME@N is the "
@@ -22,41 +30,34 @@ def page(facts: Facts) -> list[str]:
     ]
 
 
-def _overheads(facts: Facts) -> list[list[str]]:
-    rows = []
+def _networks(
+    facts: Facts, part: str, failed: list[str], rows: Callable[[str, Facts], list[list[str]]]
+) -> Iterator[list[str]]:
+    """The rows of each network that has such a part. failed: the first columns where it failed."""
     for name, row in facts["by_model"].items():
-        found = row["overhead"]
-        if found is None:
-            continue
-        if "failed" in found:
-            rows.append(["overhead of a call", "1 %", f"`{name}`", "failed", found["failed"]])
-            continue
-        details = (
-            f"{ms(found['call_s'])} a call, {ms(found['bare_s'])} bare; {found['steps']} of each; by all seconds "
-            f"{found['overhead_total']:+.1%}"
-        )
-        figure = f"{found['overhead']:+.1%} +- {found['overhead_error']:.1%}"
-        rows.append(["overhead of a call", "1 %", f"`{name}`", figure, details])
-    return rows
+        found = row[part]
+        if found is not None:
+            yield from [[*failed, f"`{name}`", "failed", found["failed"]]] if "failed" in found else rows(name, found)
 
 
-def _oracles(facts: Facts) -> list[list[str]]:
-    rows = []
-    for name, row in facts["by_model"].items():
-        found = row["oracle"]
-        if found is None:
-            continue
-        if "failed" in found:
-            rows.append(["whole run against the oracle", "1.05", f"`{name}`", "failed", found["failed"]])
-            continue
-        details = (
-            f"{found['calls']} calls in {found['total_s']:.0f} s; the oracle's step {ms(found['oracle_s'])} (by "
-            f"{found['oracle_by']}), the last calls {ms(found['last_s'])}; search over after {found['steady_at']} calls"
-        )
-        rows.append(["whole run against the oracle", "1.05", f"`{name}`", f"{found['vs_oracle']:.3f}", details])
-        details = f"its step {ms(found['single_s'])}; untouched, all cores, at first {ms(found['untouched_s'])}"
-        rows.append(["against the best single device", "1.00", f"`{name}`", f"{found['vs_single']:.3f}", details])
-    return rows
+def _overhead(name: str, found: Facts) -> list[list[str]]:
+    details = (
+        f"{ms(found['call_s'])} a call, {ms(found['bare_s'])} bare; {found['steps']} of each; by all seconds "
+        f"{found['overhead_total']:+.1%}"
+    )
+    return [[*OVERHEAD, f"`{name}`", f"{found['overhead']:+.1%} +- {found['overhead_error']:.1%}", details]]
+
+
+def _oracle(name: str, found: Facts) -> list[list[str]]:
+    run = (
+        f"{found['calls']} calls in {found['total_s']:.0f} s; the oracle's step {ms(found['oracle_s'])} (by "
+        f"{found['oracle_by']}), the last calls {ms(found['last_s'])}; search over after {found['steady_at']} calls"
+    )
+    single = f"its step {ms(found['single_s'])}; untouched, all cores, at first {ms(found['untouched_s'])}"
+    return [
+        [*ORACLE, f"`{name}`", f"{found['vs_oracle']:.3f}", run],
+        ["against the best single device", "1.00", f"`{name}`", f"{found['vs_single']:.3f}", single],
+    ]
 
 
 def _recoveries(facts: Facts) -> list[list[str]]:
