@@ -9,10 +9,10 @@ import pytest
 
 from experiments.benches import scaling, scaling_study
 from experiments.benches.bench import BenchOptions
-from experiments.benches.scaling_design import FORMS, SPACES, Config, Range, design, reference
-from experiments.benches.scaling_page import page
-from experiments.benches.scaling_picture import draw, picture_of
-from experiments.benches.scaling_study import GENERIC, blackboxes, features, pooled, stability, study
+from experiments.benches.scaling.design import FORMS, SPACES, Config, Range, design, reference
+from experiments.benches.scaling.page import page
+from experiments.benches.scaling.picture import draw, picture_of
+from experiments.benches.scaling.study import GENERIC, blackboxes, features, pooled, stability, study
 from placer.errors import BadInputError, PlacerError
 from surrogate.scaling.fit import FitSettings
 from surrogate.scaling.form import Form

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.benches.scaling_design import SPACES, Config, Range
-from experiments.benches.scaling_networks import placement, training
+from experiments.benches.scaling.design import SPACES, Config, Range
+from experiments.benches.scaling.networks import placement, training
 from placer.capture import capture
 from placer.topology import Device, Link, Topology
 

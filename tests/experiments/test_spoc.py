@@ -12,8 +12,8 @@ import keras
 import pytest
 
 from experiments import zoo
-from experiments.benches.spoc_build import build
-from experiments.benches.spoc_networks import Network
+from experiments.benches.spoc.build import build
+from experiments.benches.spoc.networks import Network
 from experiments.spoc import graph_facts, model_facts, parameters, show_spoc, spoc_command
 from experiments.spoc_reading import reading
 from experiments.zoo.applications import SIDES

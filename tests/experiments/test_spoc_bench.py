@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from experiments.benches import spoc as bench
-from experiments.benches import spoc_analysis
 from experiments.benches.bench import BenchOptions
-from experiments.benches.spoc_analysis import (
+from experiments.benches.spoc import analysis
+from experiments.benches.spoc.analysis import (
     FLOPS,
     KINDS,
     METRICS,
@@ -28,11 +28,11 @@ from experiments.benches.spoc_analysis import (
     left_out,
     sample_of,
 )
-from experiments.benches.spoc_measure import Repeats, Study, in_turn
-from experiments.benches.spoc_networks import Network, families, networks, stratified
-from experiments.benches.spoc_picture import draw, picture_of
-from experiments.benches.spoc_process import Caps, Measurer
-from experiments.benches.spoc_published import PUBLISHED, judged
+from experiments.benches.spoc.measure import Repeats, Study, in_turn
+from experiments.benches.spoc.networks import Network, families, networks, stratified
+from experiments.benches.spoc.picture import draw, picture_of
+from experiments.benches.spoc.process import Caps, Measurer
+from experiments.benches.spoc.published import PUBLISHED, judged
 from experiments.zoo.applications import SIDES
 from placer.errors import BadInputError, PlacerError
 
@@ -67,7 +67,7 @@ def rows():
 @pytest.fixture(autouse=True, scope="module")
 def quick_regressors():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spoc_analysis, "KINDS", {name: KINDS[name] for name in ("additive", "power law")})
+        patch.setattr(analysis, "KINDS", {name: KINDS[name] for name in ("additive", "power law")})
         yield
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.benches.spoc_analysis import FLOPS, SPOC
+from experiments.benches.spoc.analysis import FLOPS, SPOC
 from placer.files import write_whole
 
 WIDTH_IN, HEIGHT_IN = 15.0, 5.4

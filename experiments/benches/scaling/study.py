@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.benches.bench import Facts
-from experiments.benches.scaling_design import FORMS
+from experiments.benches.scaling.design import FORMS
 from placer.errors import BadInputError
 from surrogate.regressors import LEARNERS
 from surrogate.scaling.fit import FitSettings, Problem, checked, fit

@@ -13,7 +13,7 @@ LIGHT, CHEAP = 55_000, 150_000  # pixels of a batch up to which a network, or a 
 
 @dataclass(frozen=True)
 class Network:
-    """One network to build and measure. kind: a classifier of keras.applications, or a generator of spoc_build.py.
+    """One network to build and measure. kind: a classifier of keras.applications, or a generator of build.py.
 
     side, batch: of its images; dense chains take vectors as long as they are wide. heavy: slow to build or to run, left
     out where only a part of the networks is measured.

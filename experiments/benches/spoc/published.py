@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from experiments.benches.bench import Facts
-from experiments.benches.spoc_networks import Network
+from experiments.benches.spoc.networks import Network
 from experiments.zoo.applications import SIDES
 
 WITHIN = 0.02

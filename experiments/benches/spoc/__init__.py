@@ -13,11 +13,11 @@ from pathlib import Path
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts
 from experiments.benches.comparisons import kept
-from experiments.benches.spoc_analysis import DEFAULT, FEWEST_FAMILIES, METRICS, TARGETS, analysed, sample_of
-from experiments.benches.spoc_networks import Network, families, networks, stratified
-from experiments.benches.spoc_page import page as page
-from experiments.benches.spoc_process import Caps, Doer, Measurer
-from experiments.benches.spoc_published import PUBLISHED, WITHIN, judged, native
+from experiments.benches.spoc.analysis import DEFAULT, FEWEST_FAMILIES, METRICS, TARGETS, analysed, sample_of
+from experiments.benches.spoc.networks import Network, families, networks, stratified
+from experiments.benches.spoc.page import page as page
+from experiments.benches.spoc.process import Caps, Doer, Measurer
+from experiments.benches.spoc.published import PUBLISHED, WITHIN, judged, native
 from experiments.profiling import Advance, progress_bar
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
@@ -53,7 +53,7 @@ def run(options: BenchOptions) -> Facts:
     }
     facts["seconds"] = time.perf_counter() - begin_s
     if options.record:
-        from experiments.benches.spoc_picture import draw, picture_of
+        from experiments.benches.spoc.picture import draw, picture_of
 
         facts["data"] = keep_data(good, DATA)
         PICTURE.parent.mkdir(exist_ok=True)
@@ -82,7 +82,7 @@ def choose(options: BenchOptions) -> tuple[Network, ...]:
 
 def study() -> Doer:
     """Made in the process that measures."""
-    from experiments.benches.spoc_measure import Repeats, Study
+    from experiments.benches.spoc.measure import Repeats, Study
 
     return Study(Repeats())
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from experiments.benches.bench import Facts, ms
-from experiments.benches.spoc_analysis import FLOPS, METRICS, SETS, SPOC, TARGETS
+from experiments.benches.spoc.analysis import FLOPS, METRICS, SETS, SPOC, TARGETS
 
 PICTURE = "docs/spoc.png"
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from experiments.benches.scaling_design import CHANNELS, CLASSES, INPUTS, SIDE, Config
+from experiments.benches.scaling.design import CHANNELS, CLASSES, INPUTS, SIDE, Config
 from experiments.zoo import data
 from experiments.zoo.training import TrainingStep, mean_cross_entropy
 from placer.graph import OpGraph

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.benches.bench import Facts
 from experiments.benches.sampling import Share, bar
-from experiments.benches.scaling_design import DEVICES, Config, reference
+from experiments.benches.scaling.design import DEVICES, Config, reference
 from placer.errors import PlacerError, one_line
 from placer.measurement import summary
 
@@ -96,7 +96,7 @@ def _pairs(beside: Ready, ready: Ready, clock: Callable[[], float]) -> list[tupl
 @contextmanager
 def _ready(config: Config, devices: Devices) -> Iterator[Ready]:
     """The config's step, captured and placed. Raises PlacerError where it does not train."""
-    from experiments.benches.scaling_networks import placement, training
+    from experiments.benches.scaling.networks import placement, training
     from placer.capture import capture
     from placer.rewrite import PlacedStep, Template
 

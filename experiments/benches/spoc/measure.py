@@ -1,6 +1,6 @@
 """Measures one network of the bench `spoc`: its SPOC, and the times of its training step and inference.
 
-Runs in a process of its own (spoc_process.py).
+Runs in a process of its own (process.py).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 
 from experiments.benches.bench import Facts
-from experiments.benches.spoc_build import build
-from experiments.benches.spoc_networks import REFERENCE, Network
+from experiments.benches.spoc.build import build
+from experiments.benches.spoc.networks import REFERENCE, Network
 from experiments.spoc import parameters
 from experiments.zoo.training import TrainingStep
 from placer.capture import Captured, capture

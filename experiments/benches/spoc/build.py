@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from experiments.benches.spoc_networks import Network
+from experiments.benches.spoc.networks import Network
 from experiments.zoo import applications, data
 from experiments.zoo.applications import SIDES
 from experiments.zoo.training import TrainingStep, classifier
