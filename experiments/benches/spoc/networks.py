@@ -52,18 +52,18 @@ SMALLEST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}
 
 BASES = (
     Base("vgg", "VGG16", 8, light=20_000), Base("vgg", "VGG19", 8, light=20_000),
-    Base("resnet", "ResNet50", 8), Base("resnet", "ResNet101", 6), Base("resnet", "ResNet152", 4, light=0),
-    Base("resnet_v2", "ResNet50V2", 8), Base("resnet_v2", "ResNet101V2", 6),
+    Base("resnet", "ResNet50", 8), Base("resnet", "ResNet101", 6, light=0), Base("resnet", "ResNet152", 4, light=0),
+    Base("resnet_v2", "ResNet50V2", 8), Base("resnet_v2", "ResNet101V2", 6, light=0),
     Base("resnet_v2", "ResNet152V2", 4, light=0),
-    Base("inception", "InceptionV3", 8), Base("inception_resnet", "InceptionResNetV2", 6),
+    Base("inception", "InceptionV3", 8), Base("inception_resnet", "InceptionResNetV2", 6, light=20_000),
     Base("xception", "Xception", 8),
     *(Base("mobilenet", "MobileNet", 6, (("alpha", a),), CHEAP) for a in (0.25, 0.5, 0.75, 1.0)),
     *(Base("mobilenet_v2", "MobileNetV2", 5, (("alpha", a),), CHEAP) for a in (0.35, 0.5, 0.75, 1.0, 1.4)),
     *(Base("mobilenet_v3", f"MobileNetV3{size}", 5, options, CHEAP) for size in ("Small", "Large")
       for options in ((("alpha", 0.75),), (), (("minimalistic", True),))),
-    Base("densenet", "DenseNet121", 8), Base("densenet", "DenseNet169", 6, light=0),
+    Base("densenet", "DenseNet121", 8, light=20_000), Base("densenet", "DenseNet169", 6, light=0),
     Base("densenet", "DenseNet201", 4, light=0),
-    Base("nasnet", "NASNetMobile", 8), Base("nasnet", "NASNetLarge", 2, light=0),
+    Base("nasnet", "NASNetMobile", 8, light=20_000), Base("nasnet", "NASNetLarge", 2, light=0),
     *(Base("efficientnet", f"EfficientNetB{i}", n, light=light)
       for i, (n, light) in enumerate(((7, CHEAP), (6, CHEAP), (5, LIGHT), (5, LIGHT), (4, 0), (3, 0), (2, 0), (2, 0)))),
     *(Base("efficientnet_v2", f"EfficientNetV2B{i}", n, light=light)

@@ -29,7 +29,6 @@ PUBLISHED = {
     "ResNet101": Figure(7.6e9, HE),
     "ResNet152": Figure(11.3e9, HE),
     "InceptionV3": Figure(5.72e9, ZOPH),
-    "InceptionResNetV2": Figure(13.2e9, ZOPH),
     "Xception": Figure(8.38e9, ZOPH),
     "MobileNet": Figure(569e6, "Howard et al. 2017, table 8"),
     "MobileNetV2": Figure(300e6, "Sandler et al. 2018, table 4"),
