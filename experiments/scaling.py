@@ -31,6 +31,7 @@ from surrogate.sgd import Iteration, SgdSettings, iteration
 Facts = dict[str, Any]
 MOST_VALUES = 64  # of a range of whole numbers, one by one
 POINTS = 33  # of any other range
+NOTHING = 1e-6  # of a constant
 TEXT_COLUMNS = 72  # of an iteration drawn as text
 
 
@@ -99,7 +100,8 @@ def show_fit(facts: Facts) -> None:
     for column in ("value", f"in {LEVEL:.0%} of samples"):
         table.add_column(column, justify="right")
     for name, row in facts["constants"].items():
-        table.add_row(_name(name), f"{row['value']:.3g}", f"{row['low']:.3g} to {row['high']:.3g}")
+        value, low, high = (f"{row[key]:.3g}" if abs(row[key]) > NOTHING else "0" for key in ("value", "low", "high"))
+        table.add_row(_name(name), value, f"{low} to {high}")
     console.print(table)
     for line in facts["reading"]:
         console.print(line, highlight=False, soft_wrap=True, markup=False)

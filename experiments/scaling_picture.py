@@ -94,7 +94,15 @@ def _tell_range(ax: Any, curve: Curve) -> None:
     beyond = [(low, min(curve.measured[0], high)), (max(curve.measured[1], low), high)]
     shown = [(a, b) for a, b in beyond if b > a]
     for i, (a, b) in enumerate(shown):
-        ax.axvspan(a, b, color="#eeeeee", zorder=0, label="not measured there" if i == 0 else None)
+        ax.axvspan(
+            a,
+            b,
+            facecolor="#eeeeee",
+            edgecolor="#bbbbbb",
+            linewidth=0.6,
+            zorder=0,
+            label="not measured there" if i == 0 else None,
+        )
     ax.set_xlim(low, high)
     ax.legend(frameon=False, fontsize=8)
 

@@ -21,10 +21,11 @@ def page(facts: Facts) -> list[str]:
         f"and is told in its time; the same network measured twice, in two processes, came out {facts['noise']:.1%} "
         f"apart on average.{_failed(facts)}",
         "",
-        "One formula per kind of network, chosen among three forms by cross-validation on the runs that it is shown "
-        "(`generic`). `sum` is the published form, each intrinsic column a summand of its own; `joined` lets columns "
-        "that multiply share a summand; `free` also gives each summand powers of its own of batch and devices. The "
-        "black boxes see the same columns of the same runs, and learn seconds or, from logarithms, logarithms.",
+        "One formula per kind of network (`generic`), chosen among three forms on the runs that it is shown, by the "
+        "kind of test that follows: by cross-validation, or by the error on the largest of them when fitted on the "
+        "others. `sum` is the published form, each intrinsic column a summand of its own; `joined` lets columns that "
+        "multiply share a summand; `free` also gives each summand powers of its own of batch and devices. The black "
+        "boxes see the same columns of the same runs, and learn seconds or, from logarithms, logarithms.",
         "",
         "*Held out*: five folds, every run predicted once while unseen. *Larger*: fitted on the 70 % of runs with the "
         f"fewest operations, judged on the other 30 % ({_larger(facts)}).",
