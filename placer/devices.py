@@ -7,9 +7,10 @@ import re
 import socket
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import permutations
 
 import psutil
 import tensorflow as tf
@@ -27,6 +28,7 @@ CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 0.2
 JOIN_TIMEOUT_S = 30.0
 RETRY_S = 0.25
+AGAIN_S = 1.0  # after which one worker tries another again that it could not reach
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
@@ -134,6 +136,7 @@ class Devices:
         if self.workers is None:
             return _listens(self.addresses[name])
         self.workers.restart(self._task(name))
+        time.sleep(AGAIN_S)  # in the background, not when they are joined
         return True
 
     def _join(self, names: Collection[str]) -> None:
@@ -141,7 +144,8 @@ class Devices:
         for address in tasks.values():
             _check_answers(address)
         if tasks:
-            _join_workers(tasks, own=self.workers is not None)
+            joined = _join_workers(tasks, own=self.workers is not None)
+            _reach_one_another([name for name in joined if "/job:worker" in name], list(tasks.values()))
 
     def _task(self, name: str) -> int:
         return list(self.addresses).index(name)
@@ -275,6 +279,25 @@ def _joined_once(tasks: Mapping[int, str]) -> list[str]:
     for cluster in clusters:
         tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": cluster}))
     return [device.name for device in tf.config.list_logical_devices("CPU")]
+
+
+def _reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
+    """Wait until a tensor gets from each worker to each other. One that met a dead worker tries it again only about a
+    second later, and what crosses until then fails though nobody is lost. Raises PlacerError where that lasts.
+    """
+    deadline = time.monotonic() + JOIN_TIMEOUT_S
+    for src, dst in permutations(names, 2):
+        while True:
+            try:
+                with tf.device(src):
+                    tensor = tf.random.uniform([])  # no constant, which is made where it is needed
+                with tf.device(dst):
+                    tf.identity(tensor).numpy()
+                break
+            except tf.errors.OpError as error:
+                if time.monotonic() > deadline or not all(map(_listens, addresses)):
+                    raise PlacerError(f"{src} does not reach {dst}: {error.message.splitlines()[0]}") from error
+            time.sleep(RETRY_S)
 
 
 def _fail_at_once() -> None:

@@ -132,7 +132,7 @@ def test_a_device_whose_address_refuses_is_lost_and_one_in_this_process_never(se
 def test_survivors_keep_their_names_order_links_and_task_numbers(served, monkeypatch):
     devices, _ = served
     joined = []
-    monkeypatch.setattr("placer.devices._join_workers", lambda tasks, own: joined.append(tasks))
+    monkeypatch.setattr("placer.devices._join_workers", lambda tasks, own: joined.append(tasks) or [])
     left = devices.without(["worker:0"])
     assert joined == [{1: devices.addresses["worker:1"]}]
     assert left.topology.names == ("worker:1", "cpu:0")
