@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from experiments.benches.bench import Facts
 from experiments.benches.sampling import Share, bar
 from experiments.benches.scaling.design import DEVICES, Config, reference
 from placer.errors import PlacerError, one_line
 from placer.measurement import summary
+from placer.operators.drift import QUIET
 
 if TYPE_CHECKING:
     from placer.devices import Devices
@@ -40,8 +42,9 @@ class Ready:
 
 
 def measure(records: Sequence[Facts], share: Share, clock: Callable[[], float] = time.perf_counter) -> Facts:
-    """{"rows": one per config, in order: step_s over the reference's on as many devices, its spread likewise, and the
-    reference's seconds; or {"failed": line}}. records: configs as plain data. For a process of its own.
+    """{"rows": one per config, in order: its step's seconds over those of the reference on as many devices, its spread
+    likewise, and the reference's seconds; or {"failed": line}}. Seconds are the lower quartile of those in turn, for
+    what else runs on these cores only ever adds. records: configs as plain data. For a process of its own.
     """
     from placer.devices import open_devices
 
@@ -73,13 +76,12 @@ def measured(config: Config, devices: Devices, beside: Ready, clock: Callable[[]
             pairs = _pairs(beside, ready, clock)
     except (PlacerError, OpError) as error:
         return {"failed": one_line(str(error))}
-    reference_s = median(seconds for seconds, _ in pairs)
-    found = summary([seconds for _, seconds in pairs])
+    reference_s, step_s = np.quantile(pairs, QUIET, axis=0).tolist()
     return {
-        "ratio": found.step_s / reference_s,
-        "spread": found.spread_s / reference_s,
+        "ratio": step_s / reference_s,
+        "spread": summary([seconds for _, seconds in pairs]).spread_s / reference_s,
         "reference_s": reference_s,
-        "repeats": found.repeats,
+        "repeats": len(pairs),
         "took_s": clock() - begin_s,
     }
 
