@@ -7,12 +7,12 @@ import csv
 import numpy as np
 import pytest
 
-from experiments.benches import scaling, scaling_study
+from experiments.benches import scaling
 from experiments.benches.bench import BenchOptions
+from experiments.benches.scaling.contest import GENERIC, blackboxes, features, pooled, stability, study
 from experiments.benches.scaling.design import FORMS, SPACES, Config, Range, design, reference
 from experiments.benches.scaling.page import page
 from experiments.benches.scaling.picture import draw, picture_of
-from experiments.benches.scaling.study import GENERIC, blackboxes, features, pooled, stability, study
 from placer.errors import BadInputError, PlacerError
 from surrogate.scaling.fit import FitSettings
 from surrogate.scaling.form import Form
@@ -81,7 +81,7 @@ def facts():
         patch.setattr(scaling, "_in_process", measured_rows)
         patch.setattr(scaling, "ProcessPoolExecutor", Here)
         patch.setattr(scaling, "study", lambda kind, runs, operations: study(kind, runs, operations, QUICK))
-        patch.setattr(scaling_study, "SEEDS", 2)
+        patch.setattr("experiments.benches.scaling.contest.SEEDS", 2)
         yield scaling.run(BenchOptions(("cnn", "mlp"), measurements=80))
 
 
@@ -202,7 +202,7 @@ def test_errors_of_kinds_are_pooled_run_by_run():
 
 
 def test_a_seeded_search_that_is_not_polished_is_less_stable(monkeypatch):
-    monkeypatch.setattr(scaling_study, "SEEDS", 3)
+    monkeypatch.setattr("experiments.benches.scaling.contest.SEEDS", 3)
     runs = scaling.runs_of(good("cnn", 40))
     table = stability(runs, Form.parse(*FORMS["cnn"]["joined"]), (np.arange(30), np.arange(30, 40)), QUICK)
     of = {(row["search"], row["resampled"], row["weight"] > 0): row for row in table}

@@ -18,11 +18,11 @@ import numpy as np
 from experiments.benches.bench import FOLDER, BenchOptions, Facts
 from experiments.benches.comparisons import kept
 from experiments.benches.sampling import Share
+from experiments.benches.scaling.contest import GENERIC, TARGET, pooled, study
 from experiments.benches.scaling.design import DEVICES, FORMS, FREE, JOINED, SPACES, SUM, Config, design
 from experiments.benches.scaling.page import page
 from experiments.benches.scaling.picture import draw, picture_of
 from experiments.benches.scaling.runs import measure
-from experiments.benches.scaling.study import GENERIC, TARGET, pooled, study
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from surrogate.scaling.runs import Runs
