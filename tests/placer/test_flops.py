@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from math import ceil, log2
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
 
+from placer.capture import capture
+from placer.counts import counts_of
 from placer.depth import op_depth
-from placer.flops import op_flops
+from placer.flops import CALLS, op_flops
 
 raw = tf.raw_ops
 IMAGE, KERNEL, DEPTHWISE = [2, 8, 8, 6], [3, 3, 6, 10], [3, 3, 6, 1]
@@ -127,3 +130,23 @@ def test_an_update_counts_what_it_writes():
         raw.AssignSubVariableOp(resource=handle, value=value)
         op = tf.compat.v1.get_default_graph().get_operations()[-1]
     assert (op_flops(op), op_depth(op)) == (12, 1)
+
+
+def test_a_call_counts_what_it_calls():
+    """What XLA must compile is left whole: here a matrix product, then two element-wise ops."""
+
+    @tf.function(jit_compile=True)
+    def inner(x, w):
+        return tf.nn.relu(x @ w) + 1.0
+
+    weight = tf.Variable(tf.ones([6, 8]))
+    graph = capture(lambda x: inner(x, weight), (tf.ones([4, 6]),), "call", trains=False).graph
+    (call,) = (op for op in graph.ops if op.type in CALLS)
+    assert call.multiply_adds == 4 * 6 * 8
+    assert call.flops == 2 * call.multiply_adds + 2 * (4 * 8)
+    assert call.depth == 1 + tree(6) + 2
+
+
+def test_a_call_of_what_is_not_there_is_not_known():
+    op = SimpleNamespace(type="PartitionedCall", inputs=(), outputs=())
+    assert counts_of(op, lambda op: None) == (None, None, None)
