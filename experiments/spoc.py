@@ -138,7 +138,7 @@ def show_spoc(entries: Sequence[Facts]) -> None:
 def _table(entry: Facts) -> Table:
     parts = [(part, entry[part]) for part in ("forward", "step") if entry[part] is not None]
     shown = [(name, say) for name, say in COLUMNS if any(say(facts) != "-" for _, facts in parts)]
-    heads = ("", *(Column(name, justify="right") for name, _ in shown))
+    heads: tuple[str | Column, ...] = ("", *(Column(name, justify="right") for name, _ in shown))
     title = escape(entry["model"])
     table = Table(*heads, box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
     for part, facts in parts:

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import internals
+from placer.bodies import bodies_of
 from placer.counts import counts_of
 from placer.errors import BadInputError, one_line
 from placer.feeding import fed, redirect_element
@@ -312,7 +313,7 @@ def build_graph(
     phases = op_phases(graph_def, outputs)
     colocate = _resource_classes(graph_def, tf_graph)
     behind = behind_host(graph_def, host)
-    bodies = internals.bodies_of(graph_def)
+    bodies = bodies_of(graph_def)
     ops = []
     for node in placed:
         tf_op = tf_graph.get_operation_by_name(node.name)

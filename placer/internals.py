@@ -92,22 +92,6 @@ def function_graph(function_def: FunctionDef) -> tuple[GraphDef, dict[str, str]]
     return graph_def, names
 
 
-def bodies_of(graph_def: GraphDef) -> Callable[[Any], list[Any] | None]:
-    """What tells the ops of the function that a tf.Operation of `graph_def` calls, arguments and constants left out,
-    with the shapes that follow from those it is called with. None where the function is not there.
-    """
-    known = {function.signature.name: function for function in graph_def.library.function}
-
-    def bodies(op: Any) -> list[Any] | None:
-        function = known.get(op.get_attr("f").name)
-        if function is None:
-            return None
-        graph = function_def_to_graph.function_def_to_graph(function, [tensor.shape for tensor in op.inputs])
-        return [inner for inner in graph.get_operations() if inner.type not in ("Const", "Placeholder")]
-
-    return bodies
-
-
 @contextmanager
 def collected_partitions() -> Iterator[list[GraphDef]]:
     """While open, TensorFlow keeps the graph each device was handed; the list is filled when the block ends."""
