@@ -8,9 +8,10 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from experiments import zoo
 from experiments.spoc_reading import reading
@@ -25,7 +26,7 @@ if TYPE_CHECKING:  # graph files are read without TensorFlow
 Facts = dict[str, Any]
 DERIVED = ("parallelism", "breadth", "narrowness", "operations_per_op", "intensity")
 MISSING = {
-    "parameters": "parameters (the bytes that its ops hold are given instead)",
+    "parameters": "parameters",
     "operations": "operations and multiply-adds",
     "span": "span",
     "chain_s": "seconds of the longest chain",
@@ -113,40 +114,43 @@ def _elements(variable: Any) -> int:
 
 COLUMNS: tuple[tuple[str, Callable[[Facts], str]], ...] = (
     ("ops", lambda f: f"{f['ops']:,}"),
-    ("parameters", lambda f: _unit(f["parameters"])),
-    ("held", lambda f: _unit(f["held_bytes"], "B")),
-    ("operations", lambda f: _unit(f["operations"])),
-    ("multiply-adds", lambda f: _unit(f["multiply_adds"])),
+    ("params", lambda f: _unit(f["parameters"])),
+    ("FLOPs", lambda f: _unit(f["operations"])),
+    ("MACs", lambda f: _unit(f["multiply_adds"])),
     ("traffic", lambda f: _unit(f["traffic_bytes"], "B")),
     ("hops", lambda f: f"{f['hops']:,}"),
     ("span", lambda f: "-" if f["span"] is None else f"{f['span']:,}"),
-    ("chain", lambda f: "-" if f["chain_s"] is None else f"{f['chain_s'] * 1e3:,.2f} ms"),
+    ("chain", lambda f: "-" if f["chain_s"] is None else f"{f['chain_s'] * 1e3:,.3g} ms"),
     ("breadth", lambda f: "-" if f["breadth"] is None else f"{f['breadth']:.2f}"),
 )
 
 
 def show_spoc(entries: Sequence[Facts]) -> None:
-    """One table for all, and under it a sentence for each."""
+    """A table for each, of what is known of it, and under it a sentence."""
     console = Console()
-    rows = [(e["model"], kind, e[key]) for e in entries for kind, key in (("forward", "forward"), ("step", "step"))]
-    present = [(model, kind, facts) for model, kind, facts in rows if facts is not None]
-    table = Table("model", "graph")
-    shown = [(name, say) for name, say in COLUMNS if any(say(facts) != "-" for _, _, facts in present)]
-    for name, _ in shown:
-        table.add_column(name, justify="right")
-    for model, kind, facts in present:
-        table.add_row(escape(model), kind, *(say(facts) for _, say in shown))
-    console.print(table)
     for entry in entries:
-        console.print(f"{escape(entry['model'])}: {entry['reading']}", highlight=False)
+        console.print(_table(entry))
+        console.print(f"{entry['reading']}", highlight=False, markup=False)
         for line in _notes(entry):
-            console.print(f"  {line}", highlight=False, style="dim")
+            console.print(line, highlight=False, style="dim")
+
+
+def _table(entry: Facts) -> Table:
+    parts = [(part, entry[part]) for part in ("forward", "step") if entry[part] is not None]
+    shown = [(name, say) for name, say in COLUMNS if any(say(facts) != "-" for _, facts in parts)]
+    heads: tuple[str | Column, ...] = ("", *(Column(name, justify="right") for name, _ in shown))
+    title = escape(entry["model"])
+    table = Table(*heads, box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    for part, facts in parts:
+        table.add_row(part, *(say(facts) for _, say in shown))
+    return table
 
 
 def _notes(entry: Facts) -> list[str]:
     notes = []
-    if entry["missing"]:
-        notes.append(f"not told by this graph: {', '.join(entry['missing'])}.")
+    if entry["step"]["operations"] is None:  # of a traced model, all but seconds is known
+        held = f"its ops hold {_unit(entry['step']['held_bytes'], 'B')}"
+        notes.append(f"not told by this graph: {', '.join(entry['missing'])}; {held}.")
     if entry["step"]["uncounted"]:
         notes.append(f"{entry['step']['uncounted']} ops (loops) are not counted: the figures are lower bounds.")
     if entry.get("parameters_unread"):

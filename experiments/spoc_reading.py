@@ -5,11 +5,11 @@ from __future__ import annotations
 from surrogate.spoc import Spoc
 
 # An op of so many FLOPs computes about as long as TensorFlow takes to launch it, on the machine of BENCHMARKS.md.
-LAUNCH_OPERATIONS = 1e5
-LAUNCH_S = 5e-6
+LAUNCH_OPERATIONS = 4e5
+LAUNCH_S = 1e-5
 MEMORY_BOUND = 4.0  # FLOPs per byte below which memory is what a CPU or GPU waits for
 WIDE = 1.3  # breadth from which a second device has something to do
-NARROW = 0.4  # share of the ops on one chain from which a graph is called narrow
+NARROW = 0.4  # share of the ops on one chain from which a graph is called narrow where its work is not known
 
 
 def reading(step: Spoc, forward: Spoc | None = None) -> str:
@@ -36,9 +36,9 @@ def reading(step: Spoc, forward: Spoc | None = None) -> str:
 
 def _shape(step: Spoc, forward: Spoc) -> str:
     length = f"{forward.hops:,} hops"
-    if _breadth(forward) >= WIDE:
-        return f"wide ({length})"
-    return f"deep and narrow ({length})" if forward.narrowness >= NARROW else f"deep ({length})"
+    if forward.breadth is None:
+        return f"deep and narrow ({length})" if forward.narrowness >= NARROW else f"of unknown breadth ({length})"
+    return f"wide ({length})" if forward.breadth >= WIDE else f"deep and narrow ({length})"
 
 
 def _breadth(spoc: Spoc) -> float:

@@ -14,10 +14,10 @@ from typing import Any
 import tensorflow as tf
 
 from placer import internals
-from placer.depth import op_depth
+from placer.bodies import bodies_of
+from placer.counts import counts_of
 from placer.errors import BadInputError, one_line
 from placer.feeding import fed, redirect_element
-from placer.flops import op_flops
 from placer.folding import READS as READS
 from placer.folding import RIDERS as RIDERS
 from placer.folding import fold
@@ -313,6 +313,7 @@ def build_graph(
     phases = op_phases(graph_def, outputs)
     colocate = _resource_classes(graph_def, tf_graph)
     behind = behind_host(graph_def, host)
+    bodies = bodies_of(graph_def)
     ops = []
     for node in placed:
         tf_op = tf_graph.get_operation_by_name(node.name)
@@ -325,9 +326,8 @@ def build_graph(
                 colocate=colocate.get(node.name),
                 devices=tuple(sorted(internals.kernel_kinds(node.op))) or ("cpu", "gpu"),
                 phase=phases[node.name],
-                flops=op_flops(tf_op),
-                depth=op_depth(tf_op),
                 shapes=tuple(_dims(t.shape) for t in tf_op.outputs),
+                **counts_of(tf_op, bodies)._asdict(),
             )
         )
     return OpGraph(name, tuple(ops), tuple(_edges(placed, index, tf_graph, behind)))

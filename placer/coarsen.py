@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from placer.counts import total
 from placer.graph import Edge, Op, OpGraph
 from placer.mapping import Mapping
 from placer.topology import Topology
@@ -236,14 +237,14 @@ def _runs_on(op: Op, topology: Topology) -> int:
 
 def _group_op(graph: OpGraph, members: Sequence[int], label: str | None, topology: Topology | None) -> Op:
     ops = [graph.ops[i] for i in members]
-    flops = [op.flops for op in ops]
     return replace(
         max(ops, key=_weight),
         cost_s=_labelled_costs(ops) if topology is None else _costs(ops, topology),
         memory_bytes=sum(op.memory_bytes for op in ops),
         colocate=label,
         devices=_common_devices(ops, topology),
-        flops=None if None in flops else float(sum(f for f in flops if f is not None)),
+        flops=total([op.flops for op in ops]),
+        multiply_adds=total([op.multiply_adds for op in ops]),
         depth=None,
         shapes=(),
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 FREE = frozenset({"Reshape", "Identity", "ReadVariableOp", "VarHandleOp", "Squeeze", "ExpandDims", "NoOp", "Shape"})
 # How often what is in them runs is not told by the graph.
-LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase", "PartitionedCall",
-                   "StatefulPartitionedCall"})  # fmt: skip
+LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})  # for what is in them see placer/counts.py
 
 
 def op_flops(op: Any) -> float | None:
@@ -21,12 +21,18 @@ def op_flops(op: Any) -> float | None:
     """
     if op.type in FREE:
         return 0.0
-    if op.type in LOOPS:
+    if op.type in LOOPS or op.type in CALLS:
         return None
     try:
         return float(COUNTS.get(op.type, _elementwise)(op))
     except (TypeError, ValueError):  # an unknown dimension or rank
         return None
+
+
+def op_multiply_adds(op: Any) -> float | None:
+    """Multiply-adds of a tf.Operation, which are two FLOPs each: those of convolutions and matrix products."""
+    flops = op_flops(op)
+    return None if flops is None else flops / 2 if op.type in MULTIPLY_ADDS else 0.0
 
 
 def dims(tensor: Any) -> list[int]:

@@ -25,8 +25,8 @@ class Op:
     memory_bytes: bytes held on the op's device for the whole step (its variables).
     colocate: ops with the same value must share a device.
     devices: names or kinds the op may run on; None = wherever it has a cost.
-    flops: floating-point operations (a multiply-add counts two), None where unknown.
-    depth: how many of them have to follow one another (placer/depth.py), None where unknown.
+    flops: floating-point operations (a multiply-add counts two). multiply_adds: those of convolutions and matrix
+    products. depth: how many operations have to follow one another. See placer/counts.py; None where unknown.
     shapes: one tuple per output, None for an unknown dimension.
     """
 
@@ -38,6 +38,7 @@ class Op:
     devices: tuple[str, ...] | None = None
     phase: str | None = None
     flops: float | None = None
+    multiply_adds: float | None = None
     depth: int | None = None
     shapes: tuple[tuple[int | None, ...] | None, ...] = ()
 

@@ -15,11 +15,13 @@ def op_phases(graph_def: Any, outputs: Iterable[str]) -> dict[str, str]:
 
     forward: what the returned tensors `outputs` need, whatever its scope (merged nodes keep one name of several).
     backward: made by the gradient tape, or between two such nodes. update: downstream of a gradient, needed by none.
+    A constant is no gradient, whatever its name: equal ones are merged, those of the forward part with others.
     """
     inputs = {node.name: [source_of(i) for i in node.input] for node in graph_def.node}
     returned = {source_of(tensor) for tensor in outputs}
     forward = returned | _reach(returned, inputs)
-    gradients = {n for n in inputs if n not in forward and any(scope in n for scope in GRADIENT_SCOPES)}
+    made = {node.name for node in graph_def.node if node.op != "Const" and _is_gradient(node.name)}
+    gradients = made - forward
     consumers: dict[str, list[str]] = {name: [] for name in inputs}
     for name, sources in inputs.items():
         for source in sources:
@@ -29,6 +31,10 @@ def op_phases(graph_def: Any, outputs: Iterable[str]) -> dict[str, str]:
         name: "forward" if name in forward else _phase(name in after, name in before, name in gradients)
         for name in inputs
     }
+
+
+def _is_gradient(name: str) -> bool:
+    return any(scope in name for scope in GRADIENT_SCOPES)
 
 
 def _phase(after_gradient: bool, before_gradient: bool, is_gradient: bool) -> str:

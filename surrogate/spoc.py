@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.flops import MULTIPLY_ADDS
 from placer.graph import OpGraph
 
 Floats = NDArray[np.float64]
@@ -101,7 +100,6 @@ def spoc(graph: OpGraph, parameters: int | None = None) -> Spoc:
     flops, depths, seconds = operations(graph), depths_of(graph), fastest_s(graph)
     counted, sized = np.isfinite(flops), np.isfinite(depths)
     known = np.where(counted, flops, 0.0)
-    multiplying = np.array([op.type in MULTIPLY_ADDS for op in graph.ops])
     timed = bool(np.isfinite(seconds).all())
     return Spoc(
         name=graph.name,
@@ -112,7 +110,7 @@ def spoc(graph: OpGraph, parameters: int | None = None) -> Spoc:
         parameters=parameters,
         held_bytes=sum(op.memory_bytes for op in graph.ops),
         operations=float(known.sum()) if counted.any() else None,
-        multiply_adds=float(known[multiplying].sum() / 2) if counted.any() else None,
+        multiply_adds=sum(op.multiply_adds or 0.0 for op in graph.ops) if counted.any() else None,
         uncounted=int((~counted).sum()) if counted.any() else 0,
         hops=int(longest_chain(graph, np.ones(len(graph))).length),
         span=int(longest_chain(graph, np.where(sized, depths, 1.0)).length) if sized.any() else None,

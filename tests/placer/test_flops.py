@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from math import ceil, log2
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
 
+from placer.capture import capture
+from placer.counts import counts_of
 from placer.depth import op_depth
-from placer.flops import op_flops
+from placer.flops import CALLS, op_flops
+from surrogate.spoc import spoc
 
 raw = tf.raw_ops
 IMAGE, KERNEL, DEPTHWISE = [2, 8, 8, 6], [3, 3, 6, 10], [3, 3, 6, 1]
@@ -127,3 +131,28 @@ def test_an_update_counts_what_it_writes():
         raw.AssignSubVariableOp(resource=handle, value=value)
         op = tf.compat.v1.get_default_graph().get_operations()[-1]
     assert (op_flops(op), op_depth(op)) == (12, 1)
+
+
+def test_a_call_counts_what_it_calls():
+    """What XLA must compile is left whole: a product with a variable, and in a call within two element-wise ops."""
+    weight = tf.Variable(tf.ones([6, 8]))
+
+    @tf.function(jit_compile=True)
+    def within(x):
+        return tf.nn.relu(x) + 1.0
+
+    @tf.function(jit_compile=True)
+    def inner(x):
+        return within(x @ weight)
+
+    graph = capture(inner.python_function, (tf.ones([4, 6]),), "step", trains=False).graph
+    outer = capture(lambda x: inner(x), (tf.ones([4, 6]),), "step", trains=False).graph
+    assert spoc(outer).multiply_adds == spoc(graph).multiply_adds == 4 * 6 * 8
+    assert spoc(outer).operations == spoc(graph).operations == 2 * 4 * 6 * 8 + 2 * (4 * 8)
+    assert spoc(outer).span == spoc(graph).span == 1 + tree(6) + 2
+    assert sum(op.type in CALLS for op in outer.ops) == 1
+
+
+def test_a_call_of_what_is_not_there_is_not_known():
+    op = SimpleNamespace(type="PartitionedCall", inputs=(), outputs=())
+    assert counts_of(op, lambda op: None) == (None, None, None)

@@ -31,6 +31,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "Critical datapath length": ("hops", "span"),
     "one number a letter": ("ops", "parameters", "operations", "span"),
     "SPOC without bytes": tuple(name for name in METRICS if name != "traffic_bytes"),
+    "SPOC without critical datapath length": tuple(name for name in METRICS if name not in ("hops", "span")),
     SPOC: tuple(METRICS),
 }
 """What a regressor may see."""

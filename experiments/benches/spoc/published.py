@@ -33,6 +33,7 @@ PUBLISHED = {
     "MobileNet": Figure(569e6, "Howard et al. 2017, table 8"),
     "MobileNetV2": Figure(300e6, "Sandler et al. 2018, table 4"),
     "DenseNet121": Figure(2.834e9, TORCHVISION),
+    "ConvNeXtTiny": Figure(4.5e9, "Liu et al. 2022, table 1"),
     "NASNetMobile": Figure(564e6, ZOPH),
     "EfficientNetB0": Figure(390e6, "Tan & Le 2019, table 2"),
 }
