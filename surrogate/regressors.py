@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from placer.errors import BadInputError
-from surrogate.features import MAKESPAN
+from surrogate.features import MAKESPAN, OF_STEP
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +30,7 @@ FAR = np.log(1.5)  # no step is predicted further outside those seen
 FOLDS = 4  # of the cross-validation by which settings are chosen
 FEW = 2 * FOLDS  # rows below which nothing is chosen
 OUTLYING = 5.0  # standard deviations beyond which a feature says no more
+ROWS_A_CONSTANT = 4  # of the generic performance model: it looks at no more features than so many rows allow
 
 
 class Regressor(ABC):
@@ -95,6 +96,46 @@ class OnSimulator(Regressor):
 
     def _predict(self, x: Floats) -> Floats:
         return self.inner._predict(x) + _log_makespan(x)
+
+
+class Generic(Regressor):
+    """The generic performance model (surrogate/scaling/) of the features of the whole step: a m^p prod_j (1 + f_j)^q_j
+    + C with m the simulated step, and f_j the others over their means, for many are 0 where nothing crosses.
+    """
+
+    def _fit(self, x: Floats, log_s: Floats) -> None:
+        self.scaled = Scaled(self.seed)
+        self.scaled._fit(x, log_s)
+        self.least, self.most = float(log_s.min()) - FAR, float(log_s.max()) + FAR
+        self.mean = x[:, : len(OF_STEP)].mean(axis=0)
+        columns = self._columns(x)
+        varying = [name for name, column in columns.items() if np.ptp(column) > 1e-9]
+        factors = varying[1 : len(log_s) // ROWS_A_CONSTANT - 1]
+        self.model = None
+        if len(log_s) >= 2 * ROWS_A_CONSTANT and varying[:1] == [OF_STEP[MAKESPAN].name]:
+            self.model = self._fitted({name: columns[name] for name in (varying[0], *factors)}, np.exp(log_s))
+
+    def _fitted(self, columns: dict[str, Floats], step_s: Floats) -> Any:
+        from surrogate.scaling.fit import FitSettings, fit
+        from surrogate.scaling.form import Form
+        from surrogate.scaling.runs import Runs
+
+        first, *factors = columns
+        settings = FitSettings((0.0, 2.0), (-1.0, 1.0), folds=FOLDS, samples=0, generations=40, seed=self.seed)
+        runs = Runs("the measured mappings", {**columns, "measured_s": step_s})
+        return fit(runs, Form(((first,),), tuple(factors)), "measured_s", settings)
+
+    def _predict(self, x: Floats) -> Floats:
+        if self.model is None:
+            return self.scaled._predict(x)
+        log_s: Floats = np.log(np.maximum(self.model.values(self._columns(x)), np.finfo(np.float64).tiny))
+        return np.clip(log_s, self.least, self.most)
+
+    def _columns(self, x: Floats) -> dict[str, Floats]:
+        """By name, none of them 0; the simulated step first."""
+        over = x[:, : len(OF_STEP)] / np.where(self.mean > 0, self.mean, 1.0)
+        over[:, MAKESPAN + 1 :] += 1
+        return {feature.name: column for feature, column in zip(OF_STEP, over.T, strict=False)}
 
 
 class Learned(Regressor):
@@ -228,6 +269,7 @@ def _maker(learn: Callable[[Floats, Floats, int], Any], *, on_simulator: bool = 
 
 REGRESSORS: dict[str, Callable[[int], Regressor]] = {
     BASELINE: Scaled,
+    "generic": Generic,
     **{name: _maker(learn) for name, learn in LEARNERS.items()},
     **{f"{name}-on-simulator": _maker(LEARNERS[name], on_simulator=True) for name in ON_SIMULATOR},
 }

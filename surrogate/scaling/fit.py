@@ -29,7 +29,7 @@ class FitSettings:
     tried. folds: of the cross-validation that chooses. samples: of the bootstrap. population: members per exponent.
 
     search: `projected` looks for exponents only, and takes for each the best coefficients, which are a problem of
-    least squares (variable projection, Golub & Pereyra 1973); `plain` looks for all constants at once, as published.
+    least squares (variable projection, Golub & Pereyra 1973); `plain` looks for all constants at once.
     polish: end with a descent in all constants from the best that was found.
     """
 
@@ -200,7 +200,7 @@ class Problem:
         return found
 
     def _plain(self) -> Floats:
-        """Differential evolution of all constants, as published."""
+        """Differential evolution of all constants."""
         inside = [(0.0, LARGEST)] * len(self.coding.coefficients)
         return self._evolved([*inside, *self._exponent_bounds(), (0.0, float(self.target.max()))], self.cost)
 

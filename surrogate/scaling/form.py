@@ -21,7 +21,7 @@ CONSTANT = "C"
 class Form:
     """terms: the columns of each summand; extrinsic: the columns whose powers scale the sum.
 
-    The published form has one column a term. Here a term may join several, `filters*kernel`: a_i prod_k x_k^p_ik, for
+    The plain form has one column a term. Here a term may join several, `filters*kernel`: a_i prod_k x_k^p_ik, for
     a convolution's work is a product of both, and no sum of powers is one. A text column gives its term one
     coefficient per level, and as an extrinsic factor one factor per level.
     """
@@ -56,7 +56,7 @@ class Form:
 
     @property
     def is_joined(self) -> bool:
-        """Whether a term has several columns, as none of the published form has."""
+        """Whether a term has several columns, as none of the plain form has."""
         return any(len(term) > 1 for term in self.terms)
 
     def __str__(self) -> str:

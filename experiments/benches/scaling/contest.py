@@ -153,7 +153,7 @@ def _learned(learn: Callable[..., Any], x: Floats, y: Floats, seed: int) -> Call
 
 
 def stability(runs: Runs, form: Form, split: tuple[Rows, Rows], settings: FitSettings) -> list[Facts]:
-    """How far apart SEEDS fits on the smaller runs are, with and without the penalty: by the published search of all
+    """How far apart SEEDS fits on the smaller runs are, with and without the penalty: by the plain search of all
     constants, by the projected search, and by the latter on rows drawn with replacement.
 
     exponents: standard deviation over seeds, the mean over exponents. predictions: likewise, relative, the median over

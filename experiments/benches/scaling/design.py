@@ -43,7 +43,7 @@ SPACES: dict[str, dict[str, Range | Levels]] = {
 }  # fmt: skip
 """What varies in each kind of network; `devices` does in all."""
 
-# The candidates of each kind: the published form, one that joins the columns that multiply, and one in which batch and
+# The candidates of each kind: the plain form, one that joins the columns that multiply, and one in which batch and
 # devices may scale each term by powers of its own.
 SUM, JOINED, FREE = "sum", "joined", "free"
 FORMS: dict[str, dict[str, tuple[str, str]]] = {

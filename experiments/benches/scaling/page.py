@@ -23,7 +23,7 @@ def page(facts: Facts) -> list[str]:
         "",
         "One formula per kind of network (`generic`), chosen among three forms on the runs that it is shown, by the "
         "kind of test that follows: by cross-validation, or by the error on the largest of them when fitted on the "
-        "others. `sum` is the published form, each intrinsic column a summand of its own; `joined` lets columns that "
+        "others. `sum` is the plain form, each intrinsic column a summand of its own; `joined` lets columns that "
         "multiply share a summand; `free` also gives each summand powers of its own of batch and devices. The black "
         "boxes see the same columns of the same runs, and learn seconds or, from logarithms, logarithms.",
         "",
@@ -46,7 +46,7 @@ def page(facts: Facts) -> list[str]:
     lines += [
         "",
         "Over seeds, on the smaller runs, by the form chosen there: how far fits are apart (standard deviation) in "
-        "their exponents and in what they predict for the larger runs. The published search looks for all constants "
+        "their exponents and in what they predict for the larger runs. The plain search looks for all constants "
         "at once; the projected one for exponents only, the coefficients following by least squares, and then "
         "descends.",
         "",
