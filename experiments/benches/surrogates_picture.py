@@ -110,7 +110,7 @@ def _draw_clouds(ax: Any, picture: Picture) -> None:
     for i, (name, cloud) in enumerate(zip(picture.networks, picture.clouds, strict=True)):
         ax.scatter(cloud.measured, cloud.predicted, s=16, color=_colour(i), marker=_marker(i), alpha=0.75, label=name)
     ax.set(xlim=(low, high), ylim=(low, high), xlabel="measured", ylabel="predicted while unseen", aspect="equal")
-    ax.set_title(f"steps over the best single device, by {picture.winner}", fontsize=11)
+    ax.set_title(f"steps over the best single device,\nby {picture.winner}", fontsize=11)
     ax.legend(fontsize=9, frameon=False, loc="upper left")
     ax.grid(color="#eeeeee")
     ax.set_axisbelow(True)

@@ -128,6 +128,9 @@ def _draw_larger(ax: Any, picture: Picture) -> None:
     ticks = [0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0]
     low, high = ax.get_ylim()
     ax.set_yticks([t for t in ticks if low <= t <= high], [f"{t:g}" for t in ticks if low <= t <= high], fontsize=8)
+    sizes = [factor * 10.0**power for power in range(-3, 6) for factor in (1, 2, 5)]
+    low, high = ax.get_xlim()
+    ax.set_xticks([s for s in sizes if low <= s <= high], [f"{s:g}" for s in sizes if low <= s <= high])
     ax.minorticks_off()
     ax.set_title("larger than any network shown", fontsize=11)
     ax.legend(fontsize=9, frameon=False, loc="lower left")

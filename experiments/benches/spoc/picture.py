@@ -113,4 +113,4 @@ def _draw_bars(ax: Any, bars: Bars) -> None:
     ax.set_xlim(min(0.0, *bars.step, *bars.inference), 1)
     ax.grid(axis="x", color="#eeeeee")
     ax.set_axisbelow(True)
-    ax.legend(fontsize=9, frameon=False, loc="lower left")
+    ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2)
