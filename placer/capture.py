@@ -323,7 +323,7 @@ def build_graph(
                 type=node.op,
                 memory_bytes=0 if variable is None else tensor_bytes(variable.shape, variable.dtype),
                 colocate=colocate.get(node.name),
-                devices=tuple(sorted(internals.kernel_kinds(node.op))) or ("cpu", "gpu"),
+                devices=tuple(sorted(internals.kernel_kinds(node))) or ("cpu", "gpu"),
                 phase=phases[node.name],
                 flops=op_flops(tf_op),
                 depth=op_depth(tf_op),
