@@ -28,7 +28,9 @@ app.add_typer(scale)
 INTERRUPTED = 130  # how typer ends on Ctrl-C
 
 Workers = Annotated[int | None, typer.Option("--workers", help="Start N worker processes on this machine's cores.")]
-DevicesSpec = Annotated[str | None, typer.Option("--devices", help="workers:N, or host:port,host:port.")]
+DevicesSpec = Annotated[
+    str | None, typer.Option("--devices", help="gpus:N[@MIB], cpus:N, workers:N, or host:port,host:port.")
+]
 IncludeLocal = Annotated[bool, typer.Option("--include-local", help="Let the coordinating process compute, too.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Model = Annotated[str, typer.Argument(help="A zoo name, file.py:function or module:function.")]
@@ -64,8 +66,9 @@ def devices(workers: Workers = None, spec: DevicesSpec = None, include_local: In
     from placer.devices import open_devices
 
     with redirect_stdout(sys.stderr), open_devices(device_spec(workers, spec), include_local=include_local) as opened:
-        topology = opened.topology
-    _print(as_json, topology_facts(topology), lambda: show_topology(topology))
+        topology, hardware = opened.topology, opened.hardware
+    facts = topology_facts(topology, hardware)
+    _print(as_json, facts, lambda: show_topology(topology, hardware))
 
 
 @app.command()

@@ -99,11 +99,13 @@ class Job:
         _check(settings)
         self.settings, self.progress, self.store, self.clock = settings, progress, store, clock
         self.begin_s = clock()
-        self.captured, self.inputs = self._captured()
-        from placer.devices import open_devices
+        from placer.devices import check_spec, open_devices, split
         from placer.profiler import profile
         from placer.runner import Runner, measure_untouched
 
+        check_spec(settings.devices)
+        split(settings.devices)  # before the model's variables are made
+        self.captured, self.inputs = self._captured()
         progress.phase("timing the untouched step")
         self.untouched, references = measure_untouched(self.captured, self.inputs)
         progress.phase("opening devices, measuring links")

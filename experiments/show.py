@@ -83,9 +83,12 @@ def bar(quiet: bool) -> Progress:
     return Progress() if quiet else Bar()
 
 
-def topology_facts(topology: Topology) -> Facts:
-    """What `placer devices --json` prints."""
-    devices = [{"name": d.name, "kind": d.kind, "memory_bytes": d.memory_bytes} for d in topology.devices]
+def topology_facts(topology: Topology, hardware: dict[str, str]) -> Facts:
+    """What `placer devices --json` prints. hardware: what devices are called, where that is known."""
+    devices = [
+        {"name": d.name, "kind": d.kind, "memory_bytes": d.memory_bytes, "hardware": hardware.get(d.name)}
+        for d in topology.devices
+    ]
     fields = ("src", "dst", "latency_s", "bandwidth_bytes_per_s", "send_s", "send_s_per_byte")
     links = [
         {name: getattr(link, name) for name in (*fields, "receive_s", "receive_s_per_byte")} for link in topology.links
@@ -93,15 +96,16 @@ def topology_facts(topology: Topology) -> Facts:
     return {"devices": devices, "links": links, "contention": topology.contention}
 
 
-def show_topology(topology: Topology) -> None:
+def show_topology(topology: Topology, hardware: dict[str, str]) -> None:
     """Devices and links as two tables."""
     console = Console()
-    table = Table("device", "kind", "memory")
+    table = Table("device", "kind", "memory", *(["hardware"] if hardware else []))
     for d in topology.devices:
         table.add_row(
             escape(d.name),
             escape(d.kind),
             "unlimited" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB",
+            *([escape(hardware.get(d.name, ""))] if hardware else []),
         )
     console.print(table)
     if topology.links:

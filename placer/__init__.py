@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from placer.graph import Edge as Edge
     from placer.graph import Op as Op
     from placer.graph import OpGraph as OpGraph
+    from placer.logical import split as split
     from placer.mapping import Mapping as Mapping
     from placer.topology import Device as Device
     from placer.topology import Link as Link
@@ -37,6 +38,7 @@ _ROOMS = {
     "Topology": "placer.topology",
     "autoplace": "search.online.autoplace",
     "place": "search.online.autoplace",
+    "split": "placer.logical",
 }
 
 

@@ -12,6 +12,9 @@ from placer.measurement import Failed
 from placer.rewrite import PlacementError
 
 TOLERANCE = 1e-3  # relative; another device kind, or another number of threads, rounds differently
+TF32_TOLERANCE = 1e-2  # where a GPU multiplies in TensorFloat-32, which keeps three digits
+MOST_TOLERANCE = 0.1
+SPREAD = 2.0  # how many times as far off as the untouched step is from itself when rounded differently
 
 Returned = Sequence[Sequence["np.ndarray[Any, Any]"]]
 """For each of the first steps, the values that it returned."""
@@ -36,7 +39,7 @@ class Agreement:
 
     references: what the untouched step returned, in one or more ways to run it; a placed step has to agree with one
     of them within `tolerance` (relative), for the untouched step may run on another number of threads. exact: the
-    devices are of one kind, so every mapping must also return the very bits of the first that was checked. random:
+    devices give the same bits, so every mapping must also return the very bits of the first that was checked. random:
     steps draw from hidden state, no two are alike, and nothing can be checked.
     """
 
@@ -69,10 +72,40 @@ class Agreement:
 
 
 def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], *, exact: bool, tolerance: float = TOLERANCE) -> bool:
-    """Whether two returned values agree: to the last bit, or floats within `tolerance`, relative."""
+    """Whether two returned values agree: to the last bit, or floats within `tolerance`, relative to the largest."""
     if exact or not np.issubdtype(a.dtype, np.floating):
         return bool(np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating)))
-    return bool(np.allclose(a, b, rtol=tolerance, atol=0.0, equal_nan=True))
+    return bool(np.allclose(a, b, rtol=0.0, atol=tolerance * _largest(b), equal_nan=True))
+
+
+def rounds_coarsely() -> bool:
+    """Whether a GPU of this process multiplies in TensorFloat-32, as TensorFlow lets it unless told otherwise."""
+    return tf.config.experimental.tensor_float_32_execution_enabled() and bool(tf.config.list_logical_devices("GPU"))
+
+
+def tolerance(references: Sequence[Returned]) -> float:
+    """How far off a placed step may be, relative. In TensorFloat-32, some steps magnify what is rounded away; then
+    `SPREAD` times what the references differ among themselves.
+    """
+    if not rounds_coarsely():
+        return TOLERANCE
+    apart = [_apart(a, b) for other in references[1:] for a, b in zip(_flat(references[0]), _flat(other), strict=True)]
+    return min(max(TF32_TOLERANCE, SPREAD * max(apart, default=0.0)), MOST_TOLERANCE)
+
+
+def _flat(reference: Returned) -> list[np.ndarray[Any, Any]]:
+    return [value for step in reference for value in step if np.issubdtype(value.dtype, np.floating)]
+
+
+def _apart(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
+    """How far two arrays differ, relative to the largest; what is not finite is left out."""
+    with np.errstate(invalid="ignore"):
+        return _largest(a - b) / _largest(b) if _largest(b) else 0.0
+
+
+def _largest(a: np.ndarray[Any, Any]) -> float:
+    """The largest finite absolute value, 0 where there is none."""
+    return float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a)))
 
 
 def attempted(run: Callable[[], Any]) -> Any:

@@ -18,6 +18,8 @@ import tensorflow as tf
 from placer import internals
 from placer.errors import BadInputError, PlacerError, listed
 from placer.links import measure_links
+from placer.logical import division, gpu_names
+from placer.logical import split as split
 from placer.revival import Revival
 from placer.topology import ANY, Device, Topology
 from placer.worker import bind_to_loopback, listening_ports
@@ -32,14 +34,15 @@ AGAIN_S = 1.0  # after which one worker tries another again that it could not re
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
+SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N or host:port,host:port"
 
 
 @dataclass
 class Devices:
     """A topology whose devices are there: each name with its TensorFlow device, and the session that reaches all.
 
-    host: TensorFlow's name of the coordinating process's CPU. single_kind: whether all devices are of one kind.
-    addresses: host:port of each worker by device name, in task order. original: all devices, where some are left out.
+    host: TensorFlow's name of the coordinating process's CPU. addresses: host:port of each worker by device name, in
+    task order. original: all devices, where some are left out. hardware: what GPUs are called, by device name.
 
     Workers get lost and come back (docs/decisions/008-lost-devices.md). `without` and `rejoined` join this process
     anew: afterwards the variables and functions on workers are gone, also those on survivors, and functions made before
@@ -53,6 +56,7 @@ class Devices:
     workers: Workers | None = None
     addresses: dict[str, str] = field(default_factory=dict)
     original: Devices | None = None
+    hardware: dict[str, str] = field(default_factory=dict)
 
     def __enter__(self) -> Devices:
         return self
@@ -61,14 +65,16 @@ class Devices:
         self.close()
 
     @cached_property
-    def single_kind(self) -> bool:
-        """Whether all devices are of one kind, so that the same op gives the same bits on each."""
-        return len({device.kind for device in self.topology.devices}) == 1
+    def same_bits(self) -> bool:
+        """Whether an op gives the same bits wherever and whenever it runs. GPUs do not promise it, not even one alone:
+        they add up in any order, and libraries choose among algorithms by how fast these are at the moment.
+        """
+        return {device.kind for device in self.topology.devices} == {"cpu"}
 
     @property
     def has_local(self) -> bool:
         """Whether the coordinating process's own devices take part, so that TensorFlow's default is a candidate."""
-        return any(name == self.host or "GPU" in name for name in self.tf_names.values())
+        return any(name not in self.addresses for name in self.topology.names)
 
     def tf_name(self, device: int) -> str:
         """TensorFlow's name of topology device number `device`."""
@@ -164,8 +170,11 @@ def open_devices(
     resilient: bool = False,
     workers: Workers | None = None,
 ) -> Devices:
-    """The devices named by `spec`: None = this process's GPUs and CPU, "workers:N" = N local worker processes,
-    "host:port,host:port" = workers that already serve.
+    """The devices named by `spec`: None = this process's GPUs and CPU, "gpus:N" = the same with every GPU as N logical
+    ones of equal memory, "gpus:N@MIB" = of so many mebibytes each, "cpus:N" = this process's CPU as N devices,
+    "workers:N" = N local worker processes, "host:port,host:port" = workers that already serve.
+
+    GPUs and CPU can be divided only before TensorFlow sets them up: call `split` before models are made.
 
     links: measure latency, bandwidth and the ends' own work between every pair. resilient: what touches a lost worker
     fails at once, instead of waiting for ever; for the whole process, and only before it first joins workers. workers:
@@ -184,7 +193,7 @@ def open_devices(
 
 def check_spec(spec: str | None) -> None:
     """Raises BadInputError for what `open_devices` could not open: it names nothing, or more workers than cores."""
-    if spec is None:
+    if spec is None or division(spec) is not None:
         return
     if spec.startswith("workers:"):
         count = spec.removeprefix("workers:")
@@ -192,7 +201,7 @@ def check_spec(spec: str | None) -> None:
             raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
         share_cores(int(count), sorted(os.sched_getaffinity(0)))
     elif not all(map(ADDRESS.match, spec.split(","))):
-        raise BadInputError(f"devices {spec!r} is unknown; write workers:N or host:port,host:port, or leave it out.")
+        raise BadInputError(f"devices {spec!r} is unknown; write {SPECS}, or leave it out.")
 
 
 def replace_links(devices: Devices) -> Devices:
@@ -204,8 +213,10 @@ def replace_links(devices: Devices) -> Devices:
 
 def _found(spec: str | None, workers: Workers | None, include_local: bool) -> Devices:
     check_spec(spec)
-    if spec is None:
-        return _in_process()
+    split(spec)
+    divided = None if spec is None else division(spec)
+    if spec is None or divided is not None:
+        return _in_process(gpus=divided is None or divided.kind == "GPU")
     if spec.startswith("workers:"):
         workers = workers or start_workers(int(spec.removeprefix("workers:")))
         return _joined(workers.addresses, workers, include_local)
@@ -215,23 +226,19 @@ def _found(spec: str | None, workers: Workers | None, include_local: bool) -> De
     return _joined(addresses, None, include_local)
 
 
-def _in_process() -> Devices:
-    """All GPUs of this process, then its CPU."""
-    logical = tf.config.list_logical_devices("GPU")
-    tf_names = {f"gpu:{i}": device.name for i, device in enumerate(logical)}
-    found = [Device(name, "gpu", _gpu_bytes(i)) for i, name in enumerate(tf_names)]
+def _in_process(*, gpus: bool) -> Devices:
+    """All GPUs of this process, unless they are left out, then its CPU. A GPU copies one tensor at a time each way."""
+    cards = tf.config.list_logical_devices("GPU") if gpus else []
+    names = {f"gpu:{i}": full_name(card.name) for i, card in enumerate(cards)}
+    limits = internals.device_memory_limits()
+    found = [Device(name, "gpu", limits.get(tf_name)) for name, tf_name in names.items()]
+    hardware = {name: called for name, called in zip(names, gpu_names(), strict=False) if called}
     cpus = tf.config.list_logical_devices("CPU")
-    for i, cpu in enumerate(cpus):
-        tf_names[f"cpu:{i}"] = cpu.name
-        found.append(Device(f"cpu:{i}", "cpu", int(psutil.virtual_memory().available) // len(cpus)))
-    tf_names = {name: full_name(device) for name, device in tf_names.items()}
-    return Devices(Topology(tuple(found)), tf_names, tf_names[LOCAL_CPU])
-
-
-def _gpu_bytes(index: int) -> int | None:
-    """What TensorFlow may still take of a logical GPU; None where it does not say."""
-    limits = internals.device_memory_limits("GPU")
-    return limits[index] if index < len(limits) else None
+    names |= {f"cpu:{i}": full_name(cpu.name) for i, cpu in enumerate(cpus)}
+    share = int(psutil.virtual_memory().available) // len(cpus)
+    found += [Device(f"cpu:{i}", "cpu", share) for i in range(len(cpus))]
+    topology = Topology(tuple(found), contention="link" if cards else "none")
+    return Devices(topology, names, names[LOCAL_CPU], hardware=hardware)
 
 
 def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: bool) -> Devices:

@@ -7,20 +7,21 @@ canary that a new TensorFlow has to pass.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.client import device_lib, pywrap_tf_session
+from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
+from tensorflow.python.grappler import cluster as grappler_cluster
 from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.ops import resource_variable_ops
 
@@ -34,7 +35,10 @@ _collecting = threading.Lock()
 def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
     """Grappler's passes over `graph_def`; the tensors and ops named in `keep` stay, what they do not need goes.
 
-    Nested function calls are inlined, constants folded, identical ops merged. While and If stay one op each.
+    Nested function calls are inlined, constants folded, identical ops merged. While and If stay one op each. It is done
+    for a machine with a CPU only, whatever is here: before they are placed, all ops would count to the GPU, and could
+    be given tensor layouts that no CPU kernel takes; and to look at what is here, Grappler opens a session of its own,
+    which does not know of logical GPUs.
     """
     meta = meta_graph_pb2.MetaGraphDef()
     meta.graph_def.CopyFrom(graph_def)
@@ -43,7 +47,14 @@ def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
     rewrite = config.graph_options.rewrite_options
     rewrite.min_graph_nodes = -1
     rewrite.memory_optimization = rewrite.NO_MEM_OPT  # its temporary variables tie ops of several devices together
-    return tf_optimizer.OptimizeGraph(config, meta)
+    with grappler_cluster.Provision(devices=[_any_cpu()]) as machine:
+        return tf_optimizer.OptimizeGraph(config, meta, cluster=machine)
+
+
+def _any_cpu() -> Any:
+    cpu = device_properties_pb2.NamedDevice(name="/job:localhost/replica:0/task:0/device:CPU:0")
+    cpu.properties.type, cpu.properties.num_cores, cpu.properties.frequency = "CPU", 1, 1000
+    return cpu
 
 
 def add_function(function_def: FunctionDef) -> None:
@@ -113,23 +124,46 @@ def collected_partitions() -> Iterator[list[GraphDef]]:
             context.disable_graph_collection()
 
 
-@cache
-def kernel_kinds(op_type: str) -> frozenset[str]:
-    """The device kinds ("cpu", "gpu") with a kernel for the op type; empty where TensorFlow lists none.
+def kernel_kinds(node: Any) -> frozenset[str]:
+    """The device kinds ("cpu", "gpu") with a kernel for a NodeDef's op and types; empty where TensorFlow lists none.
 
-    Some ops (function calls, arguments) have no kernel of their own.
+    Some ops (function calls, arguments) have no kernel of their own. A build for CPUs lists none for GPUs.
     """
-    listed = kernels.get_registered_kernels_for_op(op_type).kernel
-    return frozenset(kernel.device_type.lower() for kernel in listed) & {"cpu", "gpu"}
+    listed = registered_kernels(node.op)
+    kinds = kinds_of([kernel for kernel in listed if takes(kernel, node.attr)])
+    return (kinds & here()) or (frozenset({"cpu"}) if listed else frozenset())
+
+
+@cache
+def registered_kernels(op_type: str) -> tuple[Any, ...]:
+    """The KernelDefs of an op type that TensorFlow takes by itself; those with a label want to be named."""
+    return tuple(kernel for kernel in kernels.get_registered_kernels_for_op(op_type).kernel if not kernel.label)
+
+
+def kinds_of(listed: Sequence[Any]) -> frozenset[str]:
+    """The device kinds that KernelDefs are for. DEFAULT stands for any that has no fitting one of its own."""
+    types = {kernel.device_type for kernel in listed}
+    return frozenset(kind for kind in ("cpu", "gpu") if types & {kind.upper(), "DEFAULT"})
+
+
+def takes(kernel: Any, attr: Mapping[str, Any]) -> bool:
+    """Whether a KernelDef is for the types that a NodeDef's attributes give."""
+    for constraint in kernel.constraint:
+        allowed, given = constraint.allowed_values.list.type, attr.get(constraint.name)
+        if given is not None and allowed and not {given.type, *given.list.type} - {0} <= set(allowed):
+            return False
+    return True
+
+
+@cache
+def here() -> frozenset[str]:
+    """The device kinds that this build of TensorFlow is for."""
+    return frozenset({"cpu", "gpu"} if tf.test.is_built_with_gpu_support() else {"cpu"})
 
 
 def incarnations() -> dict[str, int]:
     """Device name -> the number that tells this start of the device from its earlier ones, for all devices joined."""
-    devices = pywrap_tfe.TFE_ContextListDevices(eager_context.context()._handle)
-    return {
-        pywrap_tf_session.TF_DeviceListName(devices, i): pywrap_tf_session.TF_DeviceListIncarnation(devices, i)
-        for i in range(pywrap_tf_session.TF_DeviceListCount(devices))
-    }
+    return _of_devices(pywrap_tf_session.TF_DeviceListIncarnation)
 
 
 def joined_tasks() -> dict[int, str]:
@@ -139,9 +173,32 @@ def joined_tasks() -> dict[int, str]:
     return {task: address for job in jobs if job.name == "worker" for task, address in job.tasks.items()}
 
 
-def device_memory_limits(kind: str) -> list[int]:
-    """Bytes that TensorFlow may use on each of this process's devices of a kind ("GPU"), in order."""
-    return [int(d.memory_limit_bytes) for d in device_lib.list_local_devices() if d.device_type == kind]
+def device_memory_limits() -> dict[str, int]:
+    """Full device name -> bytes that TensorFlow may use of it: on a GPU, of a logical one its limit, else what was free
+    when devices were set up. Of CPUs it says the same 256 MiB always.
+    """
+    return _of_devices(pywrap_tf_session.TF_DeviceListMemoryBytes)
+
+
+def _of_devices(look: Callable[[Any, int], int]) -> dict[str, int]:
+    context = eager_context.context()
+    context.ensure_initialized()
+    devices = pywrap_tfe.TFE_ContextListDevices(context._handle)
+    count = pywrap_tf_session.TF_DeviceListCount(devices)
+    return {pywrap_tf_session.TF_DeviceListName(devices, i): look(devices, i) for i in range(count)}
+
+
+def devices_are_set_up() -> bool:
+    """Whether TensorFlow has made this process's devices, so that they stay as they are."""
+    return eager_context.context()._context_handle is not None
+
+
+def device_config() -> Any:
+    """A ConfigProto for a session that sees this process's devices as they are, logical ones included."""
+    config, mine = tf.compat.v1.ConfigProto(), eager_context.context().config
+    config.device_count.update(mine.device_count)
+    config.gpu_options.CopyFrom(mine.gpu_options)
+    return config
 
 
 def input_type(node: Any, position: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -31,32 +31,43 @@ def measure_links(
 ) -> tuple[Link, ...]:
     """One link for every ordered pair of devices. probes: (floats a tensor, tensors) of each, taken `repeats` times.
 
-    Two probes per tensor size, each compared with the same work on one device. In the *chain* tensors cross there and
-    back, one after the other: each takes send + way + receive. In the *stream*, one for each direction, independent
-    tensors cross together, and a one-core end can do only one at a time: each takes the busier end's work,
-    max(send, receive), which is charged to both. A straight line over the sizes splits each into a part per tensor
-    and a part per byte.
+    Two probes per tensor size, each compared with the same work where nothing crosses. In the *chain* tensors cross
+    there and back, one after the other: each takes send + way + receive. Each end does half of the work, so it is held
+    against the mean of both ends alone. In the *stream*, one for each direction, independent tensors cross together,
+    and a one-core end can do only one at a time: each takes the busier end's work, max(send, receive), which is charged
+    to both. A straight line over the sizes splits each into a part per tensor and a part per byte. To and from a GPU
+    there is no stream: its copies run beside its kernels, and queue for the way (`contention` "link"), not for compute.
     """
     links = []
     for a in range(len(names)):
         for b in range(a + 1, len(names)):
-            hop = _line_over_sizes(_chain, tf_names[a], tf_names[b], clock, probes, repeats)
+            ends = tf_names[a], tf_names[b]
+            hop = _line_over_sizes(_chain, ends, ends, clock, probes, repeats)
             for src, dst in ((a, b), (b, a)):
-                busy = _line_over_sizes(_stream, tf_names[src], tf_names[dst], clock, probes, repeats)
+                busy = 0.0, 0.0
+                if not any("/device:GPU:" in end for end in ends):
+                    way = tf_names[src], tf_names[dst]
+                    busy = _line_over_sizes(_stream, way, way[:1], clock, probes, repeats)
                 links.append(Link(names[src], names[dst], **_split(hop, busy)))
     return tuple(links)
 
 
 def _line_over_sizes(
-    probe: Probe, a: str, b: str, clock: Callable[[], float], probes: Sequence[tuple[int, int]], repeats: int
+    probe: Probe,
+    way: tuple[str, str],
+    alone: Sequence[str],
+    clock: Callable[[], float],
+    probes: Sequence[tuple[int, int]],
+    repeats: int,
 ) -> tuple[float, float]:
-    """Seconds per tensor and per byte that crossing adds to the probe."""
+    """Seconds per tensor and per byte that crossing adds to the probe, against the mean of the devices `alone`."""
     sizes, seconds = [], []
     for floats, count in probes:
         start = tf.zeros([floats])
-        apart_s, together_s = _alternate(probe(a, b, start, count), probe(a, a, start, count), clock, repeats)
+        ends = [way, *((end, end) for end in alone)]
+        apart_s, *together_s = _in_turn([probe(a, b, start, count) for a, b in ends], clock, repeats)
         sizes.append(4.0 * floats)
-        seconds.append(max(0.0, apart_s - together_s) / count)
+        seconds.append(max(0.0, apart_s - fmean(together_s)) / count)
     return _line(sizes, seconds)
 
 
@@ -113,19 +124,19 @@ def _compiled(probe: Callable[[], Any]) -> Callable[[], Any]:
     return compiled
 
 
-def _alternate(
-    one: Callable[[], Any], other: Callable[[], Any], clock: Callable[[], float], repeats: int
-) -> tuple[float, float]:
-    """Median seconds of two probes, taken in turn so that drift meets both."""
-    for probe in (one, other, one, other):
+def _in_turn(probes: Sequence[Callable[[], Any]], clock: Callable[[], float], repeats: int) -> list[float]:
+    """Median seconds of each probe, taken in turn so that drift meets all. A probe's last tensor needs all others, so
+    that to have it here is to have waited for everything, on a GPU, too.
+    """
+    for probe in (*probes, *probes):
         probe().numpy()
-    seconds: tuple[list[float], list[float]] = ([], [])
+    seconds: list[list[float]] = [[] for _ in probes]
     for _ in range(repeats):
-        for probe, into in zip((one, other), seconds, strict=True):
+        for probe, into in zip(probes, seconds, strict=True):
             begin = clock()
             probe().numpy()
             into.append(clock() - begin)
-    return median(seconds[0]), median(seconds[1])
+    return [median(s) for s in seconds]
 
 
 def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:

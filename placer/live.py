@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from placer import internals
 from placer.agreement import attempted
 from placer.capture import Captured, capture, untouchable
+from placer.draining import drain
 from placer.errors import BadInputError, PlacerError
 from placer.feeding import Feeding
 from placer.graph import OpGraph
@@ -37,6 +38,7 @@ from placer.ways import UNTOUCHED, Placed, Way
 
 T = TypeVar("T")
 PROFILED = 3  # traced steps on each device
+DRAINED = 64  # calls after a change of way whose seconds hold all that they started; later ones follow one another
 PROFILE_LIMIT_S = 60.0  # for one of them, on workers that may get lost
 KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
 
@@ -54,6 +56,7 @@ class LiveStep:
         self.plain = Plain(step, site, name, clock)
         self.main: Variant | None = None
         self._way: Way = UNTOUCHED
+        self._calls_so = 0  # placed ones since the way changed
         self.rehearsal: Rehearsal | None = None
         self.topology: Topology | None = None
         self.graph: OpGraph | None = None
@@ -75,8 +78,10 @@ class LiveStep:
     @way.setter
     def way(self, way: Way) -> None:
         """What was placed on devices as they were before a loss must never be called: it is not taken."""
-        if not isinstance(way, Placed) or self.is_current(way):
-            self._way = way
+        if way is self._way or (isinstance(way, Placed) and not self.is_current(way)):
+            return
+        drain()
+        self._way, self._calls_so = way, 0
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float | None]:
         """One step as the caller asked for it: what it returns, and the seconds of a step of the main signature.
@@ -166,6 +171,9 @@ class LiveStep:
         begin = self.clock()
         try:
             outputs = way.step.run_flat(tensors)
+            self._calls_so += 1
+            if self._calls_so <= DRAINED:
+                drain()
             step_s = self.clock() - begin
         finally:  # a step that failed may have written
             self.site.copies.after(way.use)
@@ -231,7 +239,7 @@ class LiveStep:
         captured = capture(self.plain.function, variant.args, self.name, **how)
         if self.site.copies.read_within:
             raise BadInputError(f"{self.name}: a Python function in it reads a variable, which may be elsewhere then.")
-        if captured.has_tables and self.site.spec is not None:
+        if captured.has_tables and self.site.joins:
             raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
         for node in (captured.nodes[name] for name in captured.host_ops):
             if node.op in KEPT_EFFECTS:
@@ -386,7 +394,7 @@ class LiveStep:
 
     def _exact(self) -> bool:
         assert self.site.devices is not None
-        return self.site.devices.single_kind
+        return self.site.devices.same_bits
 
     def _host(self) -> str:
         return self.site.devices.host if self.site.devices is not None else ""

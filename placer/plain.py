@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.agreement import returned
+from placer.draining import drain
 from placer.feeding import Feeding, unrepeatable
 from placer.site import Site
 from placer.variant import Variant
@@ -80,6 +81,7 @@ class Plain:
                 outputs = self.function(*args, **kwargs)
                 variant.compiled = True
             returned(outputs)
+            drain()
             return outputs, self.clock() - begin
         finally:
             self.site.untouched_ran()

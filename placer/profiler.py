@@ -227,10 +227,8 @@ def _drops(graph: Any, handles: Iterable[str]) -> list[Any]:
 
 def session_config(limit_s: float | None = None) -> Any:
     """No second optimisation: what is traced is what a placed step runs. limit_s: of each call; None = for ever."""
-    config = tf.compat.v1.ConfigProto()
+    config = internals.device_config()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
-    config.gpu_options.allow_growth = True
     config.operation_timeout_in_ms = int(1e3 * (limit_s or 0))
-    config.device_count["CPU"] = len(tf.config.list_logical_devices("CPU"))
     return config

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from placer.agreement import Agreement, Returned, attempted, values
+from placer.agreement import Agreement, Returned, attempted, tolerance, values
 from placer.capture import Captured
 from placer.devices import Devices
+from placer.draining import drain
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured, Result, heats, summary
 from placer.rewrite import PlacedStep, Template
@@ -144,7 +145,9 @@ class Runner:
         self.order = order
         self.devices = devices
         self.inputs = list(inputs)
-        self.agreement = Agreement(references, exact=devices.single_kind, random=captured.is_random)
+        self.agreement = Agreement(
+            references, exact=devices.same_bits, random=captured.is_random, tolerance=tolerance(references)
+        )
         self.settings = settings or RunnerSettings()
         self.clock = clock
         self.template = Template(captured, devices.host)
@@ -290,7 +293,8 @@ class Runner:
 
 
 def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> float:
-    """Seconds of one step, up to the returned values being here."""
+    """Seconds of one step, up to the returned values being here and GPUs having done all that belongs to it."""
     begin = clock()
     values(step.run_flat(inputs))
+    drain()
     return clock() - begin

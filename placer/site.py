@@ -18,6 +18,7 @@ import tensorflow as tf
 from placer.coherence import Copies
 from placer.devices import Devices, open_devices
 from placer.errors import BadInputError, PlacerError
+from placer.logical import division
 from placer.revival import Revival
 from placer.watch import renew_all
 from placer.workers import Workers, start_workers
@@ -119,6 +120,11 @@ class Site:
                 )
             cls._open[spec, include_local] = cls(spec, include_local)
         return cls._open[spec, include_local]
+
+    @property
+    def joins(self) -> bool:
+        """Whether the devices are, or will be, other processes that this one joins."""
+        return self.spec is not None and division(self.spec) is None
 
     @property
     def fragile(self) -> bool:

@@ -141,4 +141,4 @@ def constant_node(name: str, value: Any) -> Any:
 
 def has_kernel(probe: Probe, device_kind: str) -> bool:
     """Whether a device of that kind can run the probe."""
-    return device_kind in internals.kernel_kinds(probe.node.op)
+    return device_kind in internals.kernel_kinds(probe.node)

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from placer.devices import check_spec
+from placer.devices import SPECS, check_spec, split
 from placer.errors import BadInputError
 from placer.live import LiveStep
 from placer.mapping import Mapping
@@ -262,7 +262,8 @@ def autoplace(
     devices is searched, and looked for again when the load changes.
 
     step: any function that trains tf.Variables, a tf.function or not. devices: as for `placer search`: None = this
-    process's GPUs and CPU, "workers:N", "host:port,host:port". budget: mappings measured at most. store: SQLite file in
+    process's GPUs and CPU, "gpus:N", "cpus:N" (call `placer.split` with it first thing), "workers:N",
+    "host:port,host:port". budget: mappings measured at most. store: SQLite file in
     which results are kept. include_local: with workers, let this process compute, too. sync_every: where devices are
     other processes, a snapshot at least every so many steps, from which training goes on when one is lost; None = as
     often as costs 0.3 % of the time. dry_run: when the load changes, only say what would be tried. log_dir: folder for
@@ -326,7 +327,8 @@ def _check(
     if sync_every is not None and sync_every < 1:
         raise BadInputError(f"sync_every is {sync_every}; give at least 1.")
     if devices is not None and not isinstance(devices, str):
-        raise BadInputError(f"devices is a {type(devices).__name__}; write workers:N or host:port,host:port.")
+        raise BadInputError(f"devices is a {type(devices).__name__}; write {SPECS}.")
     check_spec(devices)
+    split(devices)
     if isinstance(mapping, str | Path):
         read_mapping_file(mapping)

@@ -91,6 +91,9 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("compare", "mnist_softmax", "--curves", "curves.gif"), 2, "--curves"),
         (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
         (("search", "mnist_softmax"), 1, "nothing to place"),
+        (("devices", "--devices", "gpus:0"), 2, "as in gpus:2"),
+        (("devices", "--devices", "gpus:2"), 2, "write cpus:2 to divide the CPU"),
+        (("search", "no_such_net", "--devices", "gpus:2@0"), 2, "as in gpus:2@4096"),
         (("devices", "--devices", "localhost:1"), 1, "no worker answers at localhost:1"),
         (("plan", "none.json", "none.json"), 2, "none.json"),
         (("spoc", GRAPH, "none.json"), 2, "none.json"),
@@ -191,6 +194,25 @@ def test_names_are_never_taken_for_markup(tmp_path):
     done = placer("simulate", *paths)
     assert done.returncode == 0, done.stderr
     assert "[red]" in done.stdout
+
+
+def test_search_on_two_devices_of_one_process(tmp_path):
+    done = placer("search", "mnist_softmax", "--devices", "cpus:2", "--measurements", 4, "--json", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["devices"] == ["cpu:0", "cpu:1"]
+    assert all(row["failed"] is None for row in facts["measured"])
+    assert facts["tf_default_s"] > 0
+
+
+def test_devices_that_one_process_is_divided_into():
+    done = placer("devices", "--devices", "cpus:2", "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert [(d["name"], d["kind"], d["hardware"]) for d in facts["devices"]] == [
+        (name, "cpu", None) for name in ("cpu:0", "cpu:1")
+    ]
+    assert len(facts["links"]) == 2
 
 
 def test_search_on_two_workers_prints_one_json_object_and_leaves_no_worker(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 import tensorflow as tf
+from tensorflow.core.framework import kernel_def_pb2
 
 from placer import internals
 
@@ -47,9 +49,69 @@ def test_collected_partitions_name_the_device_of_each_op(two_cpus):
     assert ran["Sin"] == two_cpus.tf_name(1)
 
 
-def test_kernel_kinds():
-    assert "cpu" in internals.kernel_kinds("MatMul")
-    assert internals.kernel_kinds("NoSuchOp") == frozenset()
+def node(op, **types):
+    made = tf.compat.v1.NodeDef(name="node", op=op)
+    for name, dtypes in types.items():
+        if isinstance(dtypes, list):
+            made.attr[name].list.type.extend(dtype.as_datatype_enum for dtype in dtypes)
+        else:
+            made.attr[name].type = dtypes.as_datatype_enum
+    return made
+
+
+def kernel(device_type, label="", **types):
+    made = kernel_def_pb2.KernelDef(op="Some", device_type=device_type, label=label)
+    for name, dtypes in types.items():
+        allowed = made.constraint.add(name=name).allowed_values.list.type
+        allowed.extend(dtype.as_datatype_enum for dtype in dtypes)
+    return made
+
+
+def test_kernel_kinds_of_this_build():
+    assert "cpu" in internals.kernel_kinds(node("MatMul", T=tf.float32))
+    assert internals.kernel_kinds(node("NoSuchOp")) == frozenset()
+    assert internals.kernel_kinds(node("MatMul", T=tf.string)) == {"cpu"}
+    names = {constraint.name for found in internals.registered_kernels("MatMul") for constraint in found.constraint}
+    assert names == {"T"}
+
+
+KERNELS = {
+    "Gather": (kernel("CPU"), kernel("GPU", Tparams=[tf.float32, tf.int32], Tindices=[tf.int32, tf.int64])),
+    "Read": (kernel("CPU"), kernel("DEFAULT")),
+    "Switch": (kernel("CPU"), kernel("GPU", T=[tf.float32]), kernel("DEFAULT", T=[tf.bool])),
+    "Several": (kernel("CPU"), kernel("GPU", T=[tf.float32, tf.int32])),
+    "Format": (kernel("CPU", T=[tf.float32]),),
+}
+
+
+@pytest.mark.parametrize(
+    ("made", "kinds"),
+    [
+        (node("Gather", Tparams=tf.float32, Tindices=tf.int64), {"cpu", "gpu"}),
+        (node("Gather", Tparams=tf.string, Tindices=tf.int64), {"cpu"}),
+        (node("Gather", Tparams=tf.float32, Tindices=tf.int16), {"cpu"}),
+        (node("Read", dtype=tf.int32), {"cpu", "gpu"}),
+        (node("Switch", T=tf.float32), {"cpu", "gpu"}),
+        (node("Switch", T=tf.bool), {"cpu", "gpu"}),
+        (node("Switch", T=tf.string), {"cpu"}),
+        (node("Several", T=[tf.float32, tf.int32]), {"cpu", "gpu"}),
+        (node("Several", T=[tf.float32, tf.string]), {"cpu"}),
+        (node("Format", T=tf.string), {"cpu"}),
+        (node("Call"), set()),
+    ],
+)
+def test_a_kernel_for_other_types_is_none(monkeypatch, made, kinds):
+    monkeypatch.setattr(internals, "registered_kernels", lambda op: KERNELS.get(op, ()))
+    monkeypatch.setattr(internals, "here", lambda: frozenset({"cpu", "gpu"}))
+    assert internals.kernel_kinds(made) == kinds
+
+
+def test_the_graph_optimizer_does_not_look_for_devices():
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [1, 8, 8, 4], name="x")
+        tf.nn.relu(tf.nn.conv2d(x, tf.ones([3, 3, 4, 4]), 1, "SAME"), name="out")
+    nodes = {n.name: n for n in internals.optimize_graph(graph.as_graph_def(), ["out:0", "x"]).node}
+    assert {n.attr["data_format"].s for n in nodes.values() if n.op == "Conv2D"} == {b"NHWC"}
 
 
 def test_input_type_of_single_repeated_and_listed_inputs():
@@ -66,6 +128,16 @@ def test_every_device_has_an_incarnation(two_cpus):
     found = internals.incarnations()
     assert set(two_cpus.tf_names.values()) <= set(found)
     assert len({found[name] for name in two_cpus.tf_names.values()}) == 2
+
+
+def test_devices_tell_their_memory_and_a_session_sees_them_all(two_cpus):
+    assert internals.devices_are_set_up()
+    assert set(two_cpus.tf_names.values()) == set(internals.device_memory_limits())
+    with (
+        tf.Graph().as_default() as graph,
+        tf.compat.v1.Session(graph=graph, config=internals.device_config()) as session,
+    ):
+        assert {device.name for device in session.list_devices()} == set(two_cpus.tf_names.values())
 
 
 def test_a_functions_body_becomes_a_graph():

@@ -214,6 +214,11 @@ def test_a_switch_moves_the_training_on(runner):
         (1.0, 1.0005, False, True),
         (1.0, 1.01, False, False),
         (np.nan, np.nan, True, True),
+        (np.nan, np.nan, False, True),
+        ([1.0, 1e-6], [1.0, 2e-6], False, True),
+        ([1.0, 1e-6], [1.0, 2e-3], False, False),
+        ([1.0, np.inf], [1.0, np.inf], False, True),
+        (0.0, 1e-9, False, False),
     ],
 )
 def test_same(a, b, exact, agree):
