@@ -144,6 +144,11 @@ def device_memory_limits(kind: str) -> list[int]:
     return [int(d.memory_limit_bytes) for d in device_lib.list_local_devices() if d.device_type == kind]
 
 
+def gpu_options() -> Any:
+    """How this process splits its GPUs, as a session of its own must be told (a GPUOptions)."""
+    return eager_context.context().config.gpu_options
+
+
 def input_type(node: Any, position: int) -> int:
     """DataType enum of a NodeDef's data input, told from its op's definition."""
     op_def = op_def_registry.get(node.op)

@@ -76,3 +76,58 @@ def test_contention_is_found_where_it_is(profiled):
 def test_a_fused_op_launches_nothing():
     graph = OpGraph("two", (Op("conv", cost_s={"cpu": 0.0}), Op("bias", cost_s={"cpu": 1.0})), (Edge(0, 1, 4),))
     assert launches(graph).tolist() == [0.0, 1.0]
+
+
+@pytest.fixture(scope="module")
+def unlike():
+    """Four towers of thirty ops each, most of them short, on a CPU and a GPU. kinds: what the devices are taken for."""
+    rng = np.random.default_rng(4)
+    gpu_s = rng.choice([8e-6, 2e-4], 121, p=[0.8, 0.2]) * rng.uniform(0.7, 1.3, 121)
+    cpu_s = np.where(gpu_s > 5e-5, 6e-4, 2e-5) * rng.uniform(0.7, 1.3, 121)
+    both = zip(gpu_s.tolist(), cpu_s.tolist(), strict=True)
+    ops = tuple(Op(f"op{i}", cost_s={"a": g, "b": c}) for i, (g, c) in enumerate(both))
+    edges = [Edge(t * 30 + i, t * 30 + i + 1, int(rng.uniform(1e4, 1e6))) for t in range(4) for i in range(29)]
+    graph = OpGraph("towers", ops, (*edges, *(Edge(t * 30 + 29, 120, 1000) for t in range(4))))
+
+    def predictor(*kinds):
+        devices = tuple(Device(name, kind) for name, kind in zip("ab", kinds, strict=True))
+        return Predictor(Simulator(graph, Topology(devices, (LINK,))), launches(graph))
+
+    return predictor
+
+
+def towers(count, seed):
+    """The single devices, then mappings of whole towers or parts of them."""
+    rng = np.random.default_rng(seed)
+    rows = [[0] * 121, [1] * 121]
+    while len(rows) < count:
+        cut = rng.integers(0, 31, 4)
+        first = rng.integers(0, 2, 4)
+        rows.append([int(first[t] ^ (i >= cut[t])) for t in range(4) for i in range(30)] + [0])
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("op_s", [(-5e-6, 4e-6), (6e-6, 0.0)])
+def test_kinds_of_devices_launch_ops_at_their_own_pace(unlike, op_s):
+    """Launches under a tracer take longer than they do in training: on the GPU the truth may be less than the trace."""
+    free = unlike("gpu", "cpu")
+    truth = replace(free, given=Calibration((1.0, 1.0), op_s=op_s))
+    shown, unseen = towers(10, 0), towers(40, 1)
+    found = free.calibrated(shown, truth.step_s(shown))
+    alike = unlike("cpu", "cpu").calibrated(shown, truth.step_s(shown))
+    gpu_s, cpu_s = found.calibration.op_s
+    assert np.sign(gpu_s - cpu_s) == np.sign(op_s[0] - op_s[1])
+    assert error(found, unseen, truth.step_s(unseen)) < 0.7 * error(alike, unseen, truth.step_s(unseen))
+    assert error(found, unseen, truth.step_s(unseen)) < 0.05
+
+
+def test_a_correction_takes_no_op_below_nothing(unlike):
+    predictor = replace(unlike("gpu", "cpu"), given=Calibration((1.0, 1.0), op_s=(-1e-3, 0.0)))
+    assert predictor.simulator.costs.min() == 0
+    assert predictor.step_s(towers(2, 0)).min() >= 0
+
+
+def test_equal_devices_have_one_pace(profiled):
+    truth = replace(profiled, given=TRUTH)
+    found = profiled.calibrated(placements(8), truth.step_s(placements(8)))
+    assert isinstance(found.calibration.op_s, float)
