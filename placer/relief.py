@@ -132,10 +132,13 @@ def _classes(graph: OpGraph, topology: Topology) -> list[list[int]]:
 
 
 def _elsewhere(graph: OpGraph, topology: Topology, device: int, ops: Sequence[int]) -> int:
-    """The roomiest other device that can run all of `ops`; `device` itself where there is none."""
+    """The roomiest other device that can run all of `ops`, a CPU rather than another; `device` where there is none."""
     others = [d for d in range(len(topology)) if d != device and _can(graph, ops, topology.devices[d])]
-    room = [math.inf if (held := topology.devices[d].memory_bytes) is None else held for d in others]
-    return others[room.index(max(room))] if others else device
+    return max(others, key=lambda d: _room(topology.devices[d]), default=device)
+
+
+def _room(device: Device) -> tuple[float, bool]:
+    return math.inf if device.memory_bytes is None else device.memory_bytes, device.kind == "cpu"
 
 
 def _can(graph: OpGraph, ops: Sequence[int], device: Device) -> bool:

@@ -68,19 +68,15 @@ def gpu_work(step_stats: Any, zero_ns: int) -> list[Work]:
 
 
 def attributed(work: Iterable[Work], types: Mapping[str, str]) -> Attributed:
-    """types: name -> type of every op that ran."""
+    """types: name -> type of the ops that ran on GPUs, and of all that sent or received."""
     of_op: dict[str, list[Work]] = defaultdict(list)
     copies, unattributed_s = [], 0.0
     for row in work:
-        is_copy = row.kind not in ("kernel", "other", "sync")
-        edge = EDGE.match(row.name)
-        op = owner(row.name, types)
+        copy, op = _copy(row, types), owner(row.name, types)
         if row.kind == "sync":
             continue
-        if is_copy and edge:
-            copies.append(Copy(row, edge["op"], ""))
-        elif is_copy and op is not None and types[op] in SENDS + RECEIVES:
-            copies.append(Copy(row, op.rpartition("/")[0], op))
+        if copy is not None:
+            copies.append(copy)
         elif op is not None:
             of_op[op].append(row)
         elif row.kind in CROSSING:
@@ -88,6 +84,18 @@ def attributed(work: Iterable[Work], types: Mapping[str, str]) -> Attributed:
         elif row.kind == "kernel":
             unattributed_s += row.end_s - row.start_s
     return Attributed(dict(of_op), tuple(copies), unattributed_s)
+
+
+def _copy(row: Work, types: Mapping[str, str]) -> Copy | None:
+    """A copy that a send or a receive asked for. TensorFlow names it after the edge ("edge_9_net/a"), or after the node
+    that it put in for it ("net/a/_12:_Recv").
+    """
+    if row.kind in ("kernel", "other", "sync"):
+        return None
+    if edge := EDGE.match(row.name):
+        return Copy(row, edge["op"], "")
+    name, _, kind = row.name.rpartition(":") if ":" in row.name else (row.name, "", types.get(row.name, ""))
+    return Copy(row, name.rpartition("/")[0], name) if kind in SENDS + RECEIVES else None
 
 
 def owner(name: str, ops: Container[str]) -> str | None:

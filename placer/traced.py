@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placer import streams
-from placer.streams import RECEIVES, Copy, Work, gpu_work, union_s
+from placer.streams import RECEIVES, SENDS, Copy, Work, attributed, gpu_work, union_s
 
 NANO = 1e-9
 
@@ -71,7 +70,7 @@ def traced_step(step_stats: Any, names: Mapping[str, str]) -> TracedStep:
     work = gpu_work(step_stats, zero_ns) if gpus else []
     if not work:
         return TracedStep(tuple(ops), tuple(transfers))
-    launched = streams.attributed(work, {op.name: op.type for op in ops})
+    launched = attributed(work, {op.name: op.type for op in ops if op.device in gpus or op.type in SENDS + RECEIVES})
     syncs = [(w.start_s, w.end_s) for w in work if w.kind == "sync"]
     ends = _Ends(ops, gpus)
     copies = [copied for copy in launched.copies if (copied := _copied(copy, ends)) is not None]

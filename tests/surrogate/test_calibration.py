@@ -78,36 +78,41 @@ def test_a_fused_op_launches_nothing():
     assert launches(graph).tolist() == [0.0, 1.0]
 
 
+LENGTHS = (100, 100, 5, 5)  # ops in each tower: two of many short ones, two of few long ones
+
+
 @pytest.fixture(scope="module")
 def unlike():
-    """Four towers of thirty ops each, most of them short, on a CPU and a GPU. kinds: what the devices are taken for."""
+    """Four towers on a GPU and a CPU, as long each, of which launches matter to two. kinds: what the devices are."""
     rng = np.random.default_rng(4)
-    gpu_s = rng.choice([8e-6, 2e-4], 121, p=[0.8, 0.2]) * rng.uniform(0.7, 1.3, 121)
-    cpu_s = np.where(gpu_s > 5e-5, 6e-4, 2e-5) * rng.uniform(0.7, 1.3, 121)
-    both = zip(gpu_s.tolist(), cpu_s.tolist(), strict=True)
-    ops = tuple(Op(f"op{i}", cost_s={"a": g, "b": c}) for i, (g, c) in enumerate(both))
-    edges = [Edge(t * 30 + i, t * 30 + i + 1, int(rng.uniform(1e4, 1e6))) for t in range(4) for i in range(29)]
-    graph = OpGraph("towers", ops, (*edges, *(Edge(t * 30 + 29, 120, 1000) for t in range(4))))
+    ops, edges = [], []
+    for length in LENGTHS:
+        for i in range(length):
+            gpu_s, cpu_s = (1e-5, 2e-5) if length > 10 else (2e-4, 6e-4)
+            ops.append(Op(f"op{len(ops)}", cost_s={"a": gpu_s * rng.uniform(0.7, 1.3), "b": cpu_s}))
+            if i:
+                edges.append(Edge(len(ops) - 2, len(ops) - 1, 10_000))
+    graph = OpGraph("towers", tuple(ops), tuple(edges))
 
     def predictor(*kinds):
         devices = tuple(Device(name, kind) for name, kind in zip("ab", kinds, strict=True))
-        return Predictor(Simulator(graph, Topology(devices, (LINK,))), launches(graph))
+        topology = Topology(devices, (Link("*", "*", 2e-5, 1e10),))
+        return Predictor(Simulator(graph, topology), launches(graph))
 
     return predictor
 
 
 def towers(count, seed):
-    """The single devices, then mappings of whole towers or parts of them."""
+    """The single devices, then towers cut in two at random, and their ends exchanged."""
     rng = np.random.default_rng(seed)
-    rows = [[0] * 121, [1] * 121]
+    rows = [[0] * sum(LENGTHS), [1] * sum(LENGTHS)]
     while len(rows) < count:
-        cut = rng.integers(0, 31, 4)
-        first = rng.integers(0, 2, 4)
-        rows.append([int(first[t] ^ (i >= cut[t])) for t in range(4) for i in range(30)] + [0])
+        first, cuts = rng.integers(0, 2, len(LENGTHS)), [rng.integers(0, n + 1) for n in LENGTHS]
+        rows.append([int(f ^ (i >= cut)) for f, cut, n in zip(first, cuts, LENGTHS, strict=True) for i in range(n)])
     return np.array(rows)
 
 
-@pytest.mark.parametrize("op_s", [(-5e-6, 4e-6), (6e-6, 0.0)])
+@pytest.mark.parametrize("op_s", [(-4e-6, 4e-6), (8e-6, 0.0)])
 def test_kinds_of_devices_launch_ops_at_their_own_pace(unlike, op_s):
     """Launches under a tracer take longer than they do in training: on the GPU the truth may be less than the trace."""
     free = unlike("gpu", "cpu")
@@ -117,8 +122,8 @@ def test_kinds_of_devices_launch_ops_at_their_own_pace(unlike, op_s):
     alike = unlike("cpu", "cpu").calibrated(shown, truth.step_s(shown))
     gpu_s, cpu_s = found.calibration.op_s
     assert np.sign(gpu_s - cpu_s) == np.sign(op_s[0] - op_s[1])
-    assert error(found, unseen, truth.step_s(unseen)) < 0.7 * error(alike, unseen, truth.step_s(unseen))
-    assert error(found, unseen, truth.step_s(unseen)) < 0.05
+    errors = [error(predictor, unseen, truth.step_s(unseen)) for predictor in (free, alike, found)]
+    assert errors[2] < 0.5 * errors[1] < 0.5 * errors[0], errors
 
 
 def test_a_correction_takes_no_op_below_nothing(unlike):
