@@ -81,17 +81,18 @@ def first_that_runs(
     """The first assignment for profiling `device` that runs, with what `traced` makes of it, or why none does; and the
     graph, in which ops that turned out to have no kernel on the GPU may no longer run there.
     """
+    reason = "none of it can run there"
     for _ in range(MOST_UNABLE):
-        unable, reason = None, "its memory does not suffice for any part of the step"
+        unable = None
         for assignment in attempts(graph, topology, device):
             try:
                 return (assignment, traced(assignment)), graph
             except (*UNABLE, tf.errors.ResourceExhaustedError, tf.errors.InternalError) as error:
+                reason = str(error.message).strip().partition("\n")[0]
                 if is_out_of_memory(error):
                     continue
                 if not isinstance(error, UNABLE):
                     raise
-                reason = str(error.message).strip().partition("\n")[0]
                 unable = _named(error, graph, [d == device for d in assignment])
                 break
         here = topology.devices[device]
