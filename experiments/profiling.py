@@ -17,7 +17,7 @@ from rich.table import Table
 from experiments import zoo
 from placer.errors import BadInputError
 from placer.operators.data import OperatorRow, check_export, export
-from placer.store import Store, machine_name
+from placer.store import Store
 from surrogate.operators.models import SMALL_S, OperatorModels, fit_models
 
 if TYPE_CHECKING:  # TensorFlow is loaded when profiling starts, not for --help
@@ -71,7 +71,8 @@ def profile_command(
         names = devices.topology.names
         if kept is not None:
             kept.add_operators(rows)
-        known = rows if kept is None else kept.operators(machine_name())
+        machines = sorted({row.machine for row in rows})
+        known = rows if kept is None else [row for name in machines for row in kept.operators(name)]
     if target is not None:
         export(known, target)
     return Profiled(

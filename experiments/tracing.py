@@ -11,7 +11,7 @@ from placer.topology import Topology
 from surrogate.timeline import Span, Timeline, Transfer
 
 if TYPE_CHECKING:
-    from placer.profiler import TracedOp, TracedStep
+    from placer.traced import TracedOp, TracedStep
 
 # "[3072B] [80.8Mb/s] edge_122_tower/Mean from /job:worker/replica:0/task:1/... to /job:worker/..."
 LABEL = re.compile(r"^\[(?P<bytes>[\d.]+)(?P<unit>[KMG]?B)\].*? edge_\d+_(?P<op>.*) from ")
@@ -26,8 +26,14 @@ def side_by_side(predicted: Timeline, measured: Timeline) -> dict[str, Any]:
 
 
 def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int], step: TracedStep) -> Timeline:
-    """What `step` did under the mapping `devices` (device index per op), from the first op's start."""
-    spans = [span for row in step.ops if (span := _span(graph, topology, row)) is not None]
+    """What `step` did under the mapping `devices` (device index per op), from the first op's start.
+
+    An op with kernels on a GPU is busy from its first kernel to its last; one without is not shown there, for it takes
+    the host's time alone, unless the trace has no kernels at all.
+    """
+    hosted = {device.name for device in topology.devices if device.kind == "gpu"} if step.kernel_s else set()
+    rows = [row for row in step.ops if row.kernel_s is not None or row.device not in hosted]
+    spans = [span for row in rows if (span := _span(graph, topology, row)) is not None]
     transfers = [t for row in step.transfers if (t := _transfer(graph, topology, devices, row)) is not None]
     spans.sort(key=lambda span: span.start_s)
     return Timeline(graph, topology, tuple(devices), tuple(spans), tuple(sorted(transfers, key=lambda t: t.start_s)))
@@ -47,10 +53,10 @@ def _span(graph: OpGraph, topology: Topology, row: TracedOp) -> Span | None:
 
 
 def _transfer(graph: OpGraph, topology: Topology, devices: Sequence[int], row: TracedOp) -> Transfer | None:
-    """A row of TensorFlow's trace, or None where it carries an input of the step."""
+    """A row of TensorFlow's trace, or None where it carries an input of the step, or stays where it is."""
     label = LABEL.match(row.name)
     if label is None or label["op"] not in graph.index:
         return None
-    op = graph.index[label["op"]]
+    op, dst = graph.index[label["op"]], topology.index[row.device]
     link_bytes = float(label["bytes"]) * UNITS[label["unit"]]
-    return Transfer(devices[op], topology.index[row.device], op, 0, link_bytes, row.start_s, row.end_s)
+    return None if devices[op] == dst else Transfer(devices[op], dst, op, 0, link_bytes, row.start_s, row.end_s)

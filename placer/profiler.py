@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import itertools
+import re
+import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingABC
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from placer import internals
+from placer.agreement import is_out_of_memory
 from placer.capture import Captured
 from placer.devices import Devices
 from placer.graph import OpGraph
 from placer.nodedef import handle_node, source_of
+from placer.relief import attempts, by_ratio, without
 from placer.rewrite import Template
+from placer.topology import Device, Topology
+from placer.traced import TracedStep, traced_step
 from placer.wiring import spread
 
 RUNS, WARM_UP = 5, 3
+TELL_LOST = 0.1  # of a GPU's kernel time
+UNABLE = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
+MOST_UNABLE = 12  # ops that are found to have no kernel on a GPU, one a try
+NODE = re.compile(r"\{\{node ([^{}\s]+)\}\}")
+T = TypeVar("T")
 _serial = itertools.count()
-
-
-@dataclass(frozen=True, slots=True)
-class TracedOp:
-    """One op, or one transfer, of a traced step. Times in seconds from the step's first op."""
-
-    name: str
-    type: str
-    device: str
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True)
-class TracedStep:
-    """What ran in one step, on which of our devices, and what crossed between them."""
-
-    ops: tuple[TracedOp, ...]
-    transfers: tuple[TracedOp, ...]
-
-    def cost_s(self) -> dict[str, float]:
-        """Op name -> seconds; an op fused under another's name is not there."""
-        costs: dict[str, float] = defaultdict(float)
-        for op in self.ops:
-            costs[op.name] += op.end_s - op.start_s
-        return dict(costs)
 
 
 def profile(
@@ -61,20 +47,101 @@ def profile(
 ) -> OpGraph:
     """The captured graph with `cost_s` of every op on every device: the median of `runs` traced steps on each.
 
-    start, limit_s: as in `trace_steps`. A device that cannot run the step alone (memory, a missing kernel) gets no
-    costs, and so no ops.
+    start, limit_s: as in `trace_steps`. What a device has no kernels for gets no costs there. Where its memory does not
+    suffice for the whole step, a part is run elsewhere and what that would take there is estimated
+    (placer.relief). A device that can run nothing of the step gets no costs, and so no ops.
     """
-    costs: dict[str, dict[str, float]] = defaultdict(dict)
-    for d, device in enumerate(devices.topology.devices):
-        try:
-            alone = [d] * len(captured.graph)
-            steps = trace_steps(captured, devices, alone, inputs, runs, (), start, warm_up, limit_s)
-        except (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):
+    topology, able = devices.topology, captured.graph
+    own: dict[str, dict[str, float]] = defaultdict(dict)
+    spare: dict[str, dict[str, float]] = defaultdict(dict)
+
+    def traced(assignment: Sequence[int]) -> list[TracedStep]:
+        return trace_steps(captured, devices, assignment, inputs, runs, (), start, warm_up, limit_s)
+
+    for d, device in enumerate(topology.devices):
+        found, able = first_that_runs(traced, able, topology, d)
+        if isinstance(found, str):
+            if device.kind == "gpu":
+                warnings.warn(f"{device.name} gets no ops, for it could not be profiled: {found}", stacklevel=2)
             continue
-        per_step = [step.cost_s() for step in steps]
-        for op in captured.graph.ops:
-            costs[op.name][device.name] = median(step.get(op.name, 0.0) for step in per_step)
-    return with_costs(captured.graph, costs)
+        assignment, steps = found
+        tell_of_kernels(steps, device)
+        seen = _medians(able, topology, assignment, steps)
+        for (name, at), seconds in seen.items():
+            if seconds is not None:
+                (own if at == device.name else spare)[name][at] = seconds
+        able = without(able, topology, [place for place, seconds in seen.items() if seconds is None])
+    times = {op.name: {**spare[op.name], **own[op.name]} for op in able.ops}
+    return with_costs(captured.graph, by_ratio(able, topology, times))
+
+
+def first_that_runs(
+    traced: Callable[[Sequence[int]], T], graph: OpGraph, topology: Topology, device: int
+) -> tuple[tuple[Sequence[int], T] | str, OpGraph]:
+    """The first assignment for profiling `device` that runs, with what `traced` makes of it, or why none does; and the
+    graph, in which ops that turned out to have no kernel on the GPU may no longer run there.
+    """
+    reason = "none of it can run there"
+    for _ in range(MOST_UNABLE):
+        unable = None
+        for assignment in attempts(graph, topology, device):
+            try:
+                return (assignment, traced(assignment)), graph
+            except (*UNABLE, tf.errors.ResourceExhaustedError, tf.errors.InternalError) as error:
+                reason = str(error.message).strip().partition("\n")[0]
+                if is_out_of_memory(error):
+                    continue
+                if not isinstance(error, UNABLE):
+                    raise
+                unable = _named(error, graph, [d == device for d in assignment])
+                break
+        here = topology.devices[device]
+        if unable is None or here.kind == "cpu":
+            return reason, graph
+        graph = without(graph, topology, [(unable, here.name)])
+    return reason, graph
+
+
+def _named(error: tf.errors.OpError, graph: OpGraph, is_here: Sequence[bool]) -> str | None:
+    """The op that an error names, where it is one of those `is_here`."""
+    named = [node.name for node in [error.node_def] if node is not None] + NODE.findall(error.message)
+    return next((name for name in named if name in graph.index and is_here[graph.index[name]]), None)
+
+
+def tell_of_kernels(steps: Sequence[TracedStep], device: Device) -> None:
+    """Warn where a GPU's trace has no kernels, or many that no op of the step is known to have launched."""
+    if device.kind != "gpu" or not any(op.device == device.name for step in steps for op in step.ops):
+        return
+    kernel_s, lost_s = sum(step.kernel_s for step in steps), sum(step.unattributed_s for step in steps)
+    if kernel_s == 0:
+        _warn_once(
+            "the trace of this GPU has no kernel times (CUPTI is missing or may not be used), so launch times stand in "
+            "for them until steps are measured; install TensorFlow as tensorflow[and-cuda], or allow profiling."
+        )
+    elif lost_s > TELL_LOST * kernel_s:
+        warnings.warn(f"{device.name}: {lost_s / kernel_s:.0%} of its kernels' time belongs to no op.", stacklevel=3)
+
+
+@cache
+def _warn_once(text: str) -> None:
+    warnings.warn(text, stacklevel=4)
+
+
+def _medians(
+    graph: OpGraph, topology: Topology, assignment: Sequence[int], steps: Sequence[TracedStep]
+) -> dict[tuple[str, str], float | None]:
+    """(op, the device it was put on) -> seconds; None where TensorFlow ran it on another, having no kernel for it."""
+    ran = {name: [step.cost_s(name) for step in steps] for name in topology.names}
+    where = defaultdict(set)
+    for step in steps:
+        for row in step.ops:
+            where[row.name].add(row.device)
+    found: dict[tuple[str, str], float | None] = {}
+    for op, d in zip(graph.ops, assignment, strict=True):
+        at = topology.names[d]
+        moved = op.name in where and at not in where[op.name]
+        found[op.name, at] = None if moved else median(times.get(op.name, 0.0) for times in ran[at])
+    return found
 
 
 def with_costs(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]]) -> OpGraph:
@@ -126,9 +193,15 @@ def trace_steps(
         tf.graph_util.import_graph_def(graph_def, name="")
         assigns, fed_values = _assignments(graph, begin)
         drops = _drops(graph, handles)
-        with tf.compat.v1.Session(devices.session_target, graph=graph, config=session_config(limit_s)) as session:
-            session.run(assigns, feed_dict=fed_values)
-            steps = _run(session, fetches, runs, warm_up, devices)
+        config = session_config(limit_s, soft=not devices.same_bits)
+        with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
+            try:
+                session.run(assigns, feed_dict=fed_values)
+                steps = _run(session, fetches, runs, warm_up, devices)
+            except tf.errors.OpError as error:
+                if is_out_of_memory(error):  # else a worker may be lost, and would be waited for
+                    session.run(drops)
+                raise
             session.run(drops)
             return steps
 
@@ -137,46 +210,13 @@ def _run(session: Any, fetches: list[str], runs: int, warm_up: int, devices: Dev
     for _ in range(warm_up):
         session.run(fetches)
     options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+    names = {tf_name: name for name, tf_name in devices.tf_names.items()}
     steps = []
     for _ in range(runs):
         metadata = tf.compat.v1.RunMetadata()
         session.run(fetches, options=options, run_metadata=metadata)
-        steps.append(_traced(metadata.step_stats, devices))
+        steps.append(traced_step(metadata.step_stats, names))
     return steps
-
-
-def _traced(step_stats: Any, devices: Devices) -> TracedStep:
-    names = {tf_name: name for name, tf_name in devices.tf_names.items()}
-    ops, transfers = [], []
-    for per_device in step_stats.dev_stats:
-        device = names.get(per_device.device)
-        if device is None:
-            continue
-        for node in per_device.node_stats:
-            if node.node_name == "RecvTensor":
-                transfers.append(_transfer(node, device))
-            else:
-                ops.append(_op(node, device))
-    zero_s = min((op.start_s for op in ops), default=0.0)
-    return TracedStep(tuple(_since(zero_s, ops)), tuple(_since(zero_s, transfers)))
-
-
-def _op(node: Any, device: str) -> TracedOp:
-    """An op's own time: from the kernel's start to its end, without the executor's bookkeeping."""
-    begin_s = node.all_start_nanos * 1e-9
-    kind = node.timeline_label.partition(" = ")[2].partition("(")[0]
-    start_s, end_s = begin_s + node.op_start_rel_nanos * 1e-9, begin_s + node.op_end_rel_nanos * 1e-9
-    return TracedOp(node.node_name, kind, device, start_s, end_s)
-
-
-def _transfer(node: Any, device: str) -> TracedOp:
-    """A tensor's way to `device`; such rows come in microseconds only."""
-    begin_s = node.all_start_micros * 1e-6
-    return TracedOp(node.timeline_label, "RecvTensor", device, begin_s, begin_s + node.all_end_rel_micros * 1e-6)
-
-
-def _since(zero_s: float, rows: Sequence[TracedOp]) -> list[TracedOp]:
-    return [replace(row, start_s=row.start_s - zero_s, end_s=row.end_s - zero_s) for row in rows]
 
 
 def _with_variables(
@@ -225,10 +265,14 @@ def _drops(graph: Any, handles: Iterable[str]) -> list[Any]:
     return drops
 
 
-def session_config(limit_s: float | None = None) -> Any:
-    """No second optimisation: what is traced is what a placed step runs. limit_s: of each call; None = for ever."""
+def session_config(limit_s: float | None = None, *, soft: bool = False) -> Any:
+    """No second optimisation: what is traced is what a placed step runs. The process's devices are split as they are.
+
+    limit_s: of each call; None = for ever. soft: an op without a kernel for its device runs on another.
+    """
     config = internals.device_config()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    config.allow_soft_placement = soft
     config.operation_timeout_in_ms = int(1e3 * (limit_s or 0))
     return config

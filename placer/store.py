@@ -18,7 +18,7 @@ from placer.errors import PlacerError
 from placer.mapping import Mapping
 from placer.measurement import Failed, Measured, Result
 from placer.operators.data import COLUMNS, OperatorRow, from_record, to_record
-from placer.topology import Topology
+from placer.topology import Device, Topology
 
 SCHEMA_VERSION = 2  # 1 had no table of operators; it is added when such a file is opened
 SCHEMA = """
@@ -141,13 +141,21 @@ def topology_key(topology: Topology) -> str:
 
     Link figures are measurements, and left out.
     """
-    devices = " ".join(f"{d.name}:{d.kind}" for d in topology.devices)
+    devices = " ".join(f"{d.name}:{d.kind}{_split(d)}" for d in topology.devices)
     return hashlib.sha256(f"{machine_name()} {devices} {HOW}".encode()).hexdigest()[:16]
 
 
-def machine_name() -> str:
-    """This machine, as results are kept under it."""
-    return f"{platform.node()} {platform.machine()} {psutil.cpu_count()}"
+def _split(device: Device) -> str:
+    """A GPU may be split this way or that: what failed for memory in a small part may run in a larger one. In GiB, for
+    a whole GPU has a little more or less free each time.
+    """
+    is_part = device.kind == "gpu" and device.memory_bytes is not None
+    return f":{round((device.memory_bytes or 0) / 2**30)}" if is_part else ""
+
+
+def machine_name(hardware: str = "") -> str:
+    """This machine, as results are kept under it. hardware: what its GPU is called, where the result is one's."""
+    return f"{platform.node()} {platform.machine()} {psutil.cpu_count()} {hardware}".strip()
 
 
 def _key(mapping: Mapping) -> tuple[str, str, str]:

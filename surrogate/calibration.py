@@ -36,13 +36,15 @@ CLEARLY = 0.95  # another contention model is worth a fit where it misses by les
 class Calibration:
     """Corrections to profiled costs, and to the step they predict.
 
-    device_factor: by which the costs on each device are multiplied. op_s: seconds that launching one op adds.
+    device_factor: by which the costs on each device are multiplied. op_s: seconds that launching one op adds, on every
+    device or on each by itself; where devices differ in kind it may be less than nothing, for tracing makes launches
+    longer than they are, and a cost never falls below 0.
     tensor_factor, byte_factor: by which what a transfer takes per tensor and per byte is multiplied. base_s: seconds of
     a step that no op accounts for (the call, its inputs). contention: the topology's, or the one that fits better.
     """
 
     device_factor: tuple[float, ...]
-    op_s: float = 0.0
+    op_s: float | tuple[float, ...] = 0.0
     tensor_factor: float = 1.0
     byte_factor: float = 1.0
     base_s: float = 0.0
@@ -50,8 +52,8 @@ class Calibration:
 
     def costs(self, costs: Costs, launches: Floats) -> Costs:
         """[ops, devices] seconds, corrected. launches: [ops], how many kernels each op (or group of ops) starts."""
-        corrected: Costs = costs * np.array(self.device_factor) + (self.op_s * launches)[:, None]
-        return corrected
+        corrected: Costs = costs * np.array(self.device_factor) + launches[:, None] * np.array(self.op_s)
+        return np.maximum(corrected, 0.0) if np.min(self.op_s) < 0 else corrected
 
     def topology(self, topology: Topology) -> Topology:
         """The same devices with corrected links."""
@@ -122,14 +124,15 @@ class Predictor:
         from scipy.optimize import least_squares  # slow to import, and needed by nothing else here
 
         scale_s = float(np.median(step_s))
+        kinds = [device.kind for device in self.profiled.topology.devices]
 
         def residuals(x: Floats) -> Floats:
-            found = replace(self, given=_unpacked(x, begin, scale_s)).step_s(placements)
+            found = replace(self, given=_unpacked(x, begin, kinds, scale_s)).step_s(placements)
             return np.concatenate([np.log(found / step_s) / NOISE, x - 1])
 
-        numbers = len(begin.device_factor) + 4
+        numbers = len(kinds) + len(set(kinds)) + 3
         solved: Any = least_squares(residuals, np.ones(numbers), loss="soft_l1", diff_step=STEP, max_nfev=MOST_ROUNDS)
-        return float(solved.cost), _unpacked(solved.x, begin, scale_s)
+        return float(solved.cost), _unpacked(solved.x, begin, kinds, scale_s)
 
 
 def launches(graph: OpGraph) -> Floats:
@@ -137,9 +140,9 @@ def launches(graph: OpGraph) -> Floats:
     return np.array([float(any(op.cost_s.values())) for op in graph.ops])
 
 
-def _unpacked(x: Floats, begin: Calibration, scale_s: float) -> Calibration:
-    """The numbers that x stands for: 1 is where each began, a unit is its spread."""
-    away, count = x - 1, len(begin.device_factor)
+def _unpacked(x: Floats, begin: Calibration, kinds: Sequence[str], scale_s: float) -> Calibration:
+    """The numbers that x stands for: 1 is where each began, a unit is its spread. kinds: of each device."""
+    away, count = x - 1, len(kinds)
     factors = np.array(begin.device_factor) * np.exp(away[:count] * FACTOR_SPREAD)
     tensor, byte = np.exp(np.clip(away[count : count + 2] * LINK_SPREAD, -np.log(MOST_FACTOR), np.log(MOST_FACTOR)))
     return replace(
@@ -147,6 +150,18 @@ def _unpacked(x: Floats, begin: Calibration, scale_s: float) -> Calibration:
         device_factor=tuple(factors.tolist()),
         tensor_factor=float(begin.tensor_factor * tensor),
         byte_factor=float(begin.byte_factor * byte),
-        op_s=max(0.0, begin.op_s + float(away[count + 2]) * OP_SPREAD_S),
-        base_s=max(0.0, begin.base_s + float(away[count + 3]) * BASE_SPREAD * scale_s),
+        op_s=_launch_s(away[count + 2 : -1], begin.op_s, kinds),
+        base_s=max(0.0, begin.base_s + float(away[-1]) * BASE_SPREAD * scale_s),
     )
+
+
+def _launch_s(away: Floats, begin_s: float | tuple[float, ...], kinds: Sequence[str]) -> float | tuple[float, ...]:
+    """Seconds that launching one op adds; one number a kind of device, for what launches on a GPU takes long on a CPU.
+
+    away: [kinds, sorted] how far from where they began, in spreads.
+    """
+    if len(away) == 1 and not isinstance(begin_s, tuple):
+        return max(0.0, begin_s + float(away[0]) * OP_SPREAD_S)
+    of_kind = dict(zip(sorted(set(kinds)), (away * OP_SPREAD_S).tolist(), strict=True))
+    begins = np.broadcast_to(begin_s, len(kinds)).tolist()
+    return tuple(begun + of_kind[kind] for begun, kind in zip(begins, kinds, strict=True))

@@ -16,7 +16,9 @@ from placer.capture import Captured
 from placer.devices import Devices
 from placer.operators.data import Operator
 from placer.operators.probes import Feed, Probe, constant_node, has_kernel, with_inputs
-from placer.profiler import session_config, trace_steps
+from placer.profiler import session_config, tell_of_kernels, trace_steps
+from placer.relief import alone
+from placer.traced import traced_step
 
 CHUNK = 200  # probes a session: oneDNN keeps at most 1024 prepared kernels, and preparing one again would be timed
 WARM_UP = 2
@@ -28,17 +30,20 @@ Samples = dict[str, list[float]]
 def step_samples(
     captured: Captured, operators: dict[str, Operator], devices: Devices, device: int, inputs: Sequence[Any], runs: int
 ) -> Samples:
-    """Signature -> seconds in each of `runs` traced steps, everything on one device: the median of the ops that share
-    a signature.
+    """Signature -> seconds in each of `runs` traced steps, everything on one device that has kernels there: the median
+    of the ops that share a signature.
 
     An op that Grappler fused into another has no row of its own. Raises tf.errors.OpError where the device cannot
     run the step.
     """
     samples: Samples = defaultdict(list)
     signatures = {name: operator.signature for name, operator in operators.items()}
-    for step in trace_steps(captured, devices, [device] * len(captured.graph), inputs, runs):
+    here = devices.topology.devices[device]
+    steps = trace_steps(captured, devices, alone(captured.graph, devices.topology, device), inputs, runs)
+    tell_of_kernels(steps, here)
+    for step in steps:
         alike: Samples = defaultdict(list)
-        for name, seconds in step.cost_s().items():
+        for name, seconds in step.cost_s(here.name).items():
             if name in signatures:
                 alike[signatures[name]].append(seconds)
         for signature, times in alike.items():
@@ -87,12 +92,10 @@ def _run(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> S
 
 
 def _probe_times(step_stats: Any, tf_name: str) -> Iterator[tuple[str, float]]:
-    """Of each probe that ran, its kernel's seconds; on a GPU the kernels' own streams are summed elsewhere."""
-    for per_device in step_stats.dev_stats:
-        if per_device.device == tf_name:
-            for node in per_device.node_stats:
-                if NUMBER.fullmatch(node.node_name):
-                    yield node.node_name, (node.op_end_rel_nanos - node.op_start_rel_nanos) * 1e-9
+    """Of each probe that ran on the device, its seconds there, as in a traced step."""
+    for name, seconds in traced_step(step_stats, {tf_name: tf_name}).cost_s().items():
+        if NUMBER.fullmatch(name):
+            yield name, seconds
 
 
 @contextmanager
@@ -105,7 +108,8 @@ def _session(probes: Sequence[Probe], devices: Devices, device: int) -> Iterator
         graph_def = _probes_graph(probes, {dtype: read.op.name for dtype, read in pools.reads.items()}, where)
         reads = {read.name: read for read in pools.reads.values()}
         tf.graph_util.import_graph_def(graph_def, input_map=reads, name="")
-        with tf.compat.v1.Session(devices.session_target, graph=graph, config=session_config()) as session:
+        config = session_config(soft="GPU" in where)  # a GPU holds no pool of int32
+        with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
             session.run(pools.fills)
             yield session
             session.run(pools.drops)

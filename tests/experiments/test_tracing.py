@@ -6,8 +6,8 @@ import pytest
 
 from experiments.tracing import measured_timeline, side_by_side
 from placer.graph import Edge, Op, OpGraph
-from placer.profiler import TracedOp, TracedStep
 from placer.topology import Device, Link, Topology
+from placer.traced import TracedOp, TracedStep
 from surrogate.simulator import Simulator
 
 GRAPH = OpGraph("pair", (Op("net/a", "X", {"cpu": 1.0}), Op("b", "X", {"cpu": 1.0})), (Edge(0, 1, 3072),))
@@ -70,3 +70,19 @@ def test_one_trace_holds_the_predicted_and_the_measured_step():
     assert tracks == {(pid, name) for pid in (1, 2) for name in ("p", "q", "p -> q")}
     ends = {pid: max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and e["pid"] == pid) for pid in (1, 2)}
     assert ends == {1: pytest.approx(2.5e6, rel=1e-5), 2: 2e6}
+
+
+CARD = Topology((Device("gpu:0", "gpu"), Device("cpu:0", "cpu")))
+
+
+def test_on_a_gpu_a_span_is_the_kernels_and_what_has_none_is_the_hosts():
+    ops = (
+        TracedOp("net/a", "X", "cpu:0", 0.0, 1.0),
+        TracedOp("b", "X", "gpu:0", 2.0, 5.0, launch_s=0.5, kernel_s=2.5),
+    )
+    copied = TracedOp("[4096B] edge_0_net/a from cpu:0 to gpu:0", "MemcpyH2D", "gpu:0", 1.0, 2.0)
+    timeline = measured_timeline(GRAPH, CARD, (1, 0), TracedStep(ops, (copied,), kernel_s=2.5))
+    assert timeline.as_text(1.0) == "\n".join(["gpu:0 |..bbb|", "cpu:0 |n....|", "cpu:0 -> gpu:0 |.n...|"])
+    hosted = TracedStep((*ops, TracedOp("b", "X", "gpu:0", 0.0, 4.0)), (), kernel_s=2.5)
+    assert len(measured_timeline(GRAPH, CARD, (1, 0), hosted).spans) == 2
+    assert len(measured_timeline(GRAPH, CARD, (1, 0), TracedStep(hosted.ops, ())).spans) == 3

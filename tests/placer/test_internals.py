@@ -7,6 +7,7 @@ import tensorflow as tf
 from tensorflow.core.framework import kernel_def_pb2
 
 from placer import internals
+from placer.profiler import session_config
 
 
 def node_def(graph, name):
@@ -149,3 +150,11 @@ def test_a_functions_body_becomes_a_graph():
         with tf.compat.v1.Session(graph=graph) as session:
             (argument,) = [n.name for n in graph_def.node if n.op == "Placeholder"]
             assert session.run(names[returned], {f"{argument}:0": [-1.0, 2.0]}).tolist() == [1.0, 3.0]
+
+
+def test_a_session_is_told_how_the_process_splits_its_gpus():
+    options = internals.gpu_options()
+    assert not options.experimental.virtual_devices  # there is none here
+    assert not session_config().allow_soft_placement
+    assert session_config(soft=True).allow_soft_placement
+    assert session_config().gpu_options.allow_growth

@@ -15,7 +15,7 @@ from placer.operators.describe import operators_of
 from placer.operators.probes import probes_of
 from placer.operators.profile import OperatorProfile
 from placer.operators.shapes import rescaled
-from placer.store import SCHEMA_VERSION, Store
+from placer.store import SCHEMA_VERSION, Store, machine_name
 
 CONV = Operator(
     "Conv2D",
@@ -176,6 +176,15 @@ def test_the_store_keeps_rows_and_merges_what_is_measured_again(tmp_path):
         assert len(others) == 2 and store.operators("elsewhere") == []
     assert merged.repeats == 80
     assert merged.median_s == pytest.approx((20 * 2e-3 + 60 * 4e-3) / 80)
+
+
+def test_rows_of_a_gpu_and_of_another_one_are_kept_apart(tmp_path):
+    rows = [ROW, replace(ROW, device_kind="gpu"), replace(ROW, device_kind="gpu", machine=machine_name("H200"))]
+    with Store(tmp_path / "s.sqlite") as store:
+        store.add_operators(rows)
+        assert store.operators() == rows
+        assert store.operators(machine_name("H200")) == rows[2:]
+    assert machine_name() != machine_name("H200")
 
 
 def test_an_old_store_opens_and_gets_the_new_table(tmp_path):

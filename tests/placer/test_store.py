@@ -72,3 +72,12 @@ def test_a_file_that_is_no_store_is_refused(tmp_path, content):
     with pytest.raises(PlacerError, match="cannot be used"):
         Store(path)
     assert path.read_bytes() == content
+
+
+def test_a_gpu_split_another_way_is_another_topology():
+    def key(memory_bytes, kind="gpu"):
+        return topology_key(Topology((Device("gpu:0", kind, memory_bytes), Device("cpu:0", "cpu", 10))))
+
+    assert key(20 << 30) != key(10 << 30)
+    assert key(20 << 30) == key((20 << 30) + 1000)
+    assert key(20 << 30, "cpu") == key(10 << 30, "cpu")

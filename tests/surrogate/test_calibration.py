@@ -76,3 +76,63 @@ def test_contention_is_found_where_it_is(profiled):
 def test_a_fused_op_launches_nothing():
     graph = OpGraph("two", (Op("conv", cost_s={"cpu": 0.0}), Op("bias", cost_s={"cpu": 1.0})), (Edge(0, 1, 4),))
     assert launches(graph).tolist() == [0.0, 1.0]
+
+
+LENGTHS = (100, 100, 5, 5)  # ops in each tower: two of many short ones, two of few long ones
+
+
+@pytest.fixture(scope="module")
+def unlike():
+    """Four towers on a GPU and a CPU, as long each, of which launches matter to two. kinds: what the devices are."""
+    rng = np.random.default_rng(4)
+    ops, edges = [], []
+    for length in LENGTHS:
+        for i in range(length):
+            gpu_s, cpu_s = (1e-5, 2e-5) if length > 10 else (2e-4, 6e-4)
+            ops.append(Op(f"op{len(ops)}", cost_s={"a": gpu_s * rng.uniform(0.7, 1.3), "b": cpu_s}))
+            if i:
+                edges.append(Edge(len(ops) - 2, len(ops) - 1, 10_000))
+    graph = OpGraph("towers", tuple(ops), tuple(edges))
+
+    def predictor(*kinds):
+        devices = tuple(Device(name, kind) for name, kind in zip("ab", kinds, strict=True))
+        topology = Topology(devices, (Link("*", "*", 2e-5, 1e10),))
+        return Predictor(Simulator(graph, topology), launches(graph))
+
+    return predictor
+
+
+def towers(count, seed):
+    """The single devices, then towers cut in two at random, and their ends exchanged."""
+    rng = np.random.default_rng(seed)
+    rows = [[0] * sum(LENGTHS), [1] * sum(LENGTHS)]
+    while len(rows) < count:
+        first, cuts = rng.integers(0, 2, len(LENGTHS)), [rng.integers(0, n + 1) for n in LENGTHS]
+        rows.append([int(f ^ (i >= cut)) for f, cut, n in zip(first, cuts, LENGTHS, strict=True) for i in range(n)])
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("op_s", [(-4e-6, 4e-6), (8e-6, 0.0)])
+def test_kinds_of_devices_launch_ops_at_their_own_pace(unlike, op_s):
+    """Launches under a tracer take longer than they do in training: on the GPU the truth may be less than the trace."""
+    free = unlike("gpu", "cpu")
+    truth = replace(free, given=Calibration((1.0, 1.0), op_s=op_s))
+    shown, unseen = towers(10, 0), towers(40, 1)
+    found = free.calibrated(shown, truth.step_s(shown))
+    alike = unlike("cpu", "cpu").calibrated(shown, truth.step_s(shown))
+    gpu_s, cpu_s = found.calibration.op_s
+    assert np.sign(gpu_s - cpu_s) == np.sign(op_s[0] - op_s[1])
+    errors = [error(predictor, unseen, truth.step_s(unseen)) for predictor in (free, alike, found)]
+    assert errors[2] < 0.5 * errors[1] < 0.5 * errors[0], errors
+
+
+def test_a_correction_takes_no_op_below_nothing(unlike):
+    predictor = replace(unlike("gpu", "cpu"), given=Calibration((1.0, 1.0), op_s=(-1e-3, 0.0)))
+    assert predictor.simulator.costs.min() == 0
+    assert predictor.step_s(towers(2, 0)).min() >= 0
+
+
+def test_equal_devices_have_one_pace(profiled):
+    truth = replace(profiled, given=TRUTH)
+    found = profiled.calibrated(placements(8), truth.step_s(placements(8)))
+    assert isinstance(found.calibration.op_s, float)
