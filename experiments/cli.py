@@ -286,6 +286,10 @@ def bench(
     runs: Annotated[
         Path | None, typer.Option("--runs", help="Folder for runs that benchmarks share; what is in it is not rerun.")
     ] = None,
+    spec: Annotated[
+        str | None, typer.Option("--devices", help="gpu only: cpus:N tries its way without a GPU, for no figures.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option("--minutes", help="gpu only: it ends after this long.")] = None,
 ) -> None:
     """The benchmarks behind BENCHMARKS.md; the last line on stdout is one JSON object.
 
@@ -295,7 +299,7 @@ def bench(
     from experiments.benches import run_bench
     from experiments.benches.bench import BenchOptions
 
-    options = BenchOptions(tuple(models) if models else None, workers, measurements, runs=runs)
+    options = BenchOptions(tuple(models) if models else None, workers, measurements, False, runs, spec, minutes)
     with redirect_stdout(sys.stderr):
         facts = run_bench(name, options, record=record)
     print(json.dumps(facts))

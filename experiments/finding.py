@@ -16,7 +16,10 @@ from surrogate.timeline import Timeline
 
 @dataclass(frozen=True)
 class Row:
-    """One measured mapping of the groups. ratio: best single device / this one, both in the anchor's time."""
+    """One measured mapping of the groups. ratio: best single device / this one, both in the anchor's time.
+
+    predicted_s: by all that was measured; asked_s: as predicted when it was asked for, before it was measured.
+    """
 
     searcher: str
     mapping: Mapping
@@ -24,6 +27,7 @@ class Row:
     predicted_s: float | None = None
     ratio: float | None = None
     stored: bool = False
+    asked_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class Finding:
     untouched: the step as TensorFlow runs it in the coordinating process with all its cores.
     trace: the delivered mapping's step, predicted and measured. ended: why the search used fewer measurements than it
     might have.
-    tf_default_s: the same, but only where those devices are the topology's. switch_s: median seconds from leaving
+    tf_default_s: the same, but only where those devices are the topology's. finals, tf_default: all that was measured
+    side by side at the end, `best` and `best_single` among them. switch_s: median seconds from leaving
     one finalist to the end of the first step under another, training state moved.
     """
 
@@ -56,6 +61,8 @@ class Finding:
     ended: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
     trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)
+    finals: tuple[Row, ...] = ()
+    tf_default: Measured | None = None
 
     @property
     def default_wins(self) -> bool:

@@ -36,6 +36,7 @@ BASELINES = ("expert", "heft", "donf", "random")
 DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
 BASELINE_SHARE = 0.25  # of the measurements left after the single devices
 FINAL_REPEATS = 30
+FEWEST_REPEATS, MOST_REPEATS = 10, 200  # where the finalists may take a certain time
 FINALISTS = 4
 SWITCHES = 4
 
@@ -47,7 +48,9 @@ class SearchSettings:
     devices: as placer.devices.open_devices takes it. searchers: asked in this order; None = the
     default ones.
     measurements: how many mappings may be measured, single devices included. groups: how coarse the search is.
-    pins: each 'PATTERN=DEVICE', see placer/pins.py.
+    pins: each 'PATTERN=DEVICE', see placer/pins.py. traced, warm_up: steps traced on each device to profile it, and
+    untraced ones before. finalists: mappings stepped side by side at the end, beside the best single device; final_s:
+    seconds that this may take, None = as long as FINAL_REPEATS take.
     """
 
     model: str
@@ -61,6 +64,29 @@ class SearchSettings:
     groups: int = 192
     headroom: float = 0.1
     pins: tuple[str, ...] = ()
+    traced: int = 5
+    warm_up: int = 3
+    finalists: int = FINALISTS
+    final_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Final:
+    """What was measured side by side at the end: finalists, and TensorFlow's default where it competes."""
+
+    rows: tuple[Row, ...]
+    default: Measured | None
+    switch_s: float | None
+
+    @property
+    def best(self) -> Row:
+        """The fastest mapping."""
+        return min(self.rows, key=step_s)
+
+    @property
+    def best_single(self) -> Row | None:
+        """The fastest single device."""
+        return min((row for row in self.rows if row.mapping.is_single), key=step_s, default=None)
 
 
 def run_search(
@@ -94,6 +120,8 @@ class Job:
         store: Store | None,
         clock: Callable[[], float],
         stack: ExitStack,
+        devices: Devices | None = None,
+        training: zoo.TrainingStep | None = None,
     ) -> None:
         """Use `Job.opened`."""
         _check(settings)
@@ -105,11 +133,11 @@ class Job:
 
         check_spec(settings.devices)
         split(settings.devices)  # before the model's variables are made
-        self.captured, self.inputs = self._captured()
+        self.captured, self.inputs = self._captured(training)
         progress.phase("timing the untouched step")
         self.untouched, references = measure_untouched(self.captured, self.inputs)
         progress.phase("opening devices, measuring links")
-        self.devices: Devices = stack.enter_context(
+        self.devices: Devices = devices or stack.enter_context(
             open_devices(settings.devices, include_local=settings.include_local)
         )
         self.topology = self.devices.topology
@@ -121,7 +149,8 @@ class Job:
         pins = [parse_pin(pin) for pin in settings.pins]
         pinned(self.captured.graph, pins, self.topology)  # refuses what no profile would mend
         progress.phase("profiling ops on each device")
-        fine = pinned(profile(self.captured, self.devices, self.inputs), pins, self.topology)
+        costly = profile(self.captured, self.devices, self.inputs, runs=settings.traced, warm_up=settings.warm_up)
+        fine = pinned(costly, pins, self.topology)
         self.groups = coarsen(fine, settings.groups, self.topology)
         self.prediction = Prediction.profiled(self.groups, self.topology, settings.headroom)
         self.runner: Runner = Runner(self.captured, self.devices, self.inputs, references, order=self._order)
@@ -139,10 +168,16 @@ class Job:
         progress: Progress,
         store: Store | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        devices: Devices | None = None,
+        training: zoo.TrainingStep | None = None,
     ) -> Iterator[Job]:
-        """A job whose devices are closed when the block ends."""
+        """A job whose devices are closed when the block ends.
+
+        devices: open ones to use instead of those that the settings name; they stay open. training: a step to search
+        instead of the model that the settings name.
+        """
         with ExitStack() as stack:
-            yield cls(settings, progress, store, clock, stack)
+            yield cls(settings, progress, store, clock, stack, devices, training)
 
     @property
     def problem(self) -> Problem:
@@ -150,9 +185,9 @@ class Job:
         return self.prediction.problem
 
     def measure_singles(self) -> None:
-        """Every device that can hold the whole step, and from them a first calibration."""
+        """Every device with all that it can run, if it can hold that, and from them a first calibration."""
         self.progress.begin(self.settings.measurements)
-        for placement in self.problem.singles():
+        for placement in (*self.problem.singles(), *self.problem.nearly_singles()):
             self.measure("single", self.problem.mapping(placement))
         self.calibrate()
 
@@ -182,16 +217,17 @@ class Job:
         if self.anchor_s is None and len(asked) > 1:
             return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
         fine = [self._fine(mapping) for _, mapping in asked]
+        asked_s = [self.prediction.step_s(mapping) for _, mapping in asked]
         known = [self.store.find(m, self.anchor_s) if self.store and self.anchor_s else None for m in fine]
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
         rows = []
-        for (searcher, mapping), placed, stored in zip(asked, fine, known, strict=True):
+        for (searcher, mapping), placed, stored, predicted_s in zip(asked, fine, known, asked_s, strict=True):
             result = stored or next(raced)
             if self.anchor_s is None and isinstance(result, Measured):
                 self.anchor_s = result.step_s
             if self.store is not None and self.anchor_s and stored is None:
                 self.store.add(placed, result, self.anchor_s, searcher)
-            rows.append(Row(searcher, mapping, result, stored=stored is not None))
+            rows.append(Row(searcher, mapping, result, stored=stored is not None, asked_s=predicted_s))
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest(self.rows))
         return rows
@@ -202,11 +238,14 @@ class Job:
             self.prediction = self.prediction.calibrated([(row.mapping, row.result) for row in self.rows])
             self.calibrated_by = len(self.rows)
 
-    def finish(self, trace: bool, interrupted: bool = False) -> Finding:
-        """The fastest, the fastest single device, and the untouched step where it competes, side by side."""
+    def finish(self, trace: bool, interrupted: bool = False, beside: Sequence[Row] = ()) -> Finding:
+        """The fastest, the fastest single device, and the untouched step where it competes, side by side.
+
+        beside: rows measured before that shall be stepped beside these, too.
+        """
         self.progress.phase("measuring the finalists side by side")
         self.calibrate()
-        best, single, default_s, switch_s = self._final()
+        final = self._final(self._finalists(beside))
         self.progress.end()
         return Finding(
             model=self.settings.model,
@@ -215,25 +254,27 @@ class Job:
             problem=self.problem,
             groups=self.groups,
             measured=tuple(self._with_ratios()),
-            best=best,
-            best_single=single,
+            best=final.best,
+            best_single=final.best_single,
             untouched=self.untouched,
-            tf_default_s=default_s,
+            tf_default_s=None if final.default is None else final.default.step_s,
             lower_bound_s=self.prediction.bound_s(),
-            switch_s=switch_s,
+            switch_s=final.switch_s,
             seed=self.settings.seed,
             interrupted=interrupted,
             ended=(*self.ended, *([f"interrupted after {len(self.rows)} measurements."] if interrupted else [])),
             seconds=self.clock() - self.begin_s,
             pins=self.settings.pins,
-            trace=self._trace(best) if trace else None,
+            trace=self._trace(final.best) if trace else None,
+            finals=final.rows,
+            tf_default=final.default,
         )
 
-    def _captured(self) -> tuple[Captured, list[Any]]:
+    def _captured(self, training: zoo.TrainingStep | None) -> tuple[Captured, list[Any]]:
         self.progress.phase(f"tracing {self.settings.model}")
         from placer.capture import capture
 
-        training = zoo.load(self.settings.model, batch=self.settings.batch, seed=self.settings.seed)
+        training = training or zoo.load(self.settings.model, batch=self.settings.batch, seed=self.settings.seed)
         captured = capture(training.step, training.example_inputs, training.name)
         return captured, captured.flat_inputs(training.example_inputs)
 
@@ -245,13 +286,13 @@ class Job:
         minutes = self.settings.minutes
         return minutes is not None and self.clock() - self.begin_s > 60 * minutes
 
-    def _final(self) -> tuple[Row, Row | None, float | None, float | None]:
-        """Measure the finalists again, with more repeats: best, best single, TensorFlow's default, switch."""
+    def _final(self, finalists: Sequence[Row]) -> Final:
+        """Measure the finalists again, with more repeats."""
         from placer.runner import UntouchedStep
 
         rows, placed = [], []
         with ExitStack() as stack:
-            for row in self._finalists():
+            for row in finalists:
                 prepared = self.runner.ready(self._fine(row.mapping))
                 if isinstance(prepared, Failed):  # stored by an earlier session, or its device is gone
                     continue
@@ -263,7 +304,7 @@ class Job:
             steps: list[Any] = list(placed)
             if self.devices.has_local:
                 steps.append(stack.enter_context(closing(UntouchedStep(self.captured))))
-            results = self.runner.compare(steps, FINAL_REPEATS)
+            results = self.runner.compare(steps, self._final_repeats(rows))
             singles = [r.step_s for row, r in zip(rows, results, strict=False) if row.mapping.is_single]
             final = [
                 replace(
@@ -274,11 +315,15 @@ class Job:
                 )
                 for row, r in zip(rows, results, strict=False)
             ]
-            best = min(final, key=step_s)
-            single = min((row for row in final if row.mapping.is_single), key=step_s, default=None)
             switch_s = self._switched(placed[0], rows) if len(rows) > 1 else None
-        default_s = results[-1].step_s if self.devices.has_local else None
-        return best, single, default_s, switch_s
+        return Final(tuple(final), results[-1] if self.devices.has_local else None, switch_s)
+
+    def _final_repeats(self, rows: Sequence[Row]) -> int:
+        """How often the finalists are stepped in turn."""
+        if self.settings.final_s is None:
+            return FINAL_REPEATS
+        turn_s = sum(map(step_s, rows)) + self.untouched.step_s
+        return max(FEWEST_REPEATS, min(MOST_REPEATS, int(self.settings.final_s / turn_s)))
 
     def _switched(self, step: PlacedStep, rows: list[Row]) -> float:
         """Seconds of a switch from one finalist to another, the median of SWITCHES there and back."""
@@ -293,13 +338,14 @@ class Job:
         """The captured ops where their groups are."""
         return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
 
-    def _finalists(self) -> list[Row]:
+    def _finalists(self, beside: Sequence[Row]) -> list[Row]:
         measured = by_merit(self.rows)
         if not measured:
             failures = {row.result.detail for row in self.rows if isinstance(row.result, Failed)}
             raise PlacerError(f"no mapping of {self.settings.model} could be measured: {'; '.join(sorted(failures))}")
         singles = [row for row in measured if row.mapping.is_single][:1]
-        return [*singles, *[row for row in measured if row not in singles][:FINALISTS]]
+        finalists = [*singles, *[row for row in measured if row not in singles][: self.settings.finalists]]
+        return [*finalists, *[row for row in beside if row not in finalists]]
 
     def _with_ratios(self) -> Iterator[Row]:
         single_s = min((step_s(row) for row in self.rows if row.mapping.is_single), default=None)

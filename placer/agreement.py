@@ -20,6 +20,9 @@ Returned = Sequence[Sequence["np.ndarray[Any, Any]"]]
 """For each of the first steps, the values that it returned."""
 
 
+OUT_OF_MEMORY = ("Dst tensor is not initialized", "ALLOC_FAILED", "OUT_OF_MEMORY", "out of memory")
+
+
 class LossDiffersError(Exception):
     """The placed step computes something else than the untouched one."""
 
@@ -114,7 +117,14 @@ def attempted(run: Callable[[], Any]) -> Any:
         return run()
     except tuple(kind for kind, _ in REASONS) as error:
         reason = next(reason for kind, reason in REASONS if isinstance(error, kind))
+        if isinstance(error, tf.errors.OpError) and is_out_of_memory(error):
+            reason = "memory"
         return Failed(reason, str(error).strip().splitlines()[0])
+
+
+def is_out_of_memory(error: tf.errors.OpError) -> bool:
+    """Whether a device ran out of memory; CUDA's libraries and copies to a GPU say so in words of their own."""
+    return isinstance(error, tf.errors.ResourceExhaustedError) or any(text in error.message for text in OUT_OF_MEMORY)
 
 
 def values(outputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:

@@ -201,11 +201,6 @@ def device_config() -> Any:
     return config
 
 
-def gpu_options() -> Any:
-    """How this process splits its GPUs, as a session of its own must be told (a GPUOptions)."""
-    return eager_context.context().config.gpu_options
-
-
 def input_type(node: Any, position: int) -> int:
     """DataType enum of a NodeDef's data input, told from its op's definition."""
     op_def = op_def_registry.get(node.op)

@@ -31,13 +31,15 @@ class RunnerSettings:
 
     warm_up: steps dropped after the first call. repeats: steps that count. give_up_after: steps after which a
     candidate that is clearly worse is stopped; clearly worse = a step over `hopeless` times the incumbent's
-    median, or its best step slower than the incumbent's worst.
+    median, or its best step slower than the incumbent's worst. drop_at_once: a candidate whose first warm-up step
+    already takes more than so many times the incumbent's median is told by that step alone; None = it goes on.
     """
 
     warm_up: int = 2
     repeats: int = 12
     give_up_after: int = 4
     hopeless: float = 3.0
+    drop_at_once: float | None = None
 
 
 class Step(Protocol):
@@ -154,6 +156,7 @@ class Runner:
         self.anchor: PlacedStep | None = None
         self.anchor_s = 0.0
         self.incumbent: PlacedStep | None = None
+        self.incumbent_s = 0.0  # when it was measured
 
     def measure(self, mapping: Mapping) -> Result:
         """The step time of a mapping of the captured graph, or why it has none. A faster one becomes incumbent."""
@@ -238,8 +241,8 @@ class Runner:
         peers = [Entry(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
         live = list(entries)
         for _ in range(self.settings.warm_up):
-            live = [entry for entry in live if self._stepped(entry)]
-        for entry in entries:
+            live = [entry for entry in live if self._stepped(entry) and not self._is_dropped(entry)]
+        for entry in live:
             entry.seconds.clear()
         for until in heats(len(live), self.settings.repeats):
             while live and len(live[0].seconds) < until:
@@ -267,13 +270,19 @@ class Runner:
             return True
         return len(mine) >= self.settings.give_up_after and min(mine) > max(theirs)
 
+    def _is_dropped(self, entry: Entry) -> bool:
+        """Whether it is told by its first warm-up step."""
+        most = self.settings.drop_at_once
+        return most is not None and 0 < most * self.incumbent_s < entry.seconds[0]
+
     def _result(self, entry: Entry, peers: Sequence[Entry]) -> Result:
         """In the anchor's time, as the anchor was in the same turns."""
         failed = entry.failed or next((peer.failed for peer in peers if peer.failed), None)
         if failed is not None:
             return failed
         found = summary(entry.seconds)
-        scale = self.anchor_s / median(peers[0].seconds[: found.repeats]) if peers else 1.0
+        beside = peers[0].seconds[: found.repeats] if peers else []
+        scale = self.anchor_s / median(beside) if beside else 1.0  # nobody is, where all were dropped
         early = found.repeats < self.settings.repeats
         return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, entry.switch_s, early)
 
@@ -285,11 +294,11 @@ class Runner:
         best = min(through, key=lambda entry: median(entry.seconds))
         if self.anchor is None:
             self.anchor = self.incumbent = best.step
-            self.anchor_s = median(best.seconds)
+            self.anchor_s = self.incumbent_s = median(best.seconds)
         elif not any(peer.failed for peer in peers) and median(best.seconds) < median(peers[-1].seconds):
             if self.incumbent is not None and self.incumbent is not self.anchor:
                 self.incumbent.close()
-            self.incumbent = best.step
+            self.incumbent, self.incumbent_s = best.step, median(best.seconds)
 
 
 def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> float:

@@ -124,7 +124,8 @@ class Local(Searcher):
 
     def _start(self) -> Placement:
         """The best predicted of HEFT, the expert's splits, single devices, and a greedy placement."""
-        candidates = [heft_placement(self.problem), *self.problem.singles(), *expert_placements(self.problem)]
+        singles = [*self.problem.singles(), *self.problem.nearly_singles()]
+        candidates = [heft_placement(self.problem), *singles, *expert_placements(self.problem)]
         best = self._best_of(list(dict.fromkeys(candidates)))
         if len(self.problem.units) * len(self.problem.topology) <= self._evaluations() // 4:
             best = self._best_of([best, self._greedy(next(self.problem.singles(), best))])

@@ -246,6 +246,20 @@ class Problem:
             if all(d in devices for devices in self.feasible) and self.fits(placement):
                 yield placement
 
+    def nearly_singles(self) -> Iterator[Placement]:
+        """For each device that is no match for some op, as a GPU without a kernel for it: all else on this device, and
+        such ops where they cost least, as TensorFlow itself places them. Only where devices are of several kinds.
+        """
+        if len({device.kind for device in self.topology.devices}) == 1:
+            return
+        for d in range(len(self.topology)):
+            able = [d in devices for devices in self.feasible]
+            if any(able) and not all(able):
+                costs = zip(able, self.feasible, self.unit_cost_s, strict=True)
+                placement = tuple(d if can else min(devices, key=cost_s.__getitem__) for can, devices, cost_s in costs)
+                if self.fits(placement):
+                    yield placement
+
     def canonical(self, placement: Placement) -> Placement:
         """The same structure under one name: devices that are alike, renamed in order of first appearance."""
         unused = {a: [d for d, b in enumerate(self.alike) if a == b] for a in self.alike}

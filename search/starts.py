@@ -25,7 +25,7 @@ def starts(problem: Problem, stop: Stop) -> list[Placement]:
 
     At least one; when `stop()`, those there was time for. Raises BadInputError where nothing fits into memory.
     """
-    found: dict[Placement, None] = dict.fromkeys(problem.singles())
+    found: dict[Placement, None] = dict.fromkeys((*problem.singles(), *problem.nearly_singles()))
     for rule in _rules(problem):
         if found and stop():
             break

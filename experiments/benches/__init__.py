@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.benches import (
+    gpu,
     main_job,
     online,
     operators,
@@ -20,6 +21,7 @@ from experiments.benches.bench import Bench, BenchOptions, Facts, check_folder, 
 from placer.errors import BadInputError
 
 BENCHES = {
+    "gpu": Bench(gpu.run, gpu.page),
     "main-job": Bench(main_job.run, main_job.page),
     "online": Bench(online.run, online.page),
     "operators": Bench(operators.run, operators.page),
@@ -31,15 +33,18 @@ BENCHES = {
     "spoc": Bench(spoc.run, spoc.page),
     "surrogates": Bench(surrogates.run, surrogates.page),
 }
+ON_DEVICES = ("gpu",)  # these take --devices and --minutes
 
 
 def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
     """Run the benchmark `name`; with `record` write benchmarks/NAME.json and BENCHMARKS.md anew.
 
-    Raises BadInputError for a name that is none.
+    Raises BadInputError for a name that is none, and for options that this benchmark has no use for.
     """
     if name not in BENCHES:
         raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(sorted(BENCHES))}.")
+    if name not in ON_DEVICES and (options.devices is not None or options.minutes is not None):
+        raise BadInputError(f"{name} takes no --devices and no --minutes; leave them out (gpu takes both).")
     if record:
         check_folder()
     facts = BENCHES[name].run(replace(options, record=record))

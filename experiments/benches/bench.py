@@ -26,7 +26,7 @@ class BenchOptions:
     """What may be asked of a benchmark; each uses what applies to it. None = its own default.
 
     record: the facts will be kept, so pictures and data beside them should be, too. runs: the folder in which runs
-    that benchmarks share are kept.
+    that benchmarks share are kept. devices, minutes: what to measure on, and for how long in all (gpu only).
     """
 
     models: tuple[str, ...] | None = None
@@ -34,6 +34,8 @@ class BenchOptions:
     measurements: int | None = None
     record: bool = False
     runs: Path | None = None
+    devices: str | None = None
+    minutes: float | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,24 @@
 | `moe`           | 8 experts, Shazeer et al. 2017         | 256 features  | 512   | Adam          |
 | `two_tower`     | Covington et al. 2016, Yi et al. 2019  | ids           | 1024  | SGD, sparse   |
 
+`NAME@native` is the network as it was published, or as large as a GPU would be given it:
+
+| name            | native input  | batch | else                                        |
+| --------------- | ------------- | ----- | ------------------------------------------- |
+| `inception_v3`  | 299x299       | 32    |                                             |
+| `resnet50`      | 224x224       | 32    |                                             |
+| `nasnet_mobile` | 224x224       | 32    |                                             |
+| `mobilenet_v3`  | 224x224       | 64    |                                             |
+| `vgg16`         | 224x224       | 32    |                                             |
+| `alexnet`       | 227x227       | 128   |                                             |
+| `towers`        | 64x64         | 64    | 96 filters, not 24                          |
+| `mnist_softmax` | 784 pixels    | 128   | the very same                               |
+| `seq2seq_lstm`  | 10 + 10 words | 128   | 1,024 units, not 256                        |
+| `transformer`   | 128 words     | 32    | the base model: 512 wide, 8 heads, 6 layers |
+| `moe`           | 512 features  | 4096  | 1,024 hidden units, not 512                 |
+| `two_tower`     | ids           | 4096  | three tables of 256 MiB, not 51 MB          |
+
+`two_tower@6144MiB` is that with three tables of so many mebibytes together.
 Beside these, `keras:NAME` is any classifier of `keras.applications`, untrained, at the image size it was published for;
 `keras:NAME@96` takes images of 96x96.
 

@@ -16,21 +16,21 @@ CLASSES = 1000
 HALVES = ("a", "b")
 
 
-def alexnet(batch: int, rng: np.random.Generator) -> TrainingStep:
+def alexnet(batch: int, rng: np.random.Generator, side: int = SIDE) -> TrainingStep:
     """The two-tower network of Krizhevsky et al. 2012 (figure 2); SGD with momentum 0.9.
 
-    The image is 127x127, not 224x224, and dropout is left out. The towers read each other's maps only at
-    conv3, fc6, fc7 and fc8. fc8 is the sum of one matrix product per tower: the same numbers as one product
-    over both halves joined.
+    The image is 127x127, not the paper's 224x224 (its layers fit 227x227), and dropout is left out. The towers read
+    each other's maps only at conv3, fc6, fc7 and fc8. fc8 is the sum of one matrix product per tower: the same numbers
+    as one product over both halves joined.
     """
-    image = keras.Input((SIDE, SIDE, 3), name="image")
+    image = keras.Input((side, side, 3), name="image")
     x = _each(lambda half, x: _early(half, x), [image, image])
     x = _each(lambda half, x: _late(half, x), _exchange(x, "conv3"))
     for layer in ("fc6", "fc7"):
         x = _each(lambda half, x, layer=layer: _dense(2048, f"{layer}{half}", "relu")(x), _exchange(x, layer))
     x = _each(lambda half, x: _dense(CLASSES, f"fc8{half}", None)(x), x)
     model = keras.Model(image, keras.layers.Add(name="logits")(x), name="alexnet")
-    inputs = data.images(rng, batch, SIDE), data.labels(rng, CLASSES, batch)
+    inputs = data.images(rng, batch, side), data.labels(rng, CLASSES, batch)
     return classifier(model, keras.optimizers.SGD(0.01, momentum=0.9, name="sgd"), *inputs)
 
 

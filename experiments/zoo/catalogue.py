@@ -1,39 +1,57 @@
-"""Which network the zoo's names mean: where it is built and the batch that suits one core."""
+"""Which network the zoo's names mean: where it is built, and the sizes that suit one core, or a GPU."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
 from experiments.zoo.training import TrainingStep
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 
 Builder = Callable[[int | None, int], TrainingStep]
 
 
+NATIVE = "native"
+TABLES = re.compile(r"[1-9][0-9]{0,6}MiB")
+
+
 class Entry(NamedTuple):
-    """The module under `experiments.zoo` with a function of the network's name, and the default batch."""
+    """The module under `experiments.zoo` with a function of the network's name, and the default batch.
+
+    native_batch, native: of NAME@native, the network as published or as a GPU would be given it; what the function
+    takes beside batch and generator.
+    """
 
     module: str
     batch: int
+    native_batch: int
+    native: Mapping[str, int] = {}
 
 
 NETWORKS = {
-    "inception_v3": Entry("vision", 8),
-    "resnet50": Entry("vision", 8),
-    "nasnet_mobile": Entry("vision", 8),
-    "mobilenet_v3": Entry("vision", 16),
-    "vgg16": Entry("vision", 8),
-    "alexnet": Entry("alexnet", 32),
-    "towers": Entry("towers", 32),
-    "mnist_softmax": Entry("mnist", 128),
-    "seq2seq_lstm": Entry("seq2seq", 16),
-    "transformer": Entry("transformer", 8),
-    "moe": Entry("moe", 512),
-    "two_tower": Entry("two_tower", 1024),
+    "inception_v3": Entry("vision", 8, 32, {"side": 299}),
+    "resnet50": Entry("vision", 8, 32, {"side": 224}),
+    "nasnet_mobile": Entry("vision", 8, 32, {"side": 224}),
+    "mobilenet_v3": Entry("vision", 16, 64, {"side": 224}),
+    "vgg16": Entry("vision", 8, 32, {"side": 224}),
+    "alexnet": Entry("alexnet", 32, 128, {"side": 227}),
+    "towers": Entry("towers", 32, 64, {"filters": 96}),
+    "mnist_softmax": Entry("mnist", 128, 128),
+    "seq2seq_lstm": Entry("seq2seq", 16, 128, {"units": 1024}),
+    "transformer": Entry("transformer", 8, 32, {"length": 128, "width": 512, "heads": 8, "layers": 6}),
+    "moe": Entry("moe", 512, 4096, {"features": 512, "hidden": 1024}),
+    "two_tower": Entry("two_tower", 1024, 4096, {"tables_mib": 768}),
 }
+
+
+class Size(NamedTuple):
+    """A network's batch where none is asked for, and what its function takes beside batch and generator."""
+
+    batch: int
+    settings: Mapping[str, int]
 
 
 def names() -> tuple[str, ...]:
@@ -44,19 +62,32 @@ def names() -> tuple[str, ...]:
 def find(name: str) -> Builder:
     """What builds the network `name` from a batch (None = its own) and a seed; Keras must be seeded by then.
 
-    Raises BadInputError for a name that is not in the zoo.
+    NAME@native is the network at native size, two_tower@NMiB that with tables of N mebibytes in all. Raises
+    BadInputError for a name that is not in the zoo.
     """
-    if name not in NETWORKS:
-        raise BadInputError(_unknown(name))
-    return lambda batch, seed: _build(name, batch or NETWORKS[name].batch, seed)
+    network, at, size = name.partition("@")
+    if network not in NETWORKS:
+        raise BadInputError(_unknown(network))
+    sized = _size(network, size) if at else Size(NETWORKS[network].batch, {})
+    return lambda batch, seed: _build(network, batch or sized.batch, seed, sized.settings)
 
 
-def _build(name: str, batch: int, seed: int) -> TrainingStep:
+def _size(network: str, size: str) -> Size:
+    entry = NETWORKS[network]
+    if size == NATIVE:
+        return Size(entry.native_batch, entry.native)
+    if network == "two_tower" and TABLES.fullmatch(size):
+        return Size(entry.native_batch, {**entry.native, "tables_mib": int(size.removesuffix("MiB"))})
+    tables = ", or @4096MiB for tables of that size in all" if network == "two_tower" else ""
+    raise BadInputError(f"{network} has no size {short(size)}; write {network}@{NATIVE}{tables}.")
+
+
+def _build(network: str, batch: int, seed: int, settings: Mapping[str, int]) -> TrainingStep:
     import numpy as np
 
-    module = importlib.import_module(f"experiments.zoo.{NETWORKS[name].module}")
-    network = cast(Callable[..., TrainingStep], getattr(module, name))
-    return network(batch, np.random.default_rng(seed))
+    module = importlib.import_module(f"experiments.zoo.{NETWORKS[network].module}")
+    made = cast(Callable[..., TrainingStep], getattr(module, network))
+    return made(batch, np.random.default_rng(seed), **settings)
 
 
 def _unknown(name: str) -> str:

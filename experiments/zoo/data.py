@@ -1,9 +1,22 @@
-"""Example batches: random, of the right shape, and the same for the same generator state."""
+"""Example batches: random, of the right shape, and the same for the same generator state.
+
+They lie in the host's memory, as an input pipeline leaves them: on a GPU every step pays for bringing its batch there.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
+
+HOST = "CPU:0"
+
+
+def on_host(values: np.ndarray[Any, Any]) -> tf.Tensor:
+    """An array as a tensor in the host's memory."""
+    with tf.device(HOST):
+        return tf.constant(values)
 
 
 def images(rng: np.random.Generator, batch: int, side: int, channels: int = 3) -> tf.Tensor:
@@ -13,12 +26,12 @@ def images(rng: np.random.Generator, batch: int, side: int, channels: int = 3) -
 
 def vectors(rng: np.random.Generator, *shape: int) -> tf.Tensor:
     """Standard-normal float32 of the given shape."""
-    return tf.constant(rng.standard_normal(shape, dtype=np.float32))
+    return on_host(rng.standard_normal(shape, dtype=np.float32))
 
 
 def labels(rng: np.random.Generator, classes: int, *shape: int) -> tf.Tensor:
     """Uniform int32 in 0..classes-1 of the given shape."""
-    return tf.constant(rng.integers(classes, size=shape, dtype=np.int32))
+    return on_host(rng.integers(classes, size=shape, dtype=np.int32))
 
 
 def zipf(rng: np.random.Generator, count: int, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:

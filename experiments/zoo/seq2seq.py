@@ -17,13 +17,13 @@ LAYERS = 2
 STEPS = 10
 
 
-def seq2seq_lstm(batch: int, rng: np.random.Generator) -> TrainingStep:
+def seq2seq_lstm(batch: int, rng: np.random.Generator, units: int = UNITS) -> TrainingStep:
     """Encoder-decoder (Sutskever et al. 2014), the source read backwards, the target taught; Adam.
 
-    Two layers of 256 instead of four of 1,000, and 10 words a sentence; unrolled, so that there are no loops.
+    Two layers of `units` instead of four of 1,000, and 10 words a sentence; unrolled, so that there are no loops.
     step(source int32 [batch, 10], target int32 [batch, 10]); word 0 starts a target.
     """
-    model = _network()
+    model = _network(units)
     optimizer = keras.optimizers.Adam(1e-3, name="adam")
     optimizer.build(model.trainable_variables)
 
@@ -35,24 +35,24 @@ def seq2seq_lstm(batch: int, rng: np.random.Generator) -> TrainingStep:
         descend(tape, loss, model, optimizer)
         return loss
 
-    example = tuple(tf.constant(data.zipf(rng, WORDS, batch, STEPS)) for _ in range(2))
+    example = tuple(data.on_host(data.zipf(rng, WORDS, batch, STEPS)) for _ in range(2))
     return TrainingStep("seq2seq_lstm", step, example, model, optimizer)
 
 
-def _network() -> Any:
+def _network(units: int) -> Any:
     """Word ids of source (reversed) and target so far -> logits over the next word [batch, STEPS, WORDS]."""
     source = keras.Input((STEPS,), dtype="int32", name="source")
     so_far = keras.Input((STEPS,), dtype="int32", name="so_far")
-    x = keras.layers.Embedding(WORDS, UNITS, name="source_words")(source)
-    y = keras.layers.Embedding(WORDS, UNITS, name="target_words")(so_far)
+    x = keras.layers.Embedding(WORDS, units, name="source_words")(source)
+    y = keras.layers.Embedding(WORDS, units, name="target_words")(so_far)
     for i in range(1, LAYERS + 1):
-        x, *memory = _lstm(f"encoder{i}")(x)
-        y, *_ = _lstm(f"decoder{i}")(y, initial_state=memory)
+        x, *memory = _lstm(f"encoder{i}", units)(x)
+        y, *_ = _lstm(f"decoder{i}", units)(y, initial_state=memory)
     logits = keras.layers.Dense(WORDS, name="logits")(y)
     return keras.Model([source, so_far], logits, name="seq2seq_lstm")
 
 
-def _lstm(name: str) -> Any:
+def _lstm(name: str, units: int) -> Any:
     """One layer; the cell is named because Keras numbers unnamed ones over the whole process."""
-    cell = keras.layers.LSTMCell(UNITS, name="cell")
+    cell = keras.layers.LSTMCell(units, name="cell")
     return keras.layers.RNN(cell, return_sequences=True, return_state=True, unroll=True, name=name)

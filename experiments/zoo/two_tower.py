@@ -11,8 +11,8 @@ import tensorflow as tf
 from experiments.zoo import data
 from experiments.zoo.training import TrainingStep, descend, mean_cross_entropy
 
-USERS = 200_000
-ITEMS = 200_000
+ROWS = 200_000
+TABLES = 3
 EMBEDDED = 64
 HISTORY = 20
 LAYERS = (1024, 1024, 512)
@@ -40,15 +40,17 @@ class Table(keras.layers.Layer):  # type: ignore[misc]
         return (*shape, EMBEDDED)
 
 
-def two_tower(batch: int, rng: np.random.Generator) -> TrainingStep:
+def two_tower(batch: int, rng: np.random.Generator, tables_mib: int | None = None) -> TrainingStep:
     """Retrieval with two towers (Covington et al. 2016; Yi et al. 2019) and three tables of 51 MB; plain SGD.
 
     The loss is Yi's in-batch softmax: each user's item against the batch's other items, each logit less the
     log of its item's sampling probability (section 3), here the known one. In Keras 3 momentum and Adam touch
     every row of a table at every step; plain SGD updates the looked-up rows alone.
-    step(user [batch], history [batch, 20], item [batch], log_q [batch]); ids int32, log_q float32.
+    tables_mib: mebibytes of the three together. step(user [batch], history [batch, 20], item [batch], log_q [batch]);
+    ids int32, log_q float32.
     """
-    model = _network()
+    rows = ROWS if tables_mib is None else rows_of(tables_mib)
+    model = _network(rows)
     optimizer = keras.optimizers.SGD(0.05, name="sgd")
     optimizer.build(model.trainable_variables)
 
@@ -60,24 +62,29 @@ def two_tower(batch: int, rng: np.random.Generator) -> TrainingStep:
         descend(tape, loss, model, optimizer)
         return loss
 
-    return TrainingStep("two_tower", step, _example(batch, rng), model, optimizer)
+    return TrainingStep("two_tower", step, _example(batch, rng, rows), model, optimizer)
 
 
-def _example(batch: int, rng: np.random.Generator) -> tuple[tf.Tensor, ...]:
-    item = data.zipf(rng, ITEMS, batch)
-    log_q = np.log(np.log1p(1.0 / (item + 1.0)) / np.log(ITEMS + 1.0)).astype(np.float32)
-    history = tf.constant(data.zipf(rng, ITEMS, batch, HISTORY))
-    return data.labels(rng, USERS, batch), history, tf.constant(item), tf.constant(log_q)
+def rows_of(tables_mib: int) -> int:
+    """Rows of each of the three tables."""
+    return tables_mib * 2**20 // (TABLES * EMBEDDED * 4)
 
 
-def _network() -> Any:
+def _example(batch: int, rng: np.random.Generator, rows: int) -> tuple[tf.Tensor, ...]:
+    item = data.zipf(rng, rows, batch)
+    log_q = np.log(np.log1p(1.0 / (item + 1.0)) / np.log(rows + 1.0)).astype(np.float32)
+    history = data.on_host(data.zipf(rng, rows, batch, HISTORY))
+    return data.labels(rng, rows, batch), history, data.on_host(item), data.on_host(log_q)
+
+
+def _network(rows: int) -> Any:
     """User id, ids of watched items and candidate item -> two unit vectors [batch, OUT]."""
     user = keras.Input((), dtype="int32", name="user")
     history = keras.Input((HISTORY,), dtype="int32", name="history")
     item = keras.Input((), dtype="int32", name="item")
-    watched = keras.ops.mean(Table(ITEMS, "history_table")(history), axis=1)
-    joined = keras.layers.Concatenate(name="user_join")([Table(USERS, "user_table")(user), watched])
-    u, v = _tower(joined, "user"), _tower(Table(ITEMS, "item_table")(item), "item")
+    watched = keras.ops.mean(Table(rows, "history_table")(history), axis=1)
+    joined = keras.layers.Concatenate(name="user_join")([Table(rows, "user_table")(user), watched])
+    u, v = _tower(joined, "user"), _tower(Table(rows, "item_table")(item), "item")
     return keras.Model([user, history, item], [u, v], name="two_tower")
 
 

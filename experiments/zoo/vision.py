@@ -1,4 +1,4 @@
-"""Image classifiers of `keras.applications`: the published networks, unchanged but for a smaller image."""
+"""Image classifiers of `keras.applications`: the published networks, unchanged but for the size of the image."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from experiments.zoo.training import TrainingStep, classifier
 CLASSES = 1000
 
 
-def inception_v3(batch: int, rng: np.random.Generator) -> TrainingStep:
+def inception_v3(batch: int, rng: np.random.Generator, side: int = 96) -> TrainingStep:
     """Inception-v3 (Szegedy et al. 2016) at 96x96; SGD with momentum."""
-    return _train("inception_v3", keras.applications.InceptionV3, 96, _momentum(0.01), batch, rng)
+    return _train("inception_v3", keras.applications.InceptionV3, side, _momentum(0.01), batch, rng)
 
 
-def resnet50(batch: int, rng: np.random.Generator) -> TrainingStep:
+def resnet50(batch: int, rng: np.random.Generator, side: int = 64) -> TrainingStep:
     """ResNet-50 (He et al. 2016) at 64x64; SGD with momentum."""
-    return _train("resnet50", keras.applications.ResNet50, 64, _momentum(0.01), batch, rng)
+    return _train("resnet50", keras.applications.ResNet50, side, _momentum(0.01), batch, rng)
 
 
-def nasnet_mobile(batch: int, rng: np.random.Generator) -> TrainingStep:
+def nasnet_mobile(batch: int, rng: np.random.Generator, side: int = 64) -> TrainingStep:
     """NASNet-A mobile (Zoph et al. 2018) at 64x64; SGD with momentum.
 
     As Keras has it: without the auxiliary head and drop-path.
     """
-    return _train("nasnet_mobile", keras.applications.NASNetMobile, 64, _momentum(0.01), batch, rng)
+    return _train("nasnet_mobile", keras.applications.NASNetMobile, side, _momentum(0.01), batch, rng)
 
 
-def mobilenet_v3(batch: int, rng: np.random.Generator) -> TrainingStep:
+def mobilenet_v3(batch: int, rng: np.random.Generator, side: int = 96) -> TrainingStep:
     """MobileNetV3-Small (Howard et al. 2019) at 96x96, its last dropout left out; Adam."""
     options = {"include_preprocessing": False, "dropout_rate": 0.0}
-    return _train("mobilenet_v3", keras.applications.MobileNetV3Small, 96, _adam(1e-3), batch, rng, **options)
+    return _train("mobilenet_v3", keras.applications.MobileNetV3Small, side, _adam(1e-3), batch, rng, **options)
 
 
-def vgg16(batch: int, rng: np.random.Generator) -> TrainingStep:
+def vgg16(batch: int, rng: np.random.Generator, side: int = 32) -> TrainingStep:
     """VGG-16 (Simonyan & Zisserman 2015) at 32x32, dropout left out; SGD with momentum."""
-    return _train("vgg16", keras.applications.VGG16, 32, _momentum(0.01), batch, rng)
+    return _train("vgg16", keras.applications.VGG16, side, _momentum(0.01), batch, rng)
 
 
 def _train(

@@ -102,7 +102,7 @@ class OperatorProfile:
             operator=self.operators[signature],
             device=device.name,
             device_kind=device.kind,
-            machine=machine_name(getattr(self.devices, "hardware", {}).get(device.name, "")),
+            machine=machine_name(self.devices.hardware.get(device.name, "")),
             batch=self.batch,
             network=self.captured.name,
             phase=self.phases.get(signature),

@@ -55,9 +55,10 @@ class OnlinePlan:
         make_searcher(self.settings.searcher, self._view().problem)
 
     def singles(self) -> list[Proposal]:
-        """Every device in use that can hold the whole step, the one predicted fastest first; empty if none can."""
+        """Every device in use with all that it can run, if it can hold that; the one predicted fastest first."""
         view = self._view()
-        return _best_first([self._proposal(view, placement, "single") for placement in view.problem.singles()])
+        singles = (*view.problem.singles(), *view.problem.nearly_singles())
+        return _best_first([self._proposal(view, placement, "single") for placement in singles])
 
     def tell(self, measured: Sequence[tuple[Devices, Result]]) -> None:
         """What mappings, proposed or not, came to under the load of now. Of several results the last one counts.

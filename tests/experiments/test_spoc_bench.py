@@ -15,6 +15,7 @@ import pytest
 
 from experiments.benches import spoc as bench
 from experiments.benches.bench import BenchOptions
+from experiments.benches.process import Caps, Measurer
 from experiments.benches.spoc import analysis
 from experiments.benches.spoc.analysis import (
     FLOPS,
@@ -31,7 +32,6 @@ from experiments.benches.spoc.analysis import (
 from experiments.benches.spoc.measure import Repeats, Study, in_turn
 from experiments.benches.spoc.networks import Network, families, networks, stratified
 from experiments.benches.spoc.picture import draw, picture_of
-from experiments.benches.spoc.process import Caps, Measurer
 from experiments.benches.spoc.published import PUBLISHED, judged
 from experiments.zoo.applications import SIDES
 from placer.errors import BadInputError, PlacerError
@@ -227,7 +227,7 @@ def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
     assert first["n_networks"] == 11 and all(first["targets"][t]["families"] for t in TARGETS)
 
 
-DOER = partial(SimpleNamespace, forget=gc.collect, facts=dict, sleep=time.sleep, die=os._exit, fail=int)
+DOER = partial(SimpleNamespace, forget=gc.collect, facts=dict, sleep=time.sleep, die=os._exit, fail=int, eval=eval)
 
 
 def test_a_process_answers_and_what_fails_or_dies_is_a_value_after_which_the_next_is_asked():
@@ -242,9 +242,18 @@ def test_a_process_answers_and_what_fails_or_dies_is_a_value_after_which_the_nex
     assert not process.is_alive()
 
 
+def test_what_a_process_prints_is_not_taken_for_the_benchmarks_facts(capfd):
+    with Measurer(DOER, Caps()) as measurer:
+        assert measurer.ask("eval", "print('noise', flush=True) or {}") == {}
+    said = capfd.readouterr()
+    assert said.out == "" and "noise" in said.err
+
+
 def test_too_long_and_too_large_are_values_too():
     with Measurer(DOER, Caps(seconds=0.0)) as measurer:
         assert measurer.ask("sleep", 60)["skipped"] == "time"
+    with Measurer(DOER, Caps()) as measurer:
+        assert measurer.ask("sleep", 60, 0.5) == {"skipped": "time", "detail": "more than 0 s"}
     with Measurer(DOER, Caps(memory_bytes=1)) as measurer:
         assert measurer.ask("sleep", 60)["skipped"] == "memory"
 

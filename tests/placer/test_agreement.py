@@ -1,12 +1,22 @@
-"""How far off a placed step may be: relative to the largest value, and coarser where a GPU rounds coarsely."""
+"""How far off a placed step may be, coarser where a GPU rounds coarsely; and what a failure is called."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from placer import agreement
-from placer.agreement import MOST_TOLERANCE, SPREAD, TF32_TOLERANCE, TOLERANCE, Agreement, LossDiffersError, tolerance
+from placer.agreement import (
+    MOST_TOLERANCE,
+    SPREAD,
+    TF32_TOLERANCE,
+    TOLERANCE,
+    Agreement,
+    LossDiffersError,
+    attempted,
+    tolerance,
+)
 
 
 def returned(*losses):
@@ -47,3 +57,16 @@ def test_a_coarse_step_agrees_within_its_tolerance(apart, agrees):
     else:
         with pytest.raises(LossDiffersError):
             held.check(returned(5.0, 4.0 * (1 + apart)))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(tf.errors.ResourceExhaustedError(None, None, "OOM"), "memory"),
+     (tf.errors.InternalError(None, None, "Dst tensor is not initialized."), "memory"),
+     (tf.errors.InternalError(None, None, "Blas GEMM launch failed"), "error")],
+)  # fmt: skip
+def test_running_out_of_memory_has_several_names(error, reason):
+    def run():
+        raise error
+
+    assert attempted(run).reason == reason

@@ -12,7 +12,7 @@ from placer import profiler
 from placer.capture import capture
 from placer.coarsen import coarsen
 from placer.graph import Edge, Op, OpGraph
-from placer.profiler import is_out_of_memory, profile, scaled, trace_steps
+from placer.profiler import profile, scaled, trace_steps
 from placer.topology import Device, Topology
 from placer.traced import TracedOp, TracedStep
 
@@ -90,7 +90,7 @@ def test_a_device_that_cannot_hold_the_step_is_profiled_without_its_largest_vari
 
 def gpu_and_cpu():
     topology = Topology((Device("gpu:0", "gpu"), Device("cpu:0", "cpu")))
-    return SimpleNamespace(topology=topology, single_kind=False)
+    return SimpleNamespace(topology=topology, same_bits=False)
 
 
 def pretend(monkeypatch, run):
@@ -144,13 +144,3 @@ def test_what_is_no_lack_of_memory_or_kernel_is_raised(monkeypatch):
 
     with pytest.raises(tf.errors.InternalError):
         pretend(monkeypatch, run)
-
-
-@pytest.mark.parametrize(
-    ("error", "is_memory"),
-    [(tf.errors.ResourceExhaustedError(None, None, "OOM"), True),
-     (tf.errors.InternalError(None, None, "Dst tensor is not initialized."), True),
-     (tf.errors.InternalError(None, None, "Blas GEMM launch failed"), False)],
-)  # fmt: skip
-def test_running_out_of_memory_has_several_names(error, is_memory):
-    assert is_out_of_memory(error) == is_memory

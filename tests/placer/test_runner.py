@@ -117,6 +117,17 @@ def test_a_candidate_whose_best_step_loses_to_the_worst_is_stopped_early(capture
     assert result.repeats == FEW.give_up_after
 
 
+def test_a_candidate_far_behind_is_told_by_its_first_step_and_another_goes_on(captured, two_cpus):
+    clock = Clock()
+    runner = Runner(captured[0], two_cpus, captured[1], [], replace(FEW, drop_at_once=3.0), clock)
+    assert runner._raced([Entry(FakeStep(clock, forever(2.0)), 0.5)])[0].repeats == FEW.repeats  # nobody to lose to
+    far, near = FakeStep(clock, iter([6.5])), FakeStep(clock, forever(5.5))
+    results = runner._raced([Entry(step, 0.5) for step in (far, near)])
+    assert results[0] == Measured(6.5, 0.0, 1, 0.5, stopped_early=True)
+    assert results[1].repeats > 1
+    assert runner._raced([Entry(FakeStep(clock, iter([7.0])), 0.5)]) == [Measured(7.0, 0.0, 1, 0.5, stopped_early=True)]
+
+
 def test_a_hopeless_candidate_is_stopped_at_once(captured, two_cpus):
     _, _, result = against(captured, two_cpus, forever(20.0), anchor=4.0, incumbent=3.5)
     assert result.repeats == 2

@@ -38,6 +38,22 @@ def test_canonical_placements_forget_names():
     assert problem.canonical((1, 0, 1)) == problem.canonical((0, 1, 0)) == (0, 1, 0)
 
 
+@pytest.mark.parametrize(("gpu_bytes", "found"), [(None, [(0, 1, 0)]), (2, [])])
+def test_an_op_that_a_gpu_cannot_run_leaves_the_others_on_it(gpu_bytes, found):
+    devices = (Device("g", "gpu", gpu_bytes), Device("c", "cpu"), Device("d", "cpu", speed=0.5))
+    ops = tuple(Op(f"v{i}", cost_s={"gpu": 1.0, "cpu": 3.0}, memory_bytes=2) for i in range(3))
+    ops = (ops[0], Op("only on CPUs", cost_s={"cpu": 1.0}), ops[2])
+    problem = Problem(OpGraph("g", ops, (Edge(0, 1, 1), Edge(1, 2, 1))), Topology(devices, (Link("*", "*", 0, 1),)))
+    assert list(problem.singles()) == [(1, 1, 1), (2, 2, 2)]
+    assert list(problem.nearly_singles()) == found
+
+
+def test_devices_of_one_kind_can_all_or_are_pinned():
+    topology = Topology(CPUS.devices, CPUS.links)
+    ops = (Op("v0", cost_s={"cpu": 1.0}, devices=("x",)), Op("v1", cost_s={"cpu": 1.0}))
+    assert not list(Problem(OpGraph("g", ops, ()), topology).nearly_singles())
+
+
 def test_a_placement_is_changed_only_as_far_as_memory_needs():
     problem = problem_of(6, 4, 4)
     assert fitted(problem, (0, 0, 1)) == (0, 0, 1)

@@ -53,7 +53,7 @@ class Kill:
 def part(settings: KillSettings) -> Facts:
     """One run: its losses, with kills and without, and its kills; what ended it early, if anything did."""
     rng, kills, ended, undisturbed = random.Random(settings.seed), list[Kill](), "", list[float]()
-    with Training(settings.model, settings.workers, settings.budget) as training:
+    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
         training.until_steady()
         start = training.moment()
         try:

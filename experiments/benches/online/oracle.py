@@ -57,7 +57,7 @@ class References:
 def part(settings: OracleSettings) -> Facts:
     """The run with looks at its references, then a second search, whose best may be the better oracle."""
     references = References()
-    with Training(settings.model, settings.workers, settings.budget) as training:
+    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
         call_s: list[float] = []
         begin, steady_at, known = training.clock(), None, training.auto.controller.way
         while len(call_s) < settings.calls and training.clock() - begin < settings.limit_s:

@@ -10,7 +10,6 @@ import numpy as np
 
 from experiments.benches.bench import Facts
 from experiments.benches.online.training import Training
-from placer.agreement import values
 
 
 @dataclass(frozen=True)
@@ -26,18 +25,24 @@ class OverheadSettings:
 
 def part(settings: OverheadSettings) -> Facts:
     """Calls and bare steps of the very same placed function on the very same variables, in blocks in turn."""
-    with Training(settings.model, settings.workers, settings.budget) as training:
+    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
         training.until_steady()
         begin = training.auto.steps
-        calls: list[list[float]] = []
-        bare: list[list[float]] = []
-        for block in range(settings.blocks):
-            if block % 2:
-                calls.append(_calls(training, settings.each))
-            bare.append(_bare(training, settings.each))
-            if not block % 2:
-                calls.append(_calls(training, settings.each))
-        return {**compared(calls, bare), "model": settings.model, "moved": training.said("moved", begin + 1)}
+        found = in_blocks(training, settings.blocks, settings.each)
+        return {**found, "model": settings.model, "moved": training.said("moved", begin + 1)}
+
+
+def in_blocks(training: Training, blocks: int, each: int) -> Facts:
+    """A training whose search is over: `blocks` pairs of blocks of `each` steps, one of calls and one of bare steps."""
+    calls: list[list[float]] = []
+    bare: list[list[float]] = []
+    for block in range(blocks):
+        if block % 2:
+            calls.append(_calls(training, each))
+        bare.append(_bare(training, each))
+        if not block % 2:
+            calls.append(_calls(training, each))
+    return compared(calls, bare)
 
 
 def compared(calls: list[list[float]], bare: list[list[float]]) -> Facts:
@@ -64,12 +69,11 @@ def _calls(training: Training, count: int) -> list[float]:
 
 
 def _bare(training: Training, count: int) -> list[float]:
-    """The function that trains, called past autoplace. It trains all the same."""
-    step, inputs = training.way.step, training.inputs
+    step = training.bare
     took = []
     for i in range(count + 1):
         begin = training.clock()
-        values(step.run_flat(inputs))
+        step()
         if i:
             took.append(training.clock() - begin)
     return took

@@ -34,7 +34,7 @@ def part(settings: RecoverySettings) -> Facts:
     """Landings and leavings, until `repeats` or out of time; a round that began is finished."""
     core = share_cores(settings.workers, sorted(os.sched_getaffinity(0)))[1][0]
     rounds: list[Facts] = []
-    with Training(settings.model, settings.workers, settings.budget) as training:
+    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
         training.until_steady()
         before = training.hold_way()
         begin = training.clock()

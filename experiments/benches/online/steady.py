@@ -26,7 +26,7 @@ class SteadySettings:
 
 def part(settings: SteadySettings) -> Facts:
     """Both stretches, one after the other, in one training."""
-    with Training(settings.model, settings.workers, settings.budget) as training:
+    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
         training.until_steady()
         plain = _stretch(training, settings)
         with neighbour(JITTER, sorted(os.sched_getaffinity(0))):

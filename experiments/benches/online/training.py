@@ -56,17 +56,28 @@ class Moment:
 
 
 class Training:
-    """`model` may carry its batch: towers@2. Made ready to train; workers start at the first calls."""
+    """`model` may carry its batch: towers@2. devices: as for autoplace. Made ready to train; workers start at the
+    first calls.
+    """
 
     def __init__(
-        self, model: str, workers: int, budget: int, seed: int = 0, clock: Callable[[], float] = time.perf_counter
+        self,
+        model: str,
+        devices: str | None,
+        budget: int,
+        seed: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         name, _, batch = model.partition("@")
-        labels = zoo.load(name, seed=seed).example_inputs[-1]
-        self.work = zoo.load(name, batch=int(batch) if batch else None, seed=seed)  # kept: the model dies with it
+        if batch.isdecimal():
+            labels = zoo.load(name, seed=seed).example_inputs[-1]
+            self.work = zoo.load(name, batch=int(batch), seed=seed)  # kept: the model dies with it
+        else:
+            self.work = zoo.load(model, seed=seed)
+            labels = self.work.example_inputs[-1]
         self.clock, self.budget = clock, budget
         self.batches = [relabelled(self.work.example_inputs, labels, seed + i) for i in range(BATCHES)]
-        self.auto = autoplace(self.work.step, devices=f"workers:{workers}", budget=budget, seed=seed)
+        self.auto = autoplace(self.work.step, devices=devices, budget=budget, seed=seed)
         self.live = self.auto._live
         self.losses: list[float] = []
 
@@ -132,6 +143,16 @@ class Training:
         if not isinstance(way, Placed):
             raise PlacerError(f"the step runs untouched, {self.auto.phase}: nothing to compare with.")
         return way
+
+    @property
+    def bare(self) -> Callable[[], Any]:
+        """The function that trains, placed or not, called past autoplace. It trains all the same."""
+        way = self.auto.controller.way
+        if isinstance(way, Placed):
+            step, inputs = way.step, self.inputs
+            return lambda: values(step.run_flat(inputs))
+        function, batch = self.live.plain.function, self.batches[0]
+        return lambda: values(tf.nest.flatten(function(*batch)))
 
     @property
     def inputs(self) -> Sequence[Any]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts
 from experiments.benches.comparisons import kept
+from experiments.benches.process import Caps, Doer, Measurer
 from experiments.benches.spoc.analysis import DEFAULT, FEWEST_FAMILIES, METRICS, TARGETS, analysed, sample_of
 from experiments.benches.spoc.networks import Network, families, networks, stratified
 from experiments.benches.spoc.page import page as page
-from experiments.benches.spoc.process import Caps, Doer, Measurer
 from experiments.benches.spoc.published import PUBLISHED, WITHIN, judged, native
 from experiments.profiling import Advance, progress_bar
 from placer.errors import BadInputError, PlacerError

@@ -1,8 +1,9 @@
-"""The process in which networks are built and measured: capped in time and memory, and renewed now and then."""
+"""A process in which a benchmark builds and measures: capped in time and memory, and renewed now and then."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -56,12 +57,12 @@ class Measurer:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.end()
 
-    def ask(self, method: str, argument: Any) -> Facts:
-        """What the doer's method returns, or {"skipped": why, "detail": more}."""
+    def ask(self, method: str, argument: Any, seconds: float | None = None) -> Facts:
+        """What the doer's method returns, or {"skipped": why, "detail": more}. seconds: another cap, for this once."""
         connection = self.connection if self.connection is not None else self._start()
         try:
             connection.send((method, argument))
-            found = self._answer(connection)
+            found = self._answer(connection, self.caps.seconds if seconds is None else seconds)
         except (EOFError, OSError):
             found = _skipped("died", f"the process ended with code {self._code()}")
         self.asked += 1
@@ -88,11 +89,11 @@ class Measurer:
         theirs.close()
         return self.connection
 
-    def _answer(self, connection: Connection) -> Facts:
+    def _answer(self, connection: Connection, most_s: float) -> Facts:
         begin_s = self.clock()
         while not connection.poll(POLL_S):
-            if self.clock() - begin_s > self.caps.seconds:
-                return _skipped("time", f"more than {self.caps.seconds:.0f} s")
+            if self.clock() - begin_s > most_s:
+                return _skipped("time", f"more than {most_s:.0f} s")
             if self._memory_bytes() > self.caps.memory_bytes:
                 return _skipped("memory", f"more than {self.caps.memory_bytes / GIB:.1f} GiB")
         return dict(connection.recv())
@@ -125,8 +126,9 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 
 def _serve(connection: Connection, make: Callable[[], Doer]) -> None:
-    """Answer until the other end is gone."""
+    """Answer until the other end is gone. What libraries print goes to stderr: stdout is for the benchmark's facts."""
     end_with_parent()
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with suppress(EOFError, OSError):
         doer: Doer | None = None
         while True:

@@ -1,0 +1,50 @@
+"""Numba's machine code, made before a search waits for it: on a fresh machine that takes longer than some searches."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from experiments.contender import Contender
+from experiments.finding import Row
+from placer.coarsen import coarsen
+from placer.graph import Edge, Op, OpGraph
+from placer.measurement import Measured
+from placer.topology import Device, Link, Topology
+from search.prediction import Prediction
+
+LENGTH = 12
+
+
+def compile_ahead(searchers: tuple[str, ...]) -> Thread:
+    """Let these searchers ask for mappings of a small graph, in the background; what they compile is kept on disk."""
+    thread = Thread(target=_compile, args=(searchers,), daemon=True)
+    thread.start()
+    return thread
+
+
+def _compile(searchers: tuple[str, ...]) -> None:
+    topology = Topology(
+        (Device("gpu:0", "gpu"), Device("cpu:0", "cpu")),
+        (Link("*", "*", 1e-5, 1e10, 1e-6, 1e-11, 1e-6, 1e-11),),
+        "link",
+    )
+    prediction = Prediction.profiled(coarsen(_two_chains(), 24, topology), topology, 0.1)
+    rows = []
+    for placement in prediction.problem.singles():
+        mapping = prediction.problem.mapping(placement)
+        rows.append(Row("single", mapping, Measured(prediction.step_s(mapping), 1e-4, 9)))
+    for name in searchers:
+        asked = Contender(name, prediction, list(rows), 0).asks(1)
+        rows.extend(Row(name, mapping, Measured(prediction.step_s(mapping), 1e-4, 9)) for mapping in asked)
+    prediction = prediction.calibrated([(row.mapping, row.result) for row in rows])
+    fine = prediction.groups.expand(rows[-1].mapping)
+    prediction.order_of(fine)
+    prediction.bound_s()
+
+
+def _two_chains() -> OpGraph:
+    """Two chains of ops between a fork and a join."""
+    cost_s = {"gpu": 1e-3, "cpu": 1e-2}
+    ops = [Op(f"v{i}", cost_s=cost_s, memory_bytes=8) for i in range(2 * LENGTH + 2)]
+    edges = [Edge(0, 1, 10**6), Edge(0, 2, 10**6), *(Edge(i, i + 2, 10**6) for i in range(1, 2 * LENGTH))]
+    return OpGraph("ahead", tuple(ops), tuple(edges))

@@ -1,0 +1,158 @@
+"""The figures of the bench `gpu`: of one search, and of all of them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+from experiments.benches.bench import Facts
+from experiments.finding import Finding, Row, fastest
+from placer.measurement import Failed, Measured
+
+DEFAULT = "default"
+PUBLISHED = {"vgg16": 1.13, "alexnet": 1.18, "mnist_softmax": 3.33}
+"""HTF-MPR (Albaqsami 2020) over TensorFlow's default, on other hardware and another TensorFlow."""
+
+
+def name_of(row: Row) -> str:
+    """The device's name where one has all that it can run, or the searcher that asked for the mapping."""
+    mapping = row.mapping
+    one = row.searcher == "single" or mapping.is_single
+    return mapping.topology.names[max(set(mapping.devices), key=mapping.devices.count)] if one else row.searcher
+
+
+def contestants(rows: Iterable[Row]) -> list[str]:
+    """The names of all that took part, in order."""
+    return list(dict.fromkeys(name_of(row) for row in rows))
+
+
+def found_facts(finding: Finding, seconds_on: Sequence[float]) -> Facts:
+    """What a search found. What is delivered is TensorFlow's default where that beat every mapping.
+
+    seconds_on: what the ops of the best mapping take on each device, one after the other.
+    """
+    best, default, single = finding.best.result, finding.tf_default, finding.best_single
+    assert isinstance(best, Measured)
+    single_s = single.result.step_s if single is not None and isinstance(single.result, Measured) else None
+    delivered = default if default is not None and finding.default_wins else best
+    bound_s = finding.lower_bound_s
+    return {
+        "ratio_to_tf_default": default.step_s / delivered.step_s if default else None,
+        "ratio_error": ratio_error(default, delivered) if default else None,
+        "ratio_to_best_single": single_s / delivered.step_s if single_s else None,
+        "delivered": DEFAULT if finding.default_wins else name_of(finding.best),
+        "step_s": delivered.step_s,
+        "spread_s": delivered.spread_s,
+        "repeats": delivered.repeats,
+        "tf_default_s": default.step_s if default else None,
+        "best_single": name_of(single) if single is not None else None,
+        "best_single_s": single_s,
+        "best_mapping": name_of(finding.best),
+        "best_mapping_s": best.step_s,
+        "predicted_s": finding.best.predicted_s,
+        "bound_s": bound_s,
+        "bound_ratio": default.step_s / bound_s if default and bound_s > 0 else None,
+        "contestants": _contest(finding),
+        "placed": _placed(finding, seconds_on),
+        "unseen": unseen(finding.measured),
+        "ops": finding.ops,
+        "groups": len(finding.groups.graph),
+        "measured": len(finding.measured),
+        "switch_s": finding.switch_s,
+        "ended": list(finding.ended),
+        "seconds": finding.seconds,
+    }
+
+
+def unseen(rows: Iterable[Row]) -> list[tuple[float, float]]:
+    """(predicted when asked for, measured) seconds of every mapping but the single devices, which calibrate."""
+    ran = [(row.asked_s, row.result) for row in rows if row.searcher != "single" and not row.stored]
+    return [(asked_s, result.step_s) for asked_s, result in ran if asked_s and isinstance(result, Measured)]
+
+
+def ratio_error(over: Measured, of: Measured) -> float:
+    """Standard error of the ratio of two medians, from their interquartile ranges; 0 of a step to itself."""
+    if over is of:
+        return 0.0
+    shares = [m.spread_s / m.step_s / math.sqrt(m.repeats) for m in (over, of)]
+    return over.step_s / of.step_s * 1.253 / 1.349 * math.hypot(*shares)  # of a median, were it normal
+
+
+def mape(pairs: Sequence[Sequence[float]]) -> float | None:
+    """Mean absolute error of (predicted, measured) seconds, as a share of what was measured; None of nothing."""
+    return mean(abs(predicted_s / took_s - 1) for predicted_s, took_s in pairs) if pairs else None
+
+
+def _contest(finding: Finding) -> dict[str, Facts]:
+    """Every contestant's best: side by side at the end, else as it was dropped or failed before."""
+    found = {DEFAULT: _figures(finding.tf_default)} if finding.tf_default else {}
+    for name in contestants(finding.measured):
+        final = fastest(row for row in finding.finals if name_of(row) == name)
+        rows = [row for row in finding.measured if name_of(row) == name]
+        before = fastest(rows)
+        if final is not None and isinstance(final.result, Measured):
+            found[name] = {**_figures(final.result), "predicted_s": final.predicted_s}
+        elif before is not None and isinstance(before.result, Measured):
+            found[name] = {**_figures(before.result), "predicted_s": before.predicted_s, "dropped": True}
+        else:
+            found[name] = {"failed": next(row.result.reason for row in rows if isinstance(row.result, Failed))}
+    return found
+
+
+def _figures(measured: Measured) -> Facts:
+    return {"step_s": measured.step_s, "spread_s": measured.spread_s, "repeats": measured.repeats}
+
+
+def _placed(finding: Finding, seconds_on: Sequence[float]) -> dict[str, Facts]:
+    """Where the best mapping has the ops: shares of their number, and of their seconds."""
+    devices, total_s = finding.mapping.devices, sum(seconds_on)
+    return {
+        name: {
+            "ops": devices.count(d) / len(devices),
+            "seconds": seconds_on[d] / total_s if total_s > 0 else 0.0,
+        }
+        for d, name in enumerate(finding.topology.names)
+    }
+
+
+def tight_facts(default: Facts, placed: Facts) -> Facts:
+    """The case of tight memory: what the default came to in its process, and the placed training in its own.
+
+    ratio_to_cpu_only: everything on the CPU by the placed step. scoped_s: the untouched step of the model that was made
+    on the CPU by hand, the rest left to TensorFlow.
+    """
+    found: Facts = {"default": default.get("default", default.get("failed")), "default_where": default.get("where")}
+    found["default_detail"] = default.get("detail")
+    if "failed" in placed:
+        return {**found, "trains": False, "failed": placed["failed"], "why": placed.get("why")}
+    cpu_s, step_s = placed["best_single_s"], placed["best_mapping_s"]
+    return {
+        **found,
+        **placed,
+        "step_s": step_s,
+        "cpu_only_s": cpu_s,
+        "ratio_to_cpu_only": cpu_s / step_s if cpu_s else None,
+        "scoped_s": placed["tf_default_s"],
+    }
+
+
+def all_facts(found: Mapping[str, Mapping[str, Any]], tight: Facts | None, autoplace: Facts | None) -> Facts:
+    """The headline figures. found: by part (`models`, or a split's devices) the networks' facts; what failed gives no
+    figure.
+    """
+    good = [facts for part in found.values() for facts in part.values() if "failed" not in facts]
+    pairs = [pair for facts in good for pair in facts["unseen"]]
+    over = [facts["ratio_to_tf_default"] for facts in good if facts["ratio_to_tf_default"]]
+    return {
+        "models": dict(found.get("models", {})),
+        "splits": {part: dict(facts) for part, facts in found.items() if part != "models"},
+        "tight_memory": tight,
+        "unseen_mape": mape(pairs),
+        "n_unseen": len(pairs),
+        "worst_ratio_to_tf_default": min(over, default=None),
+        "overhead": None if autoplace is None else autoplace.get("overhead"),
+        "autoplace": autoplace,
+        "published": PUBLISHED,
+    }

@@ -1,0 +1,206 @@
+"""What the bench `gpu` asks for, in the process that holds the devices: searches, a training, what autoplace costs."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from experiments import zoo
+from experiments.benches.bench import Facts
+from experiments.benches.gpu.figures import contestants, found_facts, name_of
+from experiments.benches.gpu.tasks import SEARCHERS, Wanted
+from experiments.benches.online.overhead import in_blocks
+from experiments.benches.online.training import Training
+from experiments.contender import Contender
+from experiments.finding import Finding, by_merit, step_s
+from experiments.main_job import Job, SearchSettings
+from experiments.show import bar
+from placer.agreement import values
+from placer.devices import Devices, open_devices, split
+from placer.errors import one_line
+from placer.logical import gpu_names
+from placer.mapping import Mapping
+from placer.measurement import summary
+
+SEARCH_SHARE, FINAL_SHARE = 0.55, 0.2  # of a task's seconds: when the search stops asking; what the last contest takes
+AT_LEAST = 2  # mappings of the last searcher, whatever the time
+TRACED, TRACE_WARM_UP = 3, 1
+HOPELESS = 3.0  # times the incumbent: dropped after one step
+FINALISTS = 2  # beside every contestant
+TIGHT_HEADROOM = 0.35  # for activations, which the memory of ops does not count
+STEPS = 30  # of the training under tight memory
+BLOCKS, BLOCK_S = 12, 0.4  # of calls of autoplace, and of bare steps
+MOST_EACH = 60  # steps a block
+BUDGET = 6  # of the search under autoplace
+MEMORY_WORDS = ("resourceexhausted", "resource exhausted", "resource_exhausted", "oom when allocating", "out of memory")
+
+
+class Study:
+    """Holds devices, and measures on them one network after the other."""
+
+    def __init__(self, devices: str | None, clock: Callable[[], float] = time.perf_counter) -> None:
+        split(devices)  # before any variable initialises them
+        self.spec, self.clock = devices, clock
+
+    @cached_property
+    def devices(self) -> Devices:
+        """Opened, with links measured, when they are first needed."""
+        return open_devices(self.spec)
+
+    def hardware(self, _: Any) -> Facts:
+        """The GPUs that TensorFlow sees, by what they are called; costs no measuring."""
+        return {"gpus": [name or "an unnamed GPU" for name in gpu_names()]}
+
+    def searched(self, wanted: Wanted) -> Facts:
+        """A search, and all contestants side by side at its end."""
+        with self._job(wanted) as job:
+            return _facts(job, _searched(job))
+
+    def tight(self, wanted: Wanted) -> Facts:
+        """A search under a memory limit for a model made on the CPU, and some steps of training as it was placed."""
+        with tf.device(self._host()):
+            training = zoo.load(wanted.model, batch=wanted.batch)
+        with self._job(wanted, training) as job:
+            finding = _searched(job)
+            losses, step_s = _trained(job, finding.mapping)
+            return {
+                **_facts(job, finding),
+                "limit_bytes": wanted.limit_bytes,
+                "table_bytes": _table_bytes(training),
+                "trains": all(map(math.isfinite, losses)) and losses[-1] < losses[0],
+                "losses": [losses[0], losses[-1]],
+                "steps": len(losses),
+                "trained_step_s": step_s,
+            }
+
+    def default(self, wanted: Wanted) -> Facts:
+        """The same model made and trained as TensorFlow does it: where it fails for memory, and at what."""
+        where = "when the model was made"
+        try:
+            training = zoo.load(wanted.model, batch=wanted.batch)
+            where = "when it was trained"
+            losses = _losses(tf.function(training.step), training.example_inputs)
+        except Exception as error:  # Keras raises what it likes for what TensorFlow raised
+            if not for_memory(error):
+                raise
+            return {"default": "fails: memory", "where": where, "detail": one_line(str(error))[:200]}
+        return {"default": "ran", "losses": losses}
+
+    def autoplaced(self, wanted: Wanted) -> Facts:
+        """What a call of autoplace costs once its search is over, beside the bare step that it settled on."""
+        with Training(wanted.model, None, min(BUDGET, wanted.measurements)) as training:
+            took = training.until_steady(wanted.seconds)
+            each = int(BLOCK_S / max(median(took[-10:]), 1e-6))
+            found = in_blocks(training, BLOCKS, max(5, min(MOST_EACH, each)))
+            mapping = training.auto.mapping
+            return {**found, "settled_on": "default" if mapping is None else _where(mapping), "calls": len(took)}
+
+    @staticmethod
+    def forget() -> None:
+        """Let go of what the last network left in Keras and TensorFlow."""
+        keras.backend.clear_session()
+        gc.collect()
+
+    @contextmanager
+    def _job(self, wanted: Wanted, training: zoo.TrainingStep | None = None) -> Iterator[Job]:
+        settings = SearchSettings(
+            wanted.model,
+            self.spec,
+            searchers=SEARCHERS,
+            measurements=wanted.measurements + len(self.devices.topology),
+            minutes=SEARCH_SHARE * wanted.seconds / 60,
+            batch=wanted.batch,
+            headroom=0.1 if training is None else TIGHT_HEADROOM,
+            traced=TRACED,
+            warm_up=TRACE_WARM_UP,
+            finalists=FINALISTS,
+            final_s=FINAL_SHARE * wanted.seconds,
+        )
+        devices = limited(self.devices, wanted.limit_bytes)
+        with Job.opened(settings, bar(quiet=False), devices=devices, training=training) as job:
+            job.runner.settings = replace(job.runner.settings, drop_at_once=HOPELESS)
+            yield job
+
+    def _host(self) -> str:
+        """TensorFlow's name of the CPU, the last of the devices."""
+        return self.devices.tf_names[self.devices.topology.names[-1]]
+
+
+def limited(devices: Devices, limit_bytes: int | None) -> Devices:
+    """The devices with at most so much memory on all but the last."""
+    if limit_bytes is None:
+        return devices
+    *small, last = devices.topology.devices
+    small = [replace(d, memory_bytes=min(limit_bytes, d.memory_bytes or limit_bytes)) for d in small]
+    return replace(devices, topology=replace(devices.topology, devices=(*small, last)))
+
+
+def for_memory(error: BaseException | None) -> bool:
+    """Whether an exception, or one that it was raised for, tells of memory used up."""
+    while error is not None:
+        if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
+            return True
+        if any(words in str(error).lower() for words in MEMORY_WORDS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _searched(job: Job) -> Finding:
+    job.measure_singles()
+    job.measure_searchers()
+    if all(row.searcher != SEARCHERS[-1] for row in job.rows):  # profiling took its time
+        asked = Contender(SEARCHERS[-1], job.prediction, job.rows, job.settings.seed).asks(AT_LEAST)
+        job.measure_all([(SEARCHERS[-1], mapping) for mapping in asked])
+    ran = by_merit(job.rows)
+    firsts = [next(row for row in ran if name_of(row) == name) for name in contestants(ran)]
+    return job.finish(False, beside=[row for row in firsts if step_s(row) <= HOPELESS * step_s(ran[0])])
+
+
+def _facts(job: Job, finding: Finding) -> Facts:
+    costs, devices = job.prediction.fine.simulator.costs, list(finding.mapping.devices)
+    cost_s = costs[range(len(devices)), devices]
+    seconds_on = np.bincount(devices, cost_s, len(job.topology))
+    return found_facts(finding, [float(s) for s in seconds_on])
+
+
+def _trained(job: Job, mapping: Mapping) -> tuple[list[float], float]:
+    """Losses of STEPS steps under a mapping, and the median seconds of the second half."""
+    step, _ = job.runner.prepare(mapping)
+    losses, took = [], []
+    try:
+        for _ in range(STEPS):
+            begin_s = job.clock()
+            losses.append(float(values(step.run_flat(job.inputs))[0].ravel()[0]))
+            took.append(job.clock() - begin_s)
+    finally:
+        step.close()
+    return losses, summary(took[STEPS // 2 :]).step_s
+
+
+def _losses(step: Callable[..., Any], inputs: Sequence[Any]) -> list[float]:
+    found = [float(step(*inputs)) for _ in range(STEPS)]
+    return [found[0], found[-1]]
+
+
+def _table_bytes(training: zoo.TrainingStep) -> int:
+    """Of the embedding tables."""
+    weights = [] if training.model is None else training.model.weights
+    return sum(4 * math.prod(weight.shape) for weight in weights if weight.name == "table")
+
+
+def _where(mapping: Mapping) -> str:
+    """The device of all ops, or how many devices have some."""
+    names = mapping.topology.names
+    return names[mapping.devices[0]] if mapping.is_single else f"{len(set(mapping.devices))} devices"

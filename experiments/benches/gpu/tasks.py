@@ -1,0 +1,151 @@
+"""What the bench `gpu` does, the most important first, and how it shares its minutes out over that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from experiments import zoo
+from experiments.zoo.catalogue import NATIVE
+from placer.errors import BadInputError
+
+SEARCHERS = ("expert", "heft", "hybrid")
+MINUTES = 10.0
+RESERVE_S = 20.0  # of them, for ending the last process and writing the facts
+LEAST_S = 15.0  # with less there is no use in beginning
+GRACE_S = 20.0  # beside twice its share, after which a task's process is ended
+PUBLISHED = ("vgg16", "alexnet", "mnist_softmax")  # HTF-MPR has figures of these
+SPLIT = ("towers", "moe", "alexnet", "two_tower")
+OTHERS = ("moe", "two_tower", "towers", "transformer", "inception_v3")
+LAST = ("resnet50", "seq2seq_lstm", "mobilenet_v3", "nasnet_mobile")
+OVERHEAD_MODEL = "alexnet"
+TIGHT_MODEL = "two_tower"
+LIMIT_MIB, TRIAL_LIMIT_MIB = 1024, 24  # what a GPU has in the case of tight memory; of a logical CPU, as a trial
+TIGHT_BATCH, TRIAL_BATCH = 2048, 128
+
+
+@dataclass(frozen=True)
+class Way:
+    """What is measured on. whole: devices of the part `models`; splits: of one card as several; tight: with little
+    memory. native: whether networks have native size. real: whether GPUs take part, so that figures mean something.
+    """
+
+    whole: str | None
+    splits: tuple[str, ...]
+    tight: str
+    real: bool
+
+    @property
+    def limit_mib(self) -> int:
+        """What the GPU has in the case of tight memory."""
+        return LIMIT_MIB if self.real else TRIAL_LIMIT_MIB
+
+    def model(self, name: str) -> str:
+        """The zoo's name of a network at the size that is measured."""
+        return f"{name}@{NATIVE}" if self.real else name
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to measure. part: models, splits, tight or autoplace. name: the network. first: it may take `most_s`
+    although little is then left for others.
+    """
+
+    part: str
+    name: str
+    devices: str | None
+    most_s: float
+    first: bool = False
+
+    @property
+    def key(self) -> str:
+        """A file's name."""
+        return "-".join(("gpu", self.part, self.name, *([self.devices.replace(":", "-")] if self.devices else [])))
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        what = {"tight": ", tight memory", "autoplace": " under autoplace", "splits": ", split"}.get(self.part, "")
+        return f"{self.name}{what} on {self.devices or 'CPU + GPU'}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a process is asked to search. measurements: beside single devices. seconds: that it should take. batch: None
+    = the network's own. limit_bytes: of every device but the last, which is the CPU; None = what they have.
+    """
+
+    model: str
+    measurements: int
+    seconds: float
+    batch: int | None = None
+    limit_bytes: int | None = None
+
+
+def way_of(devices: str | None) -> Way:
+    """What `--devices` asks for. Raises BadInputError."""
+    if devices is None:
+        return Way(None, ("gpus:2", "gpus:4"), f"gpus:1@{LIMIT_MIB}", real=True)
+    count = devices.removeprefix("cpus:")
+    if devices == count or not count.isdecimal() or int(count) < 2:
+        raise BadInputError(
+            f"--devices {devices}: bench gpu measures on this machine's GPUs, or tries its way without one; "
+            "write cpus:N with N >= 2, or leave it out."
+        )
+    return Way(devices, (devices,), devices, real=False)
+
+
+def tasks_of(way: Way, models: Sequence[str] | None = None) -> list[Task]:
+    """The most important first; what shares its devices stands together where importance lets it, for every new process
+    takes seconds. models: only these networks. Raises BadInputError for one that is not in the zoo.
+    """
+    if unknown := [name for name in models or () if name not in zoo.names()]:
+        raise BadInputError(f"--model {unknown[0]!r} is none of {', '.join(zoo.names())}.")
+    overhead = OVERHEAD_MODEL if models is None or OVERHEAD_MODEL in models else models[0]
+    planned = [
+        Task("models", "vgg16", way.whole, 120.0, first=True),
+        Task("models", "alexnet", way.whole, 60.0, first=True),
+        Task("models", "mnist_softmax", way.whole, 30.0, first=True),
+        Task("tight", TIGHT_MODEL, way.tight, 80.0, first=True),
+        Task("autoplace", overhead, way.whole, 60.0, first=True),
+        *(Task("models", name, way.whole, 90.0) for name in OTHERS),
+        *(Task("splits", name, split, 60.0) for split in way.splits for name in SPLIT),
+        *(Task("splits", "inception_v3", split, 90.0) for split in way.splits[:1]),
+        *(Task("models", name, way.whole, 120.0) for name in LAST),
+        *(Task("splits", "inception_v3", split, 90.0) for split in way.splits[1:]),
+    ]
+    return [task for task in planned if models is None or task.name in models]
+
+
+def tables_mib(limit_mib: int) -> int:
+    """Mebibytes of three tables together that do not fit into `limit_mib`, though each of them would."""
+    return 3 * limit_mib // 2
+
+
+class Budget:
+    """The seconds there are, counted from when it was made, and what of them is whose."""
+
+    def __init__(self, minutes: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.begin_s, self.seconds = clock, clock(), 60.0 * minutes - RESERVE_S
+
+    @property
+    def spent_s(self) -> float:
+        """So far."""
+        return self.clock() - self.begin_s
+
+    @property
+    def left_s(self) -> float:
+        """Until nothing may run any more."""
+        return max(0.0, self.seconds - self.spent_s)
+
+    def share_s(self, task: Task, tasks_left: int) -> float | None:
+        """Seconds that a task should take, of which `tasks_left` are left, this one included; None: no time is left."""
+        if self.left_s < LEAST_S:
+            return None
+        fair_s = self.left_s if task.first else max(self.left_s / tasks_left, LEAST_S)
+        return min(task.most_s, fair_s, self.left_s)
+
+    def limit_s(self, share_s: float) -> float:
+        """Seconds after which a task that should take `share_s` is ended."""
+        return min(self.left_s, 2 * share_s + GRACE_S)
