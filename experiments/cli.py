@@ -289,7 +289,9 @@ def bench(
     spec: Annotated[
         str | None, typer.Option("--devices", help="gpu only: cpus:N tries its way without a GPU, for no figures.")
     ] = None,
-    minutes: Annotated[float | None, typer.Option("--minutes", help="gpu only: it ends after this long.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="gpu, spoc: begin nothing new after this long.")
+    ] = None,
 ) -> None:
     """The benchmarks behind BENCHMARKS.md; the last line on stdout is one JSON object.
 

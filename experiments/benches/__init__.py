@@ -33,7 +33,7 @@ BENCHES = {
     "spoc": Bench(spoc.run, spoc.page),
     "surrogates": Bench(surrogates.run, surrogates.page),
 }
-ON_DEVICES = ("gpu",)  # these take --devices and --minutes
+ON_DEVICES, TIMED = ("gpu",), ("gpu", "spoc")  # these take --devices, and --minutes
 
 
 def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
@@ -43,8 +43,10 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
     """
     if name not in BENCHES:
         raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(sorted(BENCHES))}.")
-    if name not in ON_DEVICES and (options.devices is not None or options.minutes is not None):
-        raise BadInputError(f"{name} takes no --devices and no --minutes; leave them out (gpu takes both).")
+    if options.devices is not None and name not in ON_DEVICES:
+        raise BadInputError(f"{name} takes no --devices; leave it out ({', '.join(ON_DEVICES)} takes it).")
+    if options.minutes is not None and name not in TIMED:
+        raise BadInputError(f"{name} takes no --minutes; leave it out ({', '.join(TIMED)} take it).")
     if record:
         check_folder()
     facts = BENCHES[name].run(replace(options, record=record))

@@ -26,7 +26,8 @@ class BenchOptions:
     """What may be asked of a benchmark; each uses what applies to it. None = its own default.
 
     record: the facts will be kept, so pictures and data beside them should be, too. runs: the folder in which runs
-    that benchmarks share are kept. devices, minutes: what to measure on, and for how long in all (gpu only).
+    that benchmarks share are kept. devices: what to measure on (gpu only). minutes: for how long in all
+    (gpu and spoc).
     """
 
     models: tuple[str, ...] | None = None

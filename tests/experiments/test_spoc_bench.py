@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import time
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -174,10 +175,21 @@ def test_the_page_tells_errors_skips_counts_and_where_the_picture_is(facts):
     step = facts["targets"]["step"]["errors"][facts["regressor"]]
     figures = f"{step[SPOC]['mean']:.1%} | {step[SPOC]['median']:.1%}"
     assert f"| **{SPOC}** ({', '.join(METRICS)}) | {figures} |" in text
-    assert f"| **{FLOPS}** (operations) |" in text and "huge" in text and "1 by memory" in text
+    assert f"| **{FLOPS}** (operations) |" in text and "huge" in text and "1 (memory)" in text
     assert "| VGG16 | 10 | 1 | 10 | 15,470.0 M | 15,300 M | +1.1% |" in text
     assert "within 2% of the published figure for 1 of 1" in text and "VGG19 (time: slow)" in text
     assert "(docs/spoc.png)" in text and "`benchmarks/spoc.csv`" in text
+
+
+def test_the_part_that_is_measured_by_default_is_judged_by_itself(facts, monkeypatch):
+    rng = np.random.default_rng(1)
+    names = dict.fromkeys(network.name for count in (12, 24) for network in stratified(networks(), count))
+    rows = [row(rng, 1 + i % 6, name) for i, name in enumerate(names)]
+    monkeypatch.setattr(bench, "NETWORKS", 12)
+    part = bench.part_facts(rows)
+    assert part["n_networks"] == 12 and part["spoc_error"] < 0.01 < part["flops_error"]
+    assert bench.part_facts(rows[:12]) is None
+    assert "The stratified 12 of these" in "\n".join(bench.page(facts | {"part": part}))
 
 
 def test_the_picture_shows_what_the_facts_say(facts, tmp_path):
@@ -225,6 +237,17 @@ def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
     assert {**first, "seconds": 0} == {**again, "seconds": 0}
     assert [r["skipped"] for r in first["skipped"]] == ["time"]
     assert first["n_networks"] == 11 and all(first["targets"][t]["families"] for t in TARGETS)
+
+    kept = sorted((tmp_path / "spoc").glob("*-batch*.json"))
+    for path in kept[:3]:
+        path.unlink()
+    cut_short = bench.run(replace(options, minutes=0.0))
+    assert len(asked) == count
+    assert sorted(r["name"] for r in cut_short["skipped"] if r["skipped"] == bench.NOT_REACHED) == [
+        path.stem for path in kept[:3]
+    ]
+    bench.run(options)
+    assert asked[count:] == sorted((path.stem for path in kept[:3]), key=asked.index)
 
 
 DOER = partial(SimpleNamespace, forget=gc.collect, facts=dict, sleep=time.sleep, die=os._exit, fail=int, eval=eval)

@@ -9,12 +9,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from io import StringIO
+from math import inf
 from pathlib import Path
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts
 from experiments.benches.comparisons import kept
 from experiments.benches.process import Caps, Doer, Measurer
-from experiments.benches.spoc.analysis import DEFAULT, FEWEST_FAMILIES, METRICS, TARGETS, analysed, sample_of
+from experiments.benches.spoc.analysis import (
+    DEFAULT,
+    FEWEST_FAMILIES,
+    FLOPS,
+    KINDS,
+    METRICS,
+    SETS,
+    SPOC,
+    TARGETS,
+    analysed,
+    errors,
+    left_out,
+    sample_of,
+)
 from experiments.benches.spoc.networks import Network, families, networks, stratified
 from experiments.benches.spoc.page import page as page
 from experiments.benches.spoc.published import PUBLISHED, WITHIN, judged, native
@@ -25,24 +39,30 @@ from placer.files import write_whole
 NETWORKS = 60  # measured by default
 ALL = "all"
 FEWEST = 6
+NOT_REACHED = "not reached"
 HOW = 1  # of measuring; what was measured another way is measured again
 DATA = FOLDER / "spoc.csv"
 PICTURE = Path("docs/spoc.png")
 
 
 def run(options: BenchOptions) -> Facts:
-    """Measure the networks, each once for every folder of runs; count the published ones; then analyse."""
+    """Measure the networks, each once for every folder of runs; count the published ones; then analyse.
+
+    --minutes: no network is begun after this long; those that were not reached are listed.
+    """
     begin_s = time.perf_counter()
+    until_s = inf if options.minutes is None else begin_s + 60 * options.minutes
     chosen = choose(options)
     caps = Caps()
     with (
         Measurer(study, caps) as measurer,
         progress_bar(len(chosen) + len(PUBLISHED), quiet=False) as advance,
     ):
-        rows = [measured(network, measurer, options, advance) for network in chosen]
+        rows = [measured(network, measurer, options, advance, until_s) for network in chosen]
         published = {kind: counted(kind, measurer, options, advance) for kind in PUBLISHED}
     good = [row for row in rows if "skipped" not in row]
     facts = analysed_rows(good) | {
+        "part": part_facts(good),
         "networks": [network.name for network in chosen],
         "skipped": [{key: row[key] for key in ("name", "skipped", "detail")} for row in rows if "skipped" in row],
         "published": published,
@@ -87,10 +107,17 @@ def study() -> Doer:
     return Study(Repeats())
 
 
-def measured(network: Network, measurer: Measurer, options: BenchOptions, advance: Advance) -> Facts:
+def measured(
+    network: Network, measurer: Measurer, options: BenchOptions, advance: Advance, until_s: float = inf
+) -> Facts:
     """One network's row, or why it was skipped; a row that was kept is not measured again."""
+
+    def ask() -> Facts:
+        if time.perf_counter() > until_s:  # "failed" is tried again
+            return {"failed": NOT_REACHED, "skipped": NOT_REACHED, "detail": "--minutes were over"}
+        return measurer.ask("measured", network)
+
     advance(network.name)
-    ask = partial(measurer.ask, "measured", network)
     found = kept(_folder(options), network.name, {"network": network.name, "how": HOW}, ask)
     return {"name": network.name, "family": network.family, **found}
 
@@ -124,6 +151,19 @@ def analysed_rows(rows: Sequence[Facts]) -> Facts:
         "by_family_of": dict(Counter(row["family"] for row in rows)),
         "targets": by_target,
     }
+
+
+def part_facts(rows: Sequence[Facts]) -> Facts | None:
+    """The errors on the networks that are measured by default alone; None where these are all, or not all there."""
+    default = {network.name for network in stratified(networks(), NETWORKS)}
+    part = [row for row in rows if row["name"] in default]
+    if not len(part) == NETWORKS < len(rows):
+        return None
+    sample = sample_of(part, "step")
+    spoc_error, flops_error = (
+        float(errors(left_out(sample, SETS[name], KINDS[DEFAULT]), sample.seconds)["mean"]) for name in (SPOC, FLOPS)
+    )
+    return {"n_networks": len(part), "spoc_error": spoc_error, "flops_error": flops_error}
 
 
 def _spread(rows: Sequence[Facts]) -> float:

@@ -45,7 +45,7 @@ def _skipped(facts: Facts) -> list[str]:
     if not facts["skipped"]:
         return []
     reasons = Counter(row["skipped"] for row in facts["skipped"])
-    told = ", ".join(f"{count} by {reason}" for reason, count in reasons.items())
+    told = ", ".join(f"{count} ({reason})" for reason, count in reasons.items())
     caps = f"{facts['cap_s']:.0f} s and {facts['cap_bytes'] / 2**30:.0f} GiB a network"
     return ["", f"Skipped: {told} (caps: {caps}): {', '.join(row['name'] for row in facts['skipped'])}."]
 
@@ -56,7 +56,7 @@ def _errors(facts: Facts) -> list[str]:
     kind = facts["regressor"]
     lines = [
         f"By the {kind} regressor, SPOC errs by {step['spoc_error']:.1%} on training steps, and FLOPs alone by "
-        f"{step['flops_error']:.1%}: {ratios[0]:.1f} times as much ({ratios[1]:.1f} times on inference).",
+        f"{step['flops_error']:.1%}: {ratios[0]:.1f} times as much ({ratios[1]:.1f} times on inference).{_part(facts)}",
         "",
         f"| the {kind} regressor sees | training step, mean | median | inference, mean | median |",
         "| --- | ---: | ---: | ---: | ---: |",
@@ -66,6 +66,17 @@ def _errors(facts: Facts) -> list[str]:
         figures = [part["errors"][kind][name][key] for part in (step, inference) for key in ("mean", "median")]
         lines.append(f"| {told} ({', '.join(metrics)}) | {_percents(figures)} |")
     return [*lines, "", *_regressors(facts)]
+
+
+def _part(facts: Facts) -> str:
+    """What the networks that are measured by default would have said."""
+    part = facts.get("part")
+    if part is None:
+        return ""
+    return (
+        f" The stratified {part['n_networks']} of these that are measured by default, by themselves: "
+        f"{part['spoc_error']:.1%} and {part['flops_error']:.1%}."
+    )
 
 
 def _regressors(facts: Facts) -> list[str]:
