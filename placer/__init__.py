@@ -6,17 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.capture import Captured as Captured
+    from placer.devices.logical import split as split
     from placer.errors import BadInputError as BadInputError
     from placer.errors import PlacerError as PlacerError
-    from placer.graph import Edge as Edge
-    from placer.graph import Op as Op
-    from placer.graph import OpGraph as OpGraph
-    from placer.logical import split as split
-    from placer.mapping import Mapping as Mapping
-    from placer.topology import Device as Device
-    from placer.topology import Link as Link
-    from placer.topology import Topology as Topology
+    from placer.graph.mapping import Mapping as Mapping
+    from placer.graph.op_graph import Edge as Edge
+    from placer.graph.op_graph import Op as Op
+    from placer.graph.op_graph import OpGraph as OpGraph
+    from placer.graph.topology import Device as Device
+    from placer.graph.topology import Link as Link
+    from placer.graph.topology import Topology as Topology
+    from placer.trace.capture import Captured as Captured
     from search.online.autoplace import AutoStep as AutoStep
     from search.online.autoplace import autoplace as autoplace
     from search.online.autoplace import place as place
@@ -27,18 +27,18 @@ __version__ = "0.1.0"
 _ROOMS = {
     "AutoStep": "search.online.autoplace",
     "BadInputError": "placer.errors",
-    "Captured": "placer.capture",
-    "Device": "placer.topology",
-    "Edge": "placer.graph",
-    "Link": "placer.topology",
-    "Mapping": "placer.mapping",
-    "Op": "placer.graph",
-    "OpGraph": "placer.graph",
+    "Captured": "placer.trace.capture",
+    "Device": "placer.graph.topology",
+    "Edge": "placer.graph.op_graph",
+    "Link": "placer.graph.topology",
+    "Mapping": "placer.graph.mapping",
+    "Op": "placer.graph.op_graph",
+    "OpGraph": "placer.graph.op_graph",
     "PlacerError": "placer.errors",
-    "Topology": "placer.topology",
+    "Topology": "placer.graph.topology",
     "autoplace": "search.online.autoplace",
     "place": "search.online.autoplace",
-    "split": "placer.logical",
+    "split": "placer.devices.logical",
 }
 
 

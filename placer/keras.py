@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from search.online.fit import AutoPlace as AutoPlace
+    from search.online.keras_callback import AutoPlace as AutoPlace
 
 
 def __getattr__(name: str) -> Any:
     if name != "AutoPlace":
         raise AttributeError(f"module 'placer.keras' has no attribute {name!r}")
-    return import_module("search.online.fit").AutoPlace
+    return import_module("search.online.keras_callback").AutoPlace
 
 
 def __dir__() -> list[str]:

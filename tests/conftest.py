@@ -25,7 +25,7 @@ tf.config.set_logical_device_configuration(
 @pytest.fixture(scope="session")
 def two_cpus() -> Any:
     """Two in-process devices, cpu:0 and cpu:1."""
-    from placer.devices import open_devices
+    from placer.devices.cluster import open_devices
 
     with open_devices(None, links=False) as devices:
         yield devices

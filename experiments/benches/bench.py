@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.show import versions
+from experiments.report.tables import versions
 from placer.errors import BadInputError, PlacerError
 
 Facts = dict[str, Any]

@@ -12,8 +12,8 @@ from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts, in_process
 from placer.errors import PlacerError
 from placer.files import write_whole
-from search.plan import DEFAULT_SEARCHER
-from search.registry import SEARCHERS
+from search.offline.plan import DEFAULT_SEARCHER
+from search.session.registry import SEARCHERS
 
 MEASUREMENTS = 20  # of the default searcher
 PEER_MEASUREMENTS = 1  # of each other one

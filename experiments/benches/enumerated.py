@@ -14,15 +14,15 @@ from typing import Any
 
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import MEASUREMENTS, kept
-from experiments.comparison import RACE, prepared
-from experiments.finding import Progress, Row, fastest, step_s
-from experiments.main_job import Job, SearchSettings
+from experiments.jobs.compare import RACE, prepared
+from experiments.jobs.finding import Progress, Row, fastest, step_s
+from experiments.jobs.search import Job, SearchSettings
 from placer.errors import PlacerError
-from placer.mapping import Mapping
-from placer.measurement import Measured
-from placer.topology import Topology
-from search.plan import DEFAULT_SEARCHER
-from search.problem import Placement, Problem
+from placer.graph.mapping import Mapping
+from placer.graph.topology import Topology
+from placer.result import Measured
+from search.offline.plan import DEFAULT_SEARCHER
+from search.problem.problem import Placement, Problem
 
 SMALL = 64  # spaces up to so many placements are measured whole
 LARGEST = 1 << 18  # and up to so many predicted whole

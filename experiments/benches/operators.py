@@ -12,13 +12,13 @@ import numpy as np
 
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.profiling import ProfileSettings, family_facts, profiles_of, progress_bar, run_passes
+from experiments.jobs.profile import ProfileSettings, family_facts, profiles_of, progress_bar, run_passes
 from experiments.zoo.catalogue import NETWORKS
-from placer.operators.data import OperatorRow
+from placer.profile.operators.dataset import OperatorRow
 from surrogate.operators.models import SMALL_S, OperatorModels, Prediction, fit_models
 
 if TYPE_CHECKING:
-    from placer.operators.profile import OperatorProfile
+    from placer.profile.operators.operator_profile import OperatorProfile
 
 DEVICES = "workers:2"  # equal one-core workers, of which the first is measured
 PASSES = 3
@@ -42,7 +42,7 @@ def run(options: BenchOptions) -> Facts:
 
 def profiled(models: Sequence[str], passes: int) -> tuple[list[OperatorRow], tuple[list[OperatorRow], ...]]:
     """The rows of all repeats, and the rows of the earlier and of the later half of them."""
-    from placer.devices import open_devices
+    from placer.devices.cluster import open_devices
 
     with open_devices(DEVICES, links=False) as devices:
         profiles: list[OperatorProfile] = []

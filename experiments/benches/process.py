@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import psutil
 
 from experiments.benches.bench import Facts
+from placer.devices.worker import end_with_parent
+from placer.devices.workers import KEEP_MEMORY
 from placer.errors import one_line
-from placer.worker import end_with_parent
-from placer.workers import KEEP_MEMORY
 
 POLL_S = 0.2
 GIB = 2**30

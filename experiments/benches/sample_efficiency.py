@@ -6,9 +6,9 @@ from pathlib import Path
 
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
-from experiments.regret import Curve, Panel, draw_regret
+from experiments.report.regret_plot import Curve, Panel, draw_regret
 from placer.errors import PlacerError
-from search.plan import DEFAULT_SEARCHER
+from search.offline.plan import DEFAULT_SEARCHER
 
 AT = (5, 10, 20)
 NEAR = 0.05

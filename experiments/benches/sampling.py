@@ -15,18 +15,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from experiments.finding import Progress
-from experiments.main_job import Job, SearchSettings
+from experiments.jobs.finding import Progress
+from experiments.jobs.search import Job, SearchSettings
 from placer.errors import PlacerError, one_line
-from placer.mapping import Mapping
-from placer.measurement import Failed, Measured, Result
-from search.baselines import random_placement
-from search.climb import kicked
-from search.experts import expert_placements
-from search.prediction import Prediction
-from search.problem import Placement, Problem
-from search.registry import make_searcher
-from surrogate.features import MappingFeatures
+from placer.graph.mapping import Mapping
+from placer.result import Failed, Measured, Result
+from search.initial.baselines import random_placement
+from search.initial.expert import expert_placements
+from search.local.hill_climb import kicked
+from search.problem.problem import Placement, Problem
+from search.session.prediction import Prediction
+from search.session.registry import make_searcher
+from surrogate.features.mapping_features import MappingFeatures
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
 from experiments.benches.enumerated import BEST, DRAWN, REPEATS, enumerated
-from search.plan import DEFAULT_SEARCHER
+from search.offline.plan import DEFAULT_SEARCHER
 
 KEPT = ("step_s", "spread_s", "repeats", "ratio_to_best_single", "measured", "asking_s", "ended")
 

@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from experiments.benches.bench import BenchOptions, Facts, ms
-from experiments.finding import Progress
-from experiments.main_job import Job, SearchSettings
+from experiments.jobs.finding import Progress
+from experiments.jobs.search import Job, SearchSettings
 from placer.errors import PlacerError
-from placer.graph import OpGraph
-from placer.measurement import Failed, Measured
-from placer.topology import Topology
-from search.baselines import random_placement
-from search.climb import kicked
-from search.prediction import SCHEDULE
-from search.problem import Placement
-from search.registry import make_searcher
-from surrogate.calibration import Calibration, Predictor
-from surrogate.simulator import Simulator
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+from placer.result import Failed, Measured
+from search.initial.baselines import random_placement
+from search.local.hill_climb import kicked
+from search.problem.problem import Placement
+from search.session.prediction import SCHEDULE
+from search.session.registry import make_searcher
+from surrogate.calibrate.calibration import Calibration, Predictor
+from surrogate.simulate.simulator import Simulator
 
 Floats = NDArray[np.float64]
 

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.benches.bench import BenchOptions, Facts
-from placer.graph import Edge, Op, OpGraph
-from placer.topology import CONTENTIONS, Device, Link, Topology
-from search.donf import donf
-from search.heft import heft
-from search.problem import Problem
-from surrogate.priority import SCHEDULES
-from surrogate.simulator import Simulator
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import CONTENTIONS, Device, Link, Topology
+from search.list_scheduling.donf import donf
+from search.list_scheduling.heft import heft
+from search.problem.problem import Problem
+from surrogate.simulate.priority import SCHEDULES
+from surrogate.simulate.simulator import Simulator
 
 OPS, EDGES, DEVICES, WIDTH = 1_000, 2_500, 4, 20
 LARGER = ((5_000, 12_500, 50), (100_000, 250_000, 300))  # ops, edges, ops per layer
@@ -29,7 +29,7 @@ MAPPINGS, PLAIN_MAPPINGS, RANKED = 500, 2, 2_000
 FIRST_MAKESPAN = """
 import time
 from experiments.benches.simulator_speed import layered, machine
-from surrogate.simulator import Simulator
+from surrogate.simulate.simulator import Simulator
 simulator = Simulator(layered(50, 100, 5), machine()); ready_s = time.perf_counter()
 simulator.makespan([0] * 50); first_s = time.perf_counter()
 print(first_s - ready_s)
@@ -88,8 +88,8 @@ def machine(contention: str = "none") -> Topology:
 
 def _speeds(simulators: dict[str, Simulator], placements: NDArray[np.int32], repeats: int) -> dict[str, Facts]:
     """Microseconds a mapping, by contention: exact on one core and on all, screened, and in plain Python."""
-    from surrogate.engine import makespans
-    from surrogate.screen import screen
+    from surrogate.simulate.event_loop import makespans
+    from surrogate.simulate.fixed_order import screen
 
     out = np.empty(len(placements))
     plain = placements[:PLAIN_MAPPINGS].tolist()

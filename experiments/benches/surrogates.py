@@ -20,9 +20,9 @@ from experiments.benches.sampling import AGAIN, REPEATS, Sample, Share, measure
 from experiments.benches.surrogates_picture import draw, picture_of
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
-from surrogate.regressors import BASELINE, DEFAULT, REGRESSORS, make_regressor
-from surrogate.selection import FOLDS, TOP, Fold, Scores, eligible, scored, splits, winner
-from surrogate.selection import REPEATS as CV_REPEATS
+from surrogate.learn.regressors import BASELINE, DEFAULT, REGRESSORS, make_regressor
+from surrogate.learn.selection import FOLDS, TOP, Fold, Scores, eligible, scored, splits, winner
+from surrogate.learn.selection import REPEATS as CV_REPEATS
 
 Floats = NDArray[np.float64]
 
@@ -191,7 +191,8 @@ def page(facts: Facts) -> list[str]:
         f"{facts['n_mappings']} mappings of {', '.join(facts['networks'])}, measured on {facts['workers']} one-core "
         f"worker processes ({facts['steps_per_mapping']} steps each, in turn with the first single device): by rule "
         "and by expert, these shaken and crossed, and random ones. Each regressor sees the same features "
-        "(`surrogate/features.py`) and learns the logarithm of the step time; the simulator behind the features is "
+        "(`surrogate/features/mapping_features.py`) and learns the logarithm of the step time; the "
+        "simulator behind the features is "
         "calibrated on the same mappings that the regressor is shown. Cross-validated within each network, "
         f"{facts['folds']} folds, {facts['fold_repeats']} times; means over folds and networks, with the standard "
         f"deviation over folds. *Top-{facts['top']} regret*: how much slower than the fold's fastest mapping a search "

@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from statistics import median
 
-from placer.measurement import Measured
-from placer.reading import Reading
-from placer.ways import Placed, Way
-from search.online.change import Change, ChangeTest
-from search.online.contest import Contest, Say, ms
-from search.online.decide import Backoff, Diagnosis, diagnose
-from search.online.gauge import Gauge, is_clear
-from search.online.proposal import Proposal
-from search.online.race import look
+from placer.devices.load_reading import Reading
+from placer.result import Measured
+from placer.train.modes import Placed, Way
+from search.online.diagnose.change_detection import Change, ChangeTest
+from search.online.diagnose.diagnosis import Backoff, Diagnosis, diagnose
+from search.online.diagnose.slowdown_monitor import Gauge, is_clear
+from search.online.interfaces import Probes, Proposing, Steps
+from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
-from search.online.stage import Probes, Proposing, Steps
+from search.online.trials.race import look
+from search.online.trials.trials import Contest, Say, ms
 
 READINGS = 3  # that say what slowed, a step apart
 PROBE_STEPS = 2  # on one device, where probes see nothing

@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from placer.devices import SPECS, check_spec, split
+from placer.devices.cluster import SPECS, check_spec, split
 from placer.errors import BadInputError
-from placer.live import LiveStep
-from placer.mapping import Mapping
-from placer.mapping_files import read_mapping, read_mapping_file
-from placer.site import Site
-from placer.store import Store
-from placer.ways import UNTOUCHED, Placed
+from placer.graph.mapping import Mapping
+from placer.graph.mapping_files import read_mapping, read_mapping_file
+from placer.measure.store import Store
+from placer.train.live_step import LiveStep
+from placer.train.modes import UNTOUCHED, Placed
+from placer.train.session import Site
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.journal import Journal
 from search.online.report import as_html, as_text

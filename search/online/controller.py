@@ -5,7 +5,7 @@ way to run a step and is sent the seconds that the step took, so that a contest 
                                                                  ▲                                    │
     step times change ──probe──▶ what slowed ──new costs──▶ plan ┘◀───────────────────────────────────┘
 
-The contest itself is search/online/contest.py, and what to do when the load changes search/online/adaptation.py.
+The contest itself is search/online/trials/trials.py, and what to do when the load changes search/online/adaptation.py.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
-from placer.measurement import Failed, Measured
-from placer.ways import UNTOUCHED, Placed, Untouched, Way
+from placer.result import Failed, Measured
+from placer.train.modes import UNTOUCHED, Placed, Untouched, Way
 from search.online.adaptation import Adaptation
-from search.online.contest import Contest, Tried, ms
+from search.online.interfaces import Proposing, Stage, Steps
 from search.online.journal import Journal, Kind
-from search.online.planner import Planner
-from search.online.proposal import PlanSettings, Proposal
+from search.online.replan.planner_client import Planner
+from search.online.replan.proposal import PlanSettings, Proposal
 from search.online.settings import OnlineSettings
-from search.online.stage import Proposing, Stage, Steps
+from search.online.trials.trials import Contest, Tried, ms
 
 if TYPE_CHECKING:
-    from placer.graph import OpGraph
-    from placer.store import Store
-    from placer.topology import Topology
+    from placer.graph.op_graph import OpGraph
+    from placer.graph.topology import Topology
+    from placer.measure.store import Store
 
 __all__ = ["Controller", "OnlineSettings", "Steps", "Tried"]
 

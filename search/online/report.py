@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from placer.measurement import Failed, Measured
+from placer.result import Failed, Measured
 
 if TYPE_CHECKING:
     from search.online.autoplace import AutoStep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from search.online.contest import ContestSettings
+from search.online.trials.trials import ContestSettings
 
 QUICK_GAIN = 0.05  # share of a step worth a move when the load changed: fewer steps tell less
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log, prod
 
-from placer.operators.data import Operator, Tensor
+from placer.profile.operators.dataset import Operator, Tensor
 
 Features = dict[str, float]
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
-from placer.graph import OpGraph
-from placer.operators.data import Operator, OperatorRow
+from placer.graph.op_graph import OpGraph
+from placer.profile.operators.dataset import Operator, OperatorRow
 from surrogate.operators.features import families, family_of, features, traffic, work
 from surrogate.operators.regressors import Floats, Regressor, Roofline, Table, candidates
 
@@ -137,7 +137,8 @@ def predicted_costs(
 ) -> OpGraph:
     """The graph with `cost_s` of every op predicted, so that a network that was never profiled can be simulated.
 
-    operators: op name -> operator, as placer.operators.describe reads them off a captured step. devices: names or
+    operators: op name -> operator, as placer.profile.operators.describe reads them off a captured step. devices:
+    names or
     kinds that get the costs. Ops that do no work (variable handles, no-ops) cost nothing.
     """
     predicted = models.predict([operators[op.name] for op in graph.ops])

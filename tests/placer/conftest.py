@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from placer.live import LiveStep
-from placer.measurement import Failed
-from placer.site import Site
-from placer.ways import Placed
+from placer.result import Failed
+from placer.train.live_step import LiveStep
+from placer.train.modes import Placed
+from placer.train.session import Site
 
 WAYS = 8
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import strategies as st
 
 from placer.errors import BadInputError
-from placer.graph import Edge, Op, OpGraph
-from placer.topology import CONTENTIONS, Device, Link, Topology
-from search.problem import Problem
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import CONTENTIONS, Device, Link, Topology
+from search.problem.problem import Problem
 
 
 def two_towers(length=4):

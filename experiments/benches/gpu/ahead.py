@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from threading import Thread
 
-from experiments.contender import Contender
-from experiments.finding import Row
-from placer.coarsen import coarsen
-from placer.graph import Edge, Op, OpGraph
-from placer.measurement import Measured
-from placer.topology import Device, Link, Topology
-from search.prediction import Prediction
+from experiments.jobs.contender import Contender
+from experiments.jobs.finding import Row
+from placer.graph.coarsen import coarsen
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
+from placer.result import Measured
+from search.session.prediction import Prediction
 
 LENGTH = 12
 

@@ -8,8 +8,8 @@ from statistics import mean
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.finding import Finding, Row, fastest
-from placer.measurement import Failed, Measured
+from experiments.jobs.finding import Finding, Row, fastest
+from placer.result import Failed, Measured
 
 DEFAULT = "default"
 PUBLISHED = {"vgg16": 1.13, "alexnet": 1.18, "mnist_softmax": 3.33}

@@ -22,16 +22,16 @@ from experiments.benches.gpu.figures import contestants, found_facts, name_of
 from experiments.benches.gpu.tasks import SEARCHERS, Wanted
 from experiments.benches.online.overhead import in_blocks
 from experiments.benches.online.training import Training
-from experiments.contender import Contender
-from experiments.finding import Finding, by_merit, step_s
-from experiments.main_job import Job, SearchSettings
-from experiments.show import bar
-from placer.agreement import values
-from placer.devices import Devices, open_devices, split
+from experiments.jobs.contender import Contender
+from experiments.jobs.finding import Finding, by_merit, step_s
+from experiments.jobs.search import Job, SearchSettings
+from experiments.report.tables import bar
+from placer.devices.cluster import Devices, open_devices, split
+from placer.devices.logical import gpu_names
 from placer.errors import one_line
-from placer.logical import gpu_names
-from placer.mapping import Mapping
-from placer.measurement import summary
+from placer.execute.output_check import values
+from placer.graph.mapping import Mapping
+from placer.result import summary
 
 SEARCH_SHARE, FINAL_SHARE = 0.55, 0.2  # of a task's seconds: when the search stops asking; what the last contest takes
 AT_LEAST = 2  # mappings of the last searcher, whatever the time

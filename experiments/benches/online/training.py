@@ -14,17 +14,17 @@ from typing import Any
 import tensorflow as tf
 
 from experiments import zoo
-from placer.agreement import values
+from placer.devices.link_probes import QUICK_PROBES, measure_links
 from placer.errors import PlacerError
-from placer.links import QUICK_PROBES, measure_links
-from placer.live import PROFILED
-from placer.measurement import Failed, Measured, summary
-from placer.profiler import profile
-from placer.topology import Topology
-from placer.ways import Placed
+from placer.execute.output_check import values
+from placer.graph.topology import Topology
+from placer.profile.profiler import profile
+from placer.result import Failed, Measured, summary
+from placer.train.live_step import PROFILED
+from placer.train.modes import Placed
 from search.online.autoplace import autoplace
-from search.online.planner import Planner
-from search.online.proposal import PlanSettings
+from search.online.replan.planner_client import Planner
+from search.online.replan.proposal import PlanSettings
 
 STEADY_LIMIT_S = 240.0  # for the search to end
 PLAN_LIMIT_S = 60.0  # for one answer of a planner

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from experiments.benches.bench import Facts
 from experiments.benches.scaling.design import FORMS
 from placer.errors import BadInputError
-from surrogate.regressors import LEARNERS
+from surrogate.learn.regressors import LEARNERS
 from surrogate.scaling.fit import FitSettings, Problem, checked, fit
 from surrogate.scaling.form import Form
 from surrogate.scaling.model import ScalingModel
@@ -115,7 +115,8 @@ def fitted_forms(kind: str, runs: Runs, settings: FitSettings) -> dict[str, Scal
 
 
 def blackboxes(runs: Runs, known: Rows, unseen: Rows, seed: int) -> dict[str, Floats]:
-    """Seconds of the unseen rows by each regressor of surrogate/regressors.py, as it learns seconds from the columns
+    """Seconds of the unseen rows by each regressor of surrogate/learn/regressors.py, as it learns seconds from the
+    columns
     and as it learns their logarithms from logarithms. Nothing is clipped: outside what they saw they say what they say.
     """
     seconds = runs.numbers(TARGET)

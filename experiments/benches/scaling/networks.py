@@ -13,9 +13,9 @@ import tensorflow as tf
 from experiments.benches.scaling.design import CHANNELS, CLASSES, INPUTS, SIDE, Config
 from experiments.zoo import data
 from experiments.zoo.training import TrainingStep, mean_cross_entropy
-from placer.graph import OpGraph
-from placer.mapping import Mapping
-from placer.topology import Topology
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
 
 REPLICA = re.compile(r"(?:^|/)replica_(\d+)/")
 

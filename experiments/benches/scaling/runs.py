@@ -15,12 +15,12 @@ from experiments.benches.bench import Facts
 from experiments.benches.sampling import Share, bar
 from experiments.benches.scaling.design import DEVICES, Config, reference
 from placer.errors import PlacerError, one_line
-from placer.measurement import summary
-from placer.operators.drift import QUIET
+from placer.profile.operators.drift import QUIET
+from placer.result import summary
 
 if TYPE_CHECKING:
-    from placer.devices import Devices
-    from placer.rewrite import PlacedStep
+    from placer.devices.cluster import Devices
+    from placer.execute.rewrite import PlacedStep
 
 WARM_UP = 3
 LEAST, MOST = 7, 15  # steps that count: as many as fit into PAIRS_S, within these
@@ -36,7 +36,7 @@ class Ready:
 
     def seconds(self, clock: Callable[[], float]) -> float:
         """One step, up to its loss being here."""
-        from placer.runner import timed
+        from placer.measure.runner import timed
 
         return timed(self.step, self.inputs, clock)
 
@@ -46,7 +46,7 @@ def measure(records: Sequence[Facts], share: Share, clock: Callable[[], float] =
     likewise, and the reference's seconds; or {"failed": line}}. Seconds are the lower quartile of those in turn, for
     what else runs on these cores only ever adds. records: configs as plain data. For a process of its own.
     """
-    from placer.devices import open_devices
+    from placer.devices.cluster import open_devices
 
     configs = [Config(**record) for record in records]
     with (
@@ -99,8 +99,8 @@ def _pairs(beside: Ready, ready: Ready, clock: Callable[[], float]) -> list[tupl
 def _ready(config: Config, devices: Devices) -> Iterator[Ready]:
     """The config's step, captured and placed. Raises PlacerError where it does not train."""
     from experiments.benches.scaling.networks import placement, training
-    from placer.capture import capture
-    from placer.rewrite import PlacedStep, Template
+    from placer.execute.rewrite import PlacedStep, Template
+    from placer.trace.capture import capture
 
     made = training(config)
     captured = capture(made.step, made.example_inputs, made.name)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.benches.bench import Facts
 from placer.errors import PlacerError
-from surrogate.regressors import Learned, Regressor, boosting, gaussian_process, ridge
+from surrogate.learn.regressors import Learned, Regressor, boosting, gaussian_process, ridge
 
 Floats = NDArray[np.float64]
 

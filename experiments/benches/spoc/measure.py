@@ -18,10 +18,10 @@ import psutil
 from experiments.benches.bench import Facts
 from experiments.benches.spoc.build import build
 from experiments.benches.spoc.networks import REFERENCE, Network
-from experiments.spoc import parameters
+from experiments.jobs.spoc import parameters
 from experiments.zoo.training import TrainingStep
-from placer.capture import Captured, capture
-from surrogate.spoc import spoc
+from placer.trace.capture import Captured, capture
+from surrogate.features.spoc import spoc
 
 Call = Callable[[], Any]
 

@@ -35,8 +35,8 @@ def _how(facts: Facts) -> list[str]:
         "batches, untrained, and generated chains, branches and random cells. Inference and a training step (SGD) are "
         "run by TensorFlow in one process with all cores, untouched, in turn with a fixed small network, whose pace "
         "takes the machine's drift out; medians, of at least five repeats. Middle spread of a step's repeats: "
-        f"{facts['spread']:.1%}. The definitions of the metrics are those of `surrogate/spoc.py`. Errors are of "
-        "predictions for a family by a fit on all others."
+        f"{facts['spread']:.1%}. The definitions of the metrics are those of `surrogate/features/spoc.py`. "
+        "Errors are of predictions for a family by a fit on all others."
     )
     return [said, *_skipped(facts)]
 

@@ -14,11 +14,11 @@ import keras
 import numpy as np
 import pytest
 
-from placer.capture import capture
 from placer.errors import BadInputError
-from placer.mapping import Mapping
-from placer.site import Site
-from placer.store import Store
+from placer.graph.mapping import Mapping
+from placer.measure.store import Store
+from placer.trace.capture import capture
+from placer.train.session import Site
 from search.online.autoplace import AutoStep, autoplace, place
 
 MOST_STEPS = 100_000  # by far more than a search takes
@@ -125,10 +125,10 @@ LOST = """
 import os, signal, sys
 import numpy as np
 import tensorflow as tf
-import placer, placer.live
+import placer, placer.train.live_step
 from tests.conftest import small_step
 
-profile, killed = placer.live.profile, []
+profile, killed = placer.train.live_step.profile, []
 
 def profiled(captured, devices, *args, **how):
     if not killed:
@@ -136,7 +136,7 @@ def profiled(captured, devices, *args, **how):
         os.kill(killed[0], signal.SIGKILL)
     return profile(captured, devices, *args, **how)
 
-placer.live.profile, placer.live.PROFILE_LIMIT_S = profiled, 5.0
+placer.train.live_step.profile, placer.train.live_step.PROFILE_LIMIT_S = profiled, 5.0
 undisturbed, inputs = small_step()
 undisturbed = tf.function(undisturbed)
 expected = [float(undisturbed(*inputs)) for _ in range(5000)]  # compiled before workers are joined

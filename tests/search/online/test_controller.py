@@ -15,17 +15,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from placer.devices.load_reading import Reading
 from placer.errors import PlacerError
-from placer.graph import Edge, Op, OpGraph
-from placer.measurement import Failed, Measured
-from placer.reading import Reading
-from placer.topology import Device, Link, Topology
-from placer.ways import UNTOUCHED, Placed
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
+from placer.result import Failed, Measured
+from placer.train.modes import UNTOUCHED, Placed
 from search.online.controller import Controller, OnlineSettings
 from search.online.journal import Journal
-from search.online.plan import OnlinePlan
-from search.online.proposal import Proposal
-from surrogate.simulator import Simulator
+from search.online.replan.proposal import Proposal
+from search.online.replan.replanner import OnlinePlan
+from surrogate.simulate.simulator import Simulator
 
 SEEDS = range(20)
 LINK = Link("*", "*", 2e-4, 1e9, send_s=1.5e-4, send_s_per_byte=5e-10, receive_s=1.5e-4, receive_s_per_byte=5e-10)

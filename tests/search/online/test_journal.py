@@ -206,7 +206,8 @@ def test_without_the_package_there_is_no_board(tmp_path, monkeypatch):
 
 def test_a_journal_without_scalars_needs_no_tensorflow():
     code = (
-        "import sys; import search.online.journal as j, search.online.change, search.online.decide; "
+        "import sys; import search.online.journal as j\n"
+        "import search.online.diagnose.change_detection, search.online.diagnose.diagnosis\n"
         "j.Journal().entry(0, 'start', 'a'); sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

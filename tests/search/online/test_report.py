@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from placer.graph import Op, OpGraph
-from placer.mapping import Mapping
-from placer.measurement import Failed, Measured
-from placer.topology import Device, Topology
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import Op, OpGraph
+from placer.graph.topology import Device, Topology
+from placer.result import Failed, Measured
 from search.online.controller import Tried
 from search.online.journal import Journal
 from search.online.report import LINES, SHOWN, as_html, as_text

@@ -1,0 +1,1 @@
+"""Uses: the zoo, the commands and what they report, the benchmarks."""

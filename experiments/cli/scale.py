@@ -1,0 +1,112 @@
+"""`placer scale`: fit a scaling formula to a table of runs, ask it what if, and scale a captured step by formula."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="scale",
+    help="Performance models: fit one to any table of runs, ask it what-if questions, or scale a captured step.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the curve: .png, .svg or .pdf.")]
+Pays = Annotated[float, typer.Option("--pays", help="One more pays if it brings at least this share.")]
+
+
+@app.command("fit")
+def fit(
+    data: Annotated[Path, typer.Argument(help="A table of runs: .csv with a header, or .parquet.")],
+    target: Annotated[str, typer.Option("--target", help="The column to explain, such as step_s.")],
+    intrinsic: Annotated[
+        str, typer.Option("--intrinsic", help="Columns whose powers are summed; a*b joins some in one summand.")
+    ],
+    extrinsic: Annotated[str, typer.Option("--extrinsic", help="Columns whose powers scale the sum.")] = "",
+    penalty: Annotated[str, typer.Option("--penalty", help="On the constants: l2, l1 or none.")] = "l2",
+    exponents: Annotated[str, typer.Option("--exponents", help="From..to, of all exponents.")] = "-3..3",
+    samples: Annotated[int, typer.Option("--samples", help="Of the bootstrap, for intervals.")] = 100,
+    pays: Pays = 0.05,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same constants.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the model (placer.scaling/1).")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit t = (sum_i a_i x_i^p_i) * prod_j y_j^q_j + C to the runs, and say which column matters and how.
+
+    Example: placer scale fit runs.csv --target step_s --intrinsic 'filters*kernel,layers' --extrinsic batch,devices
+    """
+    from experiments.jobs.scale import fit_command, show_fit
+
+    facts = fit_command(data, target, intrinsic, extrinsic, penalty, exponents, samples, pays, seed, out, quiet)
+    _print(as_json, facts, lambda: show_fit(facts))
+
+
+@app.command("predict")
+def predict(
+    model: Annotated[Path, typer.Argument(help="placer.scaling/1, as scale fit --out writes it.")],
+    given: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What else is as in the usual run.")
+    ] = None,
+    vary: Annotated[
+        str | None, typer.Option("--vary", metavar="NAME=FROM..TO", help="A row per value; also NAME=a,b,c.")
+    ] = None,
+    plot: Plot = None,
+    pays: Pays = 0.05,
+    as_json: AsJson = False,
+) -> None:
+    """What if: the time of a run by a fitted model, with its interval, and along one column.
+
+    Example: placer scale predict model.json batch=64 --vary devices=1..16 --plot curve.png
+    """
+    from experiments.jobs.scale import predict_command, show_prediction
+
+    facts = predict_command(model, given or [], vary, plot, pays)
+    _print(as_json, facts, lambda: show_prediction(facts))
+
+
+@app.command("sgd")
+def sgd(
+    graph: Annotated[Path, typer.Argument(help="placer.graph/1 of a training step")],
+    topology: Annotated[Path, typer.Argument(help="placer.topology/1")],
+    devices: Annotated[str, typer.Option("--devices", help="How many train: from..to, or a,b,c.")] = "1..16",
+    form: Annotated[str, typer.Option("--form", help="How gradients are summed: ring or server.")] = "ring",
+    overlap: Annotated[bool, typer.Option(help="Sum while the backward pass goes on.")] = True,
+    batch: Annotated[
+        str, typer.Option("--batch", help="fixed: each device takes the graph's batch; shared: they share it.")
+    ] = "fixed",
+    slots: Annotated[
+        int, typer.Option("--slots", help="Optimizer slots per parameter in memory_bytes: 0 SGD, 1 momentum, 2 Adam.")
+    ] = 0,
+    bucket: Annotated[float, typer.Option("--bucket-bytes", help="Gradients are summed in so large pieces.")] = 0.0,
+    input_bytes: Annotated[float, typer.Option("--input-bytes", help="Of the graph's batch.")] = 0.0,
+    io: Annotated[float, typer.Option("--io-bytes-per-s", help="At which all devices' batches are read.")] = 1e9,
+    host: Annotated[float, typer.Option("--host-bytes-per-s", help="At which a batch is copied to its device.")] = 1e10,
+    prefetch: Annotated[bool, typer.Option(help="Read and copy the next batch meanwhile.")] = True,
+    plot: Plot = None,
+    pays: Pays = 0.05,
+    as_json: AsJson = False,
+) -> None:
+    """Synchronous data-parallel training of a captured step on N devices, by formula; TensorFlow is not needed.
+
+    Example: placer scale sgd graph.json topology.json --devices 1..16 --plot sgd.png
+    """
+    from experiments.jobs.scale import sgd_command, show_sgd
+    from surrogate.scaling.sync_sgd import SgdSettings
+
+    settings = SgdSettings(form, overlap, batch, slots, bucket, input_bytes, io, host, prefetch)
+    facts, text = sgd_command(graph, topology, devices, settings, plot, pays)
+    _print(as_json, facts, lambda: show_sgd(facts, text))
+
+
+def _print(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        show()

@@ -1,0 +1,1 @@
+"""What the commands do, up to the facts they found."""

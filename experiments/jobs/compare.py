@@ -1,0 +1,351 @@
+"""Searchers side by side: on one model, profile and budget, measured interleaved, their best at the end in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from experiments.jobs.contender import BATCH, Contender
+from experiments.jobs.finding import Progress, Row, by_merit, fastest, step_s
+from experiments.jobs.interrupt import interruptible
+from experiments.jobs.search import Job, SearchSettings
+from placer.errors import BadInputError, PlacerError
+from placer.graph.coarsen import Groups
+from placer.graph.mapping import Mapping
+from placer.graph.topology import Topology
+from placer.measure.store import Store
+from placer.result import Failed, Measured, Result
+from search.offline.plan import DEFAULT_SEARCHER
+from search.session.registry import SEARCHERS
+
+RACE = 6  # mappings raced together; with anchor and incumbent 8 placed steps are alive
+ROUNDS = 6  # in about so many rounds a searcher asks what it may
+FINAL_REPEATS = 12
+ASKING_LIMIT_S = 60.0  # a searcher that took longer to ask, in all, is out
+
+Devices = tuple[int, ...]
+"""Device of each group: by it a mapping is known again."""
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """Who competes over what. search: as for one search, but `measurements` counts each searcher's own, single
+    devices aside, and searchers None = every one there is. peer_measurements: the same for all but the default
+    searcher; None = as many.
+    """
+
+    search: SearchSettings
+    peer_measurements: int | None = None
+
+    @property
+    def searchers(self) -> tuple[str, ...]:
+        """Who competes, the default searcher first; single devices are measured anyway."""
+        names = dict.fromkeys(self.search.searchers or (name for name in SEARCHERS if name != "single"))
+        return tuple(sorted(names, key=lambda name: name != DEFAULT_SEARCHER))
+
+    def share(self, searcher: str) -> int:
+        """How many measurements a searcher may have."""
+        peers = self.peer_measurements
+        return self.search.measurements if searcher == DEFAULT_SEARCHER or peers is None else peers
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one searcher did. rows: what it asked, in order, each predicted when asked; a mapping that another asked
+    before was not measured again. final: its fastest of those that were measured side by side at the end.
+    """
+
+    searcher: str
+    rows: tuple[Row, ...]
+    asking_s: float
+    ended: str
+    final: Row | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found; all step times are in the anchor's time (see Runner).
+
+    measured: every mapping once, in the order of measuring, single devices first. best, best_single: measured side by
+    side at the end; finals: seconds of all that were. untouched: TensorFlow in this process with all cores;
+    tf_default_s: the same where the topology is of its own devices.
+    """
+
+    model: str
+    ops: int
+    groups: Groups
+    topology: Topology
+    measured: tuple[Row, ...]
+    standings: tuple[Standing, ...]
+    best: Row
+    best_single: Row | None
+    finals: dict[Devices, float]
+    untouched: Measured
+    tf_default_s: float | None
+    lower_bound_s: float
+    settings: CompareSettings
+    interrupted: bool
+    seconds: float
+
+    @property
+    def singles(self) -> tuple[Row, ...]:
+        """The single devices, which all start from."""
+        return tuple(row for row in self.measured if row.searcher == "single")
+
+    def best_so_far_s(self, standing: Standing) -> list[float | None]:
+        """Before the first and after each of a searcher's measurements; None while nothing ran.
+
+        The last is what it would deliver, its own or the best single device's figure from the end, whatever its races
+        said.
+        """
+        best_s = min(map(self._figure_s, self.singles), default=inf)
+        so_far = [best_s] + [best_s := min(best_s, self._figure_s(row)) for row in standing.rows]
+        ends = [step_s(row) for row in (standing.final, self.best_single) if row is not None]
+        so_far[-1] = min(ends, default=so_far[-1])
+        return [s if s < inf else None for s in so_far]
+
+    def regret(self, standing: Standing) -> list[float | None]:
+        """Best so far / best known - 1."""
+        known_s = self.best_known_s
+        return [None if s is None else s / known_s - 1 for s in self.best_so_far_s(standing)]
+
+    @property
+    def best_known_s(self) -> float:
+        """The fastest of all that were measured side by side at the end."""
+        return min(self.finals.values())
+
+    def _figure_s(self, row: Row) -> float:
+        """What is known best of a mapping: from the end where it came so far, otherwise from its race. A race is short,
+        and the luckiest of many looks too good: by it nothing passes for faster than the best known.
+        """
+        return self.finals.get(row.mapping.devices) or max(step_s(row), self.best_known_s)
+
+
+def run_comparison(
+    settings: CompareSettings,
+    progress: Progress | None = None,
+    store: Store | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Comparison:
+    """Let searchers compete on real devices. Ctrl-C ends the rounds; what was measured is compared and told.
+
+    Raises BadInputError for a model, device or searcher that cannot be used.
+    """
+    check(settings)
+    with Job.opened(settings.search, progress or Progress(), store, clock) as job:
+        job.measure_singles()
+        contest = Contest(job, settings)
+        with interruptible() as pressed:
+            interrupted = contest.run(pressed)
+        return contest.finish(interrupted)
+
+
+def check(settings: CompareSettings) -> None:
+    """Raises BadInputError for what a search would not refuse itself."""
+    if settings.peer_measurements is not None and settings.peer_measurements < 1:
+        raise BadInputError(f"--peer-measurements is {settings.peer_measurements}; give at least 1.")
+
+
+@dataclass(eq=False)
+class Entrant:
+    """A searcher at work: what it asks by, what it may and did ask, and why it is out."""
+
+    contender: Contender
+    share: int
+    rows: list[Row] = field(default_factory=list)
+    asking_s: float = 0.0
+    ended: str = ""
+
+    def asks(self, clock: Callable[[], float]) -> list[tuple[Mapping, float]]:
+        """The next mappings, and the seconds that they are predicted to take."""
+        begin_s = clock()
+        count = min(BATCH, -(-self.share // ROUNDS), self.share - len(self.rows))
+        try:
+            asked = self.contender.asks(count)
+            self.ended = self.contender.ended or ("" if asked else "it asked nothing.")
+        except PlacerError as error:
+            asked, self.ended = [], str(error)
+        predicted = [self.contender.prediction.step_s(mapping) for mapping in asked]
+        self.asking_s += clock() - begin_s
+        return list(zip(asked, predicted, strict=True))
+
+    def takes(self, row: Row) -> None:
+        """One of its mappings was measured."""
+        self.rows.append(row)
+        self.contender.rows.append(row)
+        if not self.ended and len(self.rows) >= self.share:
+            self.ended = f"its {self.share} measurements were used up."
+        if not self.ended and self.asking_s > ASKING_LIMIT_S:
+            self.ended = f"its asking took {self.asking_s:.0f} s, over the limit of {ASKING_LIMIT_S:.0f} s."
+
+
+class Contest:
+    """A comparison under way, after the single devices."""
+
+    def __init__(self, job: Job, settings: CompareSettings) -> None:
+        self.job = job
+        self.settings = settings
+        seed, singles = settings.search.seed, job.rows
+        self.entrants = [
+            Entrant(Contender(name, job.prediction, list(singles), seed), settings.share(name))
+            for name in settings.searchers
+        ]
+        self.known: dict[Devices, Result] = {row.mapping.devices: row.result for row in singles}
+        self.counted = set(self.known)
+
+    def run(self, pressed: Callable[[], bool]) -> bool:
+        """Rounds until all are out or time is up; whether it was interrupted."""
+        while any(not entrant.ended for entrant in self.entrants) and not (pressed() or self._time_is_up()):
+            self._expect()
+            self.job.calibrate()  # placed steps run in the order that this predicts
+            self._round(lambda: pressed() or self._time_is_up())
+        for entrant in self.entrants:
+            entrant.ended = entrant.ended or ("interrupted." if pressed() else "the minutes were up.")
+        return pressed()
+
+    def finish(self, interrupted: bool) -> Comparison:
+        """The fastest of each searcher side by side, and all that was found."""
+        job = self.job
+        job.progress.phase("measuring each searcher's fastest side by side")
+        job.calibrate()
+        finals, default_s = self._side_by_side(self._finalists())
+        job.progress.end()
+        if not finals:
+            raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the comparison again.")
+        rows = list(finals.values())
+        return Comparison(
+            model=job.settings.model,
+            ops=len(job.captured.graph),
+            groups=job.groups,
+            topology=job.topology,
+            measured=tuple(job.rows),
+            standings=tuple(_standing(entrant, finals) for entrant in self.entrants),
+            best=min(rows, key=step_s),
+            best_single=min((row for row in rows if row.mapping.is_single), key=step_s, default=None),
+            finals={devices: step_s(row) for devices, row in finals.items()},
+            untouched=job.untouched,
+            tf_default_s=default_s,
+            lower_bound_s=job.prediction.bound_s(),
+            settings=self.settings,
+            interrupted=interrupted,
+            seconds=job.clock() - job.begin_s,
+        )
+
+    def _time_is_up(self) -> bool:
+        minutes = self.settings.search.minutes
+        return minutes is not None and self.job.clock() - self.job.begin_s > 60 * minutes
+
+    def _expect(self) -> None:
+        """Tell the bar how many measurements there will be at most."""
+        shares = (len(e.rows) if e.ended else e.share for e in self.entrants)
+        self.job.progress.begin(sum(row.searcher == "single" for row in self.job.rows) + sum(shares))
+
+    def _round(self, over: Callable[[], bool]) -> None:
+        """Everybody asks, the new mappings are raced, everybody is told of its own."""
+        asked: list[tuple[Entrant, Mapping, float]] = []
+        for entrant in self.entrants:
+            if not entrant.ended and not over():
+                asked += [(entrant, *one) for one in entrant.asks(self.job.clock)]
+        self._race(_unknown(asked, self.known), over)
+        for entrant, mapping, predicted_s in asked:
+            if mapping.devices in self.known:
+                row = Row(entrant.contender.name, mapping, self.known[mapping.devices], predicted_s)
+                entrant.takes(row)
+                self._advance(row)
+
+    def _race(self, asked: Sequence[tuple[str, Mapping]], over: Callable[[], bool]) -> None:
+        for first in range(0, len(asked), RACE):
+            if over():
+                return
+            for row in self.job.measure_all(asked[first : first + RACE]):
+                self.known[row.mapping.devices] = row.result
+
+    def _advance(self, row: Row) -> None:
+        """The bar moves when a mapping is raced, and when one is counted to a second searcher."""
+        if row.mapping.devices in self.counted:
+            self.job.progress.row(row, fastest(self.job.rows))
+        self.counted.add(row.mapping.devices)
+
+    def _finalists(self) -> list[Mapping]:
+        """The best of all, the fastest single device, the best of each searcher, none twice; and the next best of all,
+        as many as the last turn has room for.
+        """
+        ran = by_merit(self.job.rows)
+        if not ran:
+            failures = {row.result.detail for row in self.job.rows if isinstance(row.result, Failed)}
+            raise PlacerError(
+                f"no mapping of {self.job.settings.model} could be measured: {'; '.join(sorted(failures))}"
+            )
+        singles = [row for row in ran if row.mapping.is_single]
+        rows = [ran[0], *singles[:1], *(row for e in self.entrants for row in by_merit(e.rows)[:1])]
+        chosen = {row.mapping.devices: row.mapping for row in rows}
+        room = -(len(chosen) - 1) % (RACE - 1)
+        more = [row.mapping for row in ran if row.mapping.devices not in chosen][:room]
+        return [*chosen.values(), *more]
+
+    def _side_by_side(self, mappings: Sequence[Mapping]) -> tuple[dict[Devices, Row], float | None]:
+        """Step the finalists in turn, RACE - 1 at a time beside the anchor and the first of them; and TensorFlow's
+        default where it competes. All figures are in the time that anchor and first took in the first turn.
+        """
+        from placer.measure.runner import UntouchedStep
+
+        first, *others = mappings
+        finals: dict[Devices, Row] = {}
+        default_s, base_s = None, 0.0
+        with ExitStack() as stack:
+            shared = prepared(self.job, stack, [first])
+            for i in range(0, max(len(others), 1), RACE - 1):
+                with ExitStack() as turn:
+                    steps = {**shared, **prepared(self.job, turn, others[i : i + RACE - 1])}
+                    untimed: list[Any] = [self.job.runner.anchor, *steps.values()]
+                    if self.job.devices.has_local and i == 0:
+                        untimed.append(turn.enter_context(closing(UntouchedStep(self.job.captured))))
+                    anchor, *results = self.job.runner.compare(untimed, FINAL_REPEATS)
+                common_s = anchor.step_s + sum(r.step_s for r in results[: len(shared)])
+                base_s = base_s or common_s * self.job.runner.anchor_s / anchor.step_s
+                told = [_scaled(result, base_s / common_s) for result in results]
+                if len(told) > len(steps):
+                    default_s = told[-1].step_s
+                for mapping, result in zip(steps, told, strict=False):
+                    finals.setdefault(mapping.devices, self._final(mapping, result))
+        return finals, default_s
+
+    def _final(self, mapping: Mapping, result: Measured) -> Row:
+        searcher = next(row.searcher for row in self.job.rows if row.mapping.devices == mapping.devices)
+        return Row(searcher, mapping, result, self.job.prediction.step_s(mapping))
+
+
+def prepared(job: Job, stack: ExitStack, mappings: Iterable[Mapping]) -> dict[Mapping, Any]:
+    """Placed steps of mappings of the groups, closed with the stack; what does not run any more is left out."""
+    steps = {}
+    for mapping in mappings:
+        fine = Mapping(job.captured.graph, job.topology, job.groups.expand(mapping))
+        ready = job.runner.ready(fine)
+        if not isinstance(ready, Failed):
+            stack.callback(ready[0].close)
+            steps[mapping] = ready[0]
+    return steps
+
+
+def _unknown(
+    asked: Sequence[tuple[Entrant, Mapping, float]], known: dict[Devices, Result]
+) -> list[tuple[str, Mapping]]:
+    """What has to be measured, each mapping once, by who asked first."""
+    new = {m.devices: (e.contender.name, m) for e, m, _ in reversed(asked) if m.devices not in known}
+    return list(reversed(new.values()))
+
+
+def _scaled(result: Measured, scale: float) -> Measured:
+    return replace(result, step_s=result.step_s * scale, spread_s=result.spread_s * scale)
+
+
+def _standing(entrant: Entrant, finals: dict[Devices, Row]) -> Standing:
+    own = [finals[row.mapping.devices] for row in entrant.rows if row.mapping.devices in finals]
+    best = min(own, key=step_s, default=None)
+    name = entrant.contender.name
+    final = replace(best, searcher=name) if best is not None else None
+    return Standing(name, tuple(entrant.rows), entrant.asking_s, entrant.ended, final)

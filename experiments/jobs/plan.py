@@ -1,0 +1,151 @@
+"""The model-only commands: plan a mapping from files, and simulate one. Neither ever loads TensorFlow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.jobs.interrupt import interruptible
+from experiments.report.gantt import gantt_facts, milliseconds, printable
+from experiments.report.gantt_plot import check_picture, draw
+from placer.errors import BadInputError
+from placer.files import write_whole
+from placer.graph.graph_files import read_graph, read_topology
+from placer.graph.mapping import Mapping
+from placer.graph.mapping_files import mapping_file, read_mapping, write_mapping
+from placer.graph.pins import parse_pin, pinned
+from placer.graph.topology import Link, Topology
+from search.offline.plan import DEFAULT_SEARCHER, Plan, plan
+from search.problem.problem import OBJECTIVES, Problem
+from surrogate.costs.cost_matrix import cost_matrix
+from surrogate.simulate.max_load import loads
+from surrogate.simulate.simulator import Simulator
+from surrogate.simulate.timeline import Timeline
+
+FREE = Link("*", "*", latency_s=0.0, bandwidth_bytes_per_s=float("inf"))
+
+
+class Simulated(NamedTuple):
+    """facts: what `placer simulate --json` prints. timeline: the step, for all else."""
+
+    facts: dict[str, Any]
+    timeline: Timeline
+
+
+def plan_command(
+    graph_path: str | Path,
+    topology_path: str | Path,
+    objective: str = "makespan",
+    searcher: str = DEFAULT_SEARCHER,
+    schedule: str = "rank",
+    seconds: float = 10.0,
+    seed: int = 0,
+    out: str | Path | None = None,
+    pins: Sequence[str] = (),
+) -> dict[str, Any]:
+    """What `placer plan --json` prints; with `out` the mapping is written there as placer.mapping/1.
+
+    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py.
+    Ctrl-C ends the search with the best so far. Raises BadInputError for bad files or options, PlacerError where `out`
+    cannot be written.
+    """
+    if not seconds >= 0:
+        raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
+    topology = read_topology(topology_path)
+    graph = pinned(read_graph(graph_path), [parse_pin(pin) for pin in pins], topology)
+    problem = Problem(graph, topology, objective, schedule)
+    with interruptible() as pressed:
+        found = plan(problem, searcher, seconds, seed, over=pressed)
+    if out is not None:
+        _write(out, found, problem, seed)
+    timeline = _timeline(found.mapping, objective, schedule)
+    return {
+        **_facts(found.mapping, timeline, objective, schedule, found.value),
+        "lower_bound": found.lower_bound,
+        "best_single": found.best_single,
+        "searcher": found.searcher,
+        "evaluations": found.evaluations,
+        "seconds": found.seconds,
+    }
+
+
+def simulate_command(
+    graph_path: str | Path,
+    topology_path: str | Path,
+    mapping_path: str | Path,
+    schedule: str = "rank",
+    objective: str = "makespan",
+    trace: str | Path | None = None,
+    match_by_name: bool = False,
+    gantt: Path | None = None,
+) -> Simulated:
+    """One step predicted; with `trace` its timeline is written there for ui.perfetto.dev, with `gantt` a picture.
+
+    Raises BadInputError for bad files or options, PlacerError where `trace` or `gantt` cannot be written.
+    """
+    check_picture(gantt)
+    if objective not in OBJECTIVES:
+        raise BadInputError(f"the objective {objective!r} is none of {', '.join(OBJECTIVES)}.")
+    graph, topology = read_graph(graph_path), read_topology(topology_path)
+    mapping = read_mapping(mapping_path, graph, topology, match_by_name)
+    timeline = _timeline(mapping, objective, schedule)
+    facts = _facts(mapping, timeline, objective, schedule)
+    if trace is not None:
+        write_whole(trace, json.dumps(timeline.to_trace()).encode())
+    if gantt is not None:
+        title = f"{printable(graph.name, 60)}, simulated ({schedule}): makespan {milliseconds(timeline.makespan_s)}"
+        draw(gantt_facts(title, {"": timeline}), gantt)
+    return Simulated(facts, timeline)
+
+
+def _facts(
+    mapping: Mapping, timeline: Timeline, objective: str, schedule: str, value: float | None = None
+) -> dict[str, Any]:
+    """Objective value and what each device does."""
+    costs = cost_matrix(mapping.graph, mapping.topology)
+    load = loads(mapping.graph, costs.tolist(), mapping.topology, mapping.devices)
+    if value is None:
+        value = max(load) if objective == "max-load" else timeline.makespan_s
+    devices = {
+        name: {
+            "load": load[d],
+            "busy_s": timeline.busy_s[d],
+            "memory_bytes": mapping.memory_bytes[d],
+            "memory_peak_bytes": timeline.memory_peak_bytes[d],
+        }
+        for d, name in enumerate(mapping.topology.names)
+    }
+    return {"objective": objective, "value": value, "schedule": schedule, "devices": devices}
+
+
+def _timeline(mapping: Mapping, objective: str, schedule: str) -> Timeline:
+    """One step alone. Max-load knows no links: tensors cross those left out at no cost."""
+    topology = mapping.topology
+    if objective == "max-load":
+        topology = Topology(topology.devices, (FREE, *topology.links), topology.contention)
+    return Simulator(mapping.graph, topology, schedule).timeline(mapping.devices)
+
+
+def _write(out: str | Path, found: Plan, problem: Problem, seed: int) -> None:
+    baseline = {} if found.best_single is None else {"best_single": found.best_single}
+    file = mapping_file(
+        found.mapping,
+        objective=problem.objective,
+        predicted_s=found.value,
+        baseline=dict(baseline),
+        lower_bound_s=found.lower_bound,
+        seed=seed,
+        searcher=found.searcher,
+        versions={"placer": _placer_version()},
+    )
+    write_mapping(out, file)
+
+
+def _placer_version() -> str:
+    try:
+        return version("placer")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,1 @@
+"""Facts as tables, charts and files."""

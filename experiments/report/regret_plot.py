@@ -1,0 +1,149 @@
+"""Draws how fast searchers come near the best known: regret over measured mappings, one panel per network."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import cycle, product
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from experiments.report.gantt import printable
+from experiments.report.gantt_plot import FORMATS
+from placer.errors import BadInputError
+from placer.files import write_whole
+
+OURS = "#111111"
+# Lines are told apart by hue and dash, twelve without a repeat, and by the mark at their end, where many lie together.
+COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#b279a2", "#9d755d")
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)))
+MARKS = "os^DvPX<>ph*d8H"
+NEAR = 0.01  # regret below this is drawn to scale, above it by its logarithm
+COLUMNS = 3
+WIDE_IN, HIGH_IN = 4.2, 2.7  # of one panel among several
+
+
+@dataclass(frozen=True)
+class Curve:
+    """regret: best so far / best known - 1 before the first and after each measurement; None while nothing ran."""
+
+    name: str
+    regret: tuple[float | None, ...]
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One network's curves."""
+
+    title: str
+    curves: tuple[Curve, ...]
+
+
+def check_curves(path: Path | None) -> None:
+    """Refuse what is no picture's name before any work is done. Raises BadInputError."""
+    if path is not None and path.suffix.lower() not in FORMATS:
+        raise BadInputError(f"{path}: a picture ends in {', '.join(FORMATS)}; name it so after --curves.")
+
+
+def draw_regret(panels: Sequence[Panel], path: Path) -> None:
+    """The panels as one picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
+    check_curves(path)
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    file = BytesIO()
+    with rc_context({"text.parse_math": False}), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        columns = min(COLUMNS, len(panels))
+        rows = ceil(len(panels) / columns)
+        size = (9.5, 5.2) if len(panels) == 1 else (WIDE_IN * columns, HIGH_IN * rows + 0.9)
+        figure = Figure(figsize=size, layout="constrained")
+        _fill(figure, figure.subplots(rows, columns, squeeze=False), panels)
+        figure.savefig(file, format=path.suffix[1:].lower(), dpi=130)
+    write_whole(path, file.getvalue())
+
+
+def _fill(figure: Any, grid: Any, panels: Sequence[Panel]) -> None:
+    styles = _styles(panels)
+    axes = list(grid.flat)
+    highest = max((r for p in panels for c in p.curves for r in c.regret if r is not None), default=NEAR)
+    for ax, panel in zip(axes, panels, strict=False):
+        _draw_panel(ax, panel, styles, highest)
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    for i, ax in enumerate(axes[: len(panels)]):
+        if i + grid.shape[1] >= len(panels):
+            ax.set_xlabel("mappings measured, single devices aside")
+    for ax in grid[:, 0]:
+        ax.set_ylabel("slower than the best known")
+    _legend(figure, panels, styles)
+
+
+def _draw_panel(ax: Any, panel: Panel, styles: dict[str, dict[str, Any]], highest: float) -> None:
+    for curve in sorted(panel.curves, key=lambda curve: not curve.ours):
+        points = [(i, r) for i, r in enumerate(curve.regret) if r is not None]
+        if points:
+            at, regret = zip(*points, strict=True)
+            ax.step(at, regret, where="post", markevery=[len(at) - 1], **styles[curve.name])
+    ax.axhline(0, color="#2f6f4f", linewidth=0.9, linestyle=":", zorder=1)
+    ax.set_title(printable(panel.title, 40), loc="left", fontsize=10)
+    ax.set_yscale("symlog", linthresh=NEAR, linscale=0.6)
+    ax.set_ylim(-NEAR / 5, max(highest, NEAR) * 1.25)
+    ticks = [t for t in (0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10) if t <= max(highest, NEAR) * 1.25]
+    ax.set_yticks(ticks, [f"{t:.1%}" if 0 < t < 0.01 else f"{t:.0%}" for t in ticks], fontsize=8)
+    ax.minorticks_off()
+    most = max((len(curve.regret) - 1 for curve in panel.curves), default=1)
+    ax.set_xlim(0, max(most, 1) * 1.03)
+    ax.tick_params(labelsize=8)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    ax.grid(color="#e6e6e6", linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+    """One look per searcher, the same in every panel."""
+    looks = zip(cycle(product(DASHES, COLOURS)), cycle(MARKS), strict=False)
+    styles: dict[str, dict[str, Any]] = {}
+    for curve in (curve for panel in panels for curve in panel.curves):
+        if curve.name in styles:
+            continue
+        if curve.ours:
+            look: dict[str, Any] = {"color": OURS, "linewidth": 2.4, "marker": "*", "markersize": 11, "zorder": 2}
+        else:
+            (dash, colour), mark = next(looks)
+            look = {
+                "color": colour,
+                "linestyle": dash,
+                "linewidth": 1.3,
+                "marker": mark,
+                "markersize": 5.5,
+                "zorder": 3,
+            }
+        styles[curve.name] = {**look, "markeredgecolor": "white", "markeredgewidth": 0.6, "clip_on": False}
+    return styles
+
+
+def _legend(figure: Any, panels: Sequence[Panel], styles: dict[str, dict[str, Any]]) -> None:
+    """Beside one panel, best last figure first; below several."""
+    from matplotlib.lines import Line2D
+
+    names = list(styles)
+    if len(panels) == 1:
+        last = {c.name: next((r for r in reversed(c.regret) if r is not None), None) for c in panels[0].curves}
+        names.sort(key=lambda name: float("inf") if (r := last[name]) is None else r)
+        labels = [f"{printable(name, 24)}  {'-' if (r := last[name]) is None else f'{r:.1%}'}" for name in names]
+    else:
+        labels = [printable(name, 24) for name in names]
+    handles = [Line2D([], [], **styles[name]) for name in names]
+    handles.append(Line2D([], [], color="#2f6f4f", linewidth=0.9, linestyle=":"))
+    where: dict[str, Any] = {"loc": "outside right upper"} if len(panels) == 1 else {"loc": "outside lower center"}
+    columns = 1 if len(panels) == 1 else 7
+    figure.legend(handles, [*labels, "best known"], ncols=columns, frameon=False, fontsize=8, handlelength=3, **where)

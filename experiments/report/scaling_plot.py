@@ -1,0 +1,141 @@
+"""Draws scaling curves: a fitted formula with its interval, and synchronous SGD over numbers of devices."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from experiments.report.gantt_plot import FORMATS
+from placer.errors import BadInputError
+from placer.files import write_whole
+
+LINE, GREY = "#4c78a8", "#999999"
+PARTS = (("compute", "#4c78a8"), ("sums not hidden", "#e45756"), ("waiting for input", "#b5b5b5"))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A prediction along one column: at `at` value, and low to high for a new run. measured: the range of the runs."""
+
+    title: str
+    x_name: str
+    y_name: str
+    at: tuple[float | str, ...]
+    value: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    measured: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class SgdCurve:
+    """rows: as `placer scale sgd --json` has them."""
+
+    title: str
+    rows: tuple[dict[str, Any], ...]
+
+
+def check_plot(path: Path | None) -> None:
+    """Refuse what is no picture's name before any work is done. Raises BadInputError."""
+    if path is not None and path.suffix.lower() not in FORMATS:
+        raise BadInputError(f"{path}: a picture ends in {', '.join(FORMATS)}; name it so after --plot.")
+
+
+def draw_curve(curve: Curve, path: Path) -> None:
+    """`curve` as a picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
+    _saved(path, (7.5, 4.5), lambda figure: _fill(figure.subplots(), curve))
+
+
+def draw_sgd(curve: SgdCurve, path: Path) -> None:
+    """What an iteration is made of, and the speed-up. Raises BadInputError and PlacerError."""
+    _saved(path, (10.5, 4.2), lambda figure: _fill_sgd(figure, curve))
+
+
+def _saved(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> None:
+    check_plot(path)
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    file = BytesIO()
+    with rc_context({"text.parse_math": False}), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that the font lacks
+        figure = Figure(figsize=size, layout="constrained")
+        fill(figure)
+        figure.savefig(file, format=path.suffix[1:].lower(), dpi=130)
+    write_whole(path, file.getvalue())
+
+
+def _fill(ax: Any, curve: Curve) -> None:
+    if any(isinstance(at, str) for at in curve.at):
+        below = [v - low for v, low in zip(curve.value, curve.low, strict=True)]
+        above = [high - v for v, high in zip(curve.value, curve.high, strict=True)]
+        ax.errorbar(curve.at, curve.value, (below, above), fmt="o", color=LINE, capsize=4)
+    else:
+        ax.fill_between(curve.at, curve.low, curve.high, color=LINE, alpha=0.2, linewidth=0, label="90 % of runs")
+        ax.plot(curve.at, curve.value, color=LINE, marker="o" if len(curve.at) <= 33 else "", markersize=3.5)
+        _tell_range(ax, curve)
+    ax.set(xlabel=curve.x_name, ylabel=curve.y_name)
+    ax.set_ylim(bottom=0)
+    ax.set_title(curve.title, loc="left", fontsize=8)
+    _plain(ax)
+
+
+def _tell_range(ax: Any, curve: Curve) -> None:
+    """Grey where nothing was measured."""
+    if curve.measured is None:
+        return
+    low, high = min(map(float, curve.at)), max(map(float, curve.at))
+    beyond = [(low, min(curve.measured[0], high)), (max(curve.measured[1], low), high)]
+    shown = [(a, b) for a, b in beyond if b > a]
+    for i, (a, b) in enumerate(shown):
+        ax.axvspan(
+            a,
+            b,
+            facecolor="#eeeeee",
+            edgecolor="#bbbbbb",
+            linewidth=0.6,
+            zorder=0,
+            label="not measured there" if i == 0 else None,
+        )
+    ax.set_xlim(low, high)
+    ax.legend(frameon=False, fontsize=8)
+
+
+def _fill_sgd(figure: Any, curve: SgdCurve) -> None:
+    left, right = figure.subplots(1, 2)
+    at = [row["devices"] for row in curve.rows]
+    computing = [row["compute_s"] for row in curve.rows]
+    exposed = [row["exposed_s"] for row in curve.rows]
+    rest = [max(row["iteration_s"] - c - e, 0.0) for row, c, e in zip(curve.rows, computing, exposed, strict=True)]
+    bottom = [0.0] * len(at)
+    places = range(len(at))
+    for (name, colour), seconds in zip(PARTS, (computing, exposed, rest), strict=True):
+        high = [s * 1e3 for s in seconds]
+        if any(h > 1e-9 for h in high):
+            left.bar(places, high, bottom=bottom, color=colour, label=name, width=0.8)
+        bottom = [b + h for b, h in zip(bottom, high, strict=True)]
+    left.set_xticks(places, [str(n) for n in at], fontsize=8)
+    left.set(xlabel="devices", ylabel="iteration, ms")
+    left.legend(frameon=False, fontsize=8)
+    right.plot(at, at, color=GREY, linestyle="--", linewidth=0.9, label="ideal")
+    right.plot(at, [row["speedup"] for row in curve.rows], color=LINE, marker="o", markersize=3.5, label="predicted")
+    right.set(xlabel="devices", ylabel="speed-up over one device")
+    right.set_xlim(left=min(at))
+    right.set_ylim(bottom=0)
+    right.legend(frameon=False, fontsize=8)
+    figure.suptitle(curve.title, fontsize=10)
+    for ax in (left, right):
+        _plain(ax)
+
+
+def _plain(ax: Any) -> None:
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    ax.grid(color="#e6e6e6", linewidth=0.6)
+    ax.set_axisbelow(True)

@@ -1,0 +1,374 @@
+"""What people see: the progress of a search, its table, its files. Facts are made first, then drawn."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+
+from experiments.jobs.finding import Finding, Progress, Row
+from experiments.jobs.plan import Simulated
+from experiments.jobs.timelines import side_by_side
+from experiments.report.gantt import gantt_facts, gantt_text, printable
+from experiments.report.gantt_plot import check_picture, draw
+from placer.errors import PlacerError
+from placer.files import write_whole
+from placer.graph.graph_files import write_graph, write_topology
+from placer.graph.mapping import Mapping
+from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
+from placer.graph.topology import Topology
+from placer.result import Failed, Measured
+
+Facts = dict[str, Any]
+
+
+class Bar(Progress):
+    """A bar with ETA and best so far on a terminal, one line per improvement everywhere; all on stderr."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        self.best_s = float("inf")
+        self.single_s = float("inf")
+        self.bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("ETA"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task("", total=None, visible=False)
+
+    def phase(self, text: str) -> None:
+        """Say what comes next."""
+        self.console.print(f"[dim]{text}[/dim]", highlight=False)
+
+    def begin(self, total: int) -> None:
+        """Show the bar."""
+        self.bar.start()
+        self.bar.update(self.task, total=total, visible=True, description="measuring")
+
+    def row(self, row: Row, best: Row | None) -> None:
+        """Advance; say so if the mapping is the best so far."""
+        if best is not None and isinstance(best.result, Measured):
+            if row.mapping.is_single:
+                self.single_s = min(self.single_s, best.result.step_s)
+            if best.result.step_s < self.best_s:
+                self.best_s = best.result.step_s
+                self.console.print(f"  {row.searcher:8} {self._best()}", highlight=False)
+        self.bar.update(self.task, advance=1, description=f"best {self._best()}")
+
+    def end(self) -> None:
+        """Take the bar away."""
+        self.bar.stop()
+
+    def _best(self) -> str:
+        if self.single_s == float("inf"):
+            return f"{self.best_s * 1e3:.1f} ms"
+        return f"{self.best_s * 1e3:.1f} ms ({self.single_s / self.best_s:.2f}x the best single device)"
+
+
+def bar(quiet: bool) -> Progress:
+    """The progress to show."""
+    return Progress() if quiet else Bar()
+
+
+def topology_facts(topology: Topology, hardware: dict[str, str]) -> Facts:
+    """What `placer devices --json` prints. hardware: what devices are called, where that is known."""
+    devices = [
+        {"name": d.name, "kind": d.kind, "memory_bytes": d.memory_bytes, "hardware": hardware.get(d.name)}
+        for d in topology.devices
+    ]
+    fields = ("src", "dst", "latency_s", "bandwidth_bytes_per_s", "send_s", "send_s_per_byte")
+    links = [
+        {name: getattr(link, name) for name in (*fields, "receive_s", "receive_s_per_byte")} for link in topology.links
+    ]
+    return {"devices": devices, "links": links, "contention": topology.contention}
+
+
+def show_topology(topology: Topology, hardware: dict[str, str]) -> None:
+    """Devices and links as two tables."""
+    console = Console()
+    table = Table("device", "kind", "memory", *(["hardware"] if hardware else []))
+    for d in topology.devices:
+        table.add_row(
+            escape(d.name),
+            escape(d.kind),
+            "unlimited" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB",
+            *([escape(hardware.get(d.name, ""))] if hardware else []),
+        )
+    console.print(table)
+    if topology.links:
+        table = Table("link", "on the way", "work at each end", "1 MiB in all")
+        for k in topology.links:
+            total_s = k.transfer_s(2**20) + k.send_busy_s(2**20) + k.receive_busy_s(2**20)
+            work = f"{k.send_s * 1e6:.0f} us + {k.send_s_per_byte * 1e9:.2f} ns/byte"
+            way = f"{k.latency_s * 1e6:.0f} us, {k.bandwidth_bytes_per_s / 1e9:.3g} GB/s"
+            table.add_row(f"{k.src} -> {k.dst}", way, work, f"{total_s * 1e3:.2f} ms")
+        console.print(table)
+
+
+def finding_facts(found: Finding) -> Facts:
+    """What `placer search --json` prints; times in seconds."""
+    return {
+        "model": found.model,
+        "ops": found.ops,
+        "groups": len(found.groups.graph),
+        "units": len(found.groups.graph.colocated),
+        "devices": list(found.topology.names),
+        "measured": [_row_facts(row) for row in found.measured],
+        "best": {**_row_facts(found.best), "groups_moved": _moved(found.best)},
+        "best_single": None if found.best_single is None else _row_facts(found.best_single),
+        "tf_default_s": found.tf_default_s,
+        "default_wins": found.default_wins,
+        "in_process_s": found.untouched.step_s,
+        "lower_bound_s": found.lower_bound_s,
+        "switch_s": found.switch_s,
+        "seed": found.seed,
+        "interrupted": found.interrupted,
+        "ended": list(found.ended),
+        "pins": list(found.pins),
+        "seconds": found.seconds,
+    }
+
+
+def _row_facts(row: Row) -> Facts:
+    result = row.result
+    measured = result if isinstance(result, Measured) else None
+    return {
+        "searcher": row.searcher,
+        "step_s": measured.step_s if measured else None,
+        "spread_s": measured.spread_s if measured else None,
+        "repeats": measured.repeats if measured else 0,
+        "predicted_s": row.predicted_s,
+        "ratio_to_best_single": row.ratio,
+        "stopped_early": bool(measured and measured.stopped_early),
+        "stored": row.stored,
+        "failed": f"{result.reason}: {result.detail}" if isinstance(result, Failed) else None,
+        "ops_per_device": _counts(row),
+    }
+
+
+def _counts(row: Row) -> dict[str, int]:
+    names = row.mapping.topology.names
+    return {name: row.mapping.devices.count(d) for d, name in enumerate(names)}
+
+
+def _moved(row: Row) -> int:
+    """Groups away from the device that has most of them."""
+    return len(row.mapping.devices) - max(_counts(row).values())
+
+
+def show_finding(found: Finding) -> None:
+    """The table of mappings, and in words what came of it."""
+    console = Console()
+    table = Table(title=f"{found.model}: {found.ops} ops in {len(found.groups.graph)} groups", title_justify="left")
+    for column in ("mapping", "step", "spread", "repeats", "x best single", "predicted", "off by"):
+        table.add_column(column, justify="left" if column == "mapping" else "right")
+    for row in sorted(found.measured, key=lambda r: r.result.step_s if isinstance(r.result, Measured) else 1e9):
+        table.add_row(*_cells(row), style="bold" if row.mapping == found.best.mapping else None)
+    console.print(table)
+    for line in summary_lines(found):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _cells(row: Row) -> list[str]:
+    name = (
+        f"{row.searcher} on {row.mapping.topology.names[row.mapping.devices[0]]}"
+        if row.mapping.is_single
+        else row.searcher
+    )
+    if isinstance(row.result, Failed):
+        return [name, f"failed: {row.result.reason}", "", "", "", _ms(row.predicted_s), ""]
+    step_s = row.result.step_s
+    off = "" if row.predicted_s is None else f"{(row.predicted_s / step_s - 1):+.0%}"
+    early = "*" if row.result.stopped_early else ""
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+    return [
+        name,
+        _ms(step_s) + early,
+        _ms(row.result.spread_s),
+        str(row.result.repeats),
+        ratio,
+        _ms(row.predicted_s),
+        off,
+    ]
+
+
+def _within(found: Finding) -> str:
+    """How far above the bound the delivered mapping is predicted."""
+    predicted_s, bound_s = found.best.predicted_s, found.lower_bound_s
+    return f"; the delivered one is {predicted_s / bound_s - 1:.0%} above" if predicted_s and bound_s > 0 else ""
+
+
+def summary_lines(found: Finding) -> list[str]:
+    """The outcome in sentences: what was delivered, against what, measured how."""
+    best = found.best.result
+    single = None if found.best_single is None else found.best_single.result
+    assert isinstance(best, Measured) and (single is None or isinstance(single, Measured))
+    lines = ["* stopped early, as clearly worse than the incumbent"] if any(
+        isinstance(r.result, Measured) and r.result.stopped_early for r in found.measured
+    ) else []  # fmt: skip
+    if single is None:
+        lines.append(_alone(found, best))
+    elif found.best.mapping.is_single:
+        lines.append(f"Nothing beat the best single device ({_ms(single.step_s)}): that mapping is handed back.")
+    else:
+        lines.append(
+            f"Side by side over {best.repeats} steps: {_ms(best.step_s)} +- {_ms(best.spread_s)} against "
+            f"{_ms(single.step_s)} +- {_ms(single.spread_s)} on the best single device: "
+            f"{single.step_s / best.step_s:.2f}x (by {found.best.searcher})."
+        )
+    under = " under these pins" if found.pins else ""
+    lines.append(f"No mapping can be predicted below {_ms(found.lower_bound_s)}{under}{_within(found)}.")
+    lines += [f"Ended early: {reason}" for reason in found.ended]
+    if found.switch_s is not None:
+        lines.append(f"Switching a running step from one mapping to another took {found.switch_s:.2f} s.")
+    if found.tf_default_s is not None:
+        heedless = ", which heeds no pins" if found.pins else ""
+        lines.append(f"TensorFlow's own placement{heedless}, side by side: {_ms(found.tf_default_s)}.")
+        if found.default_wins:
+            lines.append("It beat every mapping: leave the step as it is. The mapping file holds the best one placed.")
+    else:
+        all_cores = _ms(found.untouched.step_s)
+        lines.append(f"For reference: one TensorFlow process with all of this machine's cores takes {all_cores}.")
+        if found.untouched.step_s < best.step_s:
+            lines.append("That is faster here: worker processes on one machine stand for other hosts, not for speed.")
+    return lines
+
+
+def _alone(found: Finding, best: Measured) -> str:
+    """What was delivered where there is no single device to hold it against."""
+    of = f"{_ms(best.step_s)} +- {_ms(best.spread_s)} over {best.repeats} steps (by {found.best.searcher})"
+    if next(found.problem.singles(), None) is None:
+        return f"No single device can run it under these constraints, so there is none to compare with: {of}."
+    return f"No single device ran to the end, so there is none to compare with: {of}."
+
+
+def show_facts(facts: Facts) -> None:
+    """The outcome of `plan` or `simulate`."""
+    console = Console()
+    value = facts["value"]
+    console.print(f"{facts['objective']} ({facts['schedule']}): {_ms(value)}", highlight=False)
+    if "lower_bound" in facts:
+        bound, single = facts["lower_bound"], facts["best_single"]
+        within = f"within {value / bound - 1:.1%} of the lower bound {_ms(bound)}" if bound > 0 else "no lower bound"
+        against = (
+            "no single device can run it under these constraints"
+            if single is None
+            else f"{single / value:.2f}x the best single device"
+        )
+        console.print(f"{within}; {against} (searcher {facts['searcher']})", highlight=False)
+    table = Table("device", "load", "busy", "memory", "peak memory")
+    for name, d in facts["devices"].items():
+        table.add_row(
+            escape(printable(name, 40)),
+            _ms(d["load"]),
+            _ms(d["busy_s"]),
+            _mib(d["memory_bytes"]),
+            _mib(d["memory_peak_bytes"]),
+        )
+    console.print(table)
+
+
+def show_simulated(simulated: Simulated) -> None:
+    """The outcome of `simulate`, and its Gantt chart as wide as the terminal."""
+    show_facts(simulated.facts)
+    print(gantt_text(simulated.timeline, Console().width))
+
+
+def check_writable(out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None) -> None:
+    """Refuse before the search what could not be written after it. Raises PlacerError."""
+    check_picture(gantt)
+    for folder in {p for p in (out, *(file and file.parent for file in (report, trace, gantt))) if p is not None}:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            probe = folder / ".placer-probe"
+            probe.write_bytes(b"placer")
+            probe.unlink()
+        except OSError as error:
+            raise PlacerError(f"{folder}: cannot be written ({error.strerror}); name another folder.") from error
+
+
+def write_results(
+    found: Finding, out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None
+) -> None:
+    """Into `out` mapping.json (every op of the step) and the search's own view for `plan` and `simulate`: graph.json,
+    topology.json, groups.json (the mapping of graph.json's groups). Then the table, the trace and its picture.
+
+    Raises PlacerError where something cannot be written.
+    """
+    if out is not None:
+        write_mapping(out / "mapping.json", _mapping_file(found, found.mapping))
+        coarse = Mapping(found.problem.graph, found.problem.topology, found.best.mapping.devices)
+        write_mapping(out / "groups.json", _mapping_file(found, coarse))
+        write_graph(out / "graph.json", found.problem.graph)
+        write_topology(out / "topology.json", found.problem.topology)
+        print(f"wrote {out / 'mapping.json'}", file=sys.stderr)
+    if report is not None:
+        write_whole(report, _markdown(found).encode())
+    if found.trace is None:
+        return
+    predicted, measured = found.trace
+    if trace is not None:
+        write_whole(trace, json.dumps(side_by_side(predicted, measured)).encode())
+    if gantt is not None:
+        title = f"{found.model}: the delivered mapping"
+        draw(gantt_facts(title, {"predicted": predicted, "measured": measured}), gantt)
+
+
+def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
+    best = found.best.result
+    single = None if found.best_single is None else found.best_single.result
+    assert isinstance(best, Measured) and (single is None or isinstance(single, Measured))
+    single_s = None if single is None else single.step_s
+    return mapping_file(
+        mapping,
+        objective="makespan",
+        predicted_s=found.best.predicted_s,
+        measured_s=best.step_s,
+        spread_s=best.spread_s,
+        repeats=best.repeats,
+        baseline={"best_single": single_s, "tf_default": found.tf_default_s, "in_process": found.untouched.step_s},
+        lower_bound_s=found.lower_bound_s,
+        seed=found.seed,
+        searcher=found.best.searcher,
+        versions=versions(),
+    )
+
+
+def versions() -> dict[str, str]:
+    """What was installed."""
+    found = {}
+    for name in ("placer", "tensorflow", "tensorflow-cpu", "keras", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _markdown(found: Finding) -> str:
+    head = ["mapping", "step", "spread", "repeats", "x best single", "predicted", "off by"]
+    rows = [head, ["---"] * len(head), *(_cells(row) for row in found.measured)]
+    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return f"# {found.model}\n\n{table}\n\n" + "\n".join(f"- {line}" for line in summary_lines(found)) + "\n"
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.2f} ms"
+
+
+def _mib(count: float) -> str:
+    return f"{count / 2**20:.1f} MiB"

@@ -1,0 +1,147 @@
+"""What a tensor's way between two devices takes: the way itself, and the work it makes at both ends. Measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from placer.devices.variables import variable_on
+from placer.graph.topology import Link
+
+# Floats a tensor, tensors a probe: from a scalar's size to beyond any cache, where a byte costs more.
+PROBES = ((16, 8), (65_536, 8), (1_048_576, 4), (4_194_304, 4))
+QUICK_PROBES, QUICK_REPEATS = PROBES[:3], 3  # an eighth of the time
+REPEATS = 7
+Probe = Callable[[str, str, Any, int], Callable[[], Any]]
+LEAST_S = 1e-9
+MOST_BYTES_PER_S = 1e13
+
+
+def measure_links(
+    names: Sequence[str],
+    tf_names: Sequence[str],
+    clock: Callable[[], float] = time.perf_counter,
+    probes: Sequence[tuple[int, int]] = PROBES,
+    repeats: int = REPEATS,
+) -> tuple[Link, ...]:
+    """One link for every ordered pair of devices. probes: (floats a tensor, tensors) of each, taken `repeats` times.
+
+    Two probes per tensor size, each compared with the same work where nothing crosses. In the *chain* tensors cross
+    there and back, one after the other: each takes send + way + receive. Each end does half of the work, so it is held
+    against the mean of both ends alone. In the *stream*, one for each direction, independent tensors cross together,
+    and a one-core end can do only one at a time: each takes the busier end's work, max(send, receive), which is charged
+    to both. A straight line over the sizes splits each into a part per tensor and a part per byte. To and from a GPU
+    there is no stream: its copies run beside its kernels, and queue for the way (`contention` "link"), not for compute.
+    """
+    links = []
+    for a in range(len(names)):
+        for b in range(a + 1, len(names)):
+            ends = tf_names[a], tf_names[b]
+            hop = _line_over_sizes(_chain, ends, ends, clock, probes, repeats)
+            for src, dst in ((a, b), (b, a)):
+                busy = 0.0, 0.0
+                if not any("/device:GPU:" in end for end in ends):
+                    way = tf_names[src], tf_names[dst]
+                    busy = _line_over_sizes(_stream, way, way[:1], clock, probes, repeats)
+                links.append(Link(names[src], names[dst], **_split(hop, busy)))
+    return tuple(links)
+
+
+def _line_over_sizes(
+    probe: Probe,
+    way: tuple[str, str],
+    alone: Sequence[str],
+    clock: Callable[[], float],
+    probes: Sequence[tuple[int, int]],
+    repeats: int,
+) -> tuple[float, float]:
+    """Seconds per tensor and per byte that crossing adds to the probe, against the mean of the devices `alone`."""
+    sizes, seconds = [], []
+    for floats, count in probes:
+        start = tf.zeros([floats])
+        ends = [way, *((end, end) for end in alone)]
+        apart_s, *together_s = _in_turn([probe(a, b, start, count) for a, b in ends], clock, repeats)
+        sizes.append(4.0 * floats)
+        seconds.append(max(0.0, apart_s - fmean(together_s)) / count)
+    return _line(sizes, seconds)
+
+
+def _split(hop: tuple[float, float], busy: tuple[float, float]) -> dict[str, float]:
+    """A hop as the work of both ends and the way between them."""
+    busy_s, busy_s_per_byte = min(busy[0], hop[0] / 2), min(busy[1], hop[1] / 2)
+    way_s_per_byte = max(hop[1] - 2 * busy_s_per_byte, 1 / MOST_BYTES_PER_S)
+    return {
+        "latency_s": max(hop[0] - 2 * busy_s, LEAST_S),
+        "bandwidth_bytes_per_s": 1 / way_s_per_byte,
+        "send_s": busy_s,
+        "send_s_per_byte": busy_s_per_byte,
+        "receive_s": busy_s,
+        "receive_s_per_byte": busy_s_per_byte,
+    }
+
+
+def _chain(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
+    """`count` tensors, each made on one end from the one that came from the other."""
+    base_a, base_b = variable_on(a, start), variable_on(b, start)
+
+    def probe() -> Any:
+        first = tf.zeros([])
+        for hop in range(count):
+            here, there, base = (a, b, base_a) if hop % 2 == 0 else (b, a, base_b)
+            with tf.device(here):
+                tensor = base + first
+            with tf.device(there):
+                first = tf.reshape(tensor[:1], [])
+        return first
+
+    return _compiled(probe)
+
+
+def _stream(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
+    """`count` tensors made on `a` that do not wait for one another, all used on `b`."""
+    base = variable_on(a, start)
+
+    def probe() -> Any:
+        arrived = []
+        for hop in range(count):
+            with tf.device(a):
+                tensor = base + float(hop)
+            with tf.device(b):
+                arrived.append(tf.reshape(tensor[:1], []))
+        with tf.device(b):
+            return tf.add_n(arrived)
+
+    return _compiled(probe)
+
+
+def _compiled(probe: Callable[[], Any]) -> Callable[[], Any]:
+    compiled: Callable[[], Any] = tf.function(probe, autograph=False)
+    return compiled
+
+
+def _in_turn(probes: Sequence[Callable[[], Any]], clock: Callable[[], float], repeats: int) -> list[float]:
+    """Median seconds of each probe, taken in turn so that drift meets all. A probe's last tensor needs all others, so
+    that to have it here is to have waited for everything, on a GPU, too.
+    """
+    for probe in (*probes, *probes):
+        probe().numpy()
+    seconds: list[list[float]] = [[] for _ in probes]
+    for _ in range(repeats):
+        for probe, into in zip(probes, seconds, strict=True):
+            begin = clock()
+            probe().numpy()
+            into.append(clock() - begin)
+    return [median(s) for s in seconds]
+
+
+def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """Intercept and slope, neither below 0; weighted so that small and large sizes count alike (relative error)."""
+    weights = 1 / np.maximum(np.asarray(y), 1e-6)
+    design = np.stack([np.ones(len(x)), np.asarray(x)], axis=1) * weights[:, None]
+    intercept, slope = np.linalg.lstsq(design, np.asarray(y) * weights, rcond=None)[0]
+    return max(float(intercept), 0.0), max(float(slope), 0.0)

@@ -1,0 +1,119 @@
+"""How fast each device and each link is right now, by a few probe ops.
+
+Factors between two readings tell a slow device from a slow link. What else runs on a core shows in slices: at equal
+priority two processes share it in turns of 3-4 ms, so a probe lasts longer than a turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+import tensorflow as tf
+
+from placer.devices.cluster import Devices
+from placer.devices.load_reading import Pair, Reading, Slowdown
+from placer.devices.variables import variable_on
+
+PROBE_S = 5e-3
+MOST_DOUBLINGS = 12
+REPEATS = 3
+SIDE = 256  # one product takes 0.5 ms on one core
+LINK_FLOATS = 65_536  # 256 KB
+HOPS = 8
+
+__all__ = ["Pace", "Pair", "Reading", "Slowdown"]
+
+
+class Pace:
+    """Probes for these devices, compiled and sized once, in tenths of a second; they change nothing.
+
+    A device's probe multiplies matrices, as often as makes it take `PROBE_S` to twice that. A link's sends
+    256 KB there and back four times. Of no use after the devices were joined anew: make another.
+    """
+
+    def __init__(self, devices: Devices, clock: Callable[[], float] = time.perf_counter) -> None:
+        names = devices.topology.names
+        tf_names = devices.tf_names
+        self._clock = clock
+        squares = {name: variable_on(tf_names[name], tf.fill([SIDE, SIDE], 1.0 / SIDE)) for name in names}
+        vectors = {name: variable_on(tf_names[name], tf.zeros([LINK_FLOATS])) for name in names}
+        self._kept = (squares, vectors)  # functions do not keep alive the variables they read
+        self._devices = {name: self._sized(square) for name, square in squares.items()}
+        self._links = {(a, b): _there_and_back(vectors[a], vectors[b]) for a, b in combinations(names, 2)}
+        for probe in self._links.values():
+            for _ in range(2):
+                self._timed(probe)
+
+    def take(self) -> Reading:
+        """The median of `REPEATS` rounds over all devices and links: one short disturbance does not count."""
+        probes: list[Callable[[], Any]] = [*self._devices.values(), *self._links.values()]
+        rounds = [[self._timed(probe) for probe in probes] for _ in range(REPEATS)]
+        seconds = [median(column) for column in zip(*rounds, strict=True)]
+        count = len(self._devices)
+        return Reading(
+            dict(zip(self._devices, seconds[:count], strict=True)),
+            dict(zip(self._links, seconds[count:], strict=True)),
+        )
+
+    def device(self, name: str) -> float:
+        """Seconds that one device's probe takes, the median of `REPEATS`."""
+        return median(self._timed(self._devices[name]) for _ in range(REPEATS))
+
+    def _timed(self, probe: Callable[[], Any]) -> float:
+        begin = self._clock()
+        probe().numpy()
+        return self._clock() - begin
+
+    def _sized(self, square: tf.Variable) -> Callable[[], Any]:
+        """The device's probe, with the number of products doubled until it takes `PROBE_S`."""
+        for doubling in range(MOST_DOUBLINGS + 1):
+            probe = _products(square, 2**doubling)
+            for _ in range(2):
+                self._timed(probe)
+            if self._timed(probe) >= PROBE_S:
+                break
+        return probe
+
+
+def _products(square: tf.Variable, count: int) -> Callable[[], Any]:
+    """`count` matrix products in a row on the variable's device, each of the one before with what nothing can fold.
+
+    All entries are 1 / SIDE, and stay so. A loop would go from thread to thread, and wait for its turn on the core each
+    time: ten times slower beside a busy process, not twice.
+    """
+
+    def products() -> Any:
+        with tf.device(square.device):
+            last = square.read_value()
+            for _ in range(count):
+                last = tf.matmul(last, square)
+            return last[0, 0]
+
+    return _compiled(products)
+
+
+def _there_and_back(a: tf.Variable, b: tf.Variable) -> Callable[[], Any]:
+    """Tensors that cross one after the other, each made on one end from the one that came from the other."""
+
+    def cross() -> Any:
+        with tf.device(a.device):
+            first = tf.reshape(a[:1], [])
+        for hop in range(HOPS):
+            here, there = (a, b) if hop % 2 == 0 else (b, a)
+            with tf.device(here.device):
+                tensor = here + first
+            with tf.device(there.device):
+                first = tf.reshape(tensor[:1], [])
+        return first
+
+    return _compiled(cross)
+
+
+def _compiled(probe: Callable[[], Any]) -> Callable[[], Any]:
+    """Traced now, once; calling what was traced spares the warning that a function of many sizes gets."""
+    compiled: Callable[[], Any] = tf.function(probe, autograph=False).get_concrete_function()
+    return compiled

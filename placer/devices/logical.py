@@ -1,0 +1,166 @@
+"""Several logical devices out of one: this process's GPUs, or its CPU, divided before TensorFlow sets them up."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.errors import BadInputError, short
+
+MOST = 64  # logical devices of one
+HEADROOM_MIB, HEADROOM_SHARE = 2048, 0.02  # of a GPU, for what TensorFlow does not count: the driver's context, kernels
+MOST_HEADROOM_SHARE = 0.25
+ASK_TIMEOUT_S = 30.0
+ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.free", "--format=csv,noheader,nounits")
+VISIBLE, GROWTH = "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"
+NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True)
+class Division:
+    """Every physical device of a kind as `count` logical ones. spec: as the user wrote it. kind: TensorFlow's name.
+    mib: mebibytes of each; None = an equal share of what is free.
+    """
+
+    spec: str
+    kind: str
+    count: int
+    mib: int | None = None
+
+    def is_made(self, parts: Sequence[Any] | None) -> bool:
+        """Whether a physical device's configuration, None where it has none, is this very one."""
+        if parts is None:
+            return self.count == 1 and self.mib is None
+        limits = {part.memory_limit for part in parts}
+        return len(parts) == self.count and len(limits) == 1 and self.mib in (None, *limits)
+
+
+def division(spec: str) -> Division | None:
+    """What "gpus:N", "gpus:N@MIB" or "cpus:N" asks for; None for any other spec. Raises BadInputError for nonsense."""
+    kind, colon, rest = spec.partition(":")
+    if kind not in ("gpus", "cpus") or not colon:
+        return None
+    count, at, mib = rest.partition("@")
+    if not NUMBER.fullmatch(count) or not 1 <= int(count) <= MOST:
+        raise BadInputError(f"devices {short(spec)}: give how many logical ones, 1 to {MOST}, as in {kind}:2.")
+    if at and kind == "cpus":
+        raise BadInputError(f"devices {short(spec)}: a CPU's memory is not divided; write cpus:{int(count)}.")
+    if at and (not NUMBER.fullmatch(mib) or int(mib) < 1):
+        raise BadInputError(f"devices {short(spec)}: give whole mebibytes of each, as in gpus:{int(count)}@4096.")
+    return Division(spec, "GPU" if kind == "gpus" else "CPU", int(count), int(mib) if at else None)
+
+
+def split(spec: str | None = None) -> None:
+    """Divide this process's GPUs or CPU as a devices spec says ("gpus:N", "gpus:N@MIB", "cpus:N"); no other is divided.
+    GPUs that are not divided take memory as they need it from then on, so that others can live beside, unless the
+    program has said how they are to.
+
+    Call it before anything is made of TensorFlow, for devices are set up with the first tensor. No harm is done where
+    they are as asked for. Raises BadInputError where that cannot be any more, or there is no GPU.
+    """
+    asked = None if spec is None else division(spec)
+    if asked is not None:
+        _divide(asked)
+    _let_memory_grow()
+
+
+def gpu_names() -> list[str]:
+    """What each logical GPU of this process is called ("NVIDIA H200"), in TensorFlow's order; "" where unknown."""
+    names = []
+    for gpu in tf.config.get_visible_devices("GPU"):
+        name = tf.config.experimental.get_device_details(gpu).get("device_name", "")
+        names += [name] * len(tf.config.get_logical_device_configuration(gpu) or (gpu,))
+    return names
+
+
+def _divide(asked: Division) -> None:
+    physical = tf.config.get_visible_devices(asked.kind)
+    parts = [tf.config.get_logical_device_configuration(device) for device in physical]
+    if not physical:
+        raise BadInputError(f"devices {asked.spec!r}: {_why_no_gpu()}; write cpus:{asked.count} to divide the CPU.")
+    if all(map(asked.is_made, parts)):
+        return
+    if any(part is not None for part in parts):
+        raise BadInputError(
+            f"devices {asked.spec!r}: this process's {asked.kind} is divided in another way; leave them out."
+        )
+    if tf_internals.devices_are_set_up():
+        raise BadInputError(
+            f"devices {asked.spec!r}: TensorFlow has set up its devices, which cannot be divided any more; "
+            f"call placer.split({asked.spec!r}) first thing, before any model, variable or tensor is made."
+        )
+    limit_mib = (asked.mib or _share_of_free_mib(asked)) if asked.kind == "GPU" else None
+    for device in physical:
+        logical = [tf.config.LogicalDeviceConfiguration(memory_limit=limit_mib) for _ in range(asked.count)]
+        tf.config.set_logical_device_configuration(device, logical)
+
+
+def _let_memory_grow() -> None:
+    """Where the program has not said otherwise: growth must be the same on all GPUs, and rules out logical ones."""
+    gpus = tf.config.get_visible_devices("GPU")
+    told = [tf.config.experimental.get_memory_growth(gpu) is not None for gpu in gpus]
+    if not gpus or any(told) or any(tf.config.get_logical_device_configuration(gpu) for gpu in gpus):
+        return
+    if any(tf.config.get_logical_device_configuration(cpu) for cpu in tf.config.get_visible_devices("CPU")):
+        os.environ.setdefault(GROWTH, "true")  # what TensorFlow 2.21 still heeds then
+    with suppress(RuntimeError):  # they are set up
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def _why_no_gpu() -> str:
+    if not tf.test.is_built_with_gpu_support():
+        return "this build of TensorFlow is for CPUs only (make EXTRA=gpu installs the other)"
+    return "TensorFlow sees no GPU here"
+
+
+def _share_of_free_mib(asked: Division) -> int:
+    """Mebibytes of each logical GPU. TensorFlow knows them only once devices are set up, so the driver is asked."""
+    try:
+        table = subprocess.run(ASK, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        table = ""
+    free_mib = least_free_mib(table, os.environ.get(VISIBLE))
+    share = 0 if free_mib is None else share_mib(free_mib, asked.count)
+    if share < 1:
+        raise BadInputError(
+            f"devices {asked.spec!r}: nvidia-smi does not tell of free memory on each GPU; "
+            f"say how many mebibytes each is to have, as in {asked.spec}@4096."
+        )
+    return share
+
+
+def least_free_mib(table: str, visible: str | None) -> int | None:
+    """Mebibytes free on the fullest GPU of a table of index, uuid, free memory; None where one's are not told.
+
+    visible: as CUDA_VISIBLE_DEVICES: indices, or beginnings of uuids, up to the first that is neither; None = all.
+    """
+    rows = [[cell.strip() for cell in line.split(",")] for line in table.splitlines() if line.count(",") == 2]
+    if visible is not None:
+        rows = _named(rows, [name.strip() for name in visible.split(",")])
+    free = [row[2] for row in rows]
+    return min(map(int, free)) if free and all(map(NUMBER.fullmatch, free)) else None
+
+
+def _named(rows: Sequence[list[str]], names: Sequence[str]) -> list[list[str]]:
+    found = []
+    for name in names:
+        row = next((r for r in rows if r[0] == name or (name.startswith("GPU-") and r[1].startswith(name))), None)
+        if row is None:
+            break
+        found.append(row)
+    return found
+
+
+def share_mib(free_mib: int, count: int) -> int:
+    """What each of `count` logical GPUs gets of the free memory of one, head-room left out."""
+    headroom = min(HEADROOM_MIB + HEADROOM_SHARE * free_mib, MOST_HEADROOM_SHARE * free_mib)
+    return int(free_mib - headroom) // count

@@ -1,0 +1,134 @@
+"""One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent is gone.
+
+Run as `python -m placer.devices.worker`; started by placer.devices.workers. Prints `ready` on stdout once it
+listens. The cluster is
+unauthenticated by TensorFlow's design (whoever reaches the port runs code), so the listening socket is tied to the
+loopback interface right after the server opens it, before `ready` is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib.util
+import os
+import signal
+import socket
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+LOOPBACK = b"lo"
+
+
+def main() -> None:
+    """Read the flags, serve, and leave when stdin closes (the parent is gone)."""
+    parser = argparse.ArgumentParser(prog="placer.devices.worker", description=__doc__)
+    parser.add_argument("--ports", required=True, help="ports of all workers, comma-separated, in task order")
+    parser.add_argument("--task", type=int, required=True, help="this worker's position in --ports")
+    parser.add_argument("--cores", required=True, help="cores to stay on, comma-separated")
+    parser.add_argument("--die-with-parent", action="store_true", help="be killed when the starting thread ends")
+    parser.add_argument("--whole", action="store_true", help="import all of TensorFlow, not its server alone")
+    flags = parser.parse_args()
+    if flags.die_with_parent:
+        end_with_parent()
+    ports, cores = ([int(n) for n in numbers.split(",")] for numbers in (flags.ports, flags.cores))
+    try:
+        os.sched_setaffinity(0, cores)
+        serve(ports, flags.task, len(cores), _parts(flags.whole))
+    except Exception as error:  # said on the one line the parent reads
+        print(f"{type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
+        os._exit(1)
+    sys.stdin.read()
+    os._exit(0)
+
+
+def end_with_parent() -> None:
+    """Have this process killed when the thread that started it ends, in whatever way."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any]) -> None:
+    """Start the gRPC server of `task`, tie it to loopback, and say `ready`. parts: as of `server_parts`."""
+    config_pb2, server_lib = parts
+    config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+    cluster = server_lib.ClusterSpec({"worker": [f"localhost:{port}" for port in ports]})
+    server = server_lib.Server(cluster, job_name="worker", task_index=task, config=config)
+    bind_to_loopback([ports[task]])
+    globals()["_server"] = server  # a server that is collected stops serving
+    print("ready", flush=True)
+
+
+def server_parts() -> tuple[Any, Any]:
+    """TensorFlow's config_pb2 and server_lib without the rest of its Python: 0.5 s of a core instead of 4.
+
+    On cores that somebody trains on that is a second or two of his steps. The package is entered without being run;
+    this process can use TensorFlow for nothing else. Raises ImportError where a release has moved the parts.
+    """
+    found = importlib.util.find_spec("tensorflow")
+    if found is None or found.submodule_search_locations is None:
+        raise ImportError("TensorFlow is not installed; install placer[cpu] or placer[gpu]")
+    bare = ModuleType("tensorflow")
+    bare.__path__, bare.__spec__ = list(found.submodule_search_locations), found
+    sys.modules["tensorflow"] = bare
+    return _imported()
+
+
+def _parts(whole: bool) -> tuple[Any, Any]:
+    """Of TensorFlow's server alone, else, in a process begun anew, of all of TensorFlow."""
+    if whole:
+        return _imported()
+    try:
+        return server_parts()
+    except (ImportError, AttributeError):
+        os.execv(sys.executable, [sys.executable, "-m", "placer.devices.worker", *sys.argv[1:], "--whole"])
+
+
+def _imported() -> tuple[Any, Any]:
+    from tensorflow.core.protobuf import config_pb2
+    from tensorflow.python.training import server_lib
+
+    return config_pb2, server_lib
+
+
+def bind_to_loopback(ports: Collection[int]) -> None:
+    """Tie this process's sockets that listen on `ports` to the loopback interface.
+
+    Raises OSError where the kernel refuses: the port must then not stay open.
+    """
+    for listener in _listeners():
+        with listener:
+            if listener.getsockname()[1] in ports:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK)
+
+
+def listening_ports() -> set[int]:
+    """The TCP ports this process listens on."""
+    ports = set()
+    for listener in _listeners():
+        with listener:
+            ports.add(int(listener.getsockname()[1]))
+    return ports
+
+
+def _listeners() -> Iterator[socket.socket]:
+    """A duplicate of each listening TCP socket of this process, for the caller to close."""
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        try:
+            if not str(entry.readlink()).startswith("socket:"):
+                continue
+            handle = socket.socket(fileno=os.dup(int(entry.name)))
+        except OSError:  # closed since it was listed
+            continue
+        internet = handle.family in (socket.AF_INET, socket.AF_INET6)
+        if internet and handle.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            yield handle
+        else:
+            handle.close()
+
+
+if __name__ == "__main__":
+    main()

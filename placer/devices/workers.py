@@ -1,0 +1,181 @@
+"""Worker processes on this machine: real, separate devices where there is no GPU. Started, joined, ended here."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import psutil
+
+from placer.errors import BadInputError, PlacerError
+
+START_TIMEOUT_S = 120.0
+# A worker keeps the memory it frees. By default the C library hands large tensors' memory back after every op and takes
+# it anew, page by page: steps of MobileNetV3 took 100-150 ms instead of 68, and the same op 20 us or 80 us by chance.
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "10000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
+# Of the coordinating process alone: workers shall wait for one another while one of them comes back.
+FAIL_FAST = "GRPC_FAIL_FAST"
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"}
+
+
+@dataclass
+class Workers:
+    """Running worker processes, each pinned to its own cores, reachable from this machine only.
+
+    They end with `close()`, with the interpreter, and when this process dies in any way.
+    """
+
+    ports: tuple[int, ...]
+    cores: tuple[tuple[int, ...], ...]
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    closed: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.ports)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """host:port of each worker, in task order."""
+        return tuple(f"localhost:{port}" for port in self.ports)
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def running(self, task: int) -> bool:
+        """Whether the process of worker number `task` is there."""
+        return task < len(self.processes) and self.processes[task].poll() is None
+
+    def restart(self, task: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """End worker number `task`, start it anew on its port and cores, and wait until it serves (seconds).
+
+        May run in any thread. Raises PlacerError where it does not come up, or all workers are closed meanwhile.
+        """
+        with self._lock:
+            if self.closed:
+                raise PlacerError(f"worker:{task} cannot be restarted: the workers are closed; open the devices again.")
+            _end([self.processes[task]])
+            process = self.processes[task] = _start(self, task)
+        try:
+            _wait_ready(process, f"worker:{task} (port {self.ports[task]})", clock() + START_TIMEOUT_S, clock)
+        except BaseException:
+            process.kill()
+            raise
+
+    def close(self) -> None:
+        """End every worker; harmless when called twice."""
+        with self._lock:
+            self.closed = True
+            _end(self.processes)
+            self.processes.clear()
+
+
+def start_workers(count: int, ports: Iterable[int] = (), clock: Callable[[], float] = time.monotonic) -> Workers:
+    """Start `count` workers, sharing this process's cores among them, and wait until all of them serve.
+
+    Raises BadInputError for a count that does not fit the cores or a port in use, PlacerError where a worker does
+    not come up.
+    """
+    cores = share_cores(count, sorted(os.sched_getaffinity(0)))
+    wanted = tuple(ports) or free_ports(count)
+    for port in wanted:
+        _check_free(port)
+    workers = Workers(wanted, cores)
+    atexit.register(workers.close)
+    try:
+        for task in range(count):
+            workers.processes.append(_start(workers, task))
+        deadline = clock() + START_TIMEOUT_S
+        for task, process in enumerate(workers.processes):
+            _wait_ready(process, f"worker:{task} (port {wanted[task]})", deadline, clock)
+    except BaseException:
+        workers.close()
+        raise
+    return workers
+
+
+def share_cores(count: int, cores: list[int]) -> tuple[tuple[int, ...], ...]:
+    """Equal, disjoint shares of `cores`; cores that do not divide evenly stay with the coordinating process."""
+    if count < 1:
+        raise BadInputError(f"{count} workers were asked for; ask for at least 1.")
+    if count > len(cores):
+        raise BadInputError(
+            f"{count} workers were asked for, but this process may use {len(cores)} cores; "
+            f"ask for --workers {len(cores)} or fewer."
+        )
+    each = len(cores) // count
+    return tuple(tuple(cores[i * each : (i + 1) * each]) for i in range(count))
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Ports nobody listens on right now, all different."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return tuple(int(s.getsockname()[1]) for s in sockets)
+    finally:
+        for s in sockets:
+            s.close()
+
+
+def memory_bytes_each(count: int) -> int:
+    """The share of this machine's available memory that each of `count` workers may use."""
+    return int(psutil.virtual_memory().available // (count + 1))
+
+
+def _check_free(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+        try:
+            s.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise BadInputError(f"port {port} cannot be used for a worker ({error.strerror}); name another.") from error
+
+
+def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
+    flags = ["--ports", ",".join(map(str, workers.ports)), "--task", str(task)]
+    flags += ["--cores", ",".join(map(str, workers.cores[task]))]
+    if threading.current_thread() is threading.main_thread():  # the kernel watches the thread, not the process
+        flags.append("--die-with-parent")
+    inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
+    return subprocess.Popen(
+        [sys.executable, "-m", "placer.devices.worker", *flags],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**KEEP_MEMORY, **inherited, **QUIET},
+        start_new_session=True,  # Ctrl-C reaches the coordinating process alone, which ends the workers itself
+    )
+
+
+def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _wait_ready(process: subprocess.Popen[str], who: str, deadline: float, clock: Callable[[], float]) -> None:
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        ready = selector.select(max(0.0, deadline - clock()))
+    line = process.stdout.readline().strip() if ready else ""
+    if line != "ready":
+        what = "did not answer in time" if not ready else f"could not start: {line or 'it ended without a word'}"
+        raise PlacerError(f"{who} {what}; try again, or fewer --workers.")

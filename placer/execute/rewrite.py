@@ -1,0 +1,195 @@
+"""Mapping -> placed step: the captured function with a device on every node, its variables moved to theirs.
+
+The function is not traced or imported again: one FunctionDef is made per captured step, and a mapping only writes
+device names into a copy of it (docs/decisions/001-function-defs.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Mapping as MappingABC
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.devices.variables import new_variable, wait_for
+from placer.errors import PlacerError
+from placer.execute.send_recv import bring, chain, connect, spread
+from placer.trace.capture import Captured
+from placer.trace.node_def import source_of
+
+_serial = itertools.count()
+
+
+class PlacementError(PlacerError):
+    """TensorFlow ran an op on another device than the mapping says."""
+
+
+class Template:
+    """The FunctionDef of a captured step without devices, from which placed functions are made.
+
+    Arguments in order: the step's inputs, captured tensors (feeds), variable handles. host: the device of the step's
+    host ops; "" leaves them to TensorFlow.
+    """
+
+    def __init__(self, captured: Captured, host: str = "") -> None:
+        self.captured = captured
+        self.host = host
+        self.host_ops = dict.fromkeys(captured.host_ops, host)
+        self.function_def = _function_def(captured)
+        for function in captured.graph_def.library.function:
+            if not tf_internals.has_function(function.signature.name):
+                tf_internals.add_function(function)
+        self.constants = _constant_uses(self.function_def)
+
+    def placed(self, name: str, devices: MappingABC[str, str], order: Sequence[str] = (), home: str = "") -> Any:
+        """The FunctionDef `name` with node n on devices[n]; each constant goes where it is used.
+
+        order: nodes that run one after another, in this order, where they share a device. home: the device that what
+        the step returns is brought to; "" leaves it where it is made.
+        """
+        placed = type(self.function_def)()
+        placed.CopyFrom(self.function_def)
+        placed.signature.name = name
+        nodes = {node.name: node for node in placed.node_def}
+        for node in placed.node_def:
+            node.device = devices.get(node.name) or self.host_ops.get(node.name, "")
+        for constant, users in self.constants.items():
+            spread(placed.node_def, nodes, constant, users)
+        if home:
+            bring(placed, home)
+        sends = connect(placed.node_def)
+        chain(placed.node_def, order, sends)
+        return placed
+
+
+class PlacedStep:
+    """A training step under one mapping: call it like the step it was made from.
+
+    variables: node name -> the variable that this step trains, on its device. Other placed steps of the same
+    captured step train variables of their own unless they were made from these.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        devices: Sequence[str],
+        sources: MappingABC[str, tf.Variable] | None = None,
+        *,
+        variables: MappingABC[str, tf.Variable] | None = None,
+        order: Sequence[str] = (),
+        proven: bool = False,
+    ) -> None:
+        """devices: TensorFlow's name per op of the captured graph. sources: where the variables' values come from
+        (default: the caller's own); a source that already is on its device is taken over, not copied. variables: ready
+        on their devices, to be trained as they are. order: as in `Template.placed`. proven: this mapping was read back
+        before.
+        """
+        captured = template.captured
+        self.captured = captured
+        self.device_of = {op.name: device for op, device in zip(captured.graph.ops, devices, strict=True)}
+        self.function_name = f"__placer_{captured.graph.fingerprint}_{next(_serial)}"
+        self.rebind(variables or self._moved(captured.variables if sources is None else sources, sources is not None))
+        tf_internals.add_function(template.placed(self.function_name, self.device_of, order, template.host))
+        self._finalizer = weakref.finalize(self, tf_internals.remove_function, self.function_name)
+        self._finalizer.atexit = False  # the devices may be gone by then
+        self._verified = proven
+
+    def __call__(self, *args: Any) -> Any:
+        """One real training step. The first call reads back where every op ran.
+
+        Raises PlacementError where TensorFlow moved an op.
+        """
+        return self.captured.pack(self.run_flat(self.captured.flat_inputs(args)))
+
+    def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
+        """One step on flat input tensors; flat outputs."""
+        if self._verified:
+            return self._call(inputs)
+        with tf_internals.collected_partitions() as partitions:
+            outputs = self._call(inputs)
+        self._verify(partitions)
+        self._verified = True
+        return outputs
+
+    def rebind(self, variables: MappingABC[str, tf.Variable]) -> None:
+        """Train these variables from now on, each on the device where the mapping has it."""
+        self.variables = {name: variables[name] for name in self.captured.variables}
+        self._tail = [*self.captured.feeds.values(), *(v._handle for v in self.variables.values())]
+
+    def close(self) -> None:
+        """Forget the function here and on the devices; harmless when called twice."""
+        self._finalizer()
+
+    def _call(self, inputs: Sequence[Any]) -> list[Any]:
+        return tf_internals.call_function(
+            self.function_name, [*inputs, *self._tail], len(self.captured.output_names), tf_internals.plain_config()
+        )
+
+    def _moved(self, sources: MappingABC[str, tf.Variable], keep: bool) -> dict[str, tf.Variable]:
+        moved = {}
+        for name, source in sources.items():
+            device = self.device_of[name]
+            if keep and source.device == device:
+                moved[name] = source
+            else:
+                moved[name] = new_variable(device, source.value(), trainable=source.trainable)
+        wait_for(variable for name, variable in moved.items() if variable is not sources[name])
+        return moved
+
+    def _verify(self, partitions: Sequence[Any]) -> None:
+        """Hold the graphs that the devices were handed against the mapping."""
+        seen = {node.name: node.device for graph in partitions for node in graph.node}
+        wrong = [n for n, device in self.device_of.items() if seen.get(n, device) != device]
+        if not any(name in seen for name in self.device_of):
+            raise PlacementError("TensorFlow did not report where it ran the step's ops; the mapping is not proven.")
+        if wrong:
+            first = wrong[0]
+            raise PlacementError(
+                f"{len(wrong)} ops did not run where they were mapped, first {first!r}: "
+                f"{self.device_of[first]} was asked for, {seen[first]} ran it."
+            )
+
+
+def _function_def(captured: Captured) -> Any:
+    """The captured GraphDef as one FunctionDef whose variable updates are control outputs."""
+    arguments = [*captured.input_names, *captured.feeds, *captured.variables]
+    body = tf.compat.v1.GraphDef()
+    body.CopyFrom(captured.graph_def)
+    del body.node[:]
+    body.node.extend(node for node in captured.graph_def.node if node.name not in set(arguments))
+    used = {source_of(text) for node in body.node for text in node.input}
+    specs = [tf.TensorSpec(None, _argument_type(captured, name)) for name in arguments]
+
+    def step(*tensors: Any) -> list[Any]:
+        graph = tf.compat.v1.get_default_graph()
+        fed = {f"{name}:0": tensor for name, tensor in zip(arguments, tensors, strict=True) if name in used}
+        names = [*captured.output_names, *captured.writes]
+        found = tf.graph_util.import_graph_def(body, input_map=fed, return_elements=names, name="")
+        graph.control_outputs.extend(found[len(captured.output_names) :])
+        return list(found[: len(captured.output_names)])
+
+    function_def = tf.compat.v1.wrap_function(step, specs).function_def
+    function_def.signature.is_stateful = True
+    for node in function_def.node_def:
+        node.attr.pop("_output_shapes", None)
+    return function_def
+
+
+def _argument_type(captured: Captured, name: str) -> tf.DType:
+    if name in captured.variables:
+        return tf.resource
+    return tf.as_dtype(captured.nodes[name].attr["dtype"].type)
+
+
+def _constant_uses(function_def: Any) -> dict[str, list[str]]:
+    """Constant -> the nodes that take it, in order."""
+    uses: dict[str, list[str]] = {node.name: [] for node in function_def.node_def if node.op == "Const"}
+    for node in function_def.node_def:
+        for source in {source_of(i) for i in node.input}:
+            if source in uses:
+                uses[source].append(node.name)
+    return uses

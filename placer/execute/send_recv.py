@@ -1,0 +1,174 @@
+"""What a mapping adds to the captured function: copies of constants, transfers, and the order in which ops run.
+
+TensorFlow's own transfers start when its executor gets round to them, and its executor takes ready ops in an order that
+changes as training goes on. Both are settled here instead (docs/decisions/003-transfers.md, 006-run-order.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as MappingABC
+from typing import Any
+
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.trace.node_def import source_of
+
+Nodes = Any
+"""The repeated NodeDef field of a GraphDef or FunctionDef."""
+
+HANDLES = frozenset({tf.resource.as_datatype_enum, tf.variant.as_datatype_enum})
+# oneDNN runs these and the bias that follows as one kernel, but only where neither has a control input.
+FUSED_WITH_BIAS = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul"})
+
+
+def spread(nodes: Nodes, by_name: MappingABC[str, Any], constant: str, users: Iterable[str]) -> None:
+    """One copy of a constant per device that uses it, added to `nodes`: a copy is free, a transfer is not."""
+    original = by_name[constant]
+    copies = {"": original}
+    for user in users:
+        device = by_name[user].device
+        if not original.device:
+            original.device = device
+            copies[device] = original
+        if device not in copies:
+            copy = nodes.add()
+            copy.CopyFrom(original)
+            copy.name, copy.device = f"{constant}/copy_{len(copies)}", device
+            copies[device] = copy
+        if copies[device] is not original:
+            _rename_input(by_name[user], constant, copies[device].name)
+
+
+def bring(function_def: Any, host: str) -> None:
+    """Have what a placed function returns on `host` when it ends: fetched afterwards, each tensor would cost a round
+    trip to its device. Handles stay where they are.
+    """
+    device = {node.name: node.device for node in function_def.node_def}
+    for argument in function_def.signature.output_arg:
+        text = function_def.ret[argument.name]
+        if argument.type in HANDLES or device.get(source_of(text), host) == host:
+            continue
+        node = function_def.node_def.add(name=f"{argument.name}/returned", op="Identity", device=host, input=[text])
+        node.attr["T"].type = argument.type
+        function_def.ret[argument.name] = f"{node.name}:output:0"
+
+
+def connect(nodes: Nodes) -> dict[str, list[str]]:
+    """Carry every tensor that is cut to each device that needs it, once. Returns node -> the nodes that send for it.
+
+    Between the CPUs of two processes by a send and a receive of our own. Within a process TensorFlow makes them, for it
+    knows which tensors lie in host memory; there each cut tensor gets a relay at the end of the function.
+    """
+    device = {node.name: node.device for node in nodes}
+    incarnations = tf_internals.incarnations()
+    there: dict[tuple[str, str], str] = {}
+    added: list[Any] = []
+    sends: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        for i, text in enumerate(node.input):
+            source = source_of(text)
+            at = device.get(source, "")
+            if not at or at == (node.device or at) or text.startswith("^"):
+                continue
+            if (text, node.device) not in there:
+                crossing = _Crossing(text, tf_internals.input_type(node, i), at, node.device, len(there))
+                if _are_cpus_apart(at, node.device):
+                    added += crossing.pair(incarnations[at])
+                    sends[source].append(crossing.send_name)
+                    there[text, node.device] = f"{crossing.receive_name}:tensor:0"
+                else:
+                    added.append(crossing.relay())
+                    there[text, node.device] = f"{crossing.relay_name}:output:0"
+            node.input[i] = there[text, node.device]
+    nodes.extend(added)
+    return sends
+
+
+def chain(nodes: Nodes, order: Sequence[str], sends: MappingABC[str, Sequence[str]]) -> None:
+    """Let each node of `order` wait for the one before it on its device, and until that one's tensors are sent.
+
+    `order` must be a possible one: no node after one that needs it.
+    """
+    by_name = {node.name: node for node in nodes}
+    heads = _heads(nodes, by_name, set(order))
+    last: dict[str, str] = {}
+    for name in order:
+        node = by_name[name]
+        before = last.get(node.device)
+        if before is not None:
+            _gate(nodes, heads.get(name, node), sends.get(before) or [before])
+        last[node.device] = name
+
+
+class _Crossing:
+    """One tensor on its way from one device to another."""
+
+    def __init__(self, text: str, dtype: int, src: str, dst: str, number: int) -> None:
+        self.text, self.dtype, self.src, self.dst = text, dtype, src, dst
+        self.tensor_name = f"edge_{number}_{source_of(text)}"  # as TensorFlow names its own, which traces show
+        stem = f"{source_of(text)}/cut_{number}"
+        self.send_name, self.receive_name, self.relay_name = f"{stem}_send", f"{stem}_recv", f"{stem}_relay"
+
+    def pair(self, incarnation: int) -> tuple[Any, Any]:
+        """What TensorFlow's partitioner would put in, but with names that other nodes can wait for."""
+        send = tf.compat.v1.NodeDef(name=self.send_name, op="_Send", device=self.src, input=[self.text])
+        send.attr["T"].type = self.dtype
+        receive = tf.compat.v1.NodeDef(name=self.receive_name, op="_Recv", device=self.dst)
+        receive.attr["tensor_type"].type = self.dtype
+        for node in (send, receive):
+            node.attr["tensor_name"].s = self.tensor_name.encode()
+            node.attr["send_device"].s = self.src.encode()
+            node.attr["send_device_incarnation"].i = incarnation
+            node.attr["recv_device"].s = self.dst.encode()
+            node.attr["client_terminated"].b = False
+        return send, receive
+
+    def relay(self) -> Any:
+        """The consumer of the tensor on the receiving device; standing last, its send goes first."""
+        relay = tf.compat.v1.NodeDef(name=self.relay_name, op="Identity", device=self.dst, input=[self.text])
+        relay.attr["T"].type = self.dtype
+        return relay
+
+
+def _heads(nodes: Nodes, by_name: MappingABC[str, Any], ordered: set[str]) -> dict[str, Any]:
+    """For each BiasAdd that runs as one kernel with what is before it, the node where that kernel begins."""
+    readers = Counter(source_of(text) for node in nodes for text in node.input)
+    heads = {}
+    for node in nodes:
+        before = by_name.get(source_of(node.input[0])) if node.op == "BiasAdd" else None
+        if before is None or before.op not in FUSED_WITH_BIAS or before.device != node.device:
+            continue
+        if readers[before.name] == 1 and before.name not in ordered:
+            heads[node.name] = before
+    return heads
+
+
+def _gate(nodes: Nodes, node: Any, waits: Sequence[str]) -> None:
+    """Let `node` wait, by an Identity before its first tensor: a control input of its own would keep oneDNN from fusing
+    it. A node with no tensor to take waits itself.
+    """
+    for i, text in enumerate(node.input):
+        dtype = -1 if text.startswith("^") else tf_internals.input_type(node, i)
+        if dtype != -1 and dtype not in HANDLES:
+            gate = nodes.add(name=f"{node.name}/gate", op="Identity", device=node.device)
+            gate.attr["T"].type = dtype
+            gate.input.extend([text, *(f"^{name}" for name in waits)])
+            node.input[i] = f"{gate.name}:output:0"
+            return
+    node.input.extend(text for name in waits if (text := f"^{name}") not in node.input)
+
+
+def _are_cpus_apart(a: str, b: str) -> bool:
+    """Whether two full device names are CPUs of different processes."""
+    task_a, _, device_a = a.partition("/device:")
+    task_b, _, device_b = b.partition("/device:")
+    return task_a != task_b and device_a.startswith("CPU") and device_b.startswith("CPU")
+
+
+def _rename_input(node: Any, old: str, new: str) -> None:
+    for i, text in enumerate(node.input):
+        if source_of(text) == old:
+            node.input[i] = text.replace(old, new, 1)

@@ -1,0 +1,68 @@
+"""Many variables copied at once, each from one device to another, by one call of one function.
+
+One by one takes a round trip each: 1.2 s for InceptionV3's 570 variables on another process, 0.2 s at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from placer import tf_internals
+
+_serial = itertools.count()
+
+
+class Pair(NamedTuple):
+    """A variable to read, and the one of the same shape and type to write."""
+
+    source: tf.Variable
+    target: tf.Variable
+
+
+class Transfers:
+    """Copies variables; keeps the functions that do it, by what goes from where to where."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[tuple[int, str, str], ...], str] = {}
+
+    def __call__(self, pairs: Sequence[Pair]) -> None:
+        """Copy each source into its target. Raises a tf.errors.OpError where a device is gone."""
+        if not pairs:
+            return
+        ordered = sorted(pairs, key=_route)
+        route = tuple(map(_route, ordered))
+        if route not in self._names:
+            name = f"__placer_transfer_{next(_serial)}"
+            tf_internals.add_function(_function_def(name, route))
+            self._names[route] = name
+        handles = [p.source._handle for p in ordered] + [p.target._handle for p in ordered]
+        tf_internals.call_function(self._names[route], handles, 0, tf_internals.plain_config())
+
+    def forget(self) -> None:
+        """Devices were joined anew: functions made before must not be called again."""
+        self._names.clear()
+
+
+def _route(pair: Pair) -> tuple[int, str, str]:
+    return pair.source.dtype.as_datatype_enum, pair.source.device, pair.target.device
+
+
+def _function_def(name: str, route: Sequence[tuple[int, str, str]]) -> tf_internals.FunctionDef:
+    """A function of handles, sources first: read each on its device, assign on the target's."""
+    function = tf_internals.new_function(name)
+    for kind in ("source", "target"):
+        for i in range(len(route)):
+            function.signature.input_arg.add(name=f"{kind}_{i}", type=tf.resource.as_datatype_enum)
+    for i, (dtype, source, target) in enumerate(route):
+        read = function.node_def.add(name=f"read_{i}", op="ReadVariableOp", device=source, input=[f"source_{i}"])
+        read.attr["dtype"].type = dtype
+        write = function.node_def.add(name=f"write_{i}", op="AssignVariableOp", device=target)
+        write.input.extend([f"target_{i}", f"read_{i}:value:0"])
+        write.attr["dtype"].type = dtype
+        function.control_ret[f"write_{i}"] = f"write_{i}"
+        function.signature.control_output.append(f"write_{i}")
+    return function

@@ -1,0 +1,290 @@
+"""Ops -> groups: few enough to search, free of cycles, and with what belongs together kept together.
+
+Two relations are kept apart. A *class* is what must share a device: a variable with its reads, slots, gradients and
+updates, and what it is dear to cut from them. Searches move classes. A *group* is what runs in one piece: the part
+of a class between two visits of other classes, so the forward and the backward part of a layer are two groups of
+one class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from placer.graph.mapping import Mapping
+from placer.graph.op_counts import total
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Topology
+
+SCALAR_BYTES = 16
+LARGEST, GROWTH = 0.03, 1.4  # classes are united up to this share of the step's cost; more only if there are too many
+UNLIKE = 0.12  # below this share only classes that can run on the same devices are united
+SHRINK = 0.8
+TENSOR_S, TENSOR_S_PER_BYTE = 3e-4, 1e-9  # what a cut is taken to cost while nothing is measured
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A coarse graph, and the op indices of the fine graph behind each of its groups."""
+
+    fine: OpGraph
+    graph: OpGraph
+    members: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def group_of(self) -> tuple[int, ...]:
+        """The group of each op of the fine graph."""
+        of = [0] * len(self.fine)
+        for group, members in enumerate(self.members):
+            for op in members:
+                of[op] = group
+        return tuple(of)
+
+    def expand(self, mapping: Mapping) -> tuple[int, ...]:
+        """Device index of every op of the fine graph under a mapping of the groups."""
+        return tuple([mapping.devices[group] for group in self.group_of])
+
+    def expand_mapping(self, mapping: Mapping) -> Mapping:
+        """The mapping of the fine graph that puts every op where its group is."""
+        return Mapping(self.fine, mapping.topology, self.expand(mapping), mapping.headroom)
+
+
+def coarsen(graph: OpGraph, groups: int = 192, topology: Topology | None = None) -> Groups:
+    """At most about `groups` groups of `graph`'s ops (never fewer than one per unit that must stay apart).
+
+    topology: says where each op can run. Ops without a common device are not united unless they are colocated, and a
+    group runs where all its ops can. Without it names and kinds of devices are taken as they stand.
+
+    Classes are united by heavy-edge matching (Karypis & Kumar 1998, section 3.1): the pairs that are dearest to cut for
+    what they cost, each class at most once a round. Groups follow from classes: op v is at depth
+    max over its inputs u of depth(u) + [class(u) != class(v)], and a group is what shares class and depth. Every
+    edge between two groups leads to a greater depth, so no cycle can close.
+    """
+    classes = _Classes(graph, topology)
+    target = groups // 2
+    while True:
+        classes.unite_to(target)
+        members = _split_by_depth(graph, classes)
+        if len(members) <= groups or target <= 1:
+            return _groups(graph, classes, members, topology)
+        target = int(min(target, classes.count) * SHRINK)
+
+
+class _Classes:
+    """A partition of the ops that only ever gets coarser.
+
+    can: of each class's root, the devices that can run the class, as bits; all bits where no topology is known.
+    """
+
+    def __init__(self, graph: OpGraph, topology: Topology | None) -> None:
+        self.graph = graph
+        self.parent = list(range(len(graph)))
+        self.can = [-1 if topology is None else _runs_on(op, topology) for op in graph.ops]
+        for unit in graph.colocated:
+            for i in unit[1:]:
+                self._join(unit[0], i)
+        for edge in graph.edges:
+            if edge.edge_bytes > SCALAR_BYTES and _carries_parameters(graph.ops[edge.src], graph.ops[edge.dst]):
+                self._join_if_possible(edge.src, edge.dst)
+        self._settle_scalars()
+        self.cost_s: dict[int, float] = defaultdict(float)
+        for i, op in enumerate(graph.ops):
+            self.cost_s[self.root(i)] += _weight(op)
+        self.total_s = sum(self.cost_s.values()) or 1.0
+
+    @property
+    def count(self) -> int:
+        """How many classes there are."""
+        return len(self.cost_s)
+
+    def root(self, i: int) -> int:
+        """The op that stands for op i's class."""
+        while self.parent[i] != i:
+            self.parent[i] = self.parent[self.parent[i]]
+            i = self.parent[i]
+        return i
+
+    def unite_to(self, target: int) -> None:
+        """Unite classes until `target` are left, or none that touch and have a device in common.
+
+        First those that can run on the same devices, for what unites with another has fewer to choose from.
+        """
+        limit_s = LARGEST * self.total_s
+        while self.count > target:
+            united = self._round(target, limit_s, alike=True)
+            if united == 0 and limit_s >= UNLIKE * self.total_s:
+                united = self._round(target, limit_s, alike=False)
+            if united == 0:
+                if limit_s >= self.total_s:
+                    return
+                limit_s *= GROWTH
+
+    def _round(self, target: int, limit_s: float, alike: bool) -> int:
+        """One round of heavy-edge matching; how many classes it united. alike: only what runs on the same devices."""
+        united: set[int] = set()
+        done = 0
+        for _, a, b in sorted(self._scores(), reverse=True):
+            if self.count <= target:
+                break
+            if a in united or b in united or not self.can[a] & self.can[b]:
+                continue
+            if self.cost_s[a] + self.cost_s[b] <= limit_s and (not alike or self.can[a] == self.can[b]):
+                united |= {a, b}
+                self._join(a, b)
+                self.cost_s[a] += self.cost_s.pop(b)
+                done += 1
+        return done
+
+    def _scores(self) -> list[tuple[float, int, int]]:
+        """(seconds saved by not cutting / seconds bound together, class, class) for all that touch."""
+        cut_s: dict[tuple[int, int], float] = defaultdict(float)
+        for e in self.graph.edges:
+            a, b = self.root(e.src), self.root(e.dst)
+            # A scalar (the learning rate) reaches everyone: it is no reason to keep them together.
+            if a != b and e.edge_bytes > SCALAR_BYTES:
+                cut_s[min(a, b), max(a, b)] += TENSOR_S + e.edge_bytes * TENSOR_S_PER_BYTE
+        least_s = 1e-4 * self.total_s
+        return [(s / (self.cost_s[a] + self.cost_s[b] + least_s), a, b) for (a, b), s in cut_s.items()]
+
+    def _settle_scalars(self) -> None:
+        """Scalar arithmetic (bias corrections, step counts) goes with its consumers where they are of one class;
+        what serves several classes is kept together, as one class that everybody asks.
+        """
+        scalar = [
+            op.colocate is None and all(e.edge_bytes <= SCALAR_BYTES for e in out)
+            for op, out in zip(self.graph.ops, self.graph.out_edges, strict=True)
+        ]
+        shared = set()
+        for u in reversed(self.graph.order):
+            users = {self.root(e.dst) for e in self.graph.out_edges[u]}
+            if scalar[u] and len(users) == 1:
+                self._join_if_possible(users.pop(), u)
+            elif scalar[u] and users:
+                shared.add(u)
+        for u in shared:
+            for e in self.graph.out_edges[u]:
+                if e.dst in shared:
+                    self._join_if_possible(u, e.dst)
+
+    def _join_if_possible(self, a: int, b: int) -> None:
+        """Join two classes unless no device can run both."""
+        if self.can[self.root(a)] & self.can[self.root(b)]:
+            self._join(a, b)
+
+    def _join(self, a: int, b: int) -> None:
+        a, b = self.root(a), self.root(b)
+        self.can[a] &= self.can[b]
+        self.parent[b] = a
+
+
+def _split_by_depth(graph: OpGraph, classes: _Classes) -> list[tuple[int, ...]]:
+    """Members of each group, groups in a topological order."""
+    depth = [0] * len(graph)
+    for v in graph.order:
+        here = classes.root(v)
+        depth[v] = max((depth[e.src] + (classes.root(e.src) != here) for e in graph.in_edges[v]), default=0)
+    _sink(graph, classes, depth)
+    members: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for v in range(len(graph)):
+        members[depth[v], classes.root(v)].append(v)
+    return [tuple(members[key]) for key in sorted(members)]
+
+
+def _sink(graph: OpGraph, classes: _Classes, depth: list[int]) -> None:
+    """Let ops wait for the group of their class that first needs them, so that they form no group of their own.
+
+    An op may go as deep as its consumers allow: theirs in the same class, one less in another.
+    """
+    for v in reversed(graph.order):
+        if graph.out_edges[v] and not graph.in_edges[v]:
+            here = classes.root(v)
+            depth[v] = min(depth[e.dst] - (classes.root(e.dst) != here) for e in graph.out_edges[v])
+
+
+def _groups(graph: OpGraph, classes: _Classes, members: Sequence[tuple[int, ...]], topology: Topology | None) -> Groups:
+    shared: dict[int, int] = defaultdict(int)
+    for group in members:
+        shared[classes.root(group[0])] += 1
+    ops = []
+    for group in members:
+        root = classes.root(group[0])
+        ops.append(_group_op(graph, group, graph.ops[root].name if shared[root] > 1 else None, topology))
+    labels = [classes.root(group[0]) for group in members]
+    coarse = OpGraph(graph.name, tuple(ops), _group_edges(graph, members, labels), graph.source)
+    return Groups(graph, coarse, tuple(members))
+
+
+def _weight(op: Op) -> float:
+    """Seconds, the mean over devices; without a profile, what its FLOPs and a launch would take."""
+    if op.cost_s:
+        return sum(op.cost_s.values()) / len(op.cost_s)
+    return 1e-6 + (op.flops or 0.0) * 1e-11
+
+
+def _carries_parameters(src: Op, dst: Op) -> bool:
+    """Whether a tensor between the two has a parameter's size: a weight, a gradient on its way to the update, or a
+    slot. Such traffic stays with its variable."""
+    return src.type == "ReadVariableOp" or dst.phase == "update"
+
+
+def _runs_on(op: Op, topology: Topology) -> int:
+    """The devices that can run `op`, as bits."""
+    return sum(1 << d for d, device in enumerate(topology.devices) if op.runs_on(device))
+
+
+def _group_op(graph: OpGraph, members: Sequence[int], label: str | None, topology: Topology | None) -> Op:
+    ops = [graph.ops[i] for i in members]
+    return replace(
+        max(ops, key=_weight),
+        cost_s=_labelled_costs(ops) if topology is None else _costs(ops, topology),
+        memory_bytes=sum(op.memory_bytes for op in ops),
+        colocate=label,
+        devices=_common_devices(ops, topology),
+        flops=total([op.flops for op in ops]),
+        multiply_adds=total([op.multiply_adds for op in ops]),
+        depth=None,
+        shapes=(),
+    )
+
+
+def _costs(ops: Sequence[Op], topology: Topology) -> dict[str, float]:
+    """Seconds of all ops, before speed, by the names of the devices on which each of them has a cost."""
+    sums_s = {d.name: sum(op.cost_on(d) for op in ops) * d.speed for d in topology.devices}
+    return {name: sum_s for name, sum_s in sums_s.items() if sum_s < math.inf}
+
+
+def _labelled_costs(ops: Sequence[Op]) -> dict[str, float]:
+    """The same by the labels that all ops with costs share."""
+    priced = [op.cost_s for op in ops if op.cost_s]
+    labels = set.intersection(*map(set, priced)) if priced else set()
+    return {label: sum(cost_s[label] for cost_s in priced) for label in sorted(labels)}
+
+
+def _common_devices(ops: Sequence[Op], topology: Topology | None) -> tuple[str, ...] | None:
+    """What every op may run on; None where none of them says."""
+    limits = [set(op.devices) for op in ops if op.devices is not None]
+    if not limits:
+        return None
+    if topology is None:
+        return tuple(sorted(set.intersection(*limits)))
+    return tuple(d.name for d in topology.devices if all(op.runs_on(d) for op in ops))
+
+
+def _group_edges(graph: OpGraph, members: Sequence[Sequence[int]], labels: Sequence[int]) -> tuple[Edge, ...]:
+    """One edge per tensor and group that needs it; a group's tensors are numbered as they appear.
+
+    Groups of one class never send each other anything, so one edge keeps their order.
+    """
+    group_of = {op: g for g, group in enumerate(members) for op in group}
+    outputs: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
+    edges: dict[tuple[int, int, int], Edge] = {}
+    for e in graph.edges:
+        src, dst = group_of[e.src], group_of[e.dst]
+        if src != dst:
+            tensor = (-1, 0) if labels[src] == labels[dst] else (e.src, e.output_index)
+            index = outputs[src].setdefault(tensor, len(outputs[src]))
+            edges.setdefault((src, dst, index), Edge(src, dst, e.edge_bytes, index))
+    return tuple(edges.values())

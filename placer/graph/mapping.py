@@ -1,0 +1,114 @@
+"""A mapping: which device runs which op. Immutable, total, and checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingABC
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from placer.errors import BadInputError, listed, plain, short
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+
+
+class MappingError(BadInputError):
+    """The mapping does not fit its graph or topology."""
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Op i of `graph` runs on device `devices[i]` of `topology`.
+
+    headroom: the share of each device's memory that must stay free (0 = it may be filled to the last byte).
+    Two mappings are equal when they put the same graph's ops on the same devices.
+    Raises MappingError where an op cannot run, colocation is broken, or memory does not suffice.
+    """
+
+    graph: OpGraph = field(compare=False, repr=False)
+    topology: Topology = field(compare=False, repr=False)
+    devices: tuple[int, ...]
+    headroom: float = field(default=0.0, compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.devices) != len(self.graph):
+            raise MappingError(f"the mapping places {len(self.devices)} ops; the graph has {len(self.graph)}.")
+        for op, d in zip(self.graph.ops, self.devices, strict=True):
+            if not 0 <= d < len(self.topology):
+                raise MappingError(f"op {short(op.name)} is on device {d}; the topology has {len(self.topology)}.")
+            if not op.runs_on(self.topology.devices[d]):
+                raise MappingError(
+                    f"op {short(op.name)} ({plain(op.type)}) cannot run on {short(self.topology.names[d])}."
+                )
+        for unit in self.graph.colocated:
+            if len({self.devices[i] for i in unit}) > 1:
+                self._refuse_split(unit)
+        for d, used_bytes in enumerate(self.memory_bytes):
+            limit = self.topology.devices[d].memory_bytes
+            if limit is not None and used_bytes > limit * (1 - self.headroom):
+                name = self.topology.names[d]
+                raise MappingError(
+                    f"device {short(name)} would hold {used_bytes} bytes of its {limit} "
+                    f"({self.headroom:.0%} kept free); move some ops elsewhere."
+                )
+
+    @classmethod
+    def of(cls, graph: OpGraph, topology: Topology, assignment: MappingABC[str, str], headroom: float = 0.0) -> Mapping:
+        """From {op name: device name}. Raises MappingError where it is not total or names something unknown."""
+        missing = [op.name for op in graph.ops if op.name not in assignment]
+        if missing:
+            raise MappingError(f"the mapping leaves out {len(missing)} of {len(graph)} ops, first {short(missing[0])}.")
+        for name, device in assignment.items():
+            if name not in graph.index:
+                raise MappingError(
+                    f"the mapping places {short(name)}, which the graph {short(graph.name)} does not have."
+                )
+            if device not in topology.index:
+                known = listed(topology.names)
+                raise MappingError(f"op {short(name)} is on {short(device)}; the topology has {known}.")
+        devices = tuple(topology.index[assignment[op.name]] for op in graph.ops)
+        return cls(graph, topology, devices, headroom)
+
+    @classmethod
+    def single(cls, graph: OpGraph, topology: Topology, device: int, headroom: float = 0.0) -> Mapping:
+        """Every op on one device. Raises MappingError where it cannot run them all."""
+        return cls(graph, topology, (device,) * len(graph), headroom)
+
+    @cached_property
+    def assignment(self) -> dict[str, str]:
+        """{op name: device name}, in the graph's order."""
+        return {op.name: self.topology.names[d] for op, d in zip(self.graph.ops, self.devices, strict=True)}
+
+    @cached_property
+    def memory_bytes(self) -> tuple[int, ...]:
+        """Bytes of `memory_bytes` each device holds."""
+        used = [0] * len(self.topology)
+        for op, d in zip(self.graph.ops, self.devices, strict=True):
+            used[d] += op.memory_bytes
+        return tuple(used)
+
+    @property
+    def key(self) -> str:
+        """A short, stable name: the graph's fingerprint and one digit group per op."""
+        return f"{self.graph.fingerprint}:{','.join(map(str, self.devices))}"
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one device runs everything."""
+        return len(set(self.devices)) == 1
+
+    def moved(self, ops: Sequence[int], device: int) -> Mapping:
+        """This mapping with `ops` moved to `device`."""
+        devices = list(self.devices)
+        for i in ops:
+            devices[i] = device
+        return Mapping(self.graph, self.topology, tuple(devices), self.headroom)
+
+    def _refuse_split(self, unit: Sequence[int]) -> None:
+        first = self.graph.ops[unit[0]]
+        other = next(i for i in unit if self.devices[i] != self.devices[unit[0]])
+        names = self.topology.names
+        raise MappingError(
+            f"{short(first.name)} on {short(names[self.devices[unit[0]]])} and {short(self.graph.ops[other].name)} on "
+            f"{short(names[self.devices[other]])} are colocated ({short(str(first.colocate))}); put them on one device."
+        )

@@ -1,0 +1,152 @@
+"""Mappings as placer.mapping/1 files: what was chosen for which graph, predicted and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from placer.errors import BadInputError, listed, short
+from placer.files import Document, Name, read_document, write_document
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import Op, OpGraph
+from placer.graph.topology import Device, Topology
+
+MAPPING_FORMAT = "placer.mapping/1"
+
+
+class GraphMark(Document):
+    """Which graph a mapping is for."""
+
+    name: Name
+    fingerprint: Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class MappingFile(Document, kw_only=True, omit_defaults=False):
+    """placer.mapping/1. Times are seconds; None where not known. Reading needs only format and assignment.
+
+    objective: makespan or max-load, the meaning of predicted_s and lower_bound_s. spread_s: interquartile
+    range of measured_s over `repeats` steps. baseline: seconds by the name of what the mapping was compared
+    with.
+    """
+
+    format: str
+    graph: GraphMark | None = None
+    assignment: dict[Name, Name]
+    objective: Name | None = None
+    predicted_s: float | None = None
+    measured_s: float | None = None
+    spread_s: float | None = None
+    repeats: int | None = None
+    baseline: dict[Name, float | None] = msgspec.field(default_factory=dict)
+    lower_bound_s: float | None = None
+    seed: int | None = None
+    searcher: Name | None = None
+    versions: dict[Name, Name] = msgspec.field(default_factory=dict)
+
+
+def mapping_file(
+    mapping: Mapping,
+    *,
+    objective: str,
+    predicted_s: float | None = None,
+    measured_s: float | None = None,
+    spread_s: float | None = None,
+    repeats: int | None = None,
+    baseline: dict[str, float | None] | None = None,
+    lower_bound_s: float | None = None,
+    seed: int | None = None,
+    searcher: str | None = None,
+    versions: dict[str, str] | None = None,
+) -> MappingFile:
+    """What is to be written about `mapping`."""
+    return MappingFile(
+        format=MAPPING_FORMAT,
+        graph=GraphMark(mapping.graph.name, mapping.graph.fingerprint),
+        assignment=mapping.assignment,
+        objective=objective,
+        predicted_s=predicted_s,
+        measured_s=measured_s,
+        spread_s=spread_s,
+        repeats=repeats,
+        baseline=baseline or {},
+        lower_bound_s=lower_bound_s,
+        seed=seed,
+        searcher=searcher,
+        versions=versions or {},
+    )
+
+
+def write_mapping(path: str | Path, file: MappingFile) -> None:
+    """Write `file`, whole or not at all. Raises PlacerError where it cannot be written."""
+    write_document(path, file)
+
+
+def read_mapping_file(path: str | Path) -> MappingFile:
+    """All fields of a placer.mapping/1 file, not yet held against any graph. Raises BadInputError."""
+    return read_document(path, MappingFile, MAPPING_FORMAT)
+
+
+def read_mapping(
+    path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False, headroom: float = 0.0
+) -> Mapping:
+    """The mapping in a placer.mapping/1 file, for `graph` on `topology`.
+
+    A mapping made for another graph is refused with both fingerprints; with match_by_name it is carried over
+    by op name, and ops it does not know go to a device of their neighbours. Raises BadInputError.
+    """
+    file = read_mapping_file(path)
+    assignment = file.assignment
+    if match_by_name:
+        assignment = carried_over(path, assignment, graph, topology)
+    elif file.graph is not None and file.graph.fingerprint != graph.fingerprint:
+        theirs, ours = _told_apart(file.graph.fingerprint, graph.fingerprint)
+        raise BadInputError(
+            f"{path} was made for graph {theirs} ({len(assignment)} ops); "
+            f"this model is {ours} ({len(graph)}). Run placer search again, or pass --match-by-name."
+        )
+    try:
+        return Mapping.of(graph, topology, assignment, headroom)
+    except BadInputError as error:
+        raise BadInputError(f"{path}: $.assignment: {error}") from None
+
+
+def _told_apart(a: str, b: str) -> tuple[str, str]:
+    """Two fingerprints, as short as tells them apart, four digits at least."""
+    length = next((n for n in range(4, max(len(a), len(b))) if a[:n] != b[:n]), None)
+    return a[:length], b[:length]
+
+
+def carried_over(path: str | Path, assignment: dict[str, str], graph: OpGraph, topology: Topology) -> dict[str, str]:
+    """A device for each unit of `graph`: its first known op's, else a neighbour's, else the cheapest."""
+    if not assignment.keys() & graph.index.keys():
+        raise BadInputError(f"{path}: $.assignment has no op of graph {short(graph.name)}; run placer search again.")
+    unit_of = {v: unit for unit in graph.colocated for v in unit}
+    device: dict[int, str] = {}
+    for unit in graph.colocated:
+        known = next((assignment[graph.ops[v].name] for v in unit if graph.ops[v].name in assignment), None)
+        if known is not None:
+            device.update(dict.fromkeys(unit, known))
+    for v in graph.order:
+        if v not in device:
+            device.update(dict.fromkeys(unit_of[v], _device_for(unit_of[v], device, graph, topology)))
+    return {op.name: device[v] for v, op in enumerate(graph.ops)}
+
+
+def _device_for(unit: tuple[int, ...], device: dict[int, str], graph: OpGraph, topology: Topology) -> str:
+    """For a new unit: of the devices that can run it the one it shares most bytes with, then the cheapest."""
+    can = [d for d in topology.devices if all(graph.ops[v].runs_on(d) for v in unit)]
+    if not can:
+        raise BadInputError(f"op {short(graph.ops[unit[0]].name)} can run on none of {listed(topology.names)}.")
+    shared = dict.fromkeys(topology.names, 0.0)
+    for v in unit:
+        for e in (*graph.in_edges[v], *graph.out_edges[v]):
+            at = device.get(e.src if e.dst == v else e.dst)
+            if at in shared:
+                shared[at] += e.edge_bytes + 1
+    return min(can, key=lambda d: (-shared[d.name], sum(_cost_s(graph.ops[v], d) for v in unit))).name
+
+
+def _cost_s(op: Op, device: Device) -> float:
+    return op.cost_on(device) if op.cost_s else 0.0  # captured and not profiled

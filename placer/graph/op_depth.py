@@ -1,0 +1,69 @@
+"""The sequential depth of one op: how many scalar operations in it have to follow one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, log2, prod
+from typing import Any
+
+from placer.graph.op_flops import dims, op_flops
+
+
+def op_depth(op: Any) -> int | None:
+    """Levels of scalar operations of a tf.Operation if all that can be done at once is; None where that is not known.
+
+    With unlimited processors k operands are combined in ceil(log2 k) levels, a balanced tree: the span of work-span
+    analysis (Blelloch 1996, "Programming parallel algorithms"). An output element of an op with w FLOPs per output
+    element is such a tree: 1 level element-wise, ceil(log2 k) where k elements are reduced to one, and one more for the
+    products of a convolution or matrix product. What only renames a tensor has none.
+    """
+    flops = op_flops(op)
+    if not flops:
+        return None if flops is None else 0
+    try:
+        if op.type in DEPTHS:
+            return DEPTHS[op.type](op)
+        return max(1, tree(flops / max(sum(prod(dims(t)) for t in op.outputs), 1))) if op.outputs else 1
+    except (TypeError, ValueError):  # an unknown dimension or rank
+        return None
+
+
+def tree(operands: float) -> int:
+    """Levels of a balanced tree over so many operands."""
+    return ceil(log2(operands)) if operands > 1 else 0
+
+
+def _softmax(op: Any) -> int:
+    return 3 + 2 * tree(dims(op.inputs[0])[-1])  # maximum, difference, exponential, sum, quotient
+
+
+def _rows(op: Any) -> int:
+    """Elements that share a channel."""
+    found = dims(op.inputs[0])
+    return prod(found) // max(found[1 if op.get_attr("data_format") == b"NCHW" else -1], 1)
+
+
+def _batch_norm(op: Any) -> int:
+    return 4 + tree(_rows(op)) if op.get_attr("is_training") else 2
+
+
+def _batch_norm_gradient(op: Any) -> int:
+    return 5 + tree(_rows(op))
+
+
+def _normalised_over_window(op: Any) -> int:
+    return 3 + tree(2 * op.get_attr("depth_radius") + 1)
+
+
+DEPTHS: dict[str, Callable[[Any], int]] = {
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "SoftmaxCrossEntropyWithLogits": _softmax,
+    "SparseSoftmaxCrossEntropyWithLogits": _softmax,
+    "FusedBatchNormV3": _batch_norm,
+    "_FusedBatchNormEx": _batch_norm,
+    "FusedBatchNormGradV3": _batch_norm_gradient,
+    "LRN": _normalised_over_window,
+    "LRNGrad": _normalised_over_window,
+}
+"""Types that reduce and then go on with each element, or reduce more than once."""

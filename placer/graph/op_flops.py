@@ -1,0 +1,188 @@
+"""Floating-point operations of one op, where its type has a known count. A multiply-add counts two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+FREE = frozenset({"Reshape", "Identity", "ReadVariableOp", "VarHandleOp", "Squeeze", "ExpandDims", "NoOp", "Shape"})
+# How often what is in them runs is not told by the graph.
+LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})  # for what is in them see placer/graph/op_counts.py
+
+
+def op_flops(op: Any) -> float | None:
+    """FLOPs of a tf.Operation from its static shapes; None where a shape is unknown or the type has no count.
+
+    Convolutions and their gradients cost the same: 2 x output elements of the forward op x kernel elements per
+    output channel (Goodfellow et al. 2016, ch. 9). Reductions count one per element that goes in; element-wise ops,
+    and those that only move data, one per element that comes out, or that they write where nothing comes out.
+    """
+    if op.type in FREE:
+        return 0.0
+    if op.type in LOOPS or op.type in CALLS:
+        return None
+    try:
+        return float(COUNTS.get(op.type, _elementwise)(op))
+    except (TypeError, ValueError):  # an unknown dimension or rank
+        return None
+
+
+def op_multiply_adds(op: Any) -> float | None:
+    """Multiply-adds of a tf.Operation, which are two FLOPs each: those of convolutions and matrix products."""
+    flops = op_flops(op)
+    return None if flops is None else flops / 2 if op.type in MULTIPLY_ADDS else 0.0
+
+
+def dims(tensor: Any) -> list[int]:
+    """The shape of a tensor. Raises ValueError where it is not known."""
+    found = tensor.shape.as_list()
+    if any(d is None for d in found):
+        raise ValueError("unknown dimension")
+    return list(found)
+
+
+def _elements(tensor: Any) -> int:
+    return prod(dims(tensor))
+
+
+def _elementwise(op: Any) -> int:
+    written = op.outputs or sorted(op.inputs, key=_elements)[-1:]
+    return sum(map(_elements, written))
+
+
+def _reduction(op: Any) -> int:
+    return _elements(op.inputs[0])
+
+
+def _sum_of_all(op: Any) -> int:
+    return sum(map(_elements, op.inputs))
+
+
+def _matmul(op: Any) -> int:
+    inner = dims(op.inputs[0])[-2 if op.get_attr("transpose_a") else -1]
+    return 2 * prod(dims(op.outputs[0])) * inner
+
+
+def _batch_matmul(op: Any) -> int:
+    inner = dims(op.inputs[0])[-2 if op.get_attr("adj_x") else -1]
+    return 2 * prod(dims(op.outputs[0])) * inner
+
+
+def _conv(op: Any) -> int:
+    return 2 * prod(dims(op.outputs[0])) * prod(dims(op.inputs[1])[:-1])
+
+
+def _conv_input_gradient(op: Any) -> int:
+    kernel, forward_output = dims(op.inputs[1]), dims(op.inputs[2])
+    return 2 * prod(forward_output) * prod(kernel[:-1])
+
+
+def _conv_filter_gradient(op: Any) -> int:
+    kernel, forward_output = dims(op.outputs[0]), dims(op.inputs[2])
+    return 2 * prod(forward_output) * prod(kernel[:-1])
+
+
+def _depthwise(op: Any) -> int:
+    return 2 * prod(dims(op.outputs[0])) * prod(dims(op.inputs[1])[:2])
+
+
+def _depthwise_input_gradient(op: Any) -> int:
+    return 2 * prod(dims(op.inputs[2])) * prod(dims(op.inputs[1])[:2])
+
+
+def _depthwise_filter_gradient(op: Any) -> int:
+    return 2 * prod(dims(op.inputs[2])) * prod(dims(op.outputs[0])[:2])
+
+
+def _einsum(op: Any) -> int:
+    """A multiply-add per combination of all labels; only a product where no label is summed over."""
+    taken, _, left = op.get_attr("equation").decode().replace(" ", "").partition("->")
+    sizes: dict[str, int] = {}
+    for labels, tensor in zip(taken.split(","), op.inputs, strict=True):
+        for label, size in _label_sizes(labels, dims(tensor)).items():
+            sizes[label] = max(size, sizes.get(label, 1))  # an axis of length 1 is broadcast
+    summed = any(label not in left for label in sizes if label.isalpha())
+    return (2 if summed else 1) * prod(sizes.values())
+
+
+def _label_sizes(labels: str, sizes: list[int]) -> dict[str, int]:
+    """Label -> size; what `...` stands for is numbered from the right, for there it lines up."""
+    before, dots, after = labels.partition("...")
+    middle = len(sizes) - len(before) - len(after)
+    named = [*before, *(str(i) for i in reversed(range(middle if dots else 0))), *after]
+    return dict(zip(named, sizes, strict=True))
+
+
+def _pool(op: Any) -> int:
+    return _window(op) * _elements(op.outputs[0])
+
+
+def _pool_gradient(op: Any) -> int:
+    return _window(op) * _elements(op.inputs[1])  # of the forward op's output, or its gradient
+
+
+def _window(op: Any) -> int:
+    return int(prod(op.get_attr("ksize")))
+
+
+def _normalised_over_window(op: Any) -> int:
+    return 2 * (2 * int(op.get_attr("depth_radius")) + 1) * _elements(op.outputs[0])
+
+
+def _softmax(op: Any) -> int:
+    return 5 * _elements(op.inputs[0])  # maximum, difference, exponential, sum, quotient
+
+
+def _batch_norm(op: Any) -> int:
+    """A multiply-add an element; in training the sums of all and of their squares before."""
+    return (5 if op.get_attr("is_training") else 2) * _elements(op.inputs[0])
+
+
+def _batch_norm_gradient(op: Any) -> int:
+    return 8 * _elements(op.inputs[0])  # two sums, one of them of products; normalising again; and the combination
+
+
+Count = Callable[[Any], int]
+
+MULTIPLY_ADDS: dict[str, Count] = {
+    "MatMul": _matmul,
+    "_FusedMatMul": _matmul,
+    "BatchMatMul": _batch_matmul,
+    "BatchMatMulV2": _batch_matmul,
+    "BatchMatMulV3": _batch_matmul,
+    "Conv2D": _conv,
+    "_FusedConv2D": _conv,
+    "Conv3D": _conv,
+    "Conv2DBackpropInput": _conv_input_gradient,
+    "Conv3DBackpropInputV2": _conv_input_gradient,
+    "Conv2DBackpropFilter": _conv_filter_gradient,
+    "Conv3DBackpropFilterV2": _conv_filter_gradient,
+    "DepthwiseConv2dNative": _depthwise,
+    "_FusedDepthwiseConv2dNative": _depthwise,
+    "DepthwiseConv2dNativeBackpropInput": _depthwise_input_gradient,
+    "DepthwiseConv2dNativeBackpropFilter": _depthwise_filter_gradient,
+    "Einsum": _einsum,
+}
+"""The types whose work is multiply-adds: convolutions, matrix products, and gradients of these."""
+REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "ArgMax", "ArgMin", "EuclideanNorm", "L2Loss",
+              "BiasAddGrad", "SegmentSum", "UnsortedSegmentSum")  # fmt: skip
+COUNTS: dict[str, Count] = {
+    **MULTIPLY_ADDS,
+    **dict.fromkeys(REDUCTIONS, _reduction),
+    "AddN": _sum_of_all,
+    "MaxPool": _pool,
+    "AvgPool": _pool,
+    "MaxPoolGrad": _pool_gradient,
+    "AvgPoolGrad": _pool_gradient,
+    "LRN": _normalised_over_window,
+    "LRNGrad": _normalised_over_window,
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "SoftmaxCrossEntropyWithLogits": _softmax,
+    "SparseSoftmaxCrossEntropyWithLogits": _softmax,
+    "FusedBatchNormV3": _batch_norm,
+    "_FusedBatchNormEx": _batch_norm,
+    "FusedBatchNormGradV3": _batch_norm_gradient,
+}

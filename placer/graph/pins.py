@@ -1,0 +1,168 @@
+"""Pins: ops, by a pattern of their names, that must run on a certain device or kind of device."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+
+from placer.errors import BadInputError, listed, plain, short
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Device, Topology
+
+MOST_CLOSE = 3
+
+
+@dataclass(frozen=True)
+class Pin:
+    """Ops whose whole name matches the regular expression `pattern` run on `device`, a name or a kind.
+
+    A word that is both stands for both, as in an op's `devices`. Raises BadInputError where `pattern` is no regular
+    expression.
+    """
+
+    pattern: str
+    device: str
+
+    def __post_init__(self) -> None:
+        _ = self.expression
+
+    def __str__(self) -> str:
+        return f"{self.pattern}={self.device}"
+
+    @cached_property
+    def expression(self) -> re.Pattern[str]:
+        """The pattern, compiled."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of syntax that may mean something else one day
+                return re.compile(self.pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise BadInputError(
+                f"--pin {short(str(self))}: {short(self.pattern)} is no regular expression ({error}); "
+                "correct it, or put a backslash before what is meant as it stands."
+            ) from None
+
+    def matches(self, name: str) -> bool:
+        """Whether the pin is about the op called `name`."""
+        return self.expression.fullmatch(name) is not None
+
+    def allows(self, device: Device) -> bool:
+        """Whether `device` is, or is of the kind, that the pin names."""
+        return self.device in (device.name, device.kind)
+
+
+def parse_pin(text: str) -> Pin:
+    """The pin 'PATTERN=DEVICE'; of several '=' the last one parts them. Raises BadInputError."""
+    pattern, parted, device = text.rpartition("=")
+    if not parted or not pattern.strip() or not device.strip():
+        raise BadInputError(f"--pin {short(text)}: give PATTERN=DEVICE, such as 'embedding.*=cpu'.")
+    return Pin(pattern.strip(), device.strip())
+
+
+def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
+    """`graph` with the ops that pins are about, and those colocated with them, limited to the pins' devices.
+
+    Raises BadInputError where a pin is about no op or no device, where an op cannot run where it is pinned to, and
+    where pins contradict one another.
+    """
+    if not pins:
+        return graph
+    pins_of: list[list[Pin]] = [[] for _ in graph.ops]
+    for pin in pins:
+        for v in _matched(graph, pin, topology):
+            pins_of[v].append(pin)
+    ops = list(graph.ops)
+    for unit in graph.colocated:
+        if any(pins_of[v] for v in unit):
+            names = tuple(device.name for device in _Limited(graph, topology).to(unit, pins_of))
+            for v in unit:
+                ops[v] = replace(ops[v], devices=names)
+    return OpGraph(graph.name, tuple(ops), graph.edges, graph.source)
+
+
+def _matched(graph: OpGraph, pin: Pin, topology: Topology) -> list[int]:
+    """The ops that `pin` is about, one at least."""
+    if not any(pin.allows(device) for device in topology.devices):
+        kinds = sorted({device.kind for device in topology.devices} - set(topology.names))
+        of_kinds = f" and the kinds {listed(kinds)}" if kinds else ""
+        raise BadInputError(
+            f"--pin {short(str(pin))}: {short(pin.device)} is no device here; the topology has the devices "
+            f"{listed(topology.names)}{of_kinds}."
+        )
+    found = [v for v, op in enumerate(graph.ops) if pin.matches(op.name)]
+    if not found:
+        raise BadInputError(
+            f"--pin {short(str(pin))}: no op of graph {short(graph.name)} has a name that {short(pin.pattern)} matches "
+            f"as a whole{_hint(graph, pin)}."
+        )
+    return found
+
+
+def _hint(graph: OpGraph, pin: Pin) -> str:
+    """What may have been meant."""
+    inside = next((op.name for op in graph.ops if pin.expression.search(op.name)), None)
+    if inside is not None:
+        return f"; it is found in {short(inside)}, so write '.*' where more may stand"
+    close = get_close_matches(pin.pattern, (op.name for op in graph.ops), 1)
+    if close:
+        return f"; did you mean {short(close[0])}?"
+    word = max(re.findall(r"\w+", pin.pattern), key=len, default="")
+    parts = dict.fromkeys(part for op in graph.ops for part in op.name.split("/"))
+    close = get_close_matches(word, parts, MOST_CLOSE)
+    return (
+        f"; parts of names that come close are {listed(close)}" if close else f"; names have the parts {listed(parts)}"
+    )
+
+
+@dataclass(frozen=True)
+class _Limited:
+    """Finds what pins leave of the devices."""
+
+    graph: OpGraph
+    topology: Topology
+
+    def to(self, unit: Sequence[int], pins_of: Sequence[Sequence[Pin]]) -> list[Device]:
+        """The devices that a unit of colocated ops may use, one at least. Raises BadInputError where none is left."""
+        left = list(self.topology.devices)
+        before: list[tuple[Pin, int]] = []
+        for v in unit:
+            for pin in pins_of[v]:
+                left = [device for device in left if pin.allows(device)]
+                if not left:
+                    raise self._contradiction(before, pin, v)
+                before.append((pin, v))
+        for v in unit:
+            can = [device for device in left if self.graph.ops[v].runs_on(device)]
+            if not can:
+                raise self._cannot_run(before, v, left)
+            left = can
+        return left
+
+    def _contradiction(self, before: Sequence[tuple[Pin, int]], pin: Pin, v: int) -> BadInputError:
+        """Two pins without a common device; of three or more that have none together, the last two."""
+        apart = [(p, u) for p, u in before if not any(p.allows(d) and pin.allows(d) for d in self.topology.devices)]
+        other, u = apart[0] if apart else before[-1]
+        name, others = self.graph.ops[v].name, self.graph.ops[u].name
+        of = f"op {short(name)}" if u == v else f"op {short(others)} and op {short(name)}, which must share a device,"
+        return BadInputError(
+            f"--pin {short(str(other))} and --pin {short(str(pin))} contradict each other for {of}: "
+            "no device is left; drop one of them, or narrow its pattern."
+        )
+
+    def _cannot_run(self, before: Sequence[tuple[Pin, int]], v: int, left: Sequence[Device]) -> BadInputError:
+        """Op v has no cost on any device that is left, or its own `devices` leave it out."""
+        op = self.graph.ops[v]
+        pin, u = next(((p, u) for p, u in before if u == v), before[0])
+        with_it = "" if u == v else f", colocated with {short(self.graph.ops[u].name)},"
+        can = [device.name for device in self.topology.devices if op.runs_on(device)]
+        limited = op.devices is not None and not any(d.name in op.devices or d.kind in op.devices for d in left)
+        why = f"its devices are {listed(op.devices or ())}" if limited else "it has no cost there"
+        where = f"it can run on {listed(can)}" if can else "it can run nowhere in this topology"
+        return BadInputError(
+            f"--pin {short(str(pin))}: op {short(op.name)} ({plain(op.type)}){with_it} cannot run on "
+            f"{listed([device.name for device in left])}: {why}; {where}."
+        )

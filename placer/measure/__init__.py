@@ -1,0 +1,1 @@
+"""Mappings run for real: `runner` times them side by side, `store` keeps the results in SQLite."""

@@ -1,0 +1,309 @@
+"""Runs mappings for real and measures them: in turn with the incumbent, checked against the untouched step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from placer.devices.cluster import Devices
+from placer.devices.gpu_wait import drain
+from placer.execute.output_check import Agreement, Returned, attempted, tolerance, values
+from placer.execute.rewrite import PlacedStep, Template
+from placer.graph.mapping import Mapping
+from placer.result import Failed, Measured, Result, heats, summary
+from placer.trace.capture import Captured
+
+CHECKED_STEPS = 2  # the second loss has seen the first update
+
+RunOrder = Callable[[Mapping], Sequence[str]]
+"""The names of a mapping's ops that are to run in a certain order (docs/decisions/006-run-order.md)."""
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """How a mapping is measured.
+
+    warm_up: steps dropped after the first call. repeats: steps that count. give_up_after: steps after which a
+    candidate that is clearly worse is stopped; clearly worse = a step over `hopeless` times the incumbent's
+    median, or its best step slower than the incumbent's worst. drop_at_once: a candidate whose first warm-up step
+    already takes more than so many times the incumbent's median is told by that step alone; None = it goes on.
+    """
+
+    warm_up: int = 2
+    repeats: int = 12
+    give_up_after: int = 4
+    hopeless: float = 3.0
+    drop_at_once: float | None = None
+
+
+class Step(Protocol):
+    """What can be timed: a placed step, or the step as TensorFlow runs it untouched."""
+
+    def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
+        """One training step on flat inputs; flat outputs."""
+
+    def close(self) -> None:
+        """Give back what the step holds."""
+
+
+class UntouchedStep:
+    """The caller's step as TensorFlow runs it by default, on the caller's variables, which `close` sets back."""
+
+    def __init__(self, captured: Captured) -> None:
+        self.captured = captured
+        self.before = {name: variable.numpy() for name, variable in captured.variables.items()}
+
+    def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
+        """One training step on flat inputs; flat outputs."""
+        return list(tf.nest.flatten(self.captured.call(inputs), expand_composites=True))
+
+    def close(self) -> None:
+        """Undo the training that measuring did."""
+        for name, variable in self.captured.variables.items():
+            variable.assign(self.before[name])
+
+
+def measure_untouched(
+    captured: Captured,
+    inputs: Sequence[Any],
+    settings: RunnerSettings | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Measured, tuple[Returned, ...]]:
+    """The step as TensorFlow runs it here by default, and what its first CHECKED_STEPS steps return.
+
+    What they return comes twice, with and without TensorFlow's graph optimiser, which rounds differently: on
+    ResNet-50 the second losses are 0.9 % apart. A placed step has to agree with one of the two.
+
+    Call it before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
+    while it is connected to a cluster (docs/decisions/002-untouched-first.md).
+    """
+    settings = settings or RunnerSettings()
+    with closing(UntouchedStep(captured)) as step, _graph_optimizer(on=False):
+        plain = _first_returned(step, inputs)
+    with closing(UntouchedStep(captured)) as step:
+        returned = _first_returned(step, inputs)
+        for _ in range(settings.warm_up):
+            timed(step, inputs, clock)
+        seconds = [timed(step, inputs, clock) for _ in range(settings.repeats)]
+    return summary(seconds), (returned, plain)
+
+
+def _first_returned(step: Step, inputs: Sequence[Any]) -> Returned:
+    return [values(step.run_flat(inputs)) for _ in range(CHECKED_STEPS)]
+
+
+@contextmanager
+def _graph_optimizer(*, on: bool) -> Iterator[None]:
+    """TensorFlow's graph optimiser on or off for what is first called inside."""
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
+
+
+def as_it_comes(_: Mapping) -> Sequence[str]:
+    """No order: TensorFlow's executor decides."""
+    return ()
+
+
+@dataclass(eq=False)
+class Entry:
+    """One step in a race: the seconds until its first step had ended, those of its steps, and why it gave up."""
+
+    step: PlacedStep
+    switch_s: float
+    seconds: list[float] = field(default_factory=list)
+    failed: Failed | None = None
+
+
+class Runner:
+    """Measures mappings of one captured step on real devices.
+
+    The first mapping measured is the anchor, the fastest so far the incumbent. Every later one is stepped in turn
+    with both, and its result is told in the anchor's time: anchor's first step time x median / the anchor's median
+    now. So results compare although the machine drifts, and each is a side-by-side figure. order: in which the ops of a
+    mapping run.
+    """
+
+    def __init__(
+        self,
+        captured: Captured,
+        devices: Devices,
+        inputs: Sequence[Any],
+        references: Sequence[Returned],
+        settings: RunnerSettings | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        order: RunOrder = as_it_comes,
+    ) -> None:
+        self.captured = captured
+        self.order = order
+        self.devices = devices
+        self.inputs = list(inputs)
+        self.agreement = Agreement(
+            references, exact=devices.same_bits, random=captured.is_random, tolerance=tolerance(references)
+        )
+        self.settings = settings or RunnerSettings()
+        self.clock = clock
+        self.template = Template(captured, devices.host)
+        self.anchor: PlacedStep | None = None
+        self.anchor_s = 0.0
+        self.incumbent: PlacedStep | None = None
+        self.incumbent_s = 0.0  # when it was measured
+
+    def measure(self, mapping: Mapping) -> Result:
+        """The step time of a mapping of the captured graph, or why it has none. A faster one becomes incumbent."""
+        return self.race([mapping])[0]
+
+    def race(self, mappings: Sequence[Mapping]) -> list[Result]:
+        """The step times of several mappings by successive halving (Jamieson & Talwalkar 2016): all are stepped in
+        turn, the slower half drops out, the faster half goes on, and only the winner takes all repeats.
+        """
+        if self.anchor is None and len(mappings) > 1:
+            return [self.measure(mappings[0]), *self.race(mappings[1:])]
+        ready = [self.ready(mapping) for mapping in mappings]
+        entries = [Entry(*placed) for placed in ready if not isinstance(placed, Failed)]
+        try:
+            results = iter(self._raced(entries))
+        finally:
+            for entry in entries:
+                if entry.step not in (self.anchor, self.incumbent):
+                    entry.step.close()
+        return [placed if isinstance(placed, Failed) else next(results) for placed in ready]
+
+    def compare(self, steps: Sequence[Step], repeats: int) -> list[Measured]:
+        """Steps side by side, in turn, none stopped early: the figures that a report may quote."""
+        for step in steps:
+            for _ in range(self.settings.warm_up):
+                timed(step, self.inputs, self.clock)
+        seconds: list[list[float]] = [[] for _ in steps]
+        for _ in range(repeats):
+            for step, into in zip(steps, seconds, strict=True):
+                into.append(timed(step, self.inputs, self.clock))
+        return [summary(s) for s in seconds]
+
+    def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
+        """`prepare`, with a failure as a value."""
+        placed: tuple[PlacedStep, float] | Failed = attempted(lambda: self.prepare(mapping))
+        return placed
+
+    def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
+        """A placed step that was run and checked, and the seconds until its first step had ended."""
+        begin = self.clock()
+        step = PlacedStep(self.template, self._names(mapping), order=self.order(mapping))
+        try:
+            first = values(step.run_flat(self.inputs))
+            switch_s = self.clock() - begin
+            returned = [first, *(values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
+            self.agreement.check(returned)
+        except BaseException:
+            step.close()
+            raise
+        return step, switch_s
+
+    def switch(self, step: PlacedStep, mapping: Mapping) -> tuple[PlacedStep, float]:
+        """Go on from `step` under a mapping that was measured before: the new step, and the seconds until its first
+        step has ended. Variables that stay where they are are taken over; `step` must not be called again.
+        """
+        begin = self.clock()
+        switched = PlacedStep(
+            self.template, self._names(mapping), step.variables, order=self.order(mapping), proven=True
+        )
+        values(switched.run_flat(self.inputs))
+        seconds = self.clock() - begin
+        step.close()
+        return switched, seconds
+
+    def close(self) -> None:
+        """Give back the variables and functions of the steps kept for comparison."""
+        for step in (self.anchor, self.incumbent):
+            if step is not None:
+                step.close()
+        self.anchor = self.incumbent = None
+
+    def _names(self, mapping: Mapping) -> list[str]:
+        return [self.devices.tf_name(d) for d in mapping.devices]
+
+    def _raced(self, entries: Sequence[Entry]) -> list[Result]:
+        peers = self._in_turn(entries)
+        self._keep_the_fastest(entries, peers)
+        return [self._result(entry, peers) for entry in entries]
+
+    def _in_turn(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Step the entries in turn with anchor and incumbent, heat after heat; returns what those two took."""
+        peers = [Entry(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
+        live = list(entries)
+        for _ in range(self.settings.warm_up):
+            live = [entry for entry in live if self._stepped(entry) and not self._is_dropped(entry)]
+        for entry in live:
+            entry.seconds.clear()
+        for until in heats(len(live), self.settings.repeats):
+            while live and len(live[0].seconds) < until:
+                if not all(self._stepped(peer) for peer in peers):
+                    return peers
+                live = [entry for entry in live if self._stepped(entry) and not self._is_hopeless(entry, peers)]
+            live = sorted(live, key=lambda entry: median(entry.seconds))[: (len(live) + 1) // 2]
+        return peers
+
+    def _stepped(self, entry: Entry) -> bool:
+        """Whether the entry took one more step."""
+        took_s: float | Failed = attempted(lambda: timed(entry.step, self.inputs, self.clock))
+        if isinstance(took_s, Failed):
+            entry.failed = took_s
+            return False
+        entry.seconds.append(took_s)
+        return True
+
+    def _is_hopeless(self, entry: Entry, peers: Sequence[Entry]) -> bool:
+        """Whether it is clearly worse than the incumbent."""
+        if not peers:
+            return False
+        mine, theirs = entry.seconds, peers[-1].seconds
+        if mine[-1] > self.settings.hopeless * median(theirs) and len(mine) > 1:
+            return True
+        return len(mine) >= self.settings.give_up_after and min(mine) > max(theirs)
+
+    def _is_dropped(self, entry: Entry) -> bool:
+        """Whether it is told by its first warm-up step."""
+        most = self.settings.drop_at_once
+        return most is not None and 0 < most * self.incumbent_s < entry.seconds[0]
+
+    def _result(self, entry: Entry, peers: Sequence[Entry]) -> Result:
+        """In the anchor's time, as the anchor was in the same turns."""
+        failed = entry.failed or next((peer.failed for peer in peers if peer.failed), None)
+        if failed is not None:
+            return failed
+        found = summary(entry.seconds)
+        beside = peers[0].seconds[: found.repeats] if peers else []
+        scale = self.anchor_s / median(beside) if beside else 1.0  # nobody is, where all were dropped
+        early = found.repeats < self.settings.repeats
+        return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, entry.switch_s, early)
+
+    def _keep_the_fastest(self, entries: Sequence[Entry], peers: Sequence[Entry]) -> None:
+        """Who came through all heats and is faster than the incumbent takes its place."""
+        through = [e for e in entries if not e.failed and len(e.seconds) == self.settings.repeats]
+        if not through:
+            return
+        best = min(through, key=lambda entry: median(entry.seconds))
+        if self.anchor is None:
+            self.anchor = self.incumbent = best.step
+            self.anchor_s = self.incumbent_s = median(best.seconds)
+        elif not any(peer.failed for peer in peers) and median(best.seconds) < median(peers[-1].seconds):
+            if self.incumbent is not None and self.incumbent is not self.anchor:
+                self.incumbent.close()
+            self.incumbent, self.incumbent_s = best.step, median(best.seconds)
+
+
+def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> float:
+    """Seconds of one step, up to the returned values being here and GPUs having done all that belongs to it."""
+    begin = clock()
+    values(step.run_flat(inputs))
+    drain()
+    return clock() - begin

@@ -1,0 +1,156 @@
+"""What was measured, kept in SQLite: a mapping measured once for a graph and topology is not measured again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from placer.devices.machine import machine_name
+from placer.errors import PlacerError
+from placer.graph.mapping import Mapping
+from placer.graph.topology import Device, Topology
+from placer.profile.operators.dataset import COLUMNS, OperatorRow, from_record, to_record
+from placer.result import Failed, Measured, Result
+
+SCHEMA_VERSION = 2  # 1 had no table of operators; it is added when such a file is opened
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS measurements (
+    graph TEXT NOT NULL, topology TEXT NOT NULL, mapping TEXT NOT NULL,
+    kind TEXT NOT NULL, result TEXT NOT NULL, ratio REAL, searcher TEXT NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (graph, topology, mapping)
+) WITHOUT ROWID
+"""
+OPERATORS = f"""
+CREATE TABLE IF NOT EXISTS operators (
+    {", ".join(COLUMNS)}, at REAL NOT NULL,
+    PRIMARY KEY (signature, machine, device_kind, batch, network, source)
+)
+"""
+# What is measured again is averaged with what was there, each by its repeats.
+MERGED = ", ".join(
+    f"{name} = ({name} * repeats + excluded.{name} * excluded.repeats) / (repeats + excluded.repeats)"
+    for name in ("median_s", "low_s", "spread_s")
+)
+ADD_OPERATOR = (
+    f"INSERT INTO operators VALUES ({', '.join('?' * (len(COLUMNS) + 1))}) "
+    "ON CONFLICT (signature, machine, device_kind, batch, network, source) "
+    f"DO UPDATE SET {MERGED}, repeats = repeats + excluded.repeats, device = excluded.device, at = excluded.at"
+)
+
+# How steps are placed and run; what was measured another way says nothing here. 1 ran ops in TensorFlow's own order.
+HOW = 2
+
+
+class Store:
+    """One SQLite file (WAL), one writer. Each result is one row, written whole or not at all.
+
+    A step time is kept with its ratio to the anchor (everything on the first device that was measured in the same
+    session), for seconds of another day mean nothing here and now.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Opens or makes the file. Raises PlacerError where it cannot be used."""
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.connection = sqlite3.connect(self.path, isolation_level=None)
+            self.connection.execute("PRAGMA journal_mode=WAL")
+            version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+            if not 0 <= version <= SCHEMA_VERSION:
+                raise PlacerError(
+                    f"the store {self.path} has schema {version}, this Placer writes {SCHEMA_VERSION}; "
+                    "name another file with --store."
+                )
+            self.connection.execute(SCHEMA)
+            self.connection.execute(OPERATORS)
+            self.connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        except (sqlite3.Error, OSError) as error:
+            raise PlacerError(f"the store {self.path} cannot be used: {error}; name another with --store.") from error
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; harmless when called twice."""
+        self.connection.close()
+
+    def find(self, mapping: Mapping, anchor_s: float) -> Result | None:
+        """The result of an earlier session, its seconds in the time of today's anchor; None where there is none."""
+        row = self.connection.execute(
+            "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?", _key(mapping)
+        ).fetchone()
+        if row is None:
+            return None
+        kind, text, ratio = row
+        if kind == "failed":
+            return Failed(**json.loads(text))
+        stored = Measured(**json.loads(text))
+        scale = ratio * anchor_s / stored.step_s
+        return Measured(
+            stored.step_s * scale, stored.spread_s * scale, stored.repeats, stored.switch_s, stored.stopped_early
+        )
+
+    def add(self, mapping: Mapping, result: Result, anchor_s: float, searcher: str) -> None:
+        """Keep a result; a newer one replaces it. Raises PlacerError where the disk refuses."""
+        measured = isinstance(result, Measured)
+        ratio = result.step_s / anchor_s if isinstance(result, Measured) else None
+        row = (*_key(mapping), "measured" if measured else "failed", json.dumps(asdict(result)), ratio, searcher)
+        try:
+            self.connection.execute("INSERT OR REPLACE INTO measurements VALUES (?,?,?,?,?,?,?,?)", (*row, time.time()))
+        except sqlite3.Error as error:
+            raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
+
+    def add_operators(self, rows: Iterable[OperatorRow]) -> None:
+        """Keep rows of the operator dataset, all or none; a signature measured before on the same machine, kind of
+        device, batch and network is merged with it, weighted by repeats. Raises PlacerError where the disk refuses.
+        """
+        records = [to_record(row) | {"batch": row.batch or 0} for row in rows]
+        values = [(*(record[name] for name in COLUMNS), time.time()) for record in records]
+        try:
+            self.connection.execute("BEGIN")
+            self.connection.executemany(ADD_OPERATOR, values)
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
+
+    def operators(self, machine: str | None = None) -> list[OperatorRow]:
+        """The operator dataset, of all machines or of one (as `machine_name` says it)."""
+        query = f"SELECT {', '.join(COLUMNS)} FROM operators WHERE machine = coalesce(?, machine) ORDER BY rowid"
+        found = self.connection.execute(query, (machine,)).fetchall()
+        return [from_record(dict(zip(COLUMNS, values, strict=True))) for values in found]
+
+    def __len__(self) -> int:
+        return int(self.connection.execute("SELECT COUNT(*) FROM measurements").fetchone()[0])
+
+
+def topology_key(topology: Topology) -> str:
+    """What makes results comparable: the machine, its devices, and how steps run there.
+
+    Link figures are measurements, and left out.
+    """
+    devices = " ".join(f"{d.name}:{d.kind}{_split(d)}" for d in topology.devices)
+    return hashlib.sha256(f"{machine_name()} {devices} {HOW}".encode()).hexdigest()[:16]
+
+
+def _split(device: Device) -> str:
+    """A GPU may be split this way or that: what failed for memory in a small part may run in a larger one. In GiB, for
+    a whole GPU has a little more or less free each time.
+    """
+    is_part = device.kind == "gpu" and device.memory_bytes is not None
+    return f":{round((device.memory_bytes or 0) / 2**30)}" if is_part else ""
+
+
+def _key(mapping: Mapping) -> tuple[str, str, str]:
+    places = hashlib.sha256(bytes(str(mapping.devices), "ascii")).hexdigest()[:32]
+    return mapping.graph.fingerprint, topology_key(mapping.topology), places

@@ -1,0 +1,150 @@
+"""Profiling a device that cannot run the whole step: what runs elsewhere meanwhile, and what that would take there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from placer.graph.coarsen import coarsen
+from placer.graph.op_graph import Op, OpGraph
+from placer.graph.topology import Device, Topology
+
+SHARES = (0.5, 0.25, 0.1, 0.0)  # of a device's memory that variables may take, in the order of trying
+Times = Mapping[str, Mapping[str, float]]
+"""Op name -> device name -> measured seconds."""
+
+
+def attempts(graph: OpGraph, topology: Topology, device: int) -> Iterator[tuple[int, ...]]:
+    """Device of each op, for profiling `device`: as much on it as it can run and hold, then ever less.
+
+    What it has no kernels for runs elsewhere, each colocated unit as a whole. Where its memory does not suffice, the
+    largest variables go, with what is dear to cut from them (as in placer.graph.coarsen).
+    """
+    whole = tuple(alone(graph, topology, device))
+    held = [op.memory_bytes for op, d in zip(graph.ops, whole, strict=True) if d == device]
+    limit = topology.devices[device].memory_bytes
+    if limit is None or sum(held) <= limit or len(topology) == 1:
+        yield whole
+    if len(topology) == 1 or not any(held):
+        return
+    seen = {whole}
+    classes = _classes(graph, topology)
+    for share in SHARES:
+        room = share * min(sum(held), math.inf if limit is None else limit)
+        assignment = tuple(_relieved(graph, topology, device, whole, classes, room))
+        if assignment not in seen and device in assignment:
+            seen.add(assignment)
+            yield assignment
+
+
+def alone(graph: OpGraph, topology: Topology, device: int) -> list[int]:
+    """Device of each op: `device` for all that can run there, for each other colocated unit the roomiest that can."""
+    places = [device] * len(graph)
+    for unit in graph.colocated:
+        if not _can(graph, unit, topology.devices[device]):
+            place = _elsewhere(graph, topology, device, unit)
+            for v in unit:
+                places[v] = place
+    return places
+
+
+def without(graph: OpGraph, topology: Topology, barred: Collection[tuple[str, str]]) -> OpGraph:
+    """The graph in which no op may run where it is `barred`, (op, device name); the same graph where none is."""
+    if not barred:
+        return graph
+    devices: dict[str, list[str]] = {}
+    for name, device in barred:
+        op = graph.ops[graph.index[name]]
+        left = devices.setdefault(name, [d.name for d in topology.devices if _can_op(op, d)])
+        devices[name] = [other for other in left if other != device]
+    ops = (replace(op, devices=tuple(devices.get(op.name, ())) or op.devices) for op in graph.ops)
+    return OpGraph(graph.name, tuple(ops), graph.edges, graph.source)
+
+
+def by_ratio(graph: OpGraph, topology: Topology, times: Times) -> dict[str, dict[str, float]]:
+    """`times`, and an estimate for each op on each device that was profiled and may run it, but did not.
+
+    That is its time on another device, one of the same kind if possible, times the median ratio between the two devices
+    over the ops of its type that ran on both, or over all ops.
+    """
+    devices = {device.name: device for device in topology.devices}
+    ratios = _Ratios(graph, times)
+    filled: dict[str, dict[str, float]] = {}
+    for op in graph.ops:
+        known = times.get(op.name, {})
+        filled[op.name] = dict(known)
+        for name, device in devices.items():
+            if name in known or not _can_op(op, device):
+                continue
+            others = sorted(known, key=lambda n: (devices[n].kind != device.kind, topology.index[n]))
+            found = [known[n] * ratio for n in others if (ratio := ratios.of(op.type, name, n)) is not None]
+            if found:
+                filled[op.name][name] = found[0]
+    return filled
+
+
+class _Ratios:
+    """How much longer ops take on one device than on another."""
+
+    def __init__(self, graph: OpGraph, times: Times) -> None:
+        self.rows = [(op.type, times[op.name]) for op in graph.ops if len(times.get(op.name, ())) > 1]
+        self.known: dict[tuple[str, str, str], float | None] = {}
+
+    def of(self, kind: str, device: str, other: str) -> float | None:
+        """Seconds on `device` over seconds on `other`, of ops of a type; None where no op ran on both."""
+        key = (kind, device, other)
+        if key not in self.known:
+            both = [(t, row[device] / row[other]) for t, row in self.rows if row.get(device, 0) and row.get(other, 0)]
+            alike = [ratio for t, ratio in both if t == kind] or [ratio for _, ratio in both]
+            self.known[key] = median(alike) if alike else None
+        return self.known[key]
+
+
+def _relieved(
+    graph: OpGraph,
+    topology: Topology,
+    device: int,
+    whole: Sequence[int],
+    classes: Sequence[Sequence[int]],
+    room: float,
+) -> list[int]:
+    """`whole` with the largest classes of ops elsewhere, until the variables left take no more than `room` bytes."""
+    places = list(whole)
+    here = [[v for v in members if whole[v] == device] for members in classes]
+    sized = [(sum(graph.ops[v].memory_bytes for v in members), members) for members in here]
+    left = sum(size for size, _ in sized)
+    for size, members in sorted(sized, key=lambda row: row[0], reverse=True):
+        if left <= room or not size:
+            break
+        place = _elsewhere(graph, topology, device, members)
+        for v in members:
+            places[v] = place
+        left -= size if place != device else 0
+    return places
+
+
+def _classes(graph: OpGraph, topology: Topology) -> list[list[int]]:
+    """Ops that belong together: variables with their slots, gradients and updates."""
+    groups = coarsen(graph, topology=topology)
+    return [[v for g in unit for v in groups.members[g]] for unit in groups.graph.colocated]
+
+
+def _elsewhere(graph: OpGraph, topology: Topology, device: int, ops: Sequence[int]) -> int:
+    """The roomiest other device that can run all of `ops`, a CPU rather than another; `device` where there is none."""
+    others = [d for d in range(len(topology)) if d != device and _can(graph, ops, topology.devices[d])]
+    return max(others, key=lambda d: _room(topology.devices[d]), default=device)
+
+
+def _room(device: Device) -> tuple[float, bool]:
+    return math.inf if device.memory_bytes is None else device.memory_bytes, device.kind == "cpu"
+
+
+def _can(graph: OpGraph, ops: Sequence[int], device: Device) -> bool:
+    return all(_can_op(graph.ops[v], device) for v in ops)
+
+
+def _can_op(op: Op, device: Device) -> bool:
+    """Whether the op has a kernel there, known costs aside."""
+    return op.devices is None or device.name in op.devices or device.kind in op.devices

@@ -1,0 +1,278 @@
+"""Per-op times on each device, from traced steps of a TensorFlow session on the same cluster."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping as MappingABC
+from dataclasses import replace
+from functools import cache
+from statistics import median
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.devices.cluster import Devices
+from placer.execute.output_check import is_out_of_memory
+from placer.execute.rewrite import Template
+from placer.execute.send_recv import spread
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Device, Topology
+from placer.profile.partial_device import attempts, by_ratio, without
+from placer.profile.step_trace import TracedStep, traced_step
+from placer.trace.capture import Captured
+from placer.trace.node_def import handle_node, source_of
+
+RUNS, WARM_UP = 5, 3
+TELL_LOST = 0.1  # of a GPU's kernel time
+UNABLE = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
+MOST_UNABLE = 12  # ops that are found to have no kernel on a GPU, one a try
+NODE = re.compile(r"\{\{node ([^{}\s]+)\}\}")
+T = TypeVar("T")
+_serial = itertools.count()
+
+
+def profile(
+    captured: Captured,
+    devices: Devices,
+    inputs: Sequence[Any],
+    runs: int = RUNS,
+    start: MappingABC[str, Any] | None = None,
+    warm_up: int = WARM_UP,
+    limit_s: float | None = None,
+) -> OpGraph:
+    """The captured graph with `cost_s` of every op on every device: the median of `runs` traced steps on each.
+
+    start, limit_s: as in `trace_steps`. What a device has no kernels for gets no costs there. Where its memory does not
+    suffice for the whole step, a part is run elsewhere and what that would take there is estimated
+    (placer.profile.partial_device). A device that can run nothing of the step gets no costs, and so no ops.
+    """
+    topology, able = devices.topology, captured.graph
+    own: dict[str, dict[str, float]] = defaultdict(dict)
+    spare: dict[str, dict[str, float]] = defaultdict(dict)
+
+    def traced(assignment: Sequence[int]) -> list[TracedStep]:
+        return trace_steps(captured, devices, assignment, inputs, runs, (), start, warm_up, limit_s)
+
+    for d, device in enumerate(topology.devices):
+        found, able = first_that_runs(traced, able, topology, d)
+        if isinstance(found, str):
+            if device.kind == "gpu":
+                warnings.warn(f"{device.name} gets no ops, for it could not be profiled: {found}", stacklevel=2)
+            continue
+        assignment, steps = found
+        tell_of_kernels(steps, device)
+        seen = _medians(able, topology, assignment, steps)
+        for (name, at), seconds in seen.items():
+            if seconds is not None:
+                (own if at == device.name else spare)[name][at] = seconds
+        able = without(able, topology, [place for place, seconds in seen.items() if seconds is None])
+    times = {op.name: {**spare[op.name], **own[op.name]} for op in able.ops}
+    return with_costs(captured.graph, by_ratio(able, topology, times))
+
+
+def first_that_runs(
+    traced: Callable[[Sequence[int]], T], graph: OpGraph, topology: Topology, device: int
+) -> tuple[tuple[Sequence[int], T] | str, OpGraph]:
+    """The first assignment for profiling `device` that runs, with what `traced` makes of it, or why none does; and the
+    graph, in which ops that turned out to have no kernel on the GPU may no longer run there.
+    """
+    reason = "none of it can run there"
+    for _ in range(MOST_UNABLE):
+        unable = None
+        for assignment in attempts(graph, topology, device):
+            try:
+                return (assignment, traced(assignment)), graph
+            except (*UNABLE, tf.errors.ResourceExhaustedError, tf.errors.InternalError) as error:
+                reason = str(error.message).strip().partition("\n")[0]
+                if is_out_of_memory(error):
+                    continue
+                if not isinstance(error, UNABLE):
+                    raise
+                unable = _named(error, graph, [d == device for d in assignment])
+                break
+        here = topology.devices[device]
+        if unable is None or here.kind == "cpu":
+            return reason, graph
+        graph = without(graph, topology, [(unable, here.name)])
+    return reason, graph
+
+
+def _named(error: tf.errors.OpError, graph: OpGraph, is_here: Sequence[bool]) -> str | None:
+    """The op that an error names, where it is one of those `is_here`."""
+    named = [node.name for node in [error.node_def] if node is not None] + NODE.findall(error.message)
+    return next((name for name in named if name in graph.index and is_here[graph.index[name]]), None)
+
+
+def tell_of_kernels(steps: Sequence[TracedStep], device: Device) -> None:
+    """Warn where a GPU's trace has no kernels, or many that no op of the step is known to have launched."""
+    if device.kind != "gpu" or not any(op.device == device.name for step in steps for op in step.ops):
+        return
+    kernel_s, lost_s = sum(step.kernel_s for step in steps), sum(step.unattributed_s for step in steps)
+    if kernel_s == 0:
+        _warn_once(
+            "the trace of this GPU has no kernel times (CUPTI is missing or may not be used), so launch times stand in "
+            "for them until steps are measured; install TensorFlow as tensorflow[and-cuda], or allow profiling."
+        )
+    elif lost_s > TELL_LOST * kernel_s:
+        warnings.warn(f"{device.name}: {lost_s / kernel_s:.0%} of its kernels' time belongs to no op.", stacklevel=3)
+
+
+@cache
+def _warn_once(text: str) -> None:
+    warnings.warn(text, stacklevel=4)
+
+
+def _medians(
+    graph: OpGraph, topology: Topology, assignment: Sequence[int], steps: Sequence[TracedStep]
+) -> dict[tuple[str, str], float | None]:
+    """(op, the device it was put on) -> seconds; None where TensorFlow ran it on another, having no kernel for it."""
+    ran = {name: [step.cost_s(name) for step in steps] for name in topology.names}
+    where = defaultdict(set)
+    for step in steps:
+        for row in step.ops:
+            where[row.name].add(row.device)
+    found: dict[tuple[str, str], float | None] = {}
+    for op, d in zip(graph.ops, assignment, strict=True):
+        at = topology.names[d]
+        moved = op.name in where and at not in where[op.name]
+        found[op.name, at] = None if moved else median(times.get(op.name, 0.0) for times in ran[at])
+    return found
+
+
+def with_costs(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]]) -> OpGraph:
+    """The graph with cost_s replaced; a graph keeps its fingerprint under new costs."""
+    ops = tuple(replace(op, cost_s=dict(costs[op.name]), devices=None) for op in graph.ops)
+    return OpGraph(graph.name, ops, graph.edges, graph.source)
+
+
+def scaled(graph: OpGraph, factor: MappingABC[str, float]) -> OpGraph:
+    """The graph with every cost on a device multiplied by that device's factor."""
+    costs = {op.name: {d: s * factor.get(d, 1.0) for d, s in op.cost_s.items()} for op in graph.ops}
+    ops = tuple(replace(op, cost_s=costs[op.name]) for op in graph.ops)
+    return OpGraph(graph.name, ops, graph.edges, graph.source)
+
+
+def trace_steps(
+    captured: Captured,
+    devices: Devices,
+    assignment: Sequence[int],
+    inputs: Sequence[Any],
+    runs: int = RUNS,
+    order: Sequence[str] = (),
+    start: MappingABC[str, Any] | None = None,
+    warm_up: int = WARM_UP,
+    limit_s: float | None = None,
+) -> list[TracedStep]:
+    """`runs` traced steps under a mapping of the captured graph's ops, after `warm_up` untraced ones.
+
+    What is traced is the very function that a placed step calls. The steps train variables of their own; the inputs lie
+    ready on the devices. order: as in `Template.placed`. start: node name of each variable -> where it starts; None =
+    at the caller's values. limit_s: of one step; a session waits for a lost worker for ever. Raises what TensorFlow
+    raises.
+    """
+    placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
+    function = Template(captured, devices.host).placed("placer_traced", placed, order)
+    graph_def, names = tf_internals.function_graph(function)
+    arguments = [argument.name for argument in function.signature.input_arg]
+    fed = [*inputs, *captured.feeds.values()]
+    handles = dict(zip(arguments[len(fed) :], captured.variables, strict=True))
+    _with_variables(graph_def, captured, placed, handles)
+    _with_inputs(graph_def, dict(zip(arguments, fed, strict=False)))
+    fetches = [
+        *(names[function.ret[arg.name]] for arg in function.signature.output_arg),
+        *function.control_ret.values(),
+    ]
+    values = captured.variables if start is None else start
+    begin = {argument: values[name].numpy() for argument, name in handles.items()}
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        assigns, fed_values = _assignments(graph, begin)
+        drops = _drops(graph, handles)
+        config = session_config(limit_s, soft=not devices.same_bits)
+        with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
+            try:
+                session.run(assigns, feed_dict=fed_values)
+                steps = _run(session, fetches, runs, warm_up, devices)
+            except tf.errors.OpError as error:
+                if is_out_of_memory(error):  # else a worker may be lost, and would be waited for
+                    session.run(drops)
+                raise
+            session.run(drops)
+            return steps
+
+
+def _run(session: Any, fetches: list[str], runs: int, warm_up: int, devices: Devices) -> list[TracedStep]:
+    for _ in range(warm_up):
+        session.run(fetches)
+    options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+    names = {tf_name: name for name, tf_name in devices.tf_names.items()}
+    steps = []
+    for _ in range(runs):
+        metadata = tf.compat.v1.RunMetadata()
+        session.run(fetches, options=options, run_metadata=metadata)
+        steps.append(traced_step(metadata.step_stats, names))
+    return steps
+
+
+def _with_variables(
+    graph_def: Any, captured: Captured, placed: MappingABC[str, str], handles: MappingABC[str, str]
+) -> None:
+    """Arguments that are variable handles become variables that no other session or step shares."""
+    run = next(_serial)
+    for node in graph_def.node:
+        name = handles.get(node.name)
+        if name is not None:
+            node.CopyFrom(handle_node(node.name, captured.variables[name], f"placer_profile_{run}_{node.name}"))
+            node.device = placed[name]
+
+
+def _with_inputs(graph_def: Any, values: MappingABC[str, Any]) -> None:
+    """Arguments that are tensors become constants, one copy on each device that uses them."""
+    by_name = {node.name: node for node in graph_def.node}
+    for argument, tensor in values.items():
+        node = by_name[argument]
+        node.Clear()
+        node.name, node.op = argument, "Const"
+        node.attr["dtype"].type = tensor.dtype.as_datatype_enum
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tensor))
+        users = [user.name for user in by_name.values() if argument in {source_of(i) for i in user.input}]
+        spread(graph_def.node, by_name, argument, users)
+
+
+def _assignments(graph: Any, start: MappingABC[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    assigns, values = [], {}
+    for i, (name, value) in enumerate(start.items()):
+        handle = graph.get_tensor_by_name(f"{name}:0")
+        with tf.device(handle.device):
+            fed = tf.compat.v1.placeholder(value.dtype, value.shape, name=f"placer_value_{i}")
+            assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=fed))
+        values[fed.name] = value
+    return assigns, values
+
+
+def _drops(graph: Any, handles: Iterable[str]) -> list[Any]:
+    """What frees the session's variables, for a worker holds them longer than the session lives."""
+    drops = []
+    for name in handles:
+        handle = graph.get_tensor_by_name(f"{name}:0")
+        with tf.device(handle.device):
+            drops.append(tf.raw_ops.DestroyResourceOp(resource=handle))
+    return drops
+
+
+def session_config(limit_s: float | None = None, *, soft: bool = False) -> Any:
+    """No second optimisation: what is traced is what a placed step runs. The process's devices are split as they are.
+
+    limit_s: of each call; None = for ever. soft: an op without a kernel for its device runs on another.
+    """
+    config = tf_internals.device_config()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    config.allow_soft_placement = soft
+    config.operation_timeout_in_ms = int(1e3 * (limit_s or 0))
+    return config

@@ -1,0 +1,255 @@
+"""The few TensorFlow calls that are not public, in one place, for the release that pyproject.toml pins.
+
+Why each is needed, and what it saves, is in docs/decisions/001-function-defs.md; tests/placer/test_tf_internals.py
+is the
+canary that a new TensorFlow has to pass.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import function_pb2
+from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.eager import context as eager_context
+from tensorflow.python.eager import execute as eager_execute
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
+from tensorflow.python.grappler import cluster as grappler_cluster
+from tensorflow.python.grappler import tf_optimizer
+from tensorflow.python.ops import resource_variable_ops
+
+GraphDef = Any
+FunctionDef = Any
+RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
+_call_flat = concrete_function.ConcreteFunction._call_flat
+_collecting = threading.Lock()
+
+
+def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
+    """Grappler's passes over `graph_def`; the tensors and ops named in `keep` stay, what they do not need goes.
+
+    Nested function calls are inlined, constants folded, identical ops merged. While and If stay one op each. It is done
+    for a machine with a CPU only, whatever is here: before they are placed, all ops would count to the GPU, and could
+    be given tensor layouts that no CPU kernel takes; and to look at what is here, Grappler opens a session of its own,
+    which does not know of logical GPUs.
+    """
+    meta = meta_graph_pb2.MetaGraphDef()
+    meta.graph_def.CopyFrom(graph_def)
+    meta.collection_def["train_op"].node_list.value.extend(keep)
+    config = tf.compat.v1.ConfigProto()
+    rewrite = config.graph_options.rewrite_options
+    rewrite.min_graph_nodes = -1
+    rewrite.memory_optimization = rewrite.NO_MEM_OPT  # its temporary variables tie ops of several devices together
+    with grappler_cluster.Provision(devices=[_any_cpu()]) as machine:
+        return tf_optimizer.OptimizeGraph(config, meta, cluster=machine)
+
+
+def _any_cpu() -> Any:
+    cpu = device_properties_pb2.NamedDevice(name="/job:localhost/replica:0/task:0/device:CPU:0")
+    cpu.properties.type, cpu.properties.num_cores, cpu.properties.frequency = "CPU", 1, 1000
+    return cpu
+
+
+def add_function(function_def: FunctionDef) -> None:
+    """Make a function known to this process (and, at its first call, to the devices that take part)."""
+    eager_context.context().add_function_def(function_def)
+
+
+def new_function(name: str) -> FunctionDef:
+    """An empty FunctionDef that may have effects."""
+    function = function_pb2.FunctionDef()
+    function.signature.name = name
+    function.signature.is_stateful = True
+    return function
+
+
+@cache
+def plain_config() -> bytes:
+    """For functions that are to run as they are: nothing is optimised again."""
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    return bytes(config.SerializeToString())
+
+
+def has_function(name: str) -> bool:
+    """Whether a function of that name is known to this process."""
+    return bool(eager_context.context().has_function(name))
+
+
+def remove_function(name: str) -> None:
+    """Forget a function, here and on the workers; those already gone are not waited for."""
+    context = eager_context.context()
+    if context.has_function(name):
+        with suppress(tf.errors.OpError):  # on a device that is lost
+            context.remove_function(name)
+
+
+def call_function(name: str, inputs: Sequence[Any], outputs: int, config: bytes) -> list[Any]:
+    """Run a registered function as one multi-device op; resource handles stay on the devices that hold them."""
+    return eager_execute.execute(  # type: ignore[no-any-return]
+        name, outputs, inputs, attrs=("executor_type", "", "config_proto", config), ctx=eager_context.context()
+    )
+
+
+def function_graph(function_def: FunctionDef) -> tuple[GraphDef, dict[str, str]]:
+    """A FunctionDef's body as a GraphDef, arguments as Placeholders; tensor name in the function -> there."""
+    graph_def, names = function_def_to_graph.function_def_to_graph_def(function_def)
+    return graph_def, names
+
+
+@contextmanager
+def collected_partitions() -> Iterator[list[GraphDef]]:
+    """While open, TensorFlow keeps the graph each device was handed; the list is filled when the block ends.
+
+    It keeps those of all threads in one list, so one thread collects at a time.
+    """
+    context = eager_context.context()
+    graphs: list[GraphDef] = []
+    with _collecting:
+        context.enable_graph_collection()
+        try:
+            yield graphs
+            metadata = context.export_run_metadata()
+            for function in metadata.function_graphs:
+                graphs.extend(function.partition_graphs)
+        finally:
+            context.disable_graph_collection()
+
+
+def kernel_kinds(node: Any) -> frozenset[str]:
+    """The device kinds ("cpu", "gpu") with a kernel for a NodeDef's op and types; empty where TensorFlow lists none.
+
+    Some ops (function calls, arguments) have no kernel of their own. A build for CPUs lists none for GPUs.
+    """
+    listed = registered_kernels(node.op)
+    kinds = kinds_of([kernel for kernel in listed if takes(kernel, node.attr)])
+    return (kinds & here()) or (frozenset({"cpu"}) if listed else frozenset())
+
+
+@cache
+def registered_kernels(op_type: str) -> tuple[Any, ...]:
+    """The KernelDefs of an op type that TensorFlow takes by itself; those with a label want to be named."""
+    return tuple(kernel for kernel in kernels.get_registered_kernels_for_op(op_type).kernel if not kernel.label)
+
+
+def kinds_of(listed: Sequence[Any]) -> frozenset[str]:
+    """The device kinds that KernelDefs are for. DEFAULT stands for any that has no fitting one of its own."""
+    types = {kernel.device_type for kernel in listed}
+    return frozenset(kind for kind in ("cpu", "gpu") if types & {kind.upper(), "DEFAULT"})
+
+
+def takes(kernel: Any, attr: Mapping[str, Any]) -> bool:
+    """Whether a KernelDef is for the types that a NodeDef's attributes give."""
+    for constraint in kernel.constraint:
+        allowed, given = constraint.allowed_values.list.type, attr.get(constraint.name)
+        if given is not None and allowed and not {given.type, *given.list.type} - {0} <= set(allowed):
+            return False
+    return True
+
+
+@cache
+def here() -> frozenset[str]:
+    """The device kinds that this build of TensorFlow is for."""
+    return frozenset({"cpu", "gpu"} if tf.test.is_built_with_gpu_support() else {"cpu"})
+
+
+def incarnations() -> dict[str, int]:
+    """Device name -> the number that tells this start of the device from its earlier ones, for all devices joined."""
+    return _of_devices(pywrap_tf_session.TF_DeviceListIncarnation)
+
+
+def joined_tasks() -> dict[int, str]:
+    """Task number -> address of the workers this process was last joined to; empty where it never was."""
+    server = eager_context.context().get_server_def()
+    jobs = () if server is None else server.cluster.job
+    return {task: address for job in jobs if job.name == "worker" for task, address in job.tasks.items()}
+
+
+def device_memory_limits() -> dict[str, int]:
+    """Full device name -> bytes that TensorFlow may use of it: on a GPU, of a logical one its limit, else what was free
+    when devices were set up. Of CPUs it says the same 256 MiB always.
+    """
+    return _of_devices(pywrap_tf_session.TF_DeviceListMemoryBytes)
+
+
+def _of_devices(look: Callable[[Any, int], int]) -> dict[str, int]:
+    context = eager_context.context()
+    context.ensure_initialized()
+    devices = pywrap_tfe.TFE_ContextListDevices(context._handle)
+    count = pywrap_tf_session.TF_DeviceListCount(devices)
+    return {pywrap_tf_session.TF_DeviceListName(devices, i): look(devices, i) for i in range(count)}
+
+
+def devices_are_set_up() -> bool:
+    """Whether TensorFlow has made this process's devices, so that they stay as they are."""
+    return eager_context.context()._context_handle is not None
+
+
+def device_config() -> Any:
+    """A ConfigProto for a session that sees this process's devices as they are, logical ones included."""
+    config, mine = tf.compat.v1.ConfigProto(), eager_context.context().config
+    config.device_count.update(mine.device_count)
+    config.gpu_options.CopyFrom(mine.gpu_options)
+    return config
+
+
+def input_type(node: Any, position: int) -> int:
+    """DataType enum of a NodeDef's data input, told from its op's definition."""
+    op_def = op_def_registry.get(node.op)
+    at = 0
+    for arg in op_def.input_arg:
+        if arg.number_attr:
+            count = node.attr[arg.number_attr].i
+        elif arg.type_list_attr:
+            count = len(node.attr[arg.type_list_attr].list.type)
+        else:
+            count = 1
+        if position < at + count:
+            if arg.type_list_attr:
+                return int(node.attr[arg.type_list_attr].list.type[position - at])
+            return int(node.attr[arg.type_attr].type if arg.type_attr else arg.type)
+        at += count
+    raise IndexError(f"{node.name} has no input {position}")
+
+
+def is_eager(tensor: Any) -> bool:
+    """Whether a tensor is there, not a node of a graph."""
+    return isinstance(tensor, tf.Tensor) and hasattr(tensor, "numpy")
+
+
+def is_initialized(handle: Any) -> bool:
+    """Whether a variable's handle, in this process, leads to a value."""
+    return bool(tf.raw_ops.VarIsInitializedOp(resource=handle))
+
+
+def read_variable(handle: Any, dtype: tf.DType) -> Any:
+    """The value that a variable's handle leads to."""
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+
+
+def is_recorded() -> bool:
+    """Whether what runs now becomes part of something else: of a function that is traced, or of a gradient tape."""
+    return not pywrap_tfe.TFE_Py_TapeSetIsEmpty() or not eager_context.executing_eagerly()
+
+
+def before_function_calls(hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | None) -> None:
+    """Call `hook` with each tf.function's concrete function and what it captured, right before it runs; what the hook
+    returns is taken in the place of that. None ends it.
+    """
+    if hook is None:
+        concrete_function.ConcreteFunction._call_flat = _call_flat
+        return
+
+    def hooked(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        return _call_flat(self, tensor_inputs, hook(self, captured_inputs))
+
+    concrete_function.ConcreteFunction._call_flat = hooked

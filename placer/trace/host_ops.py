@@ -1,0 +1,104 @@
+"""Host ops: what has to run in the coordinating process whatever the mapping, and what waits behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from placer.errors import BadInputError, short
+from placer.trace.node_def import source_of
+
+HOST_TYPES = frozenset(
+    {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "HashTableV2", "MutableHashTableV2"}
+    | {"MutableHashTableOfTensorsV2", "MutableDenseHashTableV2", "AnonymousHashTable", "AnonymousMutableHashTable"}
+    | {"Iterator", "IteratorV2", "AnonymousIterator", "AnonymousIteratorV2", "AnonymousIteratorV3", "OneShotIterator"}
+)  # they need Python, its output, or a resource that they make for others
+TIED_TYPES = ("Collective", "Horovod", "Nccl", "TPU", "Xla")
+
+
+def host_ops(name: str, graph_def: Any) -> frozenset[str]:
+    """The nodes that have to run in the coordinating process: Python's own, and all that touch a resource that is no
+    variable, for it lives there.
+
+    Raises BadInputError where such an op takes a variable, too, which may have moved, or can run nowhere but where
+    the caller put it.
+    """
+    python = _functions_with(graph_def, HOST_TYPES)
+    with tf.Graph().as_default() as tf_graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+    host: set[str] = set()
+    for op in _in_order(tf_graph):
+        if op.type.startswith(TIED_TYPES):
+            raise BadInputError(f"{name}: op {short(op.name)} ({op.type}) belongs where it is; it cannot be placed.")
+        if op.type in HOST_TYPES or python & set(_called(op.node_def)) or _takes_host_resource(op, host):
+            host.add(op.name)
+            taken = [made.name for made in map(_maker, op.inputs) if made.type == "VarHandleOp"]
+            if taken:
+                raise BadInputError(
+                    f"{name}: op {short(op.name)} ({op.type}) takes the variable {short(taken[0])} along with an "
+                    "iterator, a table or a Python function, so it cannot be placed; take those out of its body."
+                )
+    return frozenset(host)
+
+
+def _in_order(tf_graph: Any) -> list[Any]:
+    """The ops of an acyclic graph, inputs first."""
+    done: dict[Any, None] = {}
+    stack = list(tf_graph.get_operations())
+    while stack:
+        left = [t.op for t in stack[-1].inputs if t.op not in done]
+        if left and stack[-1] not in done:
+            stack += left
+        else:
+            done.setdefault(stack.pop())
+    return list(done)
+
+
+def _takes_host_resource(op: Any, host: set[str]) -> bool:
+    """Whether an input is a handle of an iterator, table or dataset: from outside, or made by a host op."""
+    return any(
+        t.dtype in (tf.resource, tf.variant) and (t.op.type == "Placeholder" or t.op.name in host) for t in op.inputs
+    )
+
+
+def _maker(tensor: Any) -> Any:
+    """The op that made a tensor, copies aside."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor.op
+
+
+def _called(node: Any) -> Iterator[str]:
+    """The functions that a node calls."""
+    for value in node.attr.values():
+        yield from (f.name for f in (value.func, *value.list.func) if f.name)
+
+
+def _functions_with(graph_def: Any, types: frozenset[str]) -> set[str]:
+    """Functions of the library that hold an op of such a type, or call one that does."""
+    found: set[str] = set()
+    functions = graph_def.library.function
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for function in functions:
+            if any(node.op in types or found & {node.op, *_called(node)} for node in function.node_def):
+                found.add(function.signature.name)
+    return found
+
+
+def behind_host(graph_def: Any, host: frozenset[str]) -> dict[str, list[str]]:
+    """Host op -> the placed ops (and riders) whose outcome it waits for, through other host ops or directly."""
+    inputs = {node.name: [source_of(text) for text in node.input] for node in graph_def.node}
+    behind = {}
+    for name in host:
+        seen, stack = {name: None}, [name]
+        while stack:
+            for source in inputs[stack.pop()]:
+                if source not in seen:
+                    seen[source] = None
+                    stack += [source] if source in host else []
+        behind[name] = [source for source in seen if source not in host]
+    return behind

@@ -1,0 +1,158 @@
+"""Batches that a step takes from an iterator, taken for it: so a step can be repeated, and no device reads ahead.
+
+A step whose traced graph takes exactly one element from each iterator that it is given, whatever happens, may as well
+be given the elements. Any other use of an iterator cannot be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from placer.errors import BadInputError
+from placer.trace.node_def import parse_input, set_inputs, source_of
+from placer.trace.signature import Layout
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+NEXT = "IteratorGetNext"
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """Which of a call's flat tensors are iterators: position -> what an element is."""
+
+    elements: Mapping[int, Any]
+
+    @classmethod
+    def of(cls, layout: Layout) -> Feeding | None:
+        """None for calls without iterators."""
+        found = {i: leaf._element_spec for i, leaf in _placed_leaves(layout) if isinstance(leaf, tf.data.IteratorSpec)}
+        return cls(found) if found else None
+
+    def taken(self, tensors: Sequence[Any]) -> list[Any]:
+        """Flat tensors with the next element in place of each iterator. Raises OutOfRangeError at the end of data."""
+        found: list[Any] = []
+        for i, tensor in enumerate(tensors):
+            found += self._next(i, tensor) if i in self.elements else [tensor]
+        return found
+
+    @contextmanager
+    def lent(self, tensors: Sequence[Any]) -> Iterator[list[Any]]:
+        """The other way round: flat tensors with an iterator over one element in place of that element's."""
+        left, found, held = iter(tensors), [], []
+        for i in range(self._width(len(tensors))):
+            if i in self.elements:
+                spec = self.elements[i]
+                held.append(_over_one([next(left) for _ in tf.nest.flatten(spec)], spec))
+                found += tf.nest.flatten(held[-1], expand_composites=True)
+            else:
+                found.append(next(left))
+        yield found
+
+    def shapes(self, tensors: Sequence[Any]) -> dict[int, list[Any]]:
+        """The shapes of the elements among `taken` tensors, by the position of their iterator."""
+        left, found = iter(tensors), {}
+        for i in range(self._width(len(tensors))):
+            parts = [next(left) for _ in tf.nest.flatten(self.elements[i])] if i in self.elements else [next(left)]
+            if i in self.elements:
+                found[i] = [part.shape for part in parts]
+        return found
+
+    def _next(self, position: int, iterator: Any) -> list[Any]:
+        specs = tf.nest.flatten(self.elements[position])
+        types, shapes = [spec.dtype for spec in specs], [spec.shape for spec in specs]
+        return list(tf.raw_ops.IteratorGetNext(iterator=iterator, output_types=types, output_shapes=shapes))
+
+    def _width(self, taken: int) -> int:
+        """Flat tensors of a call, of so many with elements in place of iterators."""
+        return taken - sum(len(tf.nest.flatten(spec)) - 1 for spec in self.elements.values())
+
+
+def unrepeatable(layout: Layout, concrete: Any) -> str | None:
+    """Why steps cannot be repeated with what they were given, in words; None where they can be."""
+    leaves = list(_placed_leaves(layout))
+    if any(isinstance(leaf, tf.data.DatasetSpec) for _, leaf in leaves):
+        return "it takes a whole dataset; pass batches, or iter(dataset) and take one batch a step"
+    specs = [leaf._element_spec for _, leaf in leaves if isinstance(leaf, tf.data.IteratorSpec)]
+    if any(not isinstance(part, tf.TensorSpec) for spec in specs for part in tf.nest.flatten(spec)):
+        return "its iterator yields ragged or sparse tensors; pass the batch instead"
+    graph_def = concrete.graph.as_graph_def()
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    captured = {inner.op.name for _, inner in concrete.graph.captures}
+    given = {t.op.name for t in concrete.inputs if t.dtype == tf.resource} - captured
+    if any(_takes(graph_def.node, name, functions) != [NEXT] for name in given):
+        return "it does not take exactly one batch from its iterator each time; pass the batch instead"
+    if any(_is_iterator(outer) for outer, _ in concrete.graph.captures):
+        return "it takes batches from an iterator that it was not given; pass the iterator, or the batch"
+    return None
+
+
+def fed(graph_def: Any, iterator: str, shapes: Sequence[Any]) -> tuple[Any, list[str], str]:
+    """(the graph with Placeholders, of these shapes, for what it takes from input `iterator`; their names; the node
+    that took it). Raises BadInputError where that is more or less than one element.
+    """
+    users = [node for node in graph_def.node if iterator in map(source_of, node.input)]
+    if [node.op for node in users] != [NEXT]:
+        raise BadInputError(f"the step does not take exactly one batch from its iterator {iterator!r}; pass the batch.")
+    taker = users[0]
+    types = list(taker.attr["output_types"].list.type)
+    names = [f"{taker.name}/element_{i}" for i in range(len(types))]
+    renamed = type(graph_def)()
+    renamed.CopyFrom(graph_def)
+    del renamed.node[:]
+    renamed.node.extend(node for node in graph_def.node if node.name not in (taker.name, iterator))
+    for node in renamed.node:
+        kept = [text for text in node.input if text != f"^{taker.name}"]
+        set_inputs(node, [redirect_element(text, taker.name, names) for text in kept])
+    for name, dtype, shape in zip(names, types, shapes, strict=True):
+        node = renamed.node.add(name=name, op="Placeholder")
+        node.attr["dtype"].type = dtype
+        node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+    return renamed, names, taker.name
+
+
+def redirect_element(text: str, taker: str, names: Sequence[str]) -> str:
+    """An input or output text, "taker:1", with the Placeholder of that element in the place of its taker."""
+    source, output = parse_input(text)
+    return text if source != taker or output < 0 else f"{names[output]}:0"
+
+
+def _placed_leaves(layout: Layout) -> Iterator[tuple[int, Any]]:
+    """The TypeSpec of each tensor leaf, with the position of its first flat tensor."""
+    at = 0
+    for leaf, is_tensor in zip(layout.leaves, layout.are_tensors, strict=True):
+        if is_tensor:
+            yield at, leaf
+            at += len(tf.nest.flatten(leaf, expand_composites=True))
+
+
+def _is_iterator(captured: Any) -> bool:
+    return captured.dtype == tf.resource and "IteratorResource" in repr(captured)
+
+
+def _over_one(parts: Sequence[Any], spec: Any) -> Any:
+    """An iterator over the one element made of `parts`, which TensorFlow takes for one over `spec`."""
+    with tf.device("/device:CPU:0"):
+        one = tf.data.Dataset.from_tensors(tuple(parts))
+        return iter(tf.data.experimental.from_variant(tf.data.experimental.to_variant(one), spec))
+
+
+def _takes(nodes: Any, name: str, functions: Mapping[str, Any]) -> list[str]:
+    """The types of the ops that take the resource `name`, through calls."""
+    found = []
+    for node in nodes:
+        for i, text in enumerate(node.input):
+            if source_of(text) != name:
+                continue
+            if node.op == "Identity":
+                found += _takes(nodes, node.name, functions)
+            elif node.op in CALLS:
+                body = functions[node.attr["f"].func.name]
+                found += _takes(body.node_def, body.signature.input_arg[i].name, functions)
+            else:
+                found.append(node.op)
+    return found

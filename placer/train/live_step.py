@@ -1,0 +1,415 @@
+"""A training step that stays live while the way it runs changes: untouched, or placed by one mapping or another.
+
+Every call is one real step. What takes long (capturing, building, rehearsing) can be done by another thread; what a
+call runs next is decided elsewhere (search/online/controller.py).
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from placer import tf_internals
+from placer.devices.gpu_wait import drain
+from placer.devices.link_probes import QUICK_PROBES, QUICK_REPEATS, measure_links
+from placer.devices.load_probes import Pace
+from placer.errors import BadInputError, PlacerError
+from placer.execute.output_check import attempted
+from placer.execute.rewrite import PlacedStep, Template
+from placer.graph.mapping import Mapping
+from placer.graph.mapping_files import carried_over
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+from placer.profile.profiler import profile
+from placer.result import Failed
+from placer.trace.capture import Captured, capture, untouchable
+from placer.trace.iterator_inputs import Feeding
+from placer.trace.signature import Layout, Signatures
+from placer.train.modes import UNTOUCHED, Placed, Way
+from placer.train.recorder import Recorder
+from placer.train.session import Site
+from placer.train.trial_run import Rehearsal
+from placer.train.untouched import Plain
+from placer.train.variable_hooks import unwatched
+from placer.train.variant import Variant
+
+T = TypeVar("T")
+PROFILED = 3  # traced steps on each device
+DRAINED = 64  # calls after a change of way whose seconds hold all that they started; later ones follow one another
+PROFILE_LIMIT_S = 60.0  # for one of them, on workers that may get lost
+KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
+
+
+class LiveStep:
+    """A caller's step, and the ways to run it. The training thread calls `run`; `background` is one other thread.
+
+    main: the signature whose mapping is searched; others follow it.
+    """
+
+    def __init__(
+        self, step: Callable[..., Any], site: Site, name: str, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.site, self.name, self.clock = site, name, clock
+        self.plain = Plain(step, site, name, clock)
+        self.main: Variant | None = None
+        self._way: Way = UNTOUCHED
+        self._calls_so = 0  # placed ones since the way changed
+        self.rehearsal: Rehearsal | None = None
+        self.topology: Topology | None = None
+        self.graph: OpGraph | None = None
+        self.left_alone: str | None = None
+        self._signatures = Signatures()
+        self._variants: dict[Hashable, Variant] = {}
+        self._recorder = Recorder(site)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="placer")
+        self._busy: list[Future[Any]] = []
+        site.members.append(self)
+
+    # The training thread.
+
+    @property
+    def way(self) -> Way:
+        """How calls of the main signature run."""
+        return self._way
+
+    @way.setter
+    def way(self, way: Way) -> None:
+        """What was placed on devices as they were before a loss must never be called: it is not taken."""
+        if way is self._way or (isinstance(way, Placed) and not self.is_current(way)):
+            return
+        drain()
+        self._way, self._calls_so = way, 0
+
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float | None]:
+        """One step as the caller asked for it: what it returns, and the seconds of a step of the main signature.
+
+        Within another function's trace, or under a gradient tape, it is the caller's function that is called.
+        """
+        if tf_internals.is_recorded():
+            return self.plain.within(args, kwargs), None
+        with self.site.lock:
+            key, tensors = self._signatures.of(args, kwargs)
+            variant = self._variants.get(key)
+            if variant is None:
+                variant = self._first_call(key, args, kwargs)
+            variant.calls += 1
+            if self.site.suspected:
+                self.site.look()
+            if variant is not self.main:
+                return self._aside(variant, args, kwargs, tensors), None
+            way = self._way
+            if isinstance(way, Placed):
+                return self._placed(variant, way, self._given(variant, tensors))
+            return self._untouched(variant, args, kwargs, tensors)
+
+    def _given(self, variant: Variant, tensors: Sequence[Any]) -> Sequence[Any]:
+        """What a placed step takes: a batch where the caller gave an iterator. Raises OutOfRangeError at its end."""
+        return tensors if variant.feeding is None else variant.feeding.taken(tensors)
+
+    def again(self, key: Any, tensors: Sequence[Any]) -> None:
+        """As in `Member`."""
+        variant = self._variants[key]
+        way = self.way if variant is self.main else self._following(variant)
+        if isinstance(way, Placed):
+            self._run(way, tensors)
+        else:
+            self.plain.run_flat(variant, tensors)
+
+    def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
+        variant = self._variants[key] = Variant(key, args, kwargs, Layout.of(args, kwargs))
+        if self.main is None:
+            self.main = variant
+            self.left_alone = untouchable(self.plain.step) or self.plain.trace(variant)
+        if not self.left_alone:
+            variant.feeding = Feeding.of(variant.layout)
+        return variant
+
+    def _untouched(
+        self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
+    ) -> tuple[Any, float]:
+        wanted = variant is self.main and self.rehearsal is None and not self._recorder.is_full
+        if not wanted or self.left_alone or variant.calls <= 1:
+            return self.plain.run(variant, args, kwargs)
+        given = self._given(variant, tensors)
+        if variant.feeding is not None:
+            variant.shapes = variant.feeding.shapes(given)
+        trained = self.plain.function.get_concrete_function(*variant.args, **variant.kwargs).graph.variables
+        return self._recorder.record(trained, given, lambda: self.plain.run_flat(variant, given))
+
+    def _placed(self, variant: Variant, way: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
+        assert variant.captured is not None
+        if self.site.fragile:
+            self.site.before_placed()
+            if way.generation != self.site.generation:  # a loss showed in that
+                return self._placed_anew(variant, tensors)
+        try:
+            outputs, step_s = self._run(way, tensors)
+        except BaseException as error:
+            if not self.site.is_loss(error):
+                self.site.broke_off()
+                raise
+            self.site.recover()
+            return self._placed_anew(variant, tensors)
+        if self.site.fragile:
+            self.site.ran(self, variant.key, tensors, step_s)
+        return variant.captured.pack(outputs), step_s
+
+    def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
+        """A step as it runs now, on the devices that are left if some were lost since it began."""
+        way = self.way if variant is self.main else self._following(variant)
+        if isinstance(way, Placed):
+            return self._placed(variant, way, tensors)
+        return self.plain.run_flat(variant, tensors)
+
+    def _run(self, way: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:
+        """One placed step; its seconds without those that variables took to come."""
+        assert way.use is not None
+        self.site.copies.before(way.use)
+        begin = self.clock()
+        try:
+            outputs = way.step.run_flat(tensors)
+            self._calls_so += 1
+            if self._calls_so <= DRAINED:
+                drain()
+            step_s = self.clock() - begin
+        finally:  # a step that failed may have written
+            self.site.copies.after(way.use)
+        return outputs, step_s
+
+    def _aside(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]) -> Any:
+        """A step of another signature than the main one."""
+        if not isinstance(self.way, Placed) or variant.refused:
+            return self._untouched(variant, args, kwargs, tensors)[0]
+        given = self._given(variant, tensors)
+        if variant.feeding is not None:
+            variant.shapes = variant.feeding.shapes(given)
+        try:
+            return self._placed_anew(variant, given)[0]
+        except PlacerError as error:
+            warnings.warn(f"{self.name}: {error} Calls of this signature run untouched.", stacklevel=4)
+            variant.refused = True
+        return self.plain.run_flat(variant, given)[0]
+
+    def _following(self, variant: Variant) -> Way:
+        """The step of another signature under the main one's mapping."""
+        main = self.way
+        if not isinstance(main, Placed):
+            return UNTOUCHED
+        if variant.follows is not main:
+            if variant.captured is None:
+                variant.captured = self._captured(variant)
+                self.site.adopt(variant.captured.variables.values())
+            if variant.template is None:
+                variant.template = Template(variant.captured, self._host())
+            variant.placed = self._carried(variant, main)
+            variant.follows = main
+        assert variant.placed is not None
+        return variant.placed
+
+    def _carried(self, variant: Variant, main: Placed) -> Placed:
+        assert self.main is not None and self.main.captured is not None and variant.captured is not None
+        topology = self._topology()
+        names = {op.name: topology.names[d] for op, d in zip(self.main.captured.graph.ops, main.devices, strict=True)}
+        graph = variant.captured.graph
+        carried = carried_over(self.name, names, graph, topology)
+        devices = [topology.index[carried[op.name]] for op in graph.ops]
+        placed = self._build(variant, devices, [name for name in main.order if name in graph.index], main.name)
+        return self.settle(placed)
+
+    # Either thread.
+
+    def background(self, work: Callable[[], T]) -> Future[T]:
+        """Have `work` done by the other thread."""
+        future = self._thread.submit(_unseen, work)
+        self._busy = [busy for busy in self._busy if not busy.done()] + [future]
+        return future
+
+    def capture(self) -> OpGraph:
+        """The main signature's graph. Raises BadInputError where the step cannot be placed."""
+        main = self.main
+        assert main is not None
+        main.captured = self._captured(main)
+        return main.captured.graph
+
+    def _captured(self, variant: Variant) -> Captured:
+        how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
+        captured = capture(self.plain.function, variant.args, self.name, **how)
+        if self.site.copies.read_within:
+            raise BadInputError(f"{self.name}: a Python function in it reads a variable, which may be elsewhere then.")
+        if captured.has_tables and self.site.joins:
+            raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
+        for node in (captured.nodes[name] for name in captured.host_ops):
+            if node.op in KEPT_EFFECTS:
+                raise BadInputError(f"{self.name}: op {node.name} ({node.op}) has an effect that cannot be rehearsed.")
+        return captured
+
+    def join(self) -> Topology:
+        """Join the devices; the training thread only, between steps."""
+        with self.site.lock:
+            self.site.join()
+            main = self.main
+            assert main is not None and main.captured is not None
+            self.site.adopt(main.captured.variables.values())
+            main.template = Template(main.captured, self._host())
+            recording = self._recorder.recording(main.captured, self.name)
+            self.rehearsal = Rehearsal(main.captured, recording, exact=self._exact())
+            self._recorder.clear()
+            if self.site.fragile:
+                self.site.save()
+            self.topology = self.site.join().topology
+            return self.topology
+
+    def profile(self) -> tuple[OpGraph, Topology]:
+        """The main signature's graph with costs, and the topology with its links as measured."""
+        devices = self.site.join()
+        main = self.main
+        assert main is not None and main.captured is not None and self.rehearsal is not None
+        names = devices.topology.names
+        links = measure_links(
+            names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES, repeats=QUICK_REPEATS
+        )
+        self.topology = Topology(devices.topology.devices, links, devices.topology.contention)
+        devices.topology = self.topology
+        recording = self.rehearsal.recording
+        batch = recording.batches[-1]
+        limit_s = PROFILE_LIMIT_S if self.site.fragile else None
+        self.graph = profile(
+            main.captured, devices, batch, runs=PROFILED, start=recording.start, warm_up=1, limit_s=limit_s
+        )
+        return self.graph, self.topology
+
+    def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Placed | Failed:
+        """The main signature placed and rehearsed; `settle` makes it ready to run. A failure is a value."""
+        assert self.main is not None and self.rehearsal is not None
+        built: Placed | Failed = attempted(lambda: self._build(self.main, devices, order, name, self.rehearsal))
+        if isinstance(built, Failed) and built.reason == "device":
+            self.site.suspected = True
+        return built
+
+    def settle(self, placed: Placed) -> Placed:
+        """Let a placed step train the live variables; the training thread only."""
+        if placed.use is None and self.is_current(placed):
+            captured = placed.step.captured
+            variables = captured.variables
+            places = [placed.step.device_of[node] for node in variables]
+            written = {i for i, node in enumerate(variables) if node in captured.written}
+            placed.use = self.site.copies.use(list(variables.values()), places, written, placed.made)
+            placed.made = {}
+            placed.step.rebind(dict(zip(variables, placed.use.copies, strict=True)))
+        return placed
+
+    def release(self, keep: Sequence[Placed]) -> None:
+        """Free the copies of variables that none of these ways needs; the training thread only."""
+        self.site.copies.drop_unused([placed.use for placed in keep if placed.use is not None])
+
+    @property
+    def shares_cores(self) -> bool:
+        """Whether the devices compute on cores of this process, so that what is measured on them disturbs the training
+        and the other way round.
+        """
+        return (self.site.devices is not None and self.site.devices.workers is not None) or not self.site.fragile
+
+    def pace(self) -> Pace:
+        """Probes of the devices that are there."""
+        assert self.site.devices is not None
+        return Pace(self.site.devices)
+
+    def mapping(self, devices: tuple[int, ...]) -> Mapping:
+        """The main signature's ops on these devices."""
+        main = self.main
+        assert main is not None and main.captured is not None
+        return Mapping(self.graph or main.captured.graph, self._topology(), devices)
+
+    def is_current(self, placed: Placed) -> bool:
+        """Whether a placed step may still be called: devices were not joined anew since."""
+        return placed.generation == self.site.generation
+
+    # When devices are lost, or come back.
+
+    def pause(self) -> None:
+        """As in `Member`."""
+        for future in self._busy:
+            future.cancel()
+        self.finish()
+
+    def finish(self) -> None:
+        """As in `Member`."""
+        wait(self._busy)
+        self._busy.clear()
+
+    def rebuild(self) -> None:
+        """As in `Member`: the same mapping where its devices are there, else everything on the first one that is."""
+        for variant in self._variants.values():
+            variant.follows = variant.placed = variant.template = None
+        main = self.main
+        if main is None or main.captured is None or self.rehearsal is None:
+            return
+        self.rehearsal.forget()
+        main.template = Template(main.captured, self._host())
+        if not isinstance(self.way, Placed):
+            return
+        if self.site.devices is None:
+            self.way = UNTOUCHED
+            return
+        there = [self._topology().index[name] for name in self.site.devices.topology.names]
+        same = set(self.way.devices) <= set(there)
+        devices = self.way.devices if same else (there[0],) * len(self.way.devices)
+        self.way = self.settle(self._build(main, devices, self.way.order if same else (), self.way.name))
+
+    def close(self) -> None:
+        """Leave the site, with the caller's variables true."""
+        self.pause()
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        if self.rehearsal is not None:
+            self.rehearsal.forget()
+        with self.site.lock:
+            self.site.leave(self)
+        self.way = UNTOUCHED
+
+    def _build(
+        self,
+        variant: Variant | None,
+        devices: Sequence[int],
+        order: Sequence[str],
+        name: str,
+        rehearsal: Rehearsal | None = None,
+    ) -> Placed:
+        begin, generation = self.clock(), self.site.generation
+        assert variant is not None and variant.template is not None and variant.captured is not None
+        names = [self._tf_names()[self._topology().names[d]] for d in devices]
+        device_of = {op.name: n for op, n in zip(variant.captured.graph.ops, names, strict=True)}
+        mine = variant.captured.variables
+        if rehearsal is not None:
+            step = PlacedStep(variant.template, names, variables=rehearsal.variables(device_of), order=order)
+            rehearsal.run(step)
+        else:
+            step = PlacedStep(variant.template, names, variables=mine, order=order)
+        made = self.site.copies.missing(list(mine.values()), [device_of[node] for node in mine])
+        if generation != self.site.generation:
+            raise PlacerError("devices were joined anew while this was built.")
+        return Placed(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, made)
+
+    def _exact(self) -> bool:
+        assert self.site.devices is not None
+        return self.site.devices.same_bits
+
+    def _host(self) -> str:
+        return self.site.devices.host if self.site.devices is not None else ""
+
+    def _topology(self) -> Topology:
+        """All devices, those lost included: indices stay what they are."""
+        assert self.topology is not None
+        return self.topology
+
+    def _tf_names(self) -> dict[str, str]:
+        assert self.site.devices is not None
+        return self.site.devices.tf_names
+
+
+def _unseen(work: Callable[[], T]) -> T:
+    """Work that looks at variables without anybody fetching their values."""
+    with unwatched():
+        return work()

@@ -1,0 +1,76 @@
+"""Untouched steps kept as they run, for placed ones to be rehearsed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from placer.errors import BadInputError
+from placer.execute.output_check import returned
+from placer.trace.capture import Captured
+from placer.train.session import Site
+from placer.train.trial_run import Recording
+from placer.train.variable_hooks import unwatched
+
+RECORDED = 2  # steps that rehearsals repeat
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An untouched step: variables before and after by id, what it was given, and what it returned."""
+
+    start: dict[int, Any]
+    tensors: Sequence[Any]
+    returned: list[Any]
+    end: dict[int, Any]
+
+
+class Recorder:
+    """Keeps the latest untouched steps, as long as nothing else changes a variable between them."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._steps: list[Recorded] = []
+        self._changes = -1  # of variables, when the last one was kept
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a rehearsal needs no more."""
+        return len(self._steps) >= RECORDED
+
+    def record(
+        self, variables: Sequence[tf.Variable], tensors: Sequence[Any], run: Callable[[], tuple[Any, float]]
+    ) -> tuple[Any, float]:
+        """What `run` gives, an untouched step on flat `tensors` that trains `variables`: its outputs, and seconds."""
+        copies = self._site.copies
+        self._site.adopt(variables)
+        copies.pull()
+        if copies.changes != self._changes:
+            self._steps.clear()
+        start = _values_of(variables)
+        outputs, step_s = run()
+        self._steps.append(Recorded(start, list(tensors), returned(outputs), _values_of(variables)))
+        self._changes = copies.changes
+        return outputs, step_s
+
+    def recording(self, captured: Captured, name: str) -> Recording:
+        """What was recorded, by the captured graph's names. Raises BadInputError where nothing was."""
+        if not self._steps:
+            raise BadInputError(f"{name}: no untouched step was recorded, so nothing can be rehearsed.")
+        first, last = self._steps[0], self._steps[-1]
+        start = {node: first.start[id(variable)] for node, variable in captured.variables.items()}
+        end = {node: last.end[id(variable)] for node, variable in captured.variables.items()}
+        return Recording(start, [step.tensors for step in self._steps], [step.returned for step in self._steps], end)
+
+    def clear(self) -> None:
+        """Let go of the steps."""
+        self._steps.clear()
+
+
+def _values_of(variables: Iterable[tf.Variable]) -> dict[int, Any]:
+    """Variable's id -> the caller's copy of it as it is now."""
+    with unwatched():
+        return {id(variable): variable.read_value() for variable in variables}

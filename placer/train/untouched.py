@@ -1,0 +1,96 @@
+"""The caller's own function, run as he wrote it, on his own variables."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import tensorflow as tf
+
+from placer.devices.gpu_wait import drain
+from placer.execute.output_check import returned
+from placer.trace.iterator_inputs import Feeding, unrepeatable
+from placer.train.session import Site
+from placer.train.variable_hooks import unwatched
+from placer.train.variant import Variant
+
+
+class Plain:
+    """Runs `step` untouched, whatever else happens to its variables between calls.
+
+    function: what is called and captured, a tf.function wherever that can be.
+    """
+
+    def __init__(
+        self, step: Callable[..., Any], site: Site, name: str, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.step, self.site, self.name, self.clock = step, site, name, clock
+        self.function: Any = step if hasattr(step, "get_concrete_function") else tf.function(step)
+        self._told = False
+
+    def trace(self, variant: Variant) -> str | None:
+        """Trace the step; why it cannot be, or cannot be repeated."""
+        try:
+            concrete = self.function.get_concrete_function(*variant.args, **variant.kwargs)
+        except Exception as error:  # whatever the caller's code raises under tracing
+            line = next(iter(str(error).strip().splitlines()), "")
+            self.function = self.step
+            return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
+        return unrepeatable(variant.layout, concrete)
+
+    def run(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
+        """A call as the caller made it; what it returns, and its seconds."""
+        self.site.copies.pull()
+        with unwatched():
+            return self._timed(variant, args, kwargs)
+
+    def run_flat(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
+        """The same on flat tensors, batches already taken from iterators."""
+        self.site.copies.pull()
+        with unwatched(), _lent(variant.feeding, tensors) as flat:
+            args, kwargs = variant.layout.filled(flat)
+            return self._timed(variant, args, kwargs)
+
+    def within(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A call that somebody differentiates, or makes a part of a function."""
+        if tf.inside_function():
+            return self.function(*args, **kwargs)
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"{self.name} is called under a tf.GradientTape, which cannot see into a placed step: such calls run "
+                "untouched.", stacklevel=6,
+            )  # fmt: skip
+        with self.site.lock:
+            self.site.copies.pull()
+            with unwatched():
+                outputs = self._eagerly(args, kwargs)
+            self.site.untouched_ran()
+        return outputs
+
+    def _timed(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
+        """On variables that are true."""
+        begin = self.clock()
+        try:
+            if self.site.fragile and not variant.compiled:
+                outputs = self._eagerly(args, kwargs)
+            else:
+                outputs = self.function(*args, **kwargs)
+                variant.compiled = True
+            returned(outputs)
+            drain()
+            return outputs, self.clock() - begin
+        finally:
+            self.site.untouched_ran()
+
+    def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Op by op in this process: functions first compiled while workers are joined lose updates."""
+        function = getattr(self.function, "python_function", self.function)
+        return function(*args, **kwargs)
+
+
+def _lent(feeding: Feeding | None, tensors: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:
+    return nullcontext(tensors) if feeding is None else feeding.lent(tensors)

@@ -1,0 +1,209 @@
+"""What no mapping can beat."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.exact.forced_crossings import forced_work_s
+from search.problem.problem import Problem
+from surrogate.costs.cost_matrix import Costs
+
+Floats = NDArray[np.float64]
+
+ROUNDS = 120
+TINY = 1e-30
+# Sums in another order than the simulator takes them may end a few last digits higher.
+ROUNDING = 1e-12
+EPSILON = float(np.finfo(np.float64).eps)
+# Heads and tails from which on ops are counted together: so many of each are tried.
+THRESHOLDS = 64
+# What the best intervals are looked at again with, each with weights of its own.
+INTERVALS, INTERVAL_ROUNDS = 2, 30
+# Units times devices up to which the linear program with memory is worth its time.
+LARGEST_PROGRAM = 4_000
+
+
+def lower_bound(problem: Problem) -> float:
+    """Seconds that the objective of every mapping is at least; 0 only where all costs are 0.
+
+    The largest of: all work, with the sends and receives that cannot be avoided, divided over the devices as if it
+    could be cut at will, within their memory; the heaviest unit on its fastest device; and, for the makespan, the
+    heaviest path, its crossings included, and what must be done between the heads and the tails of ops.
+    """
+    unit_cost_s = np.array(problem.unit_cost_s) + forced_work_s(problem)
+    work_s, weights = divided_work(unit_cost_s)
+    bounds = [float(unit_cost_s.min(axis=1).max()), work_s]
+    if not problem.is_roomy:
+        bounds.append(divided_within_memory_s(problem, unit_cost_s))
+    if problem.objective == "makespan":
+        bounds += _with_ways(problem, weights)
+    best_s = max(b for b in bounds if b < np.inf)
+    base_s = problem.base_s if problem.objective == "makespan" else 0.0
+    return (base_s + best_s) * (1 - rounding(problem))
+
+
+def rounding(problem: Problem) -> float:
+    """The share by which sums of as many terms as a path may have can differ."""
+    return max(ROUNDING, 4 * EPSILON * (len(problem.graph) + 4 * len(problem.graph.edges)))
+
+
+def _with_ways(problem: Problem, weights: Floats) -> list[float]:
+    """The bounds that know in which order ops must run."""
+    from search.problem.longest_paths import heads, tails, ways_of  # numba is slow to import
+
+    ways = ways_of(problem.simulator.tables, problem.limits, problem.graph.order)
+    head_s, tail_s = heads(ways), tails(ways)
+    path_s = critical_path_s(problem, head_s + ways.cost_s + tail_s)
+    if not path_s < np.inf:  # a link is missing that every mapping needs: nothing can be simulated
+        return [path_s]
+    return [path_s, interval_s(problem, ways.cost_s, head_s.min(axis=1), tail_s.min(axis=1), weights)]
+
+
+def critical_path_s(problem: Problem, through_s: Floats) -> float:
+    """Seconds of the heaviest path. through_s: [ops, devices] seconds of the heaviest one through each op there.
+
+    A unit goes to the device that is best for the worst of its ops.
+    """
+    worst_s = np.zeros((len(problem.units), through_s.shape[1]))
+    np.maximum.at(worst_s, problem.limits.unit_of, through_s)
+    return float(worst_s.min(axis=1).max())
+
+
+def interval_s(problem: Problem, cost_s: Costs, head_s: Floats, tail_s: Floats, weights: Floats) -> float:
+    """What must wait for a seconds and be followed by b seconds must be done in between: a + its work, divided, + b.
+
+    cost_s: [ops, devices]; head_s, tail_s: [ops]. Over a grid of a and b; the work is that of some device weights
+    (see `divided_work`), which for the best intervals are then fitted to the ops in question.
+    """
+    a, b = _thresholds(head_s), _thresholds(tail_s)
+    row, column = np.searchsorted(a, head_s, "right") - 1, np.searchsorted(b, tail_s, "right") - 1
+    devices = cost_s.shape[1]
+    found = np.zeros((len(a), len(b)))
+    able = np.isfinite(cost_s)
+    known_s = np.where(able, cost_s, 0.0)
+    for w in [weights, np.full(devices, 1 / devices), *np.eye(devices)]:
+        share_s = np.where(able, known_s * w, np.inf).min(axis=1)
+        cells = _summed(share_s, row * len(b) + column, found.size).reshape(found.shape)
+        np.maximum(found, a[:, None] + _inside(cells) + b, out=found)
+    counted = _summed(np.ones(len(row)), row * len(b) + column, found.size).reshape(found.shape)
+    found[_inside(counted) == 0] = 0.0
+    best_s = float(found.max())
+    for cell in np.argsort(found, axis=None)[::-1][:INTERVALS]:
+        i, j = np.unravel_index(cell, found.shape)
+        ops = np.flatnonzero((row >= i) & (column >= j))
+        if not len(ops):
+            break
+        best_s = max(best_s, float(a[i] + b[j]) + divided_work(_by_unit(problem, cost_s, ops), INTERVAL_ROUNDS)[0])
+    return best_s
+
+
+def _inside(cells: Floats) -> Floats:
+    """The sum of all cells from each one on, to the right and below."""
+    inside: Floats = cells[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
+    return inside
+
+
+def _thresholds(values: Floats) -> Floats:
+    """At most THRESHOLDS of the values, in ascending order, the lowest among them."""
+    different = np.unique(values)
+    if len(different) <= THRESHOLDS:
+        return different
+    sample: Floats = different[np.linspace(0, len(different) - 1, THRESHOLDS).astype(int)]
+    return sample
+
+
+def _by_unit(problem: Problem, cost_s: Costs, ops: NDArray[np.int64]) -> Costs:
+    """The costs of `ops`, those of one unit as one."""
+    units, of = np.unique(problem.limits.unit_of[ops], return_inverse=True)
+    summed = np.zeros((len(units), cost_s.shape[1]))
+    np.add.at(summed, of, cost_s[ops])
+    return summed
+
+
+def divided_work(unit_cost_s: Costs, rounds: int = ROUNDS) -> tuple[float, Floats]:
+    """The least largest load if units could be cut at will, and the device weights that prove it.
+
+    The linear relaxation of unrelated machines: by duality every set of device weights w >= 0 with sum 1 gives the
+    bound sum over units of min_d w_d * cost_s[u, d]; multiplicative updates raise the weight of devices that the
+    minimum loads most.
+    """
+    weights = best_weights = _normal(_mean_speeds(unit_cost_s))
+    best_s = 0.0
+    for round_ in range(1, rounds + 1):
+        weighted = unit_cost_s * weights
+        device = weighted.argmin(axis=1)
+        value_s = float(weighted.min(axis=1).sum())
+        if value_s > best_s:
+            best_s, best_weights = value_s, weights
+        load_s = _loads(unit_cost_s, device)
+        weights = _normal(weights * np.exp(load_s / max(load_s.max(), TINY) / np.sqrt(round_)))
+    return best_s, best_weights
+
+
+def divided_within_memory_s(problem: Problem, unit_cost_s: Costs) -> float:
+    """As `divided_work`, with memory limits, to which units that are cut keep, too; 0 where that is too much to ask.
+
+    The linear program gives weights w and multipliers m >= 0, in seconds a byte; what they prove is computed from them:
+    sum over units of min_d (w_d * cost_s[u, d] + m_d * bytes_u) - sum over devices of m_d * capacity_bytes_d.
+    """
+    if unit_cost_s.size > LARGEST_PROGRAM:
+        return 0.0
+    size, capacity = problem.limits.unit_bytes, problem.limits.capacity_bytes
+    dual = _dual(unit_cost_s, size, capacity)
+    if dual is None:
+        return 0.0
+    weights, dearer = dual
+    paid_s = float((unit_cost_s * weights + dearer * size[:, None]).min(axis=1).sum())
+    back_s = float((dearer * np.where(np.isfinite(capacity), capacity, 0.0)).sum())
+    return paid_s - back_s - ROUNDING * (paid_s + back_s)
+
+
+def _dual(unit_cost_s: Costs, size: Floats, capacity: Floats) -> tuple[Floats, Floats] | None:
+    """Weights and multipliers, [devices] each, of: least T with each unit divided, each load <= T, memory kept to."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, hstack, vstack
+
+    devices = unit_cost_s.shape[1]
+    u, d = np.nonzero(np.isfinite(unit_cost_s))
+    each = np.arange(len(u))
+    scale_s = max(float(unit_cost_s[u, d].mean()), TINY)
+    load = coo_array((unit_cost_s[u, d] / scale_s, (d, each)), (devices, len(u)))
+    limit = np.where(np.isfinite(capacity), capacity, size.sum())
+    largest = max(float(limit.max()), 1.0)
+    held = coo_array((size[u] / largest, (d, each)), (devices, len(u)))
+    time = coo_array(np.repeat([-1.0, 0.0], devices)[:, None])
+    solved = linprog(
+        np.append(np.zeros(len(u)), 1.0),
+        A_ub=hstack([vstack([load, held]), time]),
+        b_ub=np.append(np.zeros(devices), limit / largest),
+        A_eq=coo_array((np.ones(len(u)), (u, each)), (len(size), len(u) + 1)),
+        b_eq=np.ones(len(size)),
+    )
+    if solved.status != 0:
+        return None
+    weights, dearer = np.split(np.maximum(-solved.ineqlin.marginals, 0.0), 2)
+    total = max(float(weights.sum()), TINY)
+    return np.maximum(weights / total, TINY), np.where(np.isfinite(capacity), dearer / total * scale_s / largest, 0.0)
+
+
+def _loads(unit_cost_s: Costs, device: NDArray[np.int64]) -> Floats:
+    taken = unit_cost_s[np.arange(len(device)), device]
+    return _summed(taken, device, unit_cost_s.shape[1])
+
+
+def _summed(values: Floats, place: NDArray[np.int64], places: int) -> Floats:
+    return np.bincount(place, values, places).astype(np.float64)
+
+
+def _normal(weights: Floats) -> Floats:
+    """With sum 1, and none 0, for 0 times infinity is no number."""
+    weights = np.maximum(weights / weights.sum(), TINY)
+    return weights / weights.sum()  # type: ignore[no-any-return]
+
+
+def _mean_speeds(unit_cost_s: Costs) -> Costs:
+    """One over the mean cost on each device; 0 for a device that can run nothing."""
+    can = np.isfinite(unit_cost_s)
+    mean_s = np.where(can, unit_cost_s, 0.0).sum(axis=0) / np.maximum(can.sum(axis=0), 1)
+    return np.where(can.any(axis=0), 1 / np.maximum(mean_s, TINY), 0.0)

@@ -1,0 +1,74 @@
+"""Crossings that no mapping avoids: tensors between units that can share no device."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.problem.problem import Limits, Problem
+from surrogate.costs.cost_matrix import Costs
+from surrogate.simulate.arrays import RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Needs, links_of
+
+# Sums of bytes may end a last digit higher in another order.
+MARGIN = 1e-12
+
+
+def forced_work_s(problem: Problem) -> Costs:
+    """[units, devices] seconds that a unit there makes its device busy in any case, sending and receiving.
+
+    A tensor counts once for its maker, and once for each of its users that no two share a device.
+    """
+    work_s = np.zeros((len(problem.units), len(problem.topology)))
+    needs, limits = problem.simulator.needs, problem.limits
+    out_s, out_byte_s, in_s, in_byte_s = _ends(problem)
+    for tensor_bytes, maker, users in _forced(needs, limits):
+        work_s[maker] += _least(out_s + tensor_bytes * out_byte_s, limits.feasible[users[0]])
+        for user in _strangers(users, limits):
+            work_s[user] += _least((in_s + tensor_bytes * in_byte_s).T, limits.feasible[maker])
+    return work_s
+
+
+def apart(u: NDArray[np.int32], v: NDArray[np.int32], limits: Limits) -> NDArray[np.bool_]:
+    """For each pair of `u` and `v` whether no device can run and hold both units; none is apart from itself."""
+    both_bytes = (limits.unit_bytes[u] + limits.unit_bytes[v])[:, None]
+    able = limits.feasible[u] & limits.feasible[v] & (both_bytes <= limits.capacity_bytes * (1 + MARGIN))
+    result: NDArray[np.bool_] = (u != v) & ~able.any(axis=1)
+    return result
+
+
+def _forced(needs: Needs, limits: Limits) -> list[tuple[float, int, list[int]]]:
+    """(bytes, unit that makes it, units apart from that one which use it), for tensors with such users."""
+    maker, user = limits.unit_of[needs.src], limits.unit_of[needs.dst]
+    found: dict[int, tuple[float, int, dict[int, None]]] = {}
+    for k in np.flatnonzero(apart(maker, user, limits)).tolist():
+        entry = (float(needs.tensor_bytes[k]), int(maker[k]), dict[int, None]())
+        found.setdefault(int(needs.tensor[k]), entry)[2][int(user[k])] = None
+    return [(size, unit, list(users)) for size, unit, users in found.values()]
+
+
+def _strangers(users: list[int], limits: Limits) -> list[int]:
+    """Some of `users`, no two of which can share a device."""
+    chosen: list[int] = []
+    for user in users:
+        others = np.array(chosen, np.int32)
+        if apart(np.full(len(others), user, np.int32), others, limits).all():
+            chosen.append(user)
+    return chosen
+
+
+def _ends(problem: Problem) -> tuple[Costs, Costs, Costs, Costs]:
+    """[src, dst] seconds of the sender's device, a tensor and a byte, and of the receiver's, by the objective."""
+    if problem.objective == "makespan":
+        link = links_of(problem.topology)
+        return link[SEND], link[SEND_PER_BYTE], link[RECEIVE], link[RECEIVE_PER_BYTE]
+    ports = [(device.egress_bytes_per_s, device.ingress_bytes_per_s) for device in problem.topology.devices]
+    egress, ingress = np.array([[0.0 if rate is None else 1 / rate for rate in pair] for pair in ports]).T
+    none = np.zeros((len(ports), len(ports)))
+    return none, none + egress[:, None], none, none + ingress
+
+
+def _least(work_s: Costs, others: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """[devices] seconds of each row at the least, its partner on another of the devices `others`; 0 where on none."""
+    able = others & ~np.eye(len(work_s), dtype=bool)
+    least = np.where(able, work_s, np.inf).min(axis=1)
+    return np.where(np.isfinite(least), least, 0.0)

@@ -1,0 +1,1 @@
+"""Where searches start: `baselines` (single devices, random), `expert` (layers, branches), `starts` (all rules)."""

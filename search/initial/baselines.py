@@ -1,0 +1,56 @@
+"""The mappings that need no search: single devices, random ones, and what an expert would draw."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from search.initial.expert import expert_placements
+from search.problem.memory_fit import fitted
+from search.problem.problem import Placement
+from search.problem.searcher import Searcher
+
+RANDOM_TRIES = 200
+
+
+class Single(Searcher):
+    """Asks everything on one device, each device in turn, the one predicted fastest first."""
+
+    name: ClassVar[str] = "single"
+
+    def _propose(self) -> Placement:
+        left = [placement for placement in self.problem.singles() if self.is_new(placement)]
+        if not left:
+            raise self.exhausted("every device that can run and hold the whole graph was asked.")
+        return min(left, key=self.predict)
+
+
+class Random(Searcher):
+    """Asks placements that fit, each unit on a device drawn at random."""
+
+    name: ClassVar[str] = "random"
+    predicts: ClassVar[bool] = False
+
+    def _propose(self) -> Placement:
+        for _ in range(RANDOM_TRIES):
+            placement = random_placement(self)
+            if self.is_new(placement):
+                return placement
+        return self.first_new()
+
+
+class Expert(Searcher):
+    """Asks the intuitive splits by layer and by branch, the one predicted fastest first."""
+
+    name: ClassVar[str] = "expert"
+
+    def _propose(self) -> Placement:
+        left = [placement for placement in expert_placements(self.problem) if self.is_new(placement)]
+        if not left:
+            raise self.exhausted("every split by layer or by branch was asked.")
+        return min(left, key=self.predict)
+
+
+def random_placement(searcher: Searcher) -> Placement:
+    """Each unit on any device that can run it, then changed until it fits into memory."""
+    problem = searcher.problem
+    return fitted(problem, [searcher.chance.choice(devices) for devices in problem.feasible])

@@ -1,0 +1,53 @@
+"""Where searches start: every mapping that a known rule gives, cheap ones in full, dear ones while there is time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import log
+
+from search.initial.expert import expert_placements
+from search.list_scheduling.cpop import cpop_placement
+from search.list_scheduling.donf import donf_placement
+from search.list_scheduling.heft import heft_placement
+from search.list_scheduling.peft import peft_placement
+from search.list_scheduling.perturbed_heft import View, heft_seen
+from search.problem.memory_fit import packed
+from search.problem.problem import Placement, Problem
+from search.problem.searcher import Stop
+
+# HEFT looks one op ahead: links taken for dearer than they are keep it back.
+LINK_FACTORS = (0.01, 0.3, 3.0, 10.0, 100.0)
+
+
+def starts(problem: Problem, stop: Stop) -> list[Placement]:
+    """Single devices, list schedulers, experts' splits, HEFT with other links and on fewer devices; no duplicates.
+
+    At least one; when `stop()`, those there was time for. Raises BadInputError where nothing fits into memory.
+    """
+    found: dict[Placement, None] = dict.fromkeys((*problem.singles(), *problem.nearly_singles()))
+    for rule in _rules(problem):
+        if found and stop():
+            break
+        found.update(dict.fromkeys(rule()))
+    return list(found) or [packed(problem)]
+
+
+def _rules(problem: Problem) -> Iterator[Callable[[], list[Placement]]]:
+    yield lambda: [heft_placement(problem)]
+    yield lambda: [donf_placement(problem)]
+    yield lambda: [peft_placement(problem)]
+    yield lambda: [cpop_placement(problem)]
+    yield lambda: expert_placements(problem)
+    if problem.objective == "makespan":
+        yield from (lambda k=k: [_heft_on(problem, k, 1.0)] for k in range(2, len(problem.topology)))
+        yield from (lambda f=f: [_heft_on(problem, len(problem.topology), f)] for f in LINK_FACTORS)
+
+
+def _heft_on(problem: Problem, devices: int, factor: float) -> Placement:
+    """HEFT on the fastest `devices`, where an op can run there, with links that take `factor` times as long."""
+    feasible = problem.limits.feasible.copy()
+    feasible[:, list(problem.fastest_first[devices:])] = False
+    nowhere = ~feasible.any(axis=1)
+    feasible[nowhere] = problem.limits.feasible[nowhere]
+    return heft_seen(problem, replace(View.plain(problem), link=log(factor)), feasible)

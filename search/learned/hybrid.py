@@ -1,0 +1,310 @@
+"""Hybrid, the default: breed and anneal on the simulator, measure what promises most, learn what it misses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.result import Measured
+from search.exact.exact import Exact, ExactSettings
+from search.initial.starts import starts
+from search.list_scheduling.perturbed_heft import View, breed
+from search.local.anneal import Cooling, Elites, anneal
+from search.local.moves import Moves
+from search.problem.problem import Placement, Problem
+from search.problem.searcher import Searcher, Stop, fitting_placements, never
+
+if TYPE_CHECKING:
+    from surrogate.features.mapping_features import MappingFeatures
+    from surrogate.learn.residual import Residual, Sample
+
+Rows = NDArray[np.int32]
+
+NEAR = 0.2  # of the units, at most, concerns a move around the best measured
+DRIFT = 0.03  # relative, of a step beside its peers: two or three steps may agree and be wrong together
+
+
+@dataclass(frozen=True)
+class HybridSettings:
+    """How hard to look, and when to stop.
+
+    work: what a round may simulate, in predictions times the ops and edges of each; per_flip, most, fewest: bounds on
+    these predictions, the first for each unit and device. Where nothing but the simulator judges, rounds double,
+    `doublings` times. bred: the share of a round that goes into variants of HEFT, each of which takes as long as
+    `heft_predictions`. hotter: every other round begins from all kinds of starts and this much hotter. enumerate:
+    spaces up to so many placements are predicted whole.
+    certify: problems of up to so many units are given once to branch and bound, with certify_work as its work, likewise
+    only where nothing but the simulator judges. pool: candidates among which the next to measure is chosen, and `near`
+    of them are moves around the best measured; none that is predicted `far` times slower than the best.
+    fewest_measured: mappings that are measured before the search may end itself; it does where the expected gain is
+    below `hopeless` of the noise of a measurement.
+    """
+
+    work: int = 6_000_000
+    doublings: int = 5
+    per_flip: int = 50
+    most: int = 8_000
+    fewest: int = 640
+    bred: float = 0.3
+    heft_predictions: int = 8
+    hotter: float = 4.0
+    enumerate: int = 65_536
+    pool: int = 256
+    near: int = 96
+    far: float = 1.3
+    certify: int = 256
+    certify_work: int = 200_000_000
+    fewest_measured: int = 12
+    hopeless: float = 0.1
+
+
+class Hybrid(Searcher):
+    """Asks the mapping with the largest expected gain over the best measured, by simulator and learned residual."""
+
+    name: ClassVar[str] = "hybrid"
+
+    def __init__(
+        self, problem: Problem, *, seed: int = 0, stop: Stop = never, settings: HybridSettings | None = None
+    ) -> None:
+        super().__init__(problem, seed=seed, stop=stop)
+        self.settings = settings or HybridSettings()
+        self.elites = Elites(self.settings.pool)
+        self.rounds = 0
+        self.told_then = -1
+        self._starts: list[Placement] = []
+        self._least = 0.0
+
+    @cached_property
+    def moves(self) -> Moves:
+        """Made once."""
+        return Moves(self.problem)
+
+    @cached_property
+    def features(self) -> MappingFeatures:
+        """What the residual sees of a mapping."""
+        from surrogate.features.mapping_features import MappingFeatures
+
+        return MappingFeatures(self.problem.simulator, self.problem.base_s)
+
+    def bound(self) -> float:
+        """The best prediction where every placement was predicted, what branch and bound has proven, or nothing."""
+        return self._least
+
+    def _propose(self) -> Placement:
+        trusted = self._simulator_is_clock()
+        if self._is_small():
+            self._enumerate()
+        elif self.told_then != len(self.told):
+            if trusted and self.rounds == 1 and len(self.problem.units) <= self.settings.certify:
+                self._certify()
+            self._improve(self._budget(doubled=trusted))
+            self.told_then = len(self.told)
+        placement = self._best_predicted() if trusted else self._most_promising(self._residual())
+        return placement if placement is not None else self.first_new()
+
+    # What the simulator says.
+
+    def _enumerate(self) -> None:
+        """Predict every placement there is."""
+        if self.rounds:
+            return
+        self.elites.room = self.settings.enumerate
+        rows = np.array(list(fitting_placements(self.problem)), np.int32)
+        left = len(rows)
+        for part in np.array_split(rows, max(1, len(rows) // 4096)):
+            if self.stop() and self.elites.value:
+                break
+            self.elites.add(part, self._predict(part))
+            left -= len(part)
+        self.rounds = 1
+        self._least = self.elites.ranked()[0][0] if not left and self.elites.value else 0.0
+
+    def _certify(self) -> None:
+        """Let branch and bound try to improve on the best and to prove a bound."""
+        limits = ExactSettings(enumerate=0, work=self.settings.certify_work)
+        exact = Exact(self.problem, seed=self.chance.getrandbits(32), stop=self.stop, settings=limits)
+        exact.ask()
+        self.evaluations += exact.evaluations
+        self._least = exact.bound()
+        best = exact.ranking[: self.settings.pool]
+        self.elites.add(np.array([p for _, p in best], np.int32), np.array([value for value, _ in best]))
+
+    def _improve(self, budget: int) -> None:
+        """One round of so many predictions: variants of HEFT, then annealing from the best of all that is known."""
+        chance = np.random.default_rng(self.chance.getrandbits(64))
+        if self.rounds == 0:
+            self._begin()
+        if self.problem.objective == "makespan":
+            budget -= self._breed(int(budget * self.settings.bred), chance)
+        self.moves.forget()
+        explore = self.rounds % 2 == 1
+        cooling = Cooling(hot=Cooling.hot * self.settings.hotter) if explore else Cooling()
+        lines = self._lines(explore, cooling.chains)
+        anneal(
+            self.problem, self.moves, lines, self._predict, self.elites,
+            evaluations=budget, chance=chance, stop=self.stop, cooling=cooling,
+        )  # fmt: skip
+        self.rounds += 1
+
+    def _begin(self) -> None:
+        self._starts = starts(self.problem, self.stop)
+        rows = np.array(self._starts, np.int32)
+        self.elites.add(rows, self._predict(rows))
+
+    def _breed(self, predictions: int, chance: np.random.Generator) -> int:
+        """Variants of HEFT for the price of so many predictions; how many were spent."""
+        rounds = predictions // self.settings.heft_predictions
+        if rounds < 1 or self.stop():
+            return 0
+        found = breed(self.problem, View.plain(self.problem), rounds=rounds, chance=chance, stop=self.stop)
+        self.evaluations += rounds
+        self.elites.add(np.array([p for _, p in found], np.int32), np.array([value for value, _ in found]))
+        return rounds * self.settings.heft_predictions
+
+    def _lines(self, explore: bool, chains: int) -> list[Placement]:
+        """Where annealing begins: the best predicted and measured, or half of it anywhere."""
+        best = [placement for _, placement in self.elites.ranked()[:chains]]
+        measured = self.incumbent()
+        known = best[: chains // 4] + ([measured] if measured is not None else [])
+        if not explore:
+            return known or best
+        others = self._starts + [placement for _, placement in self.elites.ranked()[chains:]]
+        return known + (self.chance.sample(others, min(len(others), chains - len(known))) if others else [])
+
+    def _predict(self, rows: Rows) -> NDArray[np.float64]:
+        self.evaluations += len(rows)
+        return self.problem.predict_many(rows)
+
+    def _budget(self, doubled: bool) -> int:
+        """Predictions of the next round."""
+        each = len(self.problem.graph) + len(self.problem.graph.edges)
+        flips = self.problem.limits.feasible.size
+        most = min(self.settings.most, self.settings.per_flip * flips, self.settings.work // each)
+        first = max(self.settings.fewest, most)
+        return first << (min(self.rounds, self.settings.doublings) if doubled else 0)
+
+    def _is_small(self) -> bool:
+        return self.problem.space <= self.settings.enumerate
+
+    # What measuring adds.
+
+    def _best_predicted(self) -> Placement | None:
+        return next((placement for _, placement in self.elites.ranked() if self.is_new(placement)), None)
+
+    def _most_promising(self, residual: Residual) -> Placement | None:
+        """The new candidate with the largest expected gain, as if those asked and not told had come as expected.
+
+        Raises SearchExhausted where that gain would drown in the noise of measuring.
+        """
+        from surrogate.learn.residual import expected_gain
+
+        candidates = self._candidates()
+        if not candidates:
+            return None
+        best_s = residual.best_s()
+        waiting = [placement for placement in self.asked if placement not in self.told]
+        if waiting:
+            residual = residual.and_believed(self._sample(waiting))
+        sample = self._sample(candidates)
+        gain = expected_gain(sample.predicted_s, *residual.expect(sample), best_s)
+        best = int(gain.argmax())
+        noise = self._least_noise()
+        if self._measured_enough() and gain[best] < self.settings.hopeless * noise:
+            raise self.exhausted(
+                f"the expected gain of another measurement, {gain[best]:.1%}, is under the noise, {noise:.1%}."
+            )
+        return candidates[best]
+
+    def _candidates(self) -> list[Placement]:
+        """New placements: the best predicted, and moves around the best measured that change something."""
+        ranked = self.elites.ranked()
+        limit = self.settings.far * ranked[0][0] if ranked else np.inf
+        found = dict.fromkeys(placement for value, placement in ranked if value <= limit and self.is_new(placement))
+        found = dict.fromkeys([*found][: self.settings.pool])
+        found.update(dict.fromkeys(p for p in self._starts if self.is_new(p)))
+        centre = self.incumbent()
+        if centre is not None and not self._is_small():
+            found.update(dict.fromkeys(self._around(centre, limit)))
+        return list(found)
+
+    def _around(self, centre: Placement, limit: float) -> list[Placement]:
+        """Placements one move away."""
+        chance = np.random.default_rng(self.chance.getrandbits(64))
+        start = np.array(centre, np.int32)
+        rows = np.repeat(start[None], self.settings.near, axis=0)
+        for row in rows:
+            self.moves.draw(row, [start], NEAR, chance)
+        rows = np.unique(rows[self.problem.fits_many(rows)], axis=0)
+        if not len(rows):
+            return []
+        values = self._predict(rows)
+        near = [tuple(row) for row in rows[values <= limit].tolist()]
+        return [placement for placement in near if self.is_new(placement)]
+
+    def _residual(self) -> Residual:
+        """What was learnt from measuring."""
+        from surrogate.learn.residual import Residual
+
+        known = {p: r for p, r in self.told.items() if isinstance(r, Measured)}
+        sample = self._sample(list(known))
+        step_s = np.array([result.step_s for result in known.values()])
+        noise = np.array([_noise(result) for result in known.values()])
+        return Residual(self._work(), sample, np.log(step_s / sample.predicted_s), noise)
+
+    def _simulator_is_clock(self) -> bool:
+        """Whether all that was measured came to just what was predicted."""
+        known = {p: r.step_s for p, r in self.told.items() if isinstance(r, Measured)}
+        if not known:
+            return True
+        predicted_s = self.problem.predict_many(np.array(list(known), np.int32))
+        return bool((predicted_s == list(known.values())).all() or not np.isfinite(predicted_s).all())
+
+    def _sample(self, placements: list[Placement]) -> Sample:
+        from surrogate.learn.residual import sampled
+
+        rows = np.array(placements, np.int32)
+        return replace(
+            sampled(self.features, rows, self.problem.limits.unit_of), predicted_s=self.problem.judge_many(rows)
+        )
+
+    def _work(self) -> NDArray[np.float64]:
+        """[units] shares of all work."""
+        work_s = np.array([min(row) for row in self.problem.unit_cost_s])
+        share: NDArray[np.float64] = work_s / max(float(work_s.sum()), 1e-30)
+        return share
+
+    def _least_noise(self) -> float:
+        """The relative error of a measurement that took all its repeats: what a gain must exceed to be seen."""
+        through = [r for r in self.told.values() if isinstance(r, Measured) and not r.stopped_early]
+        return float(np.median([_noise(result) for result in through])) if through else 0.0
+
+    def _measured_enough(self) -> bool:
+        return len(self.told) >= self.settings.fewest_measured
+
+    def _remember(self) -> dict[str, Any]:
+        elites = [[value, list(placement)] for value, placement in self.elites.ranked()]
+        small = self._is_small()
+        rounds = 0 if small else self.rounds
+        return {"rounds": rounds, "told": self.told_then, "elites": [] if small else elites, "least": self._least}
+
+    def _recall(self, memory: dict[str, Any]) -> None:
+        self.rounds, self.told_then, self._least = memory["rounds"], memory["told"], memory["least"]
+        self.elites = Elites(self.settings.pool)
+        for value, placement in memory["elites"]:
+            self.elites.value[np.array(placement, np.int32).tobytes()] = value
+        if self.rounds:
+            self._starts = starts(self.problem, never)
+
+
+def _noise(result: Measured) -> float:
+    """The relative standard deviation of a median of steps, from their interquartile range and what machines drift by
+    between turns; none where all steps took the same.
+    """
+    deviation = result.spread_s / (1.35 * result.step_s)
+    drift = DRIFT if deviation else 0.0
+    return 1.25 * math.hypot(deviation, drift) / math.sqrt(max(1, result.repeats))

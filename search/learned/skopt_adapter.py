@@ -1,0 +1,50 @@
+"""The one door to scikit-optimize: candidates ranked by what its models expect of them.
+
+The package is no longer maintained, so little of it is used and tests/search/learned/test_skopt_adapter.py checks
+all of that: `Space`
+of integer categories (given strings it answers in `np.str_`), `cook_estimator` for GP, RF and ET, and `gaussian_ei`.
+Its gradient-boosted trees do not work with today's scikit-learn and are not offered.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+MODELS = ("GP", "RF", "ET")
+POINTS = 1_000  # drawn at random for each ranking, as `Optimizer(acq_optimizer_kwargs={"n_points": 1000})` does
+
+
+def ranked(
+    model: str,
+    choices: Sequence[Sequence[int]],
+    points: Sequence[Sequence[int]],
+    values: Sequence[float],
+    near: Sequence[Sequence[int]],
+    seed: int,
+) -> list[tuple[int, ...]]:
+    """POINTS random points and those of `near`, the largest expected improvement first; may hold duplicates.
+
+    model: one of MODELS. choices: for each dimension what it may be, two or more. points, values: what is known, the
+    lower the better. With no `near`, the first is what `skopt.Optimizer` with `acq_func="EI"` would ask, where a
+    forest is the model.
+    """
+    from skopt.acquisition import gaussian_ei  # skopt is slow to import
+    from skopt.space import Categorical, Space
+    from skopt.utils import cook_estimator
+    from threadpoolctl import threadpool_limits
+
+    chance = np.random.RandomState(seed)
+    space = Space([Categorical([int(c) for c in choice]) for choice in choices])
+    settings = {"n_restarts_optimizer": 0} if model == "GP" else {"n_jobs": 1}  # each restart costs as much again
+    estimator = cook_estimator(
+        model, space=space.dimensions, random_state=chance.randint(0, np.iinfo(np.int32).max), **settings
+    )
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore")  # a Gaussian process says so where its likelihood is flat
+        estimator.fit(space.transform([list(point) for point in points]), list(values))
+        pool = [*space.rvs(n_samples=POINTS, random_state=chance), *near]
+        gain = gaussian_ei(space.transform([list(point) for point in pool]), estimator, y_opt=min(values))
+    return [tuple(int(c) for c in pool[i]) for i in np.argsort(-gain, kind="stable")]

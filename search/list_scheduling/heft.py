@@ -1,0 +1,30 @@
+"""HEFT: each op in turn, by upward rank, to the device where it would finish first."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from search.list_scheduling.list_scheduler import OneMapping, Schedule, earliest_finish, repaired
+from search.problem.problem import Placement, Problem
+
+
+class Heft(OneMapping):
+    """Asks the one mapping that HEFT gives."""
+
+    name: ClassVar[str] = "heft"
+
+    def _schedule(self) -> Schedule:
+        return heft(self.problem)
+
+
+def heft_placement(problem: Problem) -> Placement:
+    """HEFT's mapping, repaired where memory ran out. Raises BadInputError where nothing fits."""
+    return repaired(problem, heft(problem))
+
+
+def heft(problem: Problem) -> Schedule:
+    """Schedule `problem.graph` by HEFT (Topcuoglu, Hariri, Wu 2002), insertion-based.
+
+    Departures: see `earliest_finish`.
+    """
+    return earliest_finish(problem, problem.ranked)

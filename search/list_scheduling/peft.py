@@ -1,0 +1,51 @@
+"""PEFT: each op to the device where its finish and what must follow, at best, are soonest."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from search.list_scheduling.list_scheduler import OneMapping, Schedule, earliest_finish, repaired
+from search.problem.problem import Placement, Problem
+from surrogate.costs.cost_matrix import Costs
+from surrogate.simulate.priority import positions, topological
+
+
+class Peft(OneMapping):
+    """Asks the one mapping that PEFT gives."""
+
+    name: ClassVar[str] = "peft"
+
+    def _schedule(self) -> Schedule:
+        return peft(self.problem)
+
+
+def peft_placement(problem: Problem) -> Placement:
+    """PEFT's mapping, repaired where memory ran out. Raises BadInputError where nothing fits."""
+    return repaired(problem, peft(problem))
+
+
+def peft(problem: Problem) -> Schedule:
+    """Schedule `problem.graph` by PEFT (Arabnejad & Barbosa 2014), insertion-based.
+
+    Of the ops whose producers all have a place the one with the highest rank is next, its row of the optimistic cost
+    table averaged; it goes where its finish plus that table is least. Departures: a crossing takes what its own link
+    takes, with the work at both ends, not the mean of all links; devices that an op cannot use, or from which it
+    could not be gone on, are left out of the mean; and see `earliest_finish`.
+    """
+    table_s = optimistic_cost_s(problem)
+    known = np.isfinite(table_s) & problem.limits.feasible[problem.limits.unit_of]
+    rank = np.where(known, table_s, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    return earliest_finish(problem, topological(problem.graph, positions(rank)), table_s)
+
+
+def optimistic_cost_s(problem: Problem) -> Costs:
+    """OCT[v, d]: seconds from the end of op v on d to the end of the step if each op that follows were placed at best.
+
+    OCT(v, d) = max over consumers w of min over devices e of OCT(w, e) + cost(w, e) + crossing(d, e).
+    Infinity where v cannot run on d, or a link is missing that every way on needs.
+    """
+    from search.problem.longest_paths import tails, ways_of  # numba is slow to import
+
+    return tails(ways_of(problem.simulator.tables, problem.limits, problem.graph.order))

@@ -1,0 +1,115 @@
+"""Variants of HEFT: the same rule on costs and links that are not quite true, bred towards a shorter step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.list_scheduling.list_scheduler import scheduled
+from search.problem.memory_fit import fitted
+from search.problem.problem import Placement, Problem
+from search.problem.searcher import Stop
+from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
+
+Floats = NDArray[np.float64]
+
+BEGIN, LEAST, MOST = 0.1, 0.02, 1.0  # how far a child may be from its parent, in logarithms of the costs
+UP, DOWN = 1.3, 0.985  # about one child in twenty gains when this is in balance
+SHARES = (1.0, 0.3, 0.1, 0.03)  # of the ops that a child sees otherwise than its parent
+
+
+@dataclass(frozen=True)
+class View:
+    """How a variant sees the problem, all in logarithms of factors.
+
+    urgency: [ops], on the costs that ranks are made of. liking: [ops, devices], on the costs that devices are chosen
+    by. link: on what links take.
+    """
+
+    urgency: Floats
+    liking: Floats
+    link: float = 0.0
+
+    @classmethod
+    def plain(cls, problem: Problem) -> View:
+        """HEFT's own."""
+        shape = problem.costs.shape
+        return cls(np.zeros(shape[0]), np.zeros(shape))
+
+    def child(self, width: float, chance: np.random.Generator) -> View:
+        """One that differs by about `width` in some of the ops."""
+        urgency, liking, link = self.urgency, self.liking, self.link
+        some = chance.random(len(urgency)) < SHARES[int(chance.integers(len(SHARES)))]
+        kind = chance.integers(3)
+        if kind != 1:
+            urgency = urgency + some * chance.normal(0, width, len(urgency))
+        if kind != 0:
+            liking = liking + some[:, None] * chance.normal(0, width, liking.shape)
+        if chance.random() < 1 / 3:
+            link = link + chance.normal(0, BEGIN * 3)
+        return View(urgency, liking, link)
+
+
+def breed(
+    problem: Problem, first: View, *, rounds: int, chance: np.random.Generator, stop: Stop
+) -> list[tuple[float, Placement]]:
+    """A (1+1) evolution strategy with the step size by success (Rechenberg 1973) from `first` on.
+
+    Returns (value, placement) of the first and of each that was as good as the best before it: the best comes last.
+    """
+    best, width = first, BEGIN
+    value, placement = _judged(problem, first)
+    found = [(value, placement)]
+    for _ in range(rounds):
+        if stop():
+            break
+        child = best.child(width, chance)
+        child_value, placement = _judged(problem, child)
+        if child_value <= value:
+            width = min(MOST, width * UP) if child_value < value else width
+            best, value = child, child_value
+            found.append((value, placement))
+        else:
+            width = max(LEAST, width * DOWN)
+    return found
+
+
+def heft_seen(problem: Problem, view: View, feasible: NDArray[np.bool_] | None = None) -> Placement:
+    """HEFT's mapping of the problem as `view` has it, repaired where memory ran out. feasible: [units, devices]."""
+    tables = problem.simulator.tables
+    tables = tables._replace(link=_scaled(tables.link, np.exp(view.link)), cost_s=tables.cost_s * np.exp(view.liking))
+    limits = problem.limits if feasible is None else problem.limits._replace(feasible=feasible)
+    device, _, _, _ = scheduled(tables, limits, _line(problem, view.urgency))
+    return fitted(problem, device[[unit[0] for unit in problem.units]].tolist())
+
+
+def _line(problem: Problem, urgency: Floats) -> NDArray[np.int32]:
+    """Op indices by upward rank, costs multiplied by exp(urgency)."""
+    from search.list_scheduling.kernel import rank_all  # numba is slow to import
+
+    tables = problem.simulator.tables
+    order = np.array(problem.graph.order, np.int32)
+    costs, link = problem.costs, tables.link
+    runs = np.isfinite(costs)
+    mean_s = np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1) * np.exp(urgency)
+    there = np.isfinite(link[LATENCY]) & ~np.eye(len(problem.topology), dtype=bool)
+    latency_s, per_byte = link[LATENCY][there].sum(), (1 / link[BANDWIDTH][there]).sum()
+    way_s = (latency_s + tables.tensor_bytes * per_byte) / max(int(there.sum()), 1)
+    rank_s = np.zeros(len(order))
+    rank_all(tables, order, mean_s, way_s, rank_s)
+    return order[np.argsort(-rank_s[order], kind="stable")]
+
+
+def _judged(problem: Problem, view: View) -> tuple[float, Placement]:
+    placement = heft_seen(problem, view)
+    return problem.predict(placement), placement
+
+
+def _scaled(link: Floats, factor: float) -> Floats:
+    """Links that take `factor` times as long; one that is missing stays missing."""
+    scaled = link.copy()
+    scaled[[LATENCY, SEND, SEND_PER_BYTE, RECEIVE, RECEIVE_PER_BYTE]] *= factor
+    scaled[BANDWIDTH] = link[BANDWIDTH] / factor
+    return scaled

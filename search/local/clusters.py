@@ -1,0 +1,87 @@
+"""Clusters: units that talk much for what they cost, at every scale, so that a search can move many as one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.problem.problem import Problem
+
+LARGEST_SHARE = 0.6  # of all work: a cluster that holds more is no move, it is nearly the whole graph
+
+
+def neighbours(problem: Problem) -> dict[tuple[int, int], float]:
+    """Seconds that a crossing between two units u < w takes, summed over their tensors, by the mean link."""
+    latency_s, per_byte = _mean_link(problem)
+    talk_s: dict[tuple[int, int], float] = defaultdict(float)
+    for e in problem.graph.edges:
+        u, w = problem.unit_of[e.src], problem.unit_of[e.dst]
+        if u != w:
+            talk_s[min(u, w), max(u, w)] += latency_s + per_byte * e.edge_bytes
+    return dict(talk_s)
+
+
+def clusters(problem: Problem) -> list[NDArray[np.int64]]:
+    """Sets of two or more units, small ones first: all that heavy-edge matching makes on its way to one.
+
+    After Karypis & Kumar 1998, section 3.1: in each round the pairs with the most talk for their work unite, each
+    cluster at most once, so that sizes about double from round to round.
+    """
+    work_s = list(problem.unit_mean_s)
+    members: dict[int, list[int]] = {u: [u] for u in range(len(work_s))}
+    talk_s = neighbours(problem)
+    floor_s, most_s = sum(work_s) / max(len(work_s), 1) / 100 + 1e-30, LARGEST_SHARE * sum(work_s)
+    found: list[NDArray[np.int64]] = []
+    while talk_s:
+        into = _matching(talk_s, work_s, floor_s, most_s)
+        if not into:
+            break
+        for gone, kept in into.items():
+            members[kept] += members.pop(gone)
+            work_s[kept] += work_s[gone]
+            found.append(np.array(sorted(members[kept])))
+        talk_s = _united(talk_s, into)
+    return found
+
+
+def _matching(
+    talk_s: dict[tuple[int, int], float], work_s: list[float], floor_s: float, most_s: float
+) -> dict[int, int]:
+    """Who unites with whom in one round: the one that goes -> the one that stays."""
+
+    def score(pair: tuple[int, int]) -> float:
+        a, b = pair
+        return talk_s[pair] / (floor_s + min(work_s[a], work_s[b]))
+
+    taken: set[int] = set()
+    into: dict[int, int] = {}
+    for a, b in sorted(talk_s, key=lambda pair: (-score(pair), pair)):
+        if a not in taken and b not in taken and work_s[a] + work_s[b] <= most_s:
+            taken |= {a, b}
+            into[b] = a
+    return into
+
+
+def _united(talk_s: dict[tuple[int, int], float], into: dict[int, int]) -> dict[tuple[int, int], float]:
+    fewer: dict[tuple[int, int], float] = defaultdict(float)
+    for (a, b), seconds in talk_s.items():
+        u, w = into.get(a, a), into.get(b, b)
+        if u != w:
+            fewer[min(u, w), max(u, w)] += seconds
+    return dict(fewer)
+
+
+def _mean_link(problem: Problem) -> tuple[float, float]:
+    """(seconds a tensor, seconds a byte) over the links there are; for max-load what the ports take."""
+    if problem.objective == "max-load":
+        ports = [b for d in problem.topology.devices for b in (d.ingress_bytes_per_s, d.egress_bytes_per_s) if b]
+        return 1e-12, float(np.mean([1 / b for b in ports])) if ports else 0.0
+    table = problem.topology.table
+    ways = [way for s, row in enumerate(table) for d, way in enumerate(row) if way is not None and s != d]
+    if not ways:
+        return 1e-12, 0.0
+    each_s = [way.latency_s + way.send_s + way.receive_s for way in ways]
+    byte_s = [1 / w.bandwidth_bytes_per_s + w.send_s_per_byte + w.receive_s_per_byte for w in ways]
+    return float(np.mean(each_s)), float(np.mean(byte_s))

@@ -1,0 +1,117 @@
+"""Climbing: a placement improved one move at a time, by its predicted objective."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from search.problem.problem import Placement, Problem
+from search.problem.searcher import Stop
+
+# Neighbouring layers move together, or a move would cut two tensors to save one.
+RUN_LENGTHS = (1, 2, 4, 8, 16, 32)
+# What counts as a gain rather than a rounding error.
+GAIN = 1e-9
+
+
+class Run(NamedTuple):
+    """Move `length` units that follow each other in topological order, from unit `first` on, to `device`."""
+
+    first: int
+    length: int
+    device: int
+
+
+class Swap(NamedTuple):
+    """Let two units change places: what is left to do where memory is full."""
+
+    first: int
+    second: int
+
+
+Move = Run | Swap
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Where climbing ended: the placement, its predicted objective in seconds, the predictions it took."""
+
+    placement: Placement
+    value: float
+    evaluations: int
+
+
+def climb(
+    problem: Problem,
+    start: Placement,
+    predict: Callable[[Placement], float],
+    *,
+    evaluations: int,
+    chance: random.Random,
+    stop: Stop,
+) -> Climb:
+    """First improvement over all moves in a shuffled order, until a whole round gains nothing.
+
+    Moves that change nothing are taken too, for the landscape has plateaus. Ends early, with the best so far,
+    after `evaluations` predictions or when `stop()`.
+    """
+    best, value, spent, gained = start, predict(start), 1, True
+    while gained:
+        gained = False
+        for move in _shuffled(problem, chance):
+            if spent >= evaluations or stop():
+                return Climb(best, value, spent)
+            candidate = moved(problem, best, move)
+            if candidate is None:
+                continue
+            candidate_value = predict(candidate)
+            spent += 1
+            gained = gained or candidate_value < value * (1 - GAIN)
+            if candidate_value <= value:
+                best, value = candidate, candidate_value
+    return Climb(best, value, spent)
+
+
+def runs(problem: Problem) -> Iterator[Run]:
+    """Every run of the lengths above, to every device."""
+    for length in RUN_LENGTHS:
+        for first in range(len(problem.units) - length + 1):
+            for device in problem.feasible[first]:
+                yield Run(first, length, device)
+
+
+def moved(problem: Problem, placement: Placement, move: Move) -> Placement | None:
+    """The placement after `move`; None where that changes nothing, cannot run or does not fit."""
+    if isinstance(move, Run):
+        end = move.first + move.length
+        if any(move.device not in problem.feasible[u] for u in range(move.first, end)):
+            return None
+        after = placement[: move.first] + (move.device,) * move.length + placement[end:]
+    else:
+        a, b = placement[move.first], placement[move.second]
+        if b not in problem.feasible[move.first] or a not in problem.feasible[move.second]:
+            return None
+        swapped = list(placement)
+        swapped[move.first], swapped[move.second] = b, a
+        after = tuple(swapped)
+    return after if after != placement and problem.fits(after) else None
+
+
+def kicked(problem: Problem, placement: Placement, chance: random.Random) -> Placement:
+    """A few random runs moved: far enough to leave the hill, near enough to keep what is good."""
+    for _ in range(chance.choice((2, 3, 4))):
+        length = min(len(placement), int(2 ** chance.uniform(0, 4)))
+        first = chance.randrange(len(placement) - length + 1)
+        device = chance.choice(problem.feasible[first])
+        placement = moved(problem, placement, Run(first, length, device)) or placement
+    return placement
+
+
+def _shuffled(problem: Problem, chance: random.Random) -> list[Move]:
+    """All runs, and one random swap for each unit."""
+    count = len(problem.units)
+    moves: list[Move] = [*runs(problem), *(Swap(u, chance.randrange(count)) for u in range(count))]
+    chance.shuffle(moves)
+    return moves

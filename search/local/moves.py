@@ -1,0 +1,161 @@
+"""Moves: small changes of a placement that keep together what belongs together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.local.clusters import clusters, neighbours
+from search.problem.problem import Problem
+
+Row = NDArray[np.int32]
+"""[units] the device of each unit."""
+Chance = np.random.Generator
+
+FLOOR, MOST = 0.05, 0.4  # shares of a kind of move
+GRAFTS = 0.3
+FOCUSED = 0.5  # of single units are drawn from those that a search attends to
+LEARNING = 0.02  # how fast shares follow success
+
+
+class Moves:
+    """Draws moves of all kinds, more often those that have led to gains.
+
+    A move changes the row it is given in place; what a device cannot run stays where it is.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.can: NDArray[np.bool_] = problem.limits.feasible
+        self.units, self.devices = self.can.shape
+        self.free = np.flatnonzero(self.can.sum(axis=1) > 1)
+        talk_s = neighbours(problem)
+        self.pairs = np.array(list(talk_s), np.int64).reshape(-1, 2)
+        self.clusters = clusters(problem)
+        self.sizes = np.array([len(c) for c in self.clusters])
+        work_s = np.array(problem.unit_mean_s)
+        self.by_work = np.cumsum(work_s[self.free]) / max(work_s[self.free].sum(), 1e-30)
+        self.kinds: list[Callable[[Row, Sequence[Row], float, Chance], None]] = [self._flip, self._run, self._edge]
+        if len(self.pairs):
+            self.kinds.append(self._follow)
+        if self.clusters:
+            self.kinds.append(self._cluster)
+        if len(self.free) > 1:
+            self.kinds += [self._swap, self._graft]
+        self.forget()
+
+    def forget(self) -> None:
+        """As if nothing had been drawn yet."""
+        self.share = np.full(len(self.kinds), 1 / len(self.kinds))
+        self.focus = np.zeros(0, np.int64)
+
+    def draw(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> int:
+        """Change `row` by one move; returns its kind. others: rows to take parts from. scale: 0 < scale <= 1, the
+        share of the units that a move may at most concern.
+        """
+        kind = int(np.searchsorted(np.cumsum(self.share), chance.random() * self.share.sum()))
+        kind = min(kind, len(self.kinds) - 1)
+        self.kinds[kind](row, others, scale, chance)
+        return kind
+
+    def learn(self, kinds: NDArray[np.int64], gained: NDArray[np.bool_]) -> None:
+        """Shift the shares towards the kinds that gained."""
+        for kind in kinds[gained]:
+            self.share *= 1 - LEARNING
+            self.share[kind] += LEARNING
+        self.share = np.clip(self.share, FLOOR, MOST)
+        if len(self.kinds) > 1 and self.kinds[-1] == self._graft:  # its gains are others' gains: they teach nothing
+            self.share[-1] = GRAFTS
+        self.share /= self.share.sum()
+
+    def attend(self, units: Sequence[int]) -> None:
+        """Draw single units mostly from these from now on."""
+        able = np.array(sorted(set(units)), np.int64)
+        self.focus = able[self.can[able].sum(axis=1) > 1] if len(able) else able
+
+    def _flip(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+        """One unit, drawn by its work as often as evenly."""
+        u = self._unit(chance)
+        self._send(row, np.array([u]), self._device(u, int(row[u]), chance))
+
+    def _run(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+        """Units that follow each other."""
+        units = self._stretch(scale, chance)
+        u = int(units[len(units) // 2])
+        self._send(row, units, self._device(u, int(row[u]), chance))
+
+    def _edge(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+        """The border between two runs, shifted."""
+        borders = np.flatnonzero(row[1:] != row[:-1])
+        if not len(borders):
+            self._run(row, others, scale, chance)
+            return
+        at = int(borders[chance.integers(len(borders))])
+        length = self._length(scale, chance)
+        if chance.random() < 0.5:
+            self._send(row, np.arange(at + 1, min(at + 1 + length, self.units)), int(row[at]))
+        else:
+            self._send(row, np.arange(max(0, at + 1 - length), at + 1), int(row[at + 1]))
+
+    def _follow(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+        """One end of a cut edge goes to the other's device."""
+        ends = self.pairs[chance.integers(len(self.pairs), size=8)]
+        cut = ends[row[ends[:, 0]] != row[ends[:, 1]]]
+        if not len(cut):
+            self._flip(row, others, scale, chance)
+            return
+        u, w = cut[0] if chance.random() < 0.5 else cut[0][::-1]
+        self._send(row, np.array([u]), int(row[w]))
+
+    def _cluster(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+        """Units that talk much."""
+        count = int(np.searchsorted(self.sizes, max(2, scale * self.units), side="right")) or 1
+        units = self.clusters[int(chance.integers(count))]
+        u = int(units[chance.integers(len(units))])
+        self._send(row, units, self._device(u, int(row[u]), chance))
+
+    def _swap(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+        """Two units change places: what is left to do where memory is full."""
+        u, w = self._unit(chance), self._unit(chance)
+        a, b = row[u], row[w]
+        if self.can[u, b] and self.can[w, a]:
+            row[u], row[w] = b, a
+
+    def _graft(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+        """A run or a cluster as another row has it."""
+        other = others[int(chance.integers(len(others)))]
+        if self.clusters and chance.random() < 0.5:
+            units = self.clusters[int(chance.integers(len(self.clusters)))]
+        else:
+            units = self._stretch(1.0, chance)
+        row[units] = other[units]
+
+    def _send(self, row: Row, units: NDArray[np.int64], device: int) -> None:
+        able = units[self.can[units, device]]
+        row[able] = device
+
+    def _unit(self, chance: Chance) -> int:
+        if not len(self.free):
+            return 0
+        if len(self.focus) and chance.random() < FOCUSED:
+            return int(self.focus[chance.integers(len(self.focus))])
+        if chance.random() < 0.5:
+            at = int(np.searchsorted(self.by_work, chance.random()))
+            return int(self.free[min(at, len(self.free) - 1)])
+        return int(self.free[chance.integers(len(self.free))])
+
+    def _device(self, u: int, now: int, chance: Chance) -> int:
+        """Another device for u."""
+        able = np.flatnonzero(self.can[u])
+        able = able[able != now]
+        return int(able[chance.integers(len(able))]) if len(able) else now
+
+    def _length(self, scale: float, chance: Chance) -> int:
+        """Short ones as often as long ones, on a scale of octaves."""
+        return max(1, int(2 ** chance.uniform(0, np.log2(max(2.0, scale * self.units)))))
+
+    def _stretch(self, scale: float, chance: Chance) -> NDArray[np.int64]:
+        length = self._length(scale, chance)
+        first = int(chance.integers(max(1, self.units - length + 1)))
+        return np.arange(first, min(first + length, self.units))

@@ -1,0 +1,1 @@
+"""Search on files: `plan` is judged by the simulator alone."""

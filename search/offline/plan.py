@@ -1,0 +1,97 @@
+"""Planning: a search judged by the simulator alone, for as long as it may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from placer.graph.mapping import Mapping
+from placer.result import Failed, Measured, Result
+from search.exact.bounds import lower_bound
+from search.list_scheduling.heft import heft_placement
+from search.problem.memory_fit import packed
+from search.problem.problem import Placement, Problem
+from search.problem.searcher import Searcher, SearchExhausted, Stop, never
+from search.session.registry import make_searcher
+
+DEFAULT_SEARCHER = "hybrid"
+# A value this close to the lower bound, in shares of it, cannot be improved.
+CLOSE = 1e-9
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The best mapping found by prediction.
+
+    value, lower_bound, best_single: the objective in seconds; best_single is None where no single device can
+    run and hold everything. evaluations: predictions made. seconds: what the search took.
+    """
+
+    mapping: Mapping
+    value: float
+    lower_bound: float
+    best_single: float | None
+    searcher: str
+    evaluations: int
+    seconds: float
+
+
+def plan(
+    problem: Problem,
+    searcher_name: str = DEFAULT_SEARCHER,
+    seconds: float = 10.0,
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+    over: Stop = never,
+) -> Plan:
+    """Ask, simulate, tell, until time is up, nothing is left to ask, or `over()`; never worse than a single device.
+
+    The time that numba takes to compile, once on a machine, is not counted. Raises BadInputError for an unknown
+    searcher, and where no mapping fits into memory, with what is missing.
+    """
+    problem.predict_many([heft_placement(problem)])
+    start_s = clock()
+    searcher = make_searcher(searcher_name, problem, seed=seed, stop=lambda: over() or clock() >= start_s + seconds)
+    singles = [(problem.predict(placement), placement) for placement in problem.singles()]
+    value, best = min(singles) if singles else _any_fitting(problem)
+    bound = lower_bound(problem)
+    evaluations = max(1, len(singles))
+    while value > bound * (1 + CLOSE) and (asked := _asked(searcher)) is not None:
+        value, best = min((value, best), (_judged(searcher, asked), asked))
+        bound = max(bound, searcher.bound())
+        evaluations += 1
+        if searcher.stop():
+            break
+    return Plan(
+        mapping=problem.mapping(best),
+        value=value,
+        lower_bound=bound,
+        best_single=min(singles)[0] if singles else None,
+        searcher=searcher_name,
+        evaluations=evaluations + searcher.evaluations,
+        seconds=clock() - start_s,
+    )
+
+
+def _any_fitting(problem: Problem) -> tuple[float, Placement]:
+    placement = packed(problem)
+    return problem.predict(placement), placement
+
+
+def _asked(searcher: Searcher) -> Placement | None:
+    """The next placement, None where the searcher has none left."""
+    try:
+        return searcher.problem.placement(searcher.ask())
+    except SearchExhausted:
+        return None
+
+
+def _judged(searcher: Searcher, placement: Placement) -> float:
+    """Tell the searcher what the simulator says."""
+    value = searcher.problem.predict(placement)
+    result: Result = Failed("link", "a tensor would cross a link that is missing")
+    if value < float("inf"):
+        result = Measured(value)
+    searcher.tell(searcher.problem.mapping(placement), result)
+    return value

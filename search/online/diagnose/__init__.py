@@ -1,0 +1,1 @@
+"""What changed: `change_detection` notices from step times, `slowdown_monitor` probes, `diagnosis` decides."""

@@ -1,0 +1,165 @@
+"""Deciding: what slowed, whether moving pays, and when to try again. Each decision is one plain sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+from placer.errors import plain
+from placer.result import Measured
+
+LEAST = 1.15  # a probe within this factor of before has not changed
+MEDIAN_SPREAD = 1.2533 / 1.349  # standard deviation of a median x sqrt(repeats), by the interquartile range
+SIGMAS = 2.0
+
+K = TypeVar("K")
+Pair = tuple[str, str]
+Kind = Literal["uneven", "alike", "nothing"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why steps take `step_ratio` times as long as before; factors above 1 = slower now, below 1 = faster.
+
+    kind: "uneven" = the devices and links named changed, so another mapping may be better; "alike" = all devices
+    by the same factor, so moving gains nothing; "nothing" = no probe changed.
+    """
+
+    kind: Kind
+    step_ratio: float
+    devices: dict[str, float]
+    links: dict[Pair, float]
+    why: str
+
+    @property
+    def may_gain(self) -> bool:
+        """Whether looking for another mapping makes sense."""
+        return self.kind == "uneven"
+
+
+def diagnose(
+    slowdown_devices: Mapping[str, float],
+    slowdown_links: Mapping[Pair, float],
+    step_ratio: float,
+    least: float = LEAST,
+) -> Diagnosis:
+    """What changed by `least` or more, given how many times slower each device and link is than before.
+
+    A busy device makes its links slow, so of a link only that counts which its ends do not explain. Factors
+    that are no positive number (a probe that failed) are left out.
+    """
+    devices = _valid(slowdown_devices)
+    links = _changed(_unexplained(_valid(slowdown_links), devices), least)
+    if not links and _alike(devices, least):
+        factor = math.exp(sum(map(math.log, devices.values())) / len(devices))
+        why = f"all {len(devices)} devices {_trend(factor)} alike, and no link: moving gains nothing"
+        return Diagnosis("alike", step_ratio, dict(devices), {}, why)
+    changed = _changed(devices, least)
+    if changed or links:
+        return Diagnosis("uneven", step_ratio, changed, links, _named(changed, links))
+    why = f"steps take {step_ratio:.2f}x as long, yet no device or link changed by {least:g}x: going on"
+    return Diagnosis("nothing", step_ratio, {}, {}, why)
+
+
+def relative_spread(*measured: Measured) -> float:
+    """Relative standard deviation of the medians, the root of their mean square; infinite where one has no repeats."""
+    if any(m.repeats < 2 for m in measured):
+        return math.inf
+    squares = [(MEDIAN_SPREAD * m.spread_s / m.step_s) ** 2 / m.repeats for m in measured]
+    return math.sqrt(sum(squares) / len(squares))
+
+
+@dataclass(frozen=True)
+class BackoffSettings:
+    """Steps to wait after the first attempt that was for nothing, and at most."""
+
+    first: int = 25
+    most: int = 3200
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """When to act on alarms: the longer it was for nothing, the later. Each method gives the state after it.
+
+        alarm      missed, waits 25   due     missed, waits 50               due   moved, paid for   alarm: due at once
+        |----------|..................|-------|..............................|-----|-----------------|----
+                        alarms meanwhile are kept, and due at the end
+
+    A move that has not paid for itself when the next alarm comes was for nothing, too: that is what a neighbour
+    looks like who comes and goes. One that has is a clear success, and forgets the past, as `most` quiet steps do.
+    """
+
+    settings: BackoffSettings = field(default_factory=BackoffSettings)
+    misses: int = 0
+    ready_step: int = 0
+    paid_step: int | None = None
+    pending: bool = False
+
+    def alarmed(self, step: int) -> Backoff:
+        """The load seems to have changed."""
+        if self.paid_step is None:
+            long_quiet = step >= self.ready_step + self.settings.most
+            return replace(Backoff(self.settings) if long_quiet else self, pending=True)
+        judged = self.missed(step) if step < self.paid_step else Backoff(self.settings)
+        return replace(judged, pending=True)
+
+    def due(self, step: int) -> bool:
+        """Whether there is an alarm to act on, and the wait is over."""
+        return self.pending and step >= self.ready_step
+
+    def missed(self, step: int) -> Backoff:
+        """Acting brought nothing: no move, or one that did not help. The next wait is twice as long."""
+        wait = min(self.settings.most, self.settings.first * 2 ** min(self.misses, 60))
+        return Backoff(self.settings, self.misses + 1, step + wait)
+
+    def moved(self, step: int, pays_back_steps: int) -> Backoff:
+        """Acting led to a move that pays back after so many steps."""
+        return replace(self, paid_step=step + pays_back_steps, pending=False)
+
+
+def _valid(factors: Mapping[K, float]) -> dict[K, float]:
+    return {key: factor for key, factor in factors.items() if 0 < factor < math.inf}
+
+
+def _changed(factors: Mapping[K, float], least: float) -> dict[K, float]:
+    """Those beyond `least` either way, the largest change first."""
+    beyond = {key: factor for key, factor in factors.items() if max(factor, 1 / factor) >= least}
+    return dict(sorted(beyond.items(), key=lambda item: -abs(math.log(item[1]))))
+
+
+def _unexplained(links: Mapping[Pair, float], devices: Mapping[str, float]) -> dict[Pair, float]:
+    """How much each link changed beyond the end that changed most in the same direction."""
+    left = {}
+    for (a, b), factor in links.items():
+        ends = (1.0, devices.get(a, 1.0), devices.get(b, 1.0))
+        left[a, b] = max(1.0, factor / max(ends)) if factor > 1 else min(1.0, factor / min(ends))
+    return left
+
+
+def _alike(devices: Mapping[str, float], least: float) -> bool:
+    """Whether all devices changed the same way, and by much the same factor."""
+    if not devices:
+        return False
+    slowest, fastest = max(devices.values()), min(devices.values())
+    return slowest / fastest < least and (fastest >= least or slowest <= 1 / least)
+
+
+def _named(devices: Mapping[str, float], links: Mapping[Pair, float]) -> str:
+    loads = [
+        f"load on {plain(name)} {'up' if factor > 1 else 'down'} {_times(factor)}" for name, factor in devices.items()
+    ]
+    return ", ".join(loads + [f"link {plain(a)} <-> {plain(b)} {_trend(factor)}" for (a, b), factor in links.items()])
+
+
+def _trend(factor: float) -> str:
+    return f"{_times(factor)} {'slower' if factor > 1 else 'faster'}"
+
+
+def _times(factor: float) -> str:
+    return f"{max(factor, 1 / factor):.{1 if max(factor, 1 / factor) >= 1.95 else 2}f}x"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

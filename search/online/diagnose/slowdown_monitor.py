@@ -1,0 +1,103 @@
+"""The gauge of a machine: which devices and links are slower now than when all was well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from placer.devices.load_reading import Reading, Slowdown
+from search.online.diagnose.diagnosis import LEAST, Diagnosis, diagnose
+from search.online.interfaces import Probes
+
+K = TypeVar("K")
+QUIET = 5  # readings that the baseline is the median of
+FAINT = 1.06  # a change of pace that counts where steps say that something changed: short probes understate a load
+LINK_LEAST = 1.5  # the probes of links are noisy
+SAME = 1.05  # a change of step times that may be noise
+CLEAR = 1.15  # a change of step times that is no noise
+EASED = 0.4  # share of a slowdown that may be left when the load is said to have gone
+
+
+class Gauge:
+    """Readings of now against the baseline, and against those that were acted on last."""
+
+    def __init__(self, probes: Probes, readings: Sequence[Reading]) -> None:
+        """readings: of these probes, while all is well."""
+        self._probes = probes
+        self._quiet = list(readings)
+        self._late: Reading | None = None  # an alarm may yet tell that it was not quiet
+        self.baseline = self.latest = Reading.middle(readings)
+        self.load = Slowdown({}, {})
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the baseline is the median of as many readings as it is to be."""
+        return len(self._quiet) >= QUIET
+
+    @property
+    def slow(self) -> dict[str, float]:
+        """The devices that are slower than in the baseline, and how many times."""
+        return {name: factor for name, factor in self.load.devices.items() if factor > 1}
+
+    def take(self) -> Reading:
+        """How fast all is now."""
+        return self._probes.take()
+
+    def calm(self) -> None:
+        """One more reading while all is well; it counts for the baseline at the next call."""
+        if self._late is not None:
+            self._quiet = [*self._quiet[1 - QUIET :], self._late]
+            self.baseline = self.latest = Reading.middle(self._quiet)
+        self._late = self.take()
+
+    def alarmed(self) -> None:
+        """What was read lately is not to count as quiet."""
+        self._late = None
+
+    def diagnose(self, readings: Sequence[Reading], step_ratio: float) -> Diagnosis:
+        """What changed since it was last acted on, by the median of these readings, in the way that steps did. Where
+        steps changed clearly and probes hardly, which device changed beside the others.
+        """
+        changed = Reading.middle(readings).against(self.latest)
+        devices = {name: _with(factor, step_ratio) for name, factor in changed.devices.items()}
+        links = {pair: _with(factor, step_ratio) for pair, factor in changed.links.items()}
+        found = diagnose(devices, _beyond(links, LINK_LEAST), step_ratio)
+        if found.kind != "nothing" or not is_clear(step_ratio):
+            return found
+        usual = (min if step_ratio > 1 else max)(changed.devices.values())
+        beside = {name: factor / usual for name, factor in changed.devices.items()}
+        return diagnose(beside, {}, step_ratio, FAINT)
+
+    def act_on(self, readings: Sequence[Reading], found: Diagnosis) -> None:
+        """From now on these are what changes are told against. found: what steps say, where the baseline does not."""
+        self.latest = Reading.middle(readings)
+        against = self.latest.against(self.baseline)
+        self.load = Slowdown(_beyond(against.devices, LEAST), _beyond(against.links, LINK_LEAST))
+        if not self.load.devices and found.step_ratio > CLEAR:
+            self.load = Slowdown(dict(found.devices), self.load.links)
+
+    def has_eased(self) -> bool:
+        """Whether the device that slowed most is near its old pace: two looks at that device alone, if the first says
+        so.
+        """
+        slow = self.slow
+        if not slow:
+            return False
+        name = max(slow, key=slow.__getitem__)
+        limit_s = (1 + EASED * (slow[name] - 1)) * self.baseline.device_s[name]
+        return all(self._probes.device(name) < limit_s for _ in range(2))
+
+
+def is_clear(step_ratio: float) -> bool:
+    """Whether step times have changed so much that it is no noise."""
+    return not 1 / CLEAR < step_ratio < CLEAR
+
+
+def _beyond(factors: Mapping[K, float], least: float) -> dict[K, float]:
+    return {key: factor for key, factor in factors.items() if max(factor, 1 / factor) >= least}
+
+
+def _with(factor: float, step_ratio: float) -> float:
+    """A change that does not explain how steps changed is none."""
+    against = (factor > 1 and step_ratio < 1 / SAME) or (factor < 1 and step_ratio > SAME)
+    return 1.0 if against else factor

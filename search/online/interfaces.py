@@ -1,0 +1,119 @@
+"""What a controller needs of a live step: ways to run it are built and settled, and somebody else runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from placer.devices.load_reading import Reading
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+from placer.result import Failed
+from placer.train.modes import Placed, Way
+
+if TYPE_CHECKING:
+    from search.online.replan.proposal import Devices, Proposal
+
+T = TypeVar("T")
+Steps = Generator[Way, float, T]
+"""A script: yields the way in which the next call runs, is sent the seconds that it took, and returns a T."""
+
+
+class Joined(Protocol):
+    """Devices that are there."""
+
+    @property
+    def topology(self) -> Topology: ...
+
+    @property
+    def has_local(self) -> bool: ...
+
+
+class Ground(Protocol):
+    """Where devices come from, get lost, and come back; `placer.train.session.Site`."""
+
+    @property
+    def devices(self) -> Joined | None: ...
+
+    @property
+    def missing(self) -> tuple[str, ...]: ...
+
+    suspected: bool
+
+    def prepare(self) -> None: ...
+
+    def is_back(self) -> bool: ...
+
+    def rejoin(self) -> Any: ...
+
+
+class Probes(Protocol):
+    """How fast devices are now; `placer.devices.load_probes.Pace`."""
+
+    def take(self) -> Reading: ...
+
+    def device(self, name: str) -> float: ...
+
+
+class Stage(Protocol):
+    """`placer.train.live_step.LiveStep`, as far as deciding goes."""
+
+    @property
+    def site(self) -> Ground: ...
+
+    @property
+    def way(self) -> Way: ...
+
+    @property
+    def left_alone(self) -> str | None: ...
+
+    @property
+    def graph(self) -> OpGraph | None: ...
+
+    @property
+    def shares_cores(self) -> bool: ...
+
+    def background(self, work: Callable[[], T]) -> Future[T]: ...
+
+    def capture(self) -> OpGraph: ...
+
+    def join(self) -> Topology: ...
+
+    def profile(self) -> tuple[OpGraph, Topology]: ...
+
+    def pace(self) -> Probes: ...
+
+    def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Placed | Failed: ...
+
+    def settle(self, placed: Placed) -> Placed: ...
+
+    def release(self, keep: Sequence[Placed]) -> None: ...
+
+    def is_current(self, placed: Placed) -> bool: ...
+
+    def mapping(self, devices: tuple[int, ...]) -> Mapping: ...
+
+
+class Proposing(Protocol):
+    """Who proposes what to measure; `search.online.replan.planner_client.Planner`. Each answer is a Future, in the
+    order of calls."""
+
+    def start(self) -> Future[None]: ...
+
+    def close(self) -> None: ...
+
+    def singles(self) -> Future[list[Proposal]]: ...
+
+    def tell(self, measured: Sequence[tuple[Devices, Any]]) -> Future[None]: ...
+
+    def propose(self, count: int, seconds: float | None = None) -> Future[list[Proposal]]: ...
+
+    def ended(self) -> Future[str | None]: ...
+
+    def predict(self, devices: Devices) -> Future[float]: ...
+
+    def slowed(self, device_factor: Any, link_factor: Any) -> Future[None]: ...
+
+    def only(self, names: Sequence[str]) -> Future[None]: ...

@@ -1,0 +1,208 @@
+"""A planner: an online plan in a process of its own, at a low priority, so that training keeps its cores."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from placer.errors import PlacerError, one_line
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+from placer.result import Result
+from search.online.replan.planner_server import BEGIN
+from search.online.replan.proposal import Devices, PlanSettings, Proposal
+
+T = TypeVar("T")
+
+# One thread each for what libraries compute: a planner is in no hurry, and more threads would disturb more cores.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+GOODBYE_S = 5.0
+
+
+class Planner:
+    """The methods of OnlinePlan, each answered by a Future, in the order of the calls.
+
+    A Future holds a PlacerError where its call failed, or the process is gone; nothing here waits for the process, nor
+    raises for what happens in it. It ends with `close()` and when this process does.
+    """
+
+    def __init__(self, graph: OpGraph, topology: Topology, settings: PlanSettings | None = None) -> None:
+        self._begin = (graph, topology, settings)
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._gone = False
+
+    def start(self) -> Future[None]:
+        """Start the process; done when the plan is made, and holds the PlacerError where it cannot be.
+
+        Raises PlacerError at a second start.
+        """
+        if self._process is not None or self._closed:
+            raise PlacerError("a planner starts once; make another.")
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe would fill up unread
+        try:
+            self._process = _started(self._said)
+        except OSError as error:
+            self.close()
+            begun = _Call(BEGIN, ())
+            begun.fail(f"the planner's process could not be started ({error.strerror}); train on without a search.")
+            return begun.future
+        self._thread = threading.Thread(target=self._serve, name="placer-planner", daemon=True)
+        self._thread.start()
+        return self._call(BEGIN, *self._begin)
+
+    def close(self) -> None:
+        """End the process, whatever it is at; calls without an answer fail. Harmless when called twice."""
+        self._closed = True
+        if self._process is not None and self._thread is not None:
+            self._process.kill()
+            self._calls.put(None)
+            self._thread.join(GOODBYE_S)
+            self._process.wait()
+            _close(self._process.stdin)
+            _close(self._process.stdout)
+        _close(self._said)
+
+    @property
+    def pid(self) -> int | None:
+        """The process, None before `start`."""
+        return None if self._process is None else self._process.pid
+
+    def singles(self) -> Future[list[Proposal]]:
+        """See OnlinePlan.singles."""
+        return self._call("singles")
+
+    def tell(self, measured: Sequence[tuple[Devices, Result]]) -> Future[None]:
+        """See OnlinePlan.tell."""
+        return self._call("tell", list(measured))
+
+    def propose(self, count: int, seconds: float | None = None) -> Future[list[Proposal]]:
+        """See OnlinePlan.propose."""
+        return self._call("propose", count, seconds)
+
+    def ended(self) -> Future[str | None]:
+        """Why the last `propose` gave fewer than it was asked for; None where it did not."""
+        return self._call("ended")
+
+    def predict(self, devices: Devices) -> Future[float]:
+        """See OnlinePlan.predict."""
+        return self._call("predict", devices)
+
+    def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> Future[None]:
+        """See OnlinePlan.slowed."""
+        return self._call("slowed", dict(device_factor), dict(link_factor))
+
+    def only(self, names: Sequence[str]) -> Future[None]:
+        """See OnlinePlan.only."""
+        return self._call("only", tuple(names))
+
+    def _call(self, method: str, *arguments: Any) -> Future[Any]:
+        call = _Call(method, arguments)
+        if self._closed or self._thread is None:
+            what = "was closed" if self._closed else "was not started"
+            call.fail(f"the planner {what}; nothing can be asked of it.")
+        else:
+            self._calls.put(call)
+            if self._gone:
+                self._refuse_waiting()
+        return call.future
+
+    def _serve(self) -> None:
+        """Pass calls on and answers back, one by one, until the planner is closed or its process gone."""
+        assert self._process is not None
+        while (call := self._calls.get()) is not None:
+            if not call.future.set_running_or_notify_cancel():
+                continue
+            try:
+                call.pass_on(self._process)
+            except (OSError, EOFError, pickle.UnpicklingError, ValueError):
+                call.fail(self._why_gone())
+                break
+            except Exception as error:  # what cannot be pickled is the caller's mistake: the process is well
+                call.fail(one_line(f"planning failed in {call.method}: {type(error).__name__}: {error}"))
+        self._gone = True  # before the last look, so that a call that comes after it looks itself
+        self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        """Calls that nobody will answer any more."""
+        while True:
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:
+                return
+            if call is not None and call.future.set_running_or_notify_cancel():
+                call.fail(self._why_gone())
+
+    def _why_gone(self) -> str:
+        if self._closed:
+            return "the planner was closed; nothing can be asked of it."
+        assert self._process is not None
+        self._process.kill()
+        code = self._process.wait()
+        return f"the planner's process ended with code {code}{self._last_line()}; start another to search on."
+
+    def _last_line(self) -> str:
+        """The end of what the process said on stderr."""
+        if self._said is None or self._said.closed:
+            return ""
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        return f" ({one_line(said[-1])})" if said else ""
+
+
+class _Call:
+    """One call, and the promise of its answer."""
+
+    def __init__(self, method: str, arguments: tuple[Any, ...]) -> None:
+        self.method, self.arguments = method, arguments
+        self.future: Future[Any] = Future()
+
+    def fail(self, line: str) -> None:
+        """Answer with an error."""
+        self.future.set_exception(PlacerError(line))
+
+    def pass_on(self, process: subprocess.Popen[bytes]) -> None:
+        """Send it, wait, and take the answer. Raises OSError or EOFError where the process is gone."""
+        assert process.stdin is not None and process.stdout is not None
+        sent = pickle.dumps((self.method, self.arguments), protocol=pickle.HIGHEST_PROTOCOL)
+        process.stdin.write(sent)
+        process.stdin.flush()
+        worked, value = pickle.load(process.stdout)
+        if worked:
+            self.future.set_result(value)
+        else:
+            self.fail(value)
+
+
+def _started(said: IO[bytes]) -> subprocess.Popen[bytes]:
+    """The process, which finds modules where this one does, and is not reached by Ctrl-C."""
+    paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "search.online.replan.planner_server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=said,
+        env={**os.environ, **ONE_THREAD, "PYTHONPATH": paths},
+        start_new_session=True,
+    )
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    try:
+        if pipe is not None:
+            pipe.close()
+    except OSError:  # what was still to be written goes nowhere
+        pass

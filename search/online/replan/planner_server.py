@@ -1,0 +1,96 @@
+"""The process of a planner: answers calls to its plan, one after the other, until its parent is gone.
+
+Run as `python -m search.online.replan.planner_server`; started by search/online/replan/planner_client.py. Calls come
+as pickles on stdin,
+(method, arguments), the first one to make the plan; answers go out as pickles on stdout, (whether it worked, value or
+line). It runs at a low priority, for the cores are the training's, and never imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import sys
+import threading
+from typing import IO, Any
+
+from placer.errors import PlacerError, one_line
+
+# At the lowest priority a plan took 53 s instead of 3 beside two busy workers, and all that time nothing better ran.
+NICENESS = 5
+BEGIN = "begin"
+
+Call = tuple[str, tuple[Any, ...]]
+Answer = tuple[bool, Any]
+
+
+def main() -> None:
+    """Serve stdin until it closes. What anybody prints goes to stderr, for stdout carries the answers."""
+    os.nice(NICENESS)
+    calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(calls, answers)
+    os._exit(0)
+
+
+def serve(calls: IO[bytes], answers: IO[bytes]) -> None:
+    """Answer every call of `calls` in order. When it ends so does the process, in the middle of a search too."""
+    waiting: queue.SimpleQueue[Call] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(calls, waiting), daemon=True).start()
+    desk = Desk()
+    while True:
+        answer = desk.answer(*waiting.get())
+        pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+
+class Desk:
+    """Keeps the plan and answers calls to it; a call that fails is answered with one line."""
+
+    def __init__(self) -> None:
+        self.plan: Any = None
+        self.broken = "no plan was begun."
+
+    def answer(self, method: str, arguments: tuple[Any, ...]) -> Answer:
+        """(True, value), or (False, line that says what went wrong)."""
+        try:
+            if method == BEGIN:
+                self._begin(*arguments)
+                return True, None
+            if self.plan is None:
+                return False, self.broken
+            return True, self._called(method, arguments)
+        except PlacerError as error:
+            return self._failed(method, one_line(str(error)))
+        except Exception as error:  # whatever happens here, the training goes on
+            return self._failed(method, one_line(f"planning failed in {method}: {type(error).__name__}: {error}"))
+
+    def _begin(self, *arguments: Any) -> None:
+        from search.online.replan.replanner import (
+            OnlinePlan,  # slow to import, and a failure of it has its line like any other
+        )
+
+        self.plan = OnlinePlan(*arguments)
+
+    def _called(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        value = getattr(self.plan, method)
+        return value(*arguments) if callable(value) else value
+
+    def _failed(self, method: str, line: str) -> Answer:
+        if method == BEGIN:
+            self.broken = line
+        return False, line
+
+
+def _receive(calls: IO[bytes], waiting: queue.SimpleQueue[Call]) -> None:
+    while True:
+        try:
+            waiting.put(pickle.load(calls))
+        except EOFError:
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)

@@ -1,0 +1,302 @@
+"""The plan of an online placement: what to measure next, by all that was measured, the load, and the devices left."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placer.errors import BadInputError, PlacerError, listed
+from placer.graph.coarsen import coarsen
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import ANY, Topology
+from placer.result import Measured, Result
+from search.online.replan.load import Load
+from search.online.replan.proposal import Devices, PlanSettings, Proposal
+from search.problem.problem import Placement, Problem
+from search.problem.searcher import Searcher, SearchExhausted, Stop, never
+from search.session.prediction import Prediction
+from search.session.registry import make_searcher
+
+RULES = ("heft", "expert")  # worth a measurement of their own, once, where predicted to be nearly as good
+NEARLY = 1.1
+FAR = 1.3  # a mapping predicted so many times slower than the best costs the training more than it teaches
+MOST_CALIBRATED = 24  # results that a calibration replays: the single devices, then the fastest
+AS_PROFILED = Load()
+
+
+class OnlinePlan:
+    """Proposes mappings of one step while it trains, and learns what they came to.
+
+    What was measured counts under the load that there was, and comes back with it. Under a load that is new, what is
+    predicted is what was predicted as profiled, times the factors of the load. Raises BadInputError for an unknown
+    searcher, and where the graph cannot be placed.
+    """
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        topology: Topology,
+        settings: PlanSettings | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.graph = graph
+        self.topology = topology
+        self.settings = settings or PlanSettings()
+        self.clock = clock
+        self.names = topology.names
+        self.load = AS_PROFILED
+        self.ended: str | None = None
+        self._told: dict[Load, list[tuple[Devices, Result]]] = {AS_PROFILED: []}
+        self._views: dict[tuple[tuple[str, ...], Load], _View] = {}
+        make_searcher(self.settings.searcher, self._view().problem)
+
+    def singles(self) -> list[Proposal]:
+        """Every device in use with all that it can run, if it can hold that; the one predicted fastest first."""
+        view = self._view()
+        singles = (*view.problem.singles(), *view.problem.nearly_singles())
+        return _best_first([self._proposal(view, placement, "single") for placement in singles])
+
+    def tell(self, measured: Sequence[tuple[Devices, Result]]) -> None:
+        """What mappings, proposed or not, came to under the load of now. Of several results the last one counts.
+
+        Raises BadInputError for a mapping of another graph.
+        """
+        for devices, _ in measured:
+            self._check(devices)
+        self._told[self.load] += measured
+
+    def propose(self, count: int, seconds: float | None = None) -> list[Proposal]:
+        """Up to `count` mappings that were not told under this load, all different, best predicted first.
+
+        Fewer where the searcher has nothing left, and `ended` says so. seconds: after which the search is content
+        with what it has. Raises PlacerError where nothing fits into the memory of the devices in use.
+        """
+        if count < 1:
+            return []
+        end_s = math.inf if seconds is None else self.clock() + seconds
+        view = self._view()
+        found, self.ended = self._asked(view, self.settings.searcher, count, lambda: self.clock() >= end_s)
+        if all(len(set(devices)) == 1 for devices, _ in self._measured(view)):
+            found = self._with_rules(view, found, count)
+        return [self._ordered(view, proposal) for proposal in _best_first(self._worthwhile(view, found))]
+
+    def predict(self, devices: Devices) -> float:
+        """Seconds of a step under the load of now; infinity where a device is not in use.
+
+        Raises BadInputError for a mapping of another graph.
+        """
+        self._check(devices)
+        view = self._view()
+        return view.step_s(self._within(view, devices)) if view.has(devices) else math.inf
+
+    def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> None:
+        """The load changed: devices and links now take so many times as long as profiled, 1 for those left out.
+
+        A load that was there before brings back what was measured under it. Raises BadInputError for an unknown
+        device or a factor that is none.
+        """
+        load = Load.of(self.topology, device_factor, link_factor)
+        self.load = next((known for known in self._told if known.is_like(load)), load)
+        self._told.setdefault(self.load, [])
+        if self.load != AS_PROFILED:  # what is known as profiled may have grown since
+            self._views = {key: view for key, view in self._views.items() if key[1] == AS_PROFILED}
+        self.ended = None
+
+    def only(self, names: Sequence[str]) -> None:
+        """The devices in use from now on; what was measured on others counts again when they are.
+
+        Raises BadInputError for an unknown device, for none at all, and where the step cannot run on them alone.
+        """
+        unknown = [name for name in names if name not in self.topology.index]
+        if unknown or not names:
+            what = f"{listed(unknown)} not in the topology" if unknown else "no device left"
+            raise BadInputError(f"a plan for {what}; name some of {listed(self.topology.names)}.")
+        before, self.names = self.names, tuple(name for name in self.topology.names if name in names)
+        try:
+            _ = self._view().problem
+        except PlacerError as error:
+            left, self.names = listed(self.names), before
+            raise BadInputError(f"the step cannot run on {left} alone: {error}") from None
+        self.ended = None
+
+    # What is predicted by.
+
+    def _view(self) -> _View:
+        return self._viewed(self.names, self.load)
+
+    def _viewed(self, names: tuple[str, ...], load: Load) -> _View:
+        """Calibrated by all that was measured under `load` on the devices called `names`."""
+        view = self._views.get((names, load)) or self._begun(names, load)
+        measured = self._measured(view)
+        if len(measured) != view.knows:
+            view = replace(view, prediction=view.prediction.corrected(_telling(measured)), knows=len(measured))
+        self._views[names, load] = view
+        return view
+
+    def _begun(self, names: tuple[str, ...], load: Load) -> _View:
+        """By what is known elsewhere: as profiled under a load, on all devices for some of them, else nothing."""
+        if load != AS_PROFILED:
+            known = self._viewed(names, AS_PROFILED)
+            return replace(known, load=load, prediction=load.on(known.prediction), knows=0)
+        topology = _part(self.topology, names)
+        groups = coarsen(self.graph, self.settings.groups, topology)
+        prediction = Prediction.profiled(groups, topology, self.settings.headroom)
+        view = _View(tuple(self.topology.index[name] for name in names), load, prediction, 0)
+        if names == self.topology.names:
+            return view
+        whole = self._viewed(self.topology.names, load).prediction.fine.calibration
+        factors = tuple(whole.device_factor[d] for d in view.devices)
+        fine = replace(prediction.fine, given=replace(whole, device_factor=factors))
+        return replace(view, prediction=replace(prediction, fine=fine), knows=len(self._measured(view)))
+
+    def _measured(self, view: _View) -> list[tuple[Devices, Result]]:
+        """What was told under the view's load of its own devices, by their indices there."""
+        told = dict(self._told[view.load])
+        return [(self._within(view, devices), result) for devices, result in told.items() if view.has(devices)]
+
+    def _within(self, view: _View, devices: Devices) -> Devices:
+        if view.is_whole:
+            return devices
+        place = {d: i for i, d in enumerate(view.devices)}
+        return tuple([place[d] for d in devices])
+
+    def _check(self, devices: Devices) -> None:
+        if len(devices) != len(self.graph) or not set(devices) <= set(range(len(self.topology))):
+            raise BadInputError(
+                f"the mapping is of {len(devices)} ops; this plan is for {len(self.graph)} on "
+                f"{listed(self.topology.names)}. Carry it over first."
+            )
+
+    # What is proposed.
+
+    def _asked(self, view: _View, name: str, count: int, stop: Stop = never) -> tuple[list[Proposal], str | None]:
+        """Up to `count` proposals of the searcher `name`, and why there are no more."""
+        searcher = self._informed(view, name, stop)
+        found: list[Proposal] = []
+        while len(found) < count:
+            try:
+                placement = view.problem.placement(searcher.ask())
+            except SearchExhausted as end:
+                return found, str(end)
+            found.append(self._proposal(view, placement, name))
+        return found, None
+
+    def _informed(self, view: _View, name: str, stop: Stop) -> Searcher:
+        """A searcher that was told everything that was measured, or how the single devices are predicted."""
+        problem = view.problem
+        measured = self._measured(view)
+        searcher = make_searcher(name, problem, seed=self.settings.seed + len(measured), stop=stop)
+        known = [(view.placement(devices), result) for devices, result in measured]
+        if not any(isinstance(result, Measured) for _, result in known):
+            known += [(p, Measured(view.step_s(view.expand(p)))) for p in problem.singles()]
+        for placement, result in known:
+            if placement is not None:
+                searcher.tell(problem.mapping(placement), result)
+        return searcher
+
+    def _with_rules(self, view: _View, searched: list[Proposal], count: int) -> list[Proposal]:
+        """`searched`, the last of them replaced by what known rules give where that is nearly as good.
+
+        Half of all at most; but a single device that was not measured yet is never left out if predicted best.
+        """
+        best_s = min((p.predicted_s for p in searched), default=math.inf)
+        known = {devices for devices, _ in self._told[view.load]} | {p.devices for p in searched}
+        rules = [p for name in RULES for p in self._asked(view, name, 1)[0]] + self.singles()
+        new = {p.devices: p for p in rules if p.devices not in known and p.predicted_s <= NEARLY * best_s}
+        chosen = _best_first([*new.values()])
+        room = max(count // 2, count - len(searched), int(bool(chosen) and chosen[0].predicted_s < best_s))
+        chosen = chosen[:room]
+        return [*chosen, *searched[: count - len(chosen)]]
+
+    def _worthwhile(self, view: _View, found: list[Proposal]) -> list[Proposal]:
+        """Without those that are far from the best of them, of what was measured and of the single devices."""
+        known = [devices for devices, result in self._measured(view) if isinstance(result, Measured)]
+        known += [view.expand(placement) for placement in view.problem.singles()]
+        predicted_s = [p.predicted_s for p in found] + (view.prediction.fine.step_s(known).tolist() if known else [])
+        kept = [p for p in found if p.predicted_s <= FAR * min(predicted_s)]
+        if len(kept) < len(found):
+            self.ended = self.ended or f"what is left is predicted over {FAR:g} times slower than the best."
+        return kept
+
+    def _proposal(self, view: _View, placement: Placement, searcher: str) -> Proposal:
+        """Without its run order, which takes as long as many predictions."""
+        devices = view.expand(placement)
+        return Proposal(view.whole(devices), (), view.step_s(devices), searcher)
+
+    def _ordered(self, view: _View, proposal: Proposal) -> Proposal:
+        return replace(proposal, order=tuple(view.prediction.order_of(self._within(view, proposal.devices))))
+
+
+@dataclass(frozen=True)
+class _View:
+    """What is predicted by on some of the devices, under one load.
+
+    devices: their indices in the whole topology. knows: how many results the prediction is calibrated by.
+    """
+
+    devices: tuple[int, ...]
+    load: Load
+    prediction: Prediction
+    knows: int
+
+    @property
+    def problem(self) -> Problem:
+        """The groups to place."""
+        return self.prediction.problem
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether indices here are those of the whole topology."""
+        return self.devices == tuple(range(len(self.devices)))
+
+    def has(self, devices: Devices) -> bool:
+        """Whether a mapping keeps to the view's devices."""
+        return set(devices) <= set(self.devices)
+
+    def whole(self, devices: Devices) -> Devices:
+        """A mapping of the view's devices by their indices in the whole topology."""
+        return devices if self.is_whole else tuple([self.devices[d] for d in devices])
+
+    def step_s(self, devices: Devices) -> float:
+        """Predicted op by op."""
+        return float(self.prediction.fine.step_s([devices])[0])
+
+    def expand(self, placement: Placement) -> Devices:
+        """The device of each op."""
+        devices = self.problem.devices(placement)
+        return tuple([devices[group] for group in self.prediction.groups.group_of])
+
+    def placement(self, devices: Devices) -> Placement | None:
+        """The units of the problem where their ops are; None where they are apart, or more than fits."""
+        problem = self.problem
+        unit_of = problem.limits.unit_of[list(self.prediction.groups.group_of)]
+        row = np.zeros(len(problem.units), np.int32)
+        row[unit_of] = devices
+        placement = tuple(row.tolist())
+        whole = (row[unit_of] == devices).all() and all(
+            d in f for d, f in zip(placement, problem.feasible, strict=True)
+        )
+        return placement if whole and problem.fits(placement) else None
+
+
+def _best_first(proposals: Sequence[Proposal]) -> list[Proposal]:
+    return sorted(proposals, key=lambda p: p.predicted_s)
+
+
+def _telling(measured: Sequence[tuple[Devices, Result]]) -> list[tuple[Devices, Result]]:
+    """What a calibration replays of all that was measured."""
+    ran = [(len(set(devices)) > 1, r.step_s, devices) for devices, r in measured if isinstance(r, Measured)]
+    return [(devices, Measured(step_s)) for _, step_s, devices in sorted(ran)[:MOST_CALIBRATED]]
+
+
+def _part(topology: Topology, names: tuple[str, ...]) -> Topology:
+    """Some of the devices, and the links between them."""
+    if names == topology.names:
+        return topology
+    devices = tuple(device for device in topology.devices if device.name in names)
+    links = tuple(link for link in topology.links if {link.src, link.dst} <= {*names, ANY})
+    return Topology(devices, links, topology.contention)

@@ -1,0 +1,1 @@
+"""Trials within a training: `trials` builds and judges proposals, `race` steps them beside the incumbent."""

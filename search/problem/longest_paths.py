@@ -1,0 +1,150 @@
+"""The quickest way through a graph, forwards and backwards: compiled, per op and device.
+
+What an op must wait for and what must follow it, if every other op were where it suits this way best: PEFT looks ahead
+with it, and no schedule is quicker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.problem.problem import Limits
+from surrogate.jit import inlined, jit
+from surrogate.simulate.arrays import (
+    BANDWIDTH,
+    LATENCY,
+    NO_CONTENTION,
+    RECEIVE,
+    RECEIVE_PER_BYTE,
+    SEND,
+    SEND_PER_BYTE,
+    Tables,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+# Sums of bytes may end a last digit higher in another order.
+MARGIN = 1e-12
+
+
+class Ways(NamedTuple):
+    """What the kernels below read. Pairs p of a producer and a consumer; their tensors are first[p] to first[p + 1].
+
+    cost_s: infinite on devices that an op, or what is colocated with it, may not use. together: whether the two ops
+    share a device in any case. apart: whether they cannot share this one, for it would not hold them both.
+    """
+
+    order: Ints  # [ops] producers first
+    src: Ints  # [p] in the order of the producers in `order`
+    dst: Ints  # [p]
+    together: NDArray[np.bool_]  # [p]
+    apart: NDArray[np.bool_]  # [p, d]
+    first: Ints  # [p + 1]
+    tensor_bytes: Floats  # by pair
+    cost_s: Floats  # [ops, d]
+    link: Floats  # [6, d, d]
+    in_turn: bool  # whether transfers over one link wait for each other
+
+
+def ways_of(t: Tables, limits: Limits, order: Sequence[int]) -> Ways:
+    """order: op indices, producers first."""
+    line = np.array(order, np.int32)
+    place = np.empty(len(line), np.int64)
+    place[line] = np.arange(len(line))
+    need = np.lexsort((t.dst, place[t.src]))
+    src, dst = t.src[need], t.dst[need]
+    new = np.ones(len(need), bool)
+    new[1:] = (np.diff(src) != 0) | (np.diff(dst) != 0)
+    at = np.flatnonzero(new)
+    u, v = limits.unit_of[src[at]], limits.unit_of[dst[at]]
+    both_bytes = limits.unit_bytes[u] + limits.unit_bytes[v]
+    return Ways(
+        order=line,
+        src=src[at],
+        dst=dst[at],
+        together=u == v,
+        apart=(u != v)[:, None] & (both_bytes[:, None] > limits.capacity_bytes * (1 + MARGIN)),
+        first=np.append(at, len(need)).astype(np.int32),
+        tensor_bytes=t.tensor_bytes[need],
+        cost_s=np.where(limits.feasible[limits.unit_of], t.cost_s, np.inf),
+        link=t.link,
+        in_turn=t.contention != NO_CONTENTION,
+    )
+
+
+@inlined
+def _crossing(w: Ways, p: int, s: int, d: int) -> float:
+    """Seconds from the end of pair p's producer on s to the start of its consumer on d, at the least.
+
+    The sender sends one tensor after the other, the receiver receives them one after the other, and so does a link
+    where transfers wait for each other; before and after that comes what the quickest of them takes.
+    """
+    if s == d:
+        return np.inf if w.apart[p, d] else 0.0
+    if w.together[p]:
+        return np.inf
+    link = w.link
+    least_send, least_way, least_receive = np.inf, np.inf, np.inf
+    least_out, least_in, longest = np.inf, np.inf, 0.0
+    sends, transfers, receives = 0.0, 0.0, 0.0
+    for k in range(w.first[p], w.first[p + 1]):
+        size = w.tensor_bytes[k]
+        out_s = link[SEND, s, d] + size * link[SEND_PER_BYTE, s, d]
+        way_s = link[LATENCY, s, d] + size / link[BANDWIDTH, s, d]
+        in_s = link[RECEIVE, s, d] + size * link[RECEIVE_PER_BYTE, s, d]
+        longest = max(longest, out_s + way_s + in_s)
+        least_send, least_way, least_receive = min(least_send, out_s), min(least_way, way_s), min(least_receive, in_s)
+        least_out, least_in = min(least_out, out_s + way_s), min(least_in, way_s + in_s)
+        sends, transfers, receives = sends + out_s, transfers + way_s, receives + in_s
+    longest = max(longest, sends + least_in, least_out + receives)
+    if w.in_turn:
+        longest = max(longest, least_send + transfers + least_receive)
+    return longest
+
+
+@jit
+def crossings(w: Ways) -> Floats:
+    """[pairs, s, d] seconds that pair p's consumer on d starts after its producer ended on s, at the least."""
+    devices = w.cost_s.shape[1]
+    cross_s = np.empty((len(w.src), devices, devices))
+    for p in range(len(w.src)):
+        for s in range(devices):
+            for d in range(devices):
+                cross_s[p, s, d] = _crossing(w, p, s, d)
+    return cross_s
+
+
+@jit
+def heads(w: Ways) -> Floats:
+    """[ops, d] seconds before op v can start on d, at the least; infinite where it cannot run."""
+    devices = w.cost_s.shape[1]
+    head_s = np.where(w.cost_s < np.inf, 0.0, np.inf)
+    # Pairs come in the order of their producers, whose own pairs have all come before.
+    for p in range(len(w.src)):
+        u, v = w.src[p], w.dst[p]
+        for d in range(devices):
+            best_s = np.inf
+            for s in range(devices):
+                best_s = min(best_s, head_s[u, s] + w.cost_s[u, s] + _crossing(w, p, s, d))
+            head_s[v, d] = max(head_s[v, d], best_s)
+    return head_s
+
+
+@jit
+def tails(w: Ways) -> Floats:
+    """[ops, d] seconds from the end of op v on d to the end of the step, at the least."""
+    devices = w.cost_s.shape[1]
+    tail_s = np.where(w.cost_s < np.inf, 0.0, np.inf)
+    for p in range(len(w.src) - 1, -1, -1):
+        u, v = w.src[p], w.dst[p]
+        for s in range(devices):
+            best_s = np.inf
+            for d in range(devices):
+                best_s = min(best_s, _crossing(w, p, s, d) + w.cost_s[v, d] + tail_s[v, d])
+            tail_s[u, s] = max(tail_s[u, s], best_s)
+    return tail_s

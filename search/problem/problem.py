@@ -1,0 +1,317 @@
+"""The problem a searcher solves: a graph to place on a topology, an objective, and what may go where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from placer.errors import BadInputError, listed, short
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+from surrogate.costs.cost_matrix import Costs, cost_matrix
+from surrogate.simulate.max_load import MaxLoad
+from surrogate.simulate.priority import upward_rank
+from surrogate.simulate.simulator import Simulator
+
+OBJECTIVES = ("makespan", "max-load")
+# Units whose memory is added up in one go, so that large batches take no more memory than this needs.
+AT_ONCE = 1 << 20
+
+Placement = tuple[int, ...]
+"""The device of each unit, in the order of `Problem.units`: what a searcher moves about."""
+
+
+class Limits(NamedTuple):
+    """What may go where, as flat arrays for compiled code: units u, devices d."""
+
+    unit_of: NDArray[np.int32]  # [ops]
+    unit_bytes: NDArray[np.float64]  # [u]
+    feasible: NDArray[np.bool_]  # [u, d]
+    capacity_bytes: NDArray[np.float64]  # [d]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What to place where, and how good a mapping is predicted to be.
+
+    headroom: the share of each device's memory that must stay free. cost_s: [ops, devices] seconds that stand in for
+    the graph's own costs. base_s: seconds of a step beside its makespan. judge: predicts [placements, units] more truly
+    and more slowly than the simulator, where the graph is one of groups and the ops behind them are known. Raises
+    BadInputError for an unknown objective or schedule, an op that no device can run, and colocated ops that no device
+    can run together.
+    """
+
+    graph: OpGraph
+    topology: Topology
+    objective: str = "makespan"
+    schedule: str = "rank"
+    headroom: float = 0.0
+    cost_s: Costs | None = None
+    base_s: float = 0.0
+    judge: Callable[[NDArray[np.int32]], NDArray[np.float64]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise BadInputError(f"the objective {self.objective!r} is none of {', '.join(OBJECTIVES)}.")
+        if not 0 <= self.headroom < 1:
+            raise BadInputError(f"the headroom is {self.headroom}; give a share of the memory, 0 <= headroom < 1.")
+        for unit, feasible in zip(self.units, self.feasible, strict=True):
+            if not feasible:
+                raise self._apart(unit)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """[ops, devices] seconds, infinity where an op cannot run."""
+        return cost_matrix(self.graph, self.topology) if self.cost_s is None else self.cost_s
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        """Predicts the makespan."""
+        return Simulator(self.graph, self.topology, self.schedule, self.costs)
+
+    @cached_property
+    def max_load(self) -> MaxLoad:
+        """Predicts the max-load."""
+        return MaxLoad(self.graph, self.topology, self.costs)
+
+    @cached_property
+    def units(self) -> tuple[tuple[int, ...], ...]:
+        """Op indices that move together, in the topological order of each unit's first op."""
+        place = {v: i for i, v in enumerate(self.graph.order)}
+        return tuple(sorted(self.graph.colocated, key=lambda unit: min(place[v] for v in unit)))
+
+    @cached_property
+    def unit_of(self) -> tuple[int, ...]:
+        """Op index -> index into `units`."""
+        of = [0] * len(self.graph)
+        for u, unit in enumerate(self.units):
+            for v in unit:
+                of[v] = u
+        return tuple(of)
+
+    @cached_property
+    def unit_cost_s(self) -> list[list[float]]:
+        """[units, devices] seconds of all the unit's ops, infinity where one of them cannot run."""
+        rows = self.costs.tolist()
+        devices = range(len(self.topology))
+        return [[math.fsum(rows[v][d] for v in unit) for d in devices] for unit in self.units]
+
+    @cached_property
+    def feasible(self) -> tuple[tuple[int, ...], ...]:
+        """For each unit the devices that can run all its ops, memory aside."""
+        return tuple(tuple(d for d, cost_s in enumerate(row) if not math.isinf(cost_s)) for row in self.unit_cost_s)
+
+    @cached_property
+    def unit_mean_s(self) -> tuple[float, ...]:
+        """Seconds of each unit, averaged over the devices that can run it."""
+        return tuple(
+            sum(row[d] for d in devices) / len(devices)
+            for row, devices in zip(self.unit_cost_s, self.feasible, strict=True)
+        )
+
+    @cached_property
+    def device_total_s(self) -> tuple[float, ...]:
+        """Seconds that all units take on each device; what it cannot run counts at its dearest elsewhere."""
+        total_s = [0.0] * len(self.topology)
+        for row in self.unit_cost_s:
+            dearest_s = max(c for c in row if c < math.inf)
+            for d, cost_s in enumerate(row):
+                total_s[d] += min(cost_s, dearest_s)
+        return tuple(total_s)
+
+    @cached_property
+    def fastest_first(self) -> tuple[int, ...]:
+        """Devices by the seconds that all units take there."""
+        return tuple(sorted(range(len(self.topology)), key=lambda d: (self.device_total_s[d], d)))
+
+    @cached_property
+    def unit_bytes(self) -> tuple[float, ...]:
+        """Bytes each unit holds on its device for the whole step."""
+        return tuple(sum(self.graph.ops[v].memory_bytes for v in unit) for unit in self.units)
+
+    @cached_property
+    def capacity_bytes(self) -> tuple[float, ...]:
+        """Bytes each device may hold, head-room taken off; infinity = unlimited."""
+        limits = (device.memory_bytes for device in self.topology.devices)
+        return tuple(math.inf if limit is None else limit * (1 - self.headroom) for limit in limits)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """Units, memory and feasible devices as flat arrays."""
+        return Limits(
+            np.array(self.unit_of, np.int32),
+            np.array(self.unit_bytes, np.float64),
+            np.isfinite(self.unit_cost_s),
+            np.array(self.capacity_bytes, np.float64),
+        )
+
+    @cached_property
+    def ranked(self) -> NDArray[np.int32]:
+        """Op indices by upward rank, the highest first; of equal ranks, producers first."""
+        rank = np.array(upward_rank(self.graph, self.costs, self.topology))
+        order = np.array(self.graph.order)
+        return order[np.argsort(-rank[order], kind="stable")].astype(np.int32)
+
+    @cached_property
+    def is_roomy(self) -> bool:
+        """Whether any one device could hold everything, so that memory needs no look."""
+        return sum(self.unit_bytes) <= min(self.capacity_bytes)
+
+    @cached_property
+    def space(self) -> int:
+        """How many placements there are, memory aside."""
+        return math.prod(len(devices) for devices in self.feasible)
+
+    @cached_property
+    def alike(self) -> tuple[int, ...]:
+        """For each device the first one that it could be swapped with and nothing would change."""
+        first: list[int] = []
+        for d in range(len(self.topology)):
+            first.append(next((a for a in first if self._swappable(a, d)), d))
+        return tuple(first)
+
+    def predict(self, placement: Placement) -> float:
+        """The objective in seconds; infinity where a tensor would have to cross a link that is missing."""
+        return float(self.predict_many(placement)[0])
+
+    def predict_many(self, placements: ArrayLike) -> NDArray[np.float64]:
+        """The objective of each row of `placements`, [placements, units] devices, as `predict` gives it."""
+        devices = self._rows(placements).take(self.limits.unit_of, axis=1)
+        if self.objective == "max-load":
+            return self.max_load.values(devices)
+        return self.base_s + self.simulator.makespans(devices)
+
+    def devices(self, placement: Placement) -> tuple[int, ...]:
+        """The device of each op."""
+        return tuple([placement[u] for u in self.unit_of])
+
+    def mapping(self, placement: Placement) -> Mapping:
+        """The placement as a mapping. Raises MappingError where memory does not suffice."""
+        return Mapping(self.graph, self.topology, self.devices(placement), self.headroom)
+
+    def placement(self, mapping: Mapping) -> Placement:
+        """The mapping as a placement. Raises BadInputError where it is another graph's."""
+        if mapping.graph.fingerprint != self.graph.fingerprint:
+            theirs, ours = mapping.graph.fingerprint, self.graph.fingerprint
+            raise BadInputError(f"the mapping is for graph {theirs}; this search is for {ours}.")
+        return tuple(mapping.devices[unit[0]] for unit in self.units)
+
+    def held_bytes(self, placement: Placement) -> list[float]:
+        """Bytes each device holds."""
+        held = [0.0] * len(self.topology)
+        for u, d in enumerate(placement):
+            held[d] += self.unit_bytes[u]
+        return held
+
+    def fits(self, placement: Placement) -> bool:
+        """Whether memory suffices on every device."""
+        if self.is_roomy:
+            return True
+        held = self.held_bytes(placement)
+        return all(h <= c for h, c in zip(held, self.capacity_bytes, strict=True))
+
+    def judge_many(self, placements: ArrayLike) -> NDArray[np.float64]:
+        """As `predict_many`, by the judge if there is one: for the few that are worth it."""
+        rows = self._rows(placements)
+        return self.predict_many(rows) if self.judge is None else self.judge(rows)
+
+    def fits_many(self, placements: ArrayLike) -> NDArray[np.bool_]:
+        """For each row of `placements`, [placements, units] devices, whether memory suffices, as `fits` says it.
+
+        Raises BadInputError for a device that is none.
+        """
+        rows = self._rows(placements)
+        if ((rows < 0) | (rows >= len(self.topology))).any():
+            raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
+        if self.is_roomy:
+            return np.ones(len(rows), bool)
+        fits = np.empty(len(rows), bool)
+        step = max(1, AT_ONCE // len(self.units))
+        for i in range(0, len(rows), step):
+            held_bytes = self._held_by_row(rows[i : i + step])
+            fits[i : i + step] = (held_bytes <= self.limits.capacity_bytes).all(axis=1)
+        return fits
+
+    def singles(self) -> Iterator[Placement]:
+        """Everything on one device, for each device that can."""
+        for d in range(len(self.topology)):
+            placement = (d,) * len(self.units)
+            if all(d in devices for devices in self.feasible) and self.fits(placement):
+                yield placement
+
+    def nearly_singles(self) -> Iterator[Placement]:
+        """For each device that is no match for some op, as a GPU without a kernel for it: all else on this device, and
+        such ops where they cost least, as TensorFlow itself places them. Only where devices are of several kinds.
+        """
+        if len({device.kind for device in self.topology.devices}) == 1:
+            return
+        for d in range(len(self.topology)):
+            able = [d in devices for devices in self.feasible]
+            if any(able) and not all(able):
+                costs = zip(able, self.feasible, self.unit_cost_s, strict=True)
+                placement = tuple(d if can else min(devices, key=cost_s.__getitem__) for can, devices, cost_s in costs)
+                if self.fits(placement):
+                    yield placement
+
+    def canonical(self, placement: Placement) -> Placement:
+        """The same structure under one name: devices that are alike, renamed in order of first appearance."""
+        unused = {a: [d for d, b in enumerate(self.alike) if a == b] for a in self.alike}
+        name: dict[int, int] = {}
+        for d in placement:
+            if d not in name:
+                name[d] = unused[self.alike[d]].pop(0)
+        return tuple(name[d] for d in placement)
+
+    def _apart(self, unit: Sequence[int]) -> BadInputError:
+        """No device can run all ops of `unit`: what each of the first few can run on."""
+        names, rows = self.topology.names, self.costs[list(unit)]
+        where = {
+            listed([name for name, cost_s in zip(names, row, strict=True) if cost_s < math.inf]) or "none": v
+            for v, row in zip(reversed(unit), rows[::-1].tolist(), strict=True)
+        }
+        first = sorted(where.items(), key=lambda item: item[1])[:3]
+        ops = ", ".join(short(self.graph.ops[v].name) for _, v in first)
+        each = ", ".join(f"{short(self.graph.ops[v].name)} on {can}" for can, v in first)
+        return BadInputError(
+            f"graph {short(self.graph.name)}: the colocated ops {ops} can run together on none of {listed(names)}: "
+            f"{each}. Give them a cost on one device, or do not colocate them."
+        )
+
+    def _rows(self, placements: ArrayLike) -> NDArray[np.int32]:
+        return np.asarray(placements, dtype=np.int32).reshape(-1, len(self.units))
+
+    def _held_by_row(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Bytes held, [rows, devices]. bincount adds one by one in the order of units: the sums of `held_bytes`."""
+        n, devices = len(rows), len(self.topology)
+        cell = rows + np.arange(0, n * devices, devices)[:, None]
+        held = np.bincount(cell.ravel(), np.tile(self.limits.unit_bytes, n), n * devices)
+        return held.astype(np.float64, copy=False).reshape(n, devices)
+
+    def _swappable(self, a: int, b: int) -> bool:
+        """Whether devices a and b differ in nothing but their names."""
+        if not (self.costs[:, a] == self.costs[:, b]).all():
+            return False
+        if self.capacity_bytes[a] != self.capacity_bytes[b] or self._ports(a) != self._ports(b):
+            return False
+        others = [d for d in range(len(self.topology)) if d not in (a, b)]
+        pairs = [(a, b, b, a), *((a, d, b, d) for d in others), *((d, a, d, b) for d in others)]
+        return all(self._way(s, d) == self._way(s2, d2) for s, d, s2, d2 in pairs)
+
+    def _ports(self, d: int) -> Sequence[float | None]:
+        device = self.topology.devices[d]
+        return device.ingress_bytes_per_s, device.egress_bytes_per_s
+
+    def _way(self, src: int, dst: int) -> Sequence[float] | None:
+        """A link's numbers, without the names by which it was given."""
+        link = self.topology.table[src][dst]
+        if link is None:
+            return None
+        way = (link.latency_s, link.bandwidth_bytes_per_s, link.send_s, link.send_s_per_byte)
+        return (*way, link.receive_s, link.receive_s_per_byte)

@@ -1,0 +1,159 @@
+"""What every searcher is: it proposes mappings (`ask`) and learns from results (`tell`)."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, ClassVar
+
+from placer.errors import BadInputError, PlacerError
+from placer.graph.mapping import Mapping
+from placer.result import Failed, Measured, Result
+from search.problem.problem import Placement, Problem
+
+Stop = Callable[[], bool]
+"""Whether time is up. A searcher looks at it between predictions; it only ever shortens its work."""
+
+
+class SearchExhausted(PlacerError):  # noqa: N818 - it ends a search, it is no error of one
+    """No mapping is left that this searcher would ask."""
+
+
+def never() -> bool:
+    """The stop that never comes."""
+    return False
+
+
+class Searcher(ABC):
+    """Proposes mappings of one problem; never one that it was told, unless a repeat was requested.
+
+    Subclasses implement `_propose`, and keep what else changes in `_remember` and `_recall`. Made from the
+    same problem and seed and told the same results, a searcher asks the same mappings.
+    """
+
+    name: ClassVar[str]
+    predicts: ClassVar[bool] = True  # whether what it asks depends on predictions
+
+    def __init__(self, problem: Problem, *, seed: int = 0, stop: Stop = never) -> None:
+        self.problem = problem
+        self.stop = stop
+        self.chance = random.Random(seed)
+        self.asked: dict[Placement, None] = {}
+        self.told: dict[Placement, Result] = {}
+        self.repeats: list[Placement] = []
+        self.evaluations = 0
+
+    def ask(self) -> Mapping:
+        """The next mapping to measure. Raises SearchExhausted where none is left."""
+        placement = self.repeats.pop(0) if self.repeats else self._propose()
+        self.asked[placement] = None
+        return self.problem.mapping(placement)
+
+    def tell(self, mapping: Mapping, result: Result) -> None:
+        """What measuring `mapping`, asked or not, came to. Of several results the last one counts."""
+        placement = self.problem.placement(mapping)
+        self.told.pop(placement, None)
+        self.told[placement] = result
+
+    def request_repeat(self, mapping: Mapping) -> None:
+        """Ask `mapping` once more, before anything else."""
+        self.repeats.append(self.problem.placement(mapping))
+
+    def state(self) -> dict[str, Any]:
+        """All that changes, as plain data that survives JSON, the random generator included."""
+        return {
+            "searcher": self.name,
+            "asked": [list(placement) for placement in self.asked],
+            "told": [[list(placement), _plain(result)] for placement, result in self.told.items()],
+            "repeats": [list(placement) for placement in self.repeats],
+            "chance": self.chance.getstate(),
+            "evaluations": self.evaluations,
+            "memory": self._remember(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state()`. Raises BadInputError where it is another searcher's."""
+        if state["searcher"] != self.name:
+            raise BadInputError(f"the state is of searcher {state['searcher']!r}; resume with that one.")
+        self.asked = {tuple(placement): None for placement in state["asked"]}
+        self.told = {tuple(placement): _result(plain) for placement, plain in state["told"]}
+        self.repeats = [tuple(placement) for placement in state["repeats"]]
+        version, words, gauss = state["chance"]
+        self.chance.setstate((version, tuple(words), gauss))
+        self.evaluations = state["evaluations"]
+        self._recall(state["memory"])
+
+    def is_new(self, placement: Placement) -> bool:
+        """Whether `placement` was neither asked nor told."""
+        return placement not in self.asked and placement not in self.told
+
+    def predict(self, placement: Placement) -> float:
+        """The predicted objective, counted in `evaluations`."""
+        self.evaluations += 1
+        return self.problem.predict(placement)
+
+    def incumbent(self) -> Placement | None:
+        """The best placement measured so far, None before the first success."""
+        measured = {p: r.step_s for p, r in self.told.items() if isinstance(r, Measured)}
+        return min(measured, key=lambda p: (measured[p], p)) if measured else None
+
+    def first_new(self) -> Placement:
+        """The lexicographically first new placement that fits. Raises SearchExhausted where none is left."""
+        known = len(self.asked.keys() | self.told.keys())
+        for placement in islice(fitting_placements(self.problem), known + 1):
+            if self.is_new(placement):
+                return placement
+        raise self.exhausted("every mapping that fits into memory was asked or told.")
+
+    def bound(self) -> float:
+        """Seconds that no mapping is predicted below, as far as this searcher has proven it."""
+        return 0.0
+
+    def exhausted(self, what: str) -> SearchExhausted:
+        """The one honest line, for a searcher that has nothing left."""
+        return SearchExhausted(f"searcher {self.name!r} has nothing left to ask: {what}")
+
+    @abstractmethod
+    def _propose(self) -> Placement:
+        """A placement that is new and fits. Raises SearchExhausted where none is left."""
+
+    def _remember(self) -> Any:
+        """What a subclass keeps beside the above, as plain data."""
+        return None
+
+    def _recall(self, memory: Any) -> None:  # noqa: B027 - most searchers keep nothing
+        """Take back what `_remember` gave."""
+
+
+def fitting_placements(problem: Problem) -> Iterator[Placement]:
+    """Every placement that fits into memory, in lexicographic order."""
+    free = list(problem.capacity_bytes)
+    size, feasible = problem.unit_bytes, problem.feasible
+    options = [iter(feasible[0])]
+    chosen: list[int] = []
+    while options:
+        if len(chosen) == len(options):
+            free[chosen.pop()] += size[len(chosen)]
+        d = next(options[-1], None)
+        if d is None:
+            options.pop()
+        elif size[len(chosen)] <= free[d]:
+            free[d] -= size[len(chosen)]
+            chosen.append(d)
+            if len(chosen) == len(size):
+                yield tuple(chosen)
+            else:
+                options.append(iter(feasible[len(chosen)]))
+
+
+def _plain(result: Result) -> dict[str, Any]:
+    if isinstance(result, Failed):
+        return {"failed": [result.reason, result.detail]}
+    fields = (result.step_s, result.spread_s, result.repeats, result.switch_s, result.stopped_early)
+    return {"measured": list(fields)}
+
+
+def _result(plain: dict[str, Any]) -> Result:
+    return Failed(*plain["failed"]) if "failed" in plain else Measured(*plain["measured"])

@@ -1,0 +1,93 @@
+"""What a search predicts by: the groups it moves, the ops behind them, and what was measured of both so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.graph.coarsen import Groups
+from placer.graph.mapping import Mapping
+from placer.graph.topology import Topology
+from placer.result import Measured, Result
+from search.exact.bounds import lower_bound
+from search.problem.problem import Problem
+from surrogate.calibrate.calibration import Predictor, launches
+from surrogate.costs.cost_matrix import cost_matrix, with_cost_matrix
+from surrogate.simulate.run_order import run_order
+from surrogate.simulate.simulator import Simulator
+from surrogate.simulate.timeline import Timeline
+
+SCHEDULE = "rank"  # placed steps run in the order that the simulator gives them
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Predicts placed steps of one captured step: op by op for reports, group by group for searchers.
+
+    topology: as its links were measured. fine: the predictor of the ops. headroom: as in Problem.
+    """
+
+    groups: Groups
+    topology: Topology
+    fine: Predictor
+    headroom: float
+
+    @classmethod
+    def profiled(cls, groups: Groups, topology: Topology, headroom: float) -> Prediction:
+        """By the costs as profiled, nothing measured yet."""
+        simulator = Simulator(groups.fine, topology, SCHEDULE)
+        return cls(groups, topology, Predictor(simulator, launches(groups.fine)), headroom)
+
+    def calibrated(self, measured: Sequence[tuple[Mapping, Result]]) -> Prediction:
+        """Corrected by what was measured: mappings of the groups, and what each came to."""
+        return self.corrected([(self.groups.expand(mapping), result) for mapping, result in measured])
+
+    def corrected(self, measured: Sequence[tuple[tuple[int, ...], Result]]) -> Prediction:
+        """Corrected by what was measured: the device of each op, and what it came to."""
+        known = [(devices, result.step_s) for devices, result in measured if isinstance(result, Measured)]
+        if not known:
+            return self
+        return replace(self, fine=self.fine.calibrated([d for d, _ in known], [step_s for _, step_s in known]))
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The groups to place, with the costs as they are calibrated by now."""
+        calibration = self.fine.calibration
+        kernels = np.array([self.fine.launches[list(members)].sum() for members in self.groups.members])
+        costs = calibration.costs(cost_matrix(self.groups.graph, self.topology), kernels)
+        graph = with_cost_matrix(self.groups.graph, self.topology, costs)
+        topology = calibration.topology(self.topology)
+        return Problem(
+            graph, topology, schedule=SCHEDULE, headroom=self.headroom, base_s=calibration.base_s, judge=self._judge
+        )
+
+    def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Predicted seconds of steps op by op. rows: [placements, units of `problem`]."""
+        return self.fine.step_s(rows[:, self.problem.limits.unit_of][:, list(self.groups.group_of)])
+
+    def step_s(self, mapping: Mapping) -> float:
+        """Predicted seconds of a step under a mapping of the groups."""
+        return float(self.fine.step_s([self.groups.expand(mapping)])[0])
+
+    def timeline(self, mapping: Mapping) -> Timeline:
+        """The step under a mapping of the ops."""
+        return self.fine.simulator.timeline(mapping.devices)
+
+    def order(self, mapping: Mapping) -> list[str]:
+        """The run order of a mapping of the ops."""
+        return self.order_of(mapping.devices)
+
+    def order_of(self, devices: tuple[int, ...]) -> list[str]:
+        """The run order of ops on these devices."""
+        return [] if len(set(devices)) == 1 else run_order(self.fine.simulator.timeline(devices))
+
+    def bound_s(self) -> float:
+        """What no mapping of the ops can be predicted below; a bound of groups, each in one piece, could be beaten."""
+        simulator = self.fine.simulator
+        base_s = self.fine.calibration.base_s
+        ops = Problem(self.groups.fine, simulator.topology, schedule=SCHEDULE, cost_s=simulator.costs, base_s=base_s)
+        return lower_bound(ops)

@@ -1,0 +1,1 @@
+"""What measured steps say about the costs that the simulator was given."""

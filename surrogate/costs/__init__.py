@@ -1,0 +1,1 @@
+"""What each op costs on each device, as a matrix."""

@@ -1,0 +1,45 @@
+"""What each op costs on each device, as a matrix."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.errors import BadInputError, listed, plain, short
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+
+Costs = NDArray[np.float64]
+
+
+def cost_matrix(graph: OpGraph, topology: Topology) -> Costs:
+    """`cost_s[v, d]`: seconds op v takes on device d, shape [ops, devices]; infinity where it cannot run.
+
+    Raises BadInputError for an op that no device of the topology can run.
+    """
+    costs = np.array([[op.cost_on(d) for d in topology.devices] for op in graph.ops], dtype=np.float64)
+    nowhere = np.isinf(costs).all(axis=1)
+    if nowhere.any():
+        op = graph.ops[int(nowhere.argmax())]
+        given = listed(sorted(op.cost_s)) or "no device"
+        allowed = "" if op.devices is None else f" and may run on {listed(op.devices) or 'no device'}"
+        raise BadInputError(
+            f"graph {short(graph.name)}: op {short(op.name)} ({plain(op.type)}) can run on none of "
+            f"{listed(topology.names)}: it has a cost on {given}{allowed}. "
+            "Give it a cost_s for one of these devices or kinds."
+        )
+    return costs
+
+
+def with_cost_matrix(graph: OpGraph, topology: Topology, costs: Costs) -> OpGraph:
+    """The graph with `costs`, [ops, devices] seconds, as its cost_s by device name. Infinite ones are left out.
+
+    What is divided by a device's speed later is multiplied by it here.
+    """
+    devices = topology.devices
+    rows = ({d.name: s * d.speed for d, s in zip(devices, row, strict=True) if s < math.inf} for row in costs.tolist())
+    ops = tuple(replace(op, cost_s=row) for op, row in zip(graph.ops, rows, strict=True))
+    return OpGraph(graph.name, ops, graph.edges, graph.source)

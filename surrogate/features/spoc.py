@@ -1,0 +1,181 @@
+"""SPOC of a graph: its Size, Parameters, Operations and Critical datapath length.
+
+Langerman (2022) explains run times of networks by metrics of these four names. The formulas of that work could not be
+read, so the definitions here are our own:
+
+- Size: ops, distinct tensors, and the bytes that the ops read and write.
+- Parameters: elements of the variables that the forward part uses, trained or not; no optimizer slots.
+- Operations: floating-point operations from static shapes (placer/graph/op_flops.py), multiply-adds among them.
+- Critical datapath length: the longest chain of ops that depend on one another, in four weightings. `hops`: every op
+  counts 1. `span`: every op counts its own sequential depth (placer/graph/op_depth.py), so that this is the span, or
+  depth, of
+  work-span analysis (Blelloch 1996): the levels of scalar operations that are left with unlimited processors.
+  `chain_operations`: the FLOPs of the chain with most of them. `chain_s`: seconds, where ops have costs, of the chain
+  that takes longest, every op on whichever device it is fastest, crossings free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.graph.op_graph import OpGraph
+
+Floats = NDArray[np.float64]
+
+VARIABLE = ("VarHandleOp", "ReadVariableOp")
+
+
+class Chain(NamedTuple):
+    """A longest chain: what its ops weigh together, and these ops, the first first."""
+
+    length: float
+    ops: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Spoc:
+    """SPOC of one graph; None stands for what the graph does not tell.
+
+    ops, tensors: counts. tensor_bytes: of distinct tensors between ops. traffic_bytes: read and written by the ops that
+    compute anything; constants and inputs of the step are not counted. parameters: elements. held_bytes: of
+    variables, optimizer slots included. operations, multiply_adds: FLOPs, and pairs of them in convolutions and matrix
+    products. uncounted: ops whose operations are not known (loops); all counts are then lower bounds. hops, span,
+    chain_operations, chain_s: critical datapath length, see above. work_s: seconds of all ops, each where it is
+    fastest.
+    """
+
+    name: str
+    ops: int
+    tensors: int
+    tensor_bytes: int
+    traffic_bytes: int
+    parameters: int | None
+    held_bytes: int
+    operations: float | None
+    multiply_adds: float | None
+    uncounted: int
+    hops: int
+    span: int | None
+    chain_operations: float | None
+    work_s: float | None
+    chain_s: float | None
+
+    @property
+    def parallelism(self) -> float | None:
+        """Scalar operations that can be done at once, on average: work over span."""
+        return self.operations / self.span if self.operations and self.span else None
+
+    @property
+    def breadth(self) -> float | None:
+        """How many devices the ops can keep busy at most, if none is split: all work over that of the heaviest chain.
+
+        By seconds where there are costs, else by operations (Brent 1974: no schedule ends before its longest chain).
+        """
+        if self.work_s and self.chain_s:
+            return self.work_s / self.chain_s
+        return self.operations / self.chain_operations if self.operations and self.chain_operations else None
+
+    @property
+    def narrowness(self) -> float:
+        """Share of the ops that are on the chain with most hops: 1 = nothing has a neighbour."""
+        return self.hops / self.ops
+
+    @property
+    def operations_per_op(self) -> float | None:
+        """FLOPs of an op, on average."""
+        return None if self.operations is None else self.operations / self.ops
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs per byte that is read or written."""
+        return self.operations / self.traffic_bytes if self.operations and self.traffic_bytes else None
+
+
+def spoc(graph: OpGraph, parameters: int | None = None) -> Spoc:
+    """SPOC of `graph`. parameters: as counted from its variables, for an OpGraph knows only their bytes."""
+    flops, depths, seconds = operations(graph), depths_of(graph), fastest_s(graph)
+    counted, sized = np.isfinite(flops), np.isfinite(depths)
+    known = np.where(counted, flops, 0.0)
+    timed = bool(np.isfinite(seconds).all())
+    return Spoc(
+        name=graph.name,
+        ops=len(graph),
+        tensors=sum(size > 0 for size in graph.tensor_bytes.values()),
+        tensor_bytes=sum(graph.tensor_bytes.values()),
+        traffic_bytes=traffic_bytes(graph),
+        parameters=parameters,
+        held_bytes=sum(op.memory_bytes for op in graph.ops),
+        operations=float(known.sum()) if counted.any() else None,
+        multiply_adds=sum(op.multiply_adds or 0.0 for op in graph.ops) if counted.any() else None,
+        uncounted=int((~counted).sum()) if counted.any() else 0,
+        hops=int(longest_chain(graph, np.ones(len(graph))).length),
+        span=int(longest_chain(graph, np.where(sized, depths, 1.0)).length) if sized.any() else None,
+        chain_operations=longest_chain(graph, known).length if counted.any() else None,
+        work_s=float(seconds.sum()) if timed else None,
+        chain_s=longest_chain(graph, seconds).length if timed else None,
+    )
+
+
+def longest_chain(graph: OpGraph, weights: Sequence[float] | Floats) -> Chain:
+    """The chain of dependent ops whose weights, [ops], all >= 0, add up to most."""
+    until, before = [float(w) for w in weights], [-1] * len(graph)
+    reached = [0.0] * len(graph)
+    for v in graph.order:
+        until[v] += reached[v]
+        for e in graph.out_edges[v]:
+            if until[v] > reached[e.dst] or before[e.dst] < 0:
+                reached[e.dst], before[e.dst] = until[v], v
+    last = max(range(len(graph)), key=until.__getitem__)
+    ops = [last]
+    while before[ops[-1]] >= 0:
+        ops.append(before[ops[-1]])
+    return Chain(until[last], tuple(reversed(ops)))
+
+
+def operations(graph: OpGraph) -> Floats:
+    """[ops] FLOPs, NaN where they are not known."""
+    return np.array([np.nan if op.flops is None else op.flops for op in graph.ops], np.float64)
+
+
+def depths_of(graph: OpGraph) -> Floats:
+    """[ops] sequential depths, NaN where they are not known."""
+    return np.array([np.nan if op.depth is None else op.depth for op in graph.ops], np.float64)
+
+
+def fastest_s(graph: OpGraph) -> Floats:
+    """[ops] seconds on whichever device is fastest; NaN without costs."""
+    return np.array([min(op.cost_s.values(), default=np.nan) for op in graph.ops], np.float64)
+
+
+def traffic_bytes(graph: OpGraph) -> int:
+    """Bytes that ops read, a tensor once per reader, and write; ops of no operations pass tensors on untouched."""
+    computes = [op.flops != 0 for op in graph.ops]
+    read = sum(e.edge_bytes for e in graph.edges if computes[e.dst])
+    return read + sum(size for (src, _), size in graph.tensor_bytes.items() if computes[src])
+
+
+def forward(graph: OpGraph) -> OpGraph | None:
+    """The forward part of a training step's graph; None where no op is said to belong to it.
+
+    What only the update reads, such as momentum and learning rate, is no part of it, though no gradient comes before;
+    nor is a variable that otherwise only gradients read, for TensorFlow multiplies some by the learning rate early.
+    """
+    kept: set[int] = set()
+    for v in reversed(graph.order):
+        users = {e.dst for e in graph.out_edges[v]}
+        backward = graph.ops[v].type not in VARIABLE and any(graph.ops[u].phase == "backward" for u in users)
+        if graph.ops[v].phase == "forward" and (backward or not users or users & kept):
+            kept.add(v)
+    return part(graph, sorted(kept)) if kept else None
+
+
+def part(graph: OpGraph, ops: Sequence[int]) -> OpGraph:
+    """The graph of some ops, given by index in ascending order, and the edges between these."""
+    place = {v: i for i, v in enumerate(ops)}
+    edges = (e._replace(src=place[e.src], dst=place[e.dst]) for e in graph.edges if e.src in place and e.dst in place)
+    return OpGraph(graph.name, tuple(graph.ops[v] for v in ops), tuple(edges), graph.source)

@@ -1,0 +1,140 @@
+"""The residual: what measured step times say beyond the simulator, and how sure one can be of it elsewhere.
+
+A Gaussian process on the logarithm of measured / predicted. Two mappings are near where most of the work runs in the
+same places and where they transfer and overlap alike: then what the simulator missed in one it will miss in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from surrogate.features.mapping_features import MappingFeatures
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int32]
+
+COMMON = 0.03  # standard deviation of what all mappings are missed by alike
+SIZES = (0.02, 0.05, 0.1, 0.2)  # of what single mappings are missed by: tried, the likeliest is taken
+USUAL, USUAL_SPREAD = 0.06, 0.7  # and what is to be expected: its middle, and its spread in logarithms
+WORK_LENGTHS = (0.05, 0.2, 0.8)  # shares of all work placed elsewhere after which two mappings say little of each other
+FORM_LENGTHS = (0.5, 2.0)
+LEAST_NOISE = 0.003
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Mappings as the residual sees them.
+
+    placements: [mappings, units]. form: [mappings, features], what they transfer and how they overlap.
+    predicted_s: [mappings].
+    """
+
+    placements: Rows
+    form: Floats
+    predicted_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.placements)
+
+
+def sampled(features: MappingFeatures, placements: Rows, unit_of: NDArray[np.int32]) -> Sample:
+    """placements: [mappings, units] device indices. unit_of: [ops]."""
+    found = features.of(placements[:, unit_of])
+    column = {name: found[:, i] for i, name in enumerate(features.names)}
+    step_s = np.maximum(column["makespan_s"], 1e-30)
+    form = [
+        column["path_s"] / step_s,
+        column["busy_s.mean"] / step_s,
+        column["ends_s.max"] / step_s,
+        np.log1p(column["cut_tensors"]) / 2,
+        column["way_s"] / step_s,
+    ]
+    return Sample(placements, np.nan_to_num(np.column_stack(form), posinf=1e3), step_s)
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """The Gaussian process after `measured`.
+
+    work: [units], each unit's share of all work. error: [mappings], log(measured / predicted). noise: [mappings], the
+    relative standard deviation of what was measured.
+    """
+
+    work: Floats
+    measured: Sample
+    error: Floats
+    noise: Floats
+
+    def expect(self, sample: Sample) -> tuple[Floats, Floats]:
+        """(mean, standard deviation) of the residual of each mapping of `sample`."""
+        across = self._kernel(sample, self.measured)
+        mean = across @ self._solved[0]
+        left = np.linalg.solve(self._solved[1], across.T)
+        variance = COMMON**2 + self.settings[0] ** 2 - (left**2).sum(axis=0)
+        return mean, np.sqrt(np.maximum(variance, 1e-12))
+
+    def best_s(self) -> float:
+        """The fastest of the measured mappings as it is expected to be, for the luckiest figure is too good."""
+        return float((self.measured.predicted_s * np.exp(self.expect(self.measured)[0])).min())
+
+    def and_believed(self, sample: Sample) -> Residual:
+        """As if `sample` had been measured and come out as expected (Ginsbourger et al. 2010, kriging believer)."""
+        both = Sample(*(np.concatenate(pair) for pair in zip(_parts(self.measured), _parts(sample), strict=True)))
+        error = np.concatenate([self.error, self.expect(sample)[0]])
+        noise = np.concatenate([self.noise, np.full(len(sample), LEAST_NOISE)])
+        believed = Residual(self.work, both, error, noise)
+        believed.__dict__["settings"] = self.settings
+        return believed
+
+    @cached_property
+    def settings(self) -> tuple[float, float, float]:
+        """(size, work length, form length) of the greatest posterior likelihood."""
+        return max(product(SIZES, WORK_LENGTHS, FORM_LENGTHS), key=self._log_likelihood)
+
+    @cached_property
+    def _solved(self) -> tuple[Floats, Floats]:
+        """(weights, Cholesky factor) of the measured ones."""
+        return _solve(self._covariance(self.settings), self.error)
+
+    def _log_likelihood(self, settings: tuple[float, float, float]) -> float:
+        weights, lower = _solve(self._covariance(settings), self.error)
+        usual = (np.log(settings[0] / USUAL) / USUAL_SPREAD) ** 2
+        return float(-0.5 * self.error @ weights - np.log(np.diag(lower)).sum() - 0.5 * usual)
+
+    def _covariance(self, settings: tuple[float, float, float]) -> Floats:
+        noise = np.maximum(self.noise, LEAST_NOISE)
+        return self._kernel(self.measured, self.measured, settings) + np.diag(noise**2)
+
+    def _kernel(self, a: Sample, b: Sample, settings: tuple[float, float, float] | None = None) -> Floats:
+        size, work_length, form_length = settings or self.settings
+        elsewhere = np.stack([(row != b.placements) @ self.work for row in a.placements])
+        apart = ((a.form[:, None, :] - b.form[None, :, :]) ** 2).sum(axis=2)
+        near: Floats = np.exp(-elsewhere / work_length - apart / (2 * form_length**2))
+        return COMMON**2 + size**2 * near
+
+
+def expected_gain(predicted_s: Floats, mean: Floats, deviation: Floats, best_s: float) -> Floats:
+    """Expected improvement over best_s, in shares of it (Mockus 1975), on logarithms of seconds."""
+    ahead = np.maximum(np.log(best_s) - np.log(predicted_s), -1e3) - mean  # what cannot be is predicted infinite
+    z = ahead / deviation
+    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    gain: Floats = ahead * ndtr(z) + deviation * density
+    return gain
+
+
+def _parts(sample: Sample) -> Sequence[Any]:
+    return sample.placements, sample.form, sample.predicted_s
+
+
+def _solve(covariance: Floats, error: Floats) -> tuple[Floats, Floats]:
+    lower: Floats = np.asarray(np.linalg.cholesky(covariance), np.float64)
+    weights: Floats = np.linalg.solve(lower.T, np.linalg.solve(lower, error))
+    return weights, lower

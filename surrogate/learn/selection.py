@@ -1,0 +1,131 @@
+"""Which regressor to trust: repeated k-fold cross-validation, and a rule by which one wins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.errors import BadInputError
+from surrogate.learn.regressors import Regressor
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+FOLDS, REPEATS = 5, 3
+TOP = 1  # folds are of about ten mappings: to measure more of the predicted best would find the best by luck
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Mappings to learn from, and others to be judged by. x, unseen_x: [mappings, features]; the others: seconds."""
+
+    x: Floats
+    step_s: Floats
+    unseen_x: Floats
+    unseen_s: Floats
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How one regressor did, fold by fold: arrays [folds].
+
+    mape: mean |predicted / measured - 1|. spearman, kendall: rank correlations; 0 where all predictions are the same.
+    regret: see `top_regret`. fit_s, predict_s: seconds to fit, and to predict the fold's unseen mappings.
+    """
+
+    mape: Floats
+    spearman: Floats
+    kendall: Floats
+    regret: Floats
+    fit_s: Floats
+    predict_s: Floats
+
+    @classmethod
+    def joined(cls, several: Sequence[Scores]) -> Scores:
+        """Those of several networks, one after the other."""
+        return cls(*(np.concatenate([getattr(scores, f.name) for scores in several]) for f in fields(cls)))
+
+
+def splits(count: int, folds: int = FOLDS, repeats: int = REPEATS, seed: int = 0) -> Iterator[tuple[Rows, Rows]]:
+    """(rows to learn from, rows to be judged by) of `count`: in each repeat every row is judged once.
+
+    Folds differ by one row at most. Raises BadInputError for fewer than two rows per fold, which cannot be ranked.
+    """
+    if folds < 2 or count < 2 * folds:
+        raise BadInputError(f"{count} mappings cannot be judged in {folds} folds; measure at least {2 * folds}.")
+    chance = np.random.default_rng(seed)
+    for _ in range(repeats):
+        shuffled = chance.permutation(count)
+        for fold in range(folds):
+            unseen = np.sort(shuffled[fold::folds])
+            yield np.setdiff1d(shuffled, unseen), unseen
+
+
+def folds_of(x: Floats, step_s: Floats, folds: int = FOLDS, repeats: int = REPEATS, seed: int = 0) -> list[Fold]:
+    """The folds of one table of features, [mappings, features], where these do not depend on what was measured."""
+    pairs = splits(len(step_s), folds, repeats, seed)
+    return [Fold(x[known], step_s[known], x[unseen], step_s[unseen]) for known, unseen in pairs]
+
+
+def scored(
+    make: Callable[[int], Regressor],
+    folds: Iterable[Fold],
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Scores:
+    """A fresh regressor on each fold."""
+    rows = []
+    for fold in folds:
+        begin_s = clock()
+        regressor = make(seed).fit(fold.x, fold.step_s)
+        fitted_s = clock()
+        predicted_s = regressor.predict(fold.unseen_x)
+        rows.append((*judged(predicted_s, fold.unseen_s), fitted_s - begin_s, clock() - fitted_s))
+    return Scores(*np.array(rows, dtype=np.float64).reshape(-1, len(fields(Scores))).T)
+
+
+def judged(predicted_s: Floats, measured_s: Floats) -> tuple[float, float, float, float]:
+    """MAPE, Spearman's rho, Kendall's tau, and top-k regret of predictions."""
+    from scipy.stats import kendalltau, spearmanr  # slow to import
+
+    mape = float(np.mean(np.abs(predicted_s / measured_s - 1)))
+    if len(set(predicted_s.tolist())) == 1 or len(set(measured_s.tolist())) == 1:
+        return mape, 0.0, 0.0, top_regret(predicted_s, measured_s)
+    rho, tau = (float(ranks(predicted_s, measured_s).statistic) for ranks in (spearmanr, kendalltau))
+    return mape, rho, tau, top_regret(predicted_s, measured_s)
+
+
+def top_regret(predicted_s: Floats, measured_s: Floats, top: int = TOP) -> float:
+    """What measuring only the `top` predicted best costs: the best of these over the best of all, minus 1."""
+    asked = np.argsort(predicted_s, kind="stable")[:top]
+    return float(measured_s[asked].min() / measured_s.min() - 1)
+
+
+def eligible(scores: Mapping[str, Scores], repeats: int = REPEATS) -> list[str]:
+    """The regressors whose MAPE is not clearly above the lowest: by one standard error of the difference at most.
+
+    Differences are taken fold by fold, for a fold that is hard for one is hard for all. The repeats judge the same
+    mappings again, so they count as one.
+    """
+    best = min(scores, key=lambda name: float(scores[name].mape.mean()))
+    apart = {name: found.mape - scores[best].mape for name, found in scores.items()}
+    return [name for name, away in apart.items() if away.mean() <= _standard_error(away, repeats)]
+
+
+def winner(scores: Mapping[str, Scores], repeats: int = REPEATS) -> str:
+    """Of the `eligible` the one with the lowest mean top-k regret; where these agree the one with the lowest MAPE.
+
+    The error keeps out what ranks well by luck in small folds; the regret is what a search loses by it.
+    """
+    return min(
+        eligible(scores, repeats), key=lambda name: (float(scores[name].regret.mean()), float(scores[name].mape.mean()))
+    )
+
+
+def _standard_error(differences: Floats, repeats: int) -> float:
+    count = len(differences)
+    return 0.0 if count < 2 else float(differences.std(ddof=1) / np.sqrt(max(count / repeats, 1.0)))

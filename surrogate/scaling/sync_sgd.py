@@ -1,0 +1,353 @@
+"""Synchronous SGD on N devices, by formula: reading, copying, forward, backward, gradients summed as they come, update.
+
+Each device holds a copy of the model and takes its part of the batch. The gradient of a layer can be summed over the
+devices as soon as it is there, while the layers before it are still in their backward pass ("wait-free
+backpropagation", Zhang et al. 2017, Poseidon, section 3.1). A ring takes 2 (N - 1) rounds of 1/N of the bytes
+(Patarasuk & Yuan 2009); a parameter server takes every other device's gradients in and hands the sums out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from placer.errors import BadInputError, short
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Link, Topology
+from surrogate.costs.cost_matrix import cost_matrix
+
+Floats = NDArray[np.float64]
+FORMS = ("ring", "server")
+BATCHES = ("fixed", "shared")
+
+
+@dataclass(frozen=True)
+class SgdSettings:
+    """form: how gradients are summed. overlap: while the backward pass goes on. batch: `fixed` = each device takes
+    the graph's batch, `shared` = they share it. slots: optimizer slots per parameter that the graph's memory_bytes
+    count (0 for SGD, 1 momentum, 2 Adam). bucket_bytes: gradients that are summed at once are at least so large.
+
+    input_bytes: of the graph's batch, read at io_bytes_per_s by all devices together, and copied to each at
+    host_bytes_per_s. prefetch: the next batch is read and copied meanwhile.
+    """
+
+    form: str = "ring"
+    overlap: bool = True
+    batch: str = "fixed"
+    slots: int = 0
+    bucket_bytes: float = 0.0
+    input_bytes: float = 0.0
+    io_bytes_per_s: float = math.inf
+    host_bytes_per_s: float = math.inf
+    prefetch: bool = True
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise BadInputError(f"gradients cannot be summed by {short(self.form)}; choose {' or '.join(FORMS)}.")
+        if self.batch not in BATCHES:
+            raise BadInputError(f"the batch cannot be {short(self.batch)}; choose {' or '.join(BATCHES)}.")
+        if self.slots < 0 or not self.bucket_bytes >= 0 or not self.input_bytes >= 0:
+            raise BadInputError("slots, bucket bytes and input bytes are numbers of 0 or more.")
+        if not (self.io_bytes_per_s > 0 and self.host_bytes_per_s > 0):
+            raise BadInputError("bytes per second are above 0.")
+
+
+class Layer(NamedTuple):
+    """One piece of the backward pass: backward_s [devices] until this layer's gradient, of gradient_bytes, is there."""
+
+    name: str
+    backward_s: tuple[float, ...]
+    gradient_bytes: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a training step asks of each of these devices. layers: in the order of the backward pass, the last layer
+    first; what follows the last gradient has 0 bytes.
+    """
+
+    forward_s: tuple[float, ...]
+    layers: tuple[Layer, ...]
+    update_s: tuple[float, ...]
+
+    def with_batch(self, share: float) -> Work:
+        """With this share of the batch, if both passes take time in proportion to it; the update stays as it is."""
+        layers = [layer._replace(backward_s=tuple(s * share for s in layer.backward_s)) for layer in self.layers]
+        return Work(tuple(s * share for s in self.forward_s), tuple(layers), self.update_s)
+
+
+class Piece(NamedTuple):
+    """A lane (`io`, `copy`, `compute`, `network`) is busy with `name` from start_s to end_s."""
+
+    lane: str
+    name: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration on `devices` devices, as its slowest device sees it. examples: of the graph's batches, per
+    iteration. With prefetch, `io` and `copy` are the next batch's.
+    """
+
+    devices: int
+    examples: float
+    pieces: tuple[Piece, ...]
+
+    @cached_property
+    def iteration_s(self) -> float:
+        """Seconds from one iteration's start to the next one's."""
+        return max(piece.end_s for piece in self.pieces)
+
+    @property
+    def batches_per_s(self) -> float:
+        """The graph's batches that all devices together train on, per second."""
+        return self.examples / self.iteration_s
+
+    def busy_s(self, lane: str) -> float:
+        """Seconds that a lane is busy."""
+        return sum(piece.end_s - piece.start_s for piece in self.pieces if piece.lane == lane)
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds of summing that the computation does not hide: the device waits for them."""
+        training = [piece for piece in self.pieces if piece.lane in ("compute", "network")]
+        if not training:
+            return 0.0
+        lasts_s = max(piece.end_s for piece in training) - min(piece.start_s for piece in training)
+        return max(lasts_s - self.busy_s("compute"), 0.0)
+
+    def as_text(self, unit_s: float) -> str:
+        """A column per `unit_s` seconds:
+
+        compute |ffff321..u|
+        network |.....3321.|
+        """
+        rows = {piece.lane: ["."] * round(self.iteration_s / unit_s) for piece in self.pieces}
+        for piece in self.pieces:
+            start, end = round(piece.start_s / unit_s), round(piece.end_s / unit_s)
+            rows[piece.lane][start:end] = piece.name[: end - start].ljust(end - start, piece.name[-1])
+        width = max(map(len, rows))
+        return "\n".join(f"{lane:{width}} |{''.join(row)}|" for lane, row in rows.items())
+
+
+def iteration(graph: OpGraph, topology: Topology, devices: int, settings: SgdSettings | None = None) -> Iteration:
+    """One iteration of data-parallel training on `devices` devices: the topology's first, and where it has fewer, more
+    that are no slower than these and linked like them.
+
+    Raises BadInputError for a graph without a backward pass or parameters, an op that a device cannot run, a missing
+    link, or fewer than one device.
+    """
+    settings = settings or SgdSettings()
+    if devices < 1:
+        raise BadInputError(f"{devices} devices cannot train; give at least 1.")
+    first = min(devices, len(topology))
+    work = work_of(graph, topology, first, settings.slots)
+    if settings.batch == "shared":
+        work = work.with_batch(1 / devices)
+    return laid_out(work, summing(topology, devices, settings.form), settings)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What summing a gradient over `devices` devices takes. out: the links of the ring, or from each device to the
+    server, which is the first one; back: from the server to each. queued: a device's transfers wait for each other
+    (contention `port`). With more devices than links, links repeat.
+
+    What a transfer costs the computing ends is never hidden: it delays the backward pass.
+    """
+
+    devices: int
+    form: str
+    out: tuple[Link, ...] = ()
+    back: tuple[Link, ...] = ()
+    queued: bool = False
+
+    def network_s(self, gradient_bytes: float) -> float:
+        """Seconds on the network."""
+        if self.devices == 1:
+            return 0.0
+        if self.form == "ring":
+            part_s = max(link.transfer_s(gradient_bytes / self.devices) for link in self.out)
+            return 2 * (self.devices - 1) * self._turns * part_s
+        total = sum if self.queued else max
+        ways = (self._repeated(self.out), self._repeated(self.back))
+        return sum(total([link.transfer_s(gradient_bytes) for link in way]) for way in ways)
+
+    def ends_s(self, gradient_bytes: float) -> float:
+        """Seconds that sending and receiving take of the busiest device."""
+        if self.devices == 1:
+            return 0.0
+        if self.form == "ring":
+            part = gradient_bytes / self.devices
+            busy_s = [link.send_busy_s(part) + link.receive_busy_s(part) for link in self.out]
+            return 2 * (self.devices - 1) * max(busy_s)
+        taken_s = sum(link.receive_busy_s(gradient_bytes) for link in self._repeated(self.out))
+        return taken_s + sum(link.send_busy_s(gradient_bytes) for link in self._repeated(self.back))
+
+    @property
+    def _turns(self) -> int:
+        """Turns in which a round's transfers go round the ring where no device takes part in two at once."""
+        return 1 if not self.queued else 2 + self.devices % 2
+
+    def _repeated(self, links: Sequence[Link]) -> list[Link]:
+        return [links[i % len(links)] for i in range(self.devices - 1)]
+
+
+def summing(topology: Topology, devices: int, form: str) -> Sum:
+    """How `devices` devices sum gradients. Raises BadInputError where a link is missing."""
+    known = min(devices, len(topology))
+    if devices == 1:
+        return Sum(1, form)
+    if known == 1:
+        raise BadInputError("the topology has one device, and so no link to sum gradients over; list at least two.")
+    queued = topology.contention == "port"
+    if form == "ring":
+        return Sum(devices, form, tuple(topology.link(d, (d + 1) % known) for d in range(known)), queued=queued)
+    others = range(1, known)
+    out, back = ([topology.link(d, 0) for d in others], [topology.link(0, d) for d in others])
+    return Sum(devices, form, tuple(out), tuple(back), queued)
+
+
+def work_of(graph: OpGraph, topology: Topology, devices: int, slots: int = 0) -> Work:
+    """What a step of `graph` asks of the first `devices` devices. Raises BadInputError, see `iteration`.
+
+    A layer is what shares a device (`colocate`) and holds memory_bytes; its gradient, of as many bytes without the
+    optimizer's slots, is there after the last backward op that it contains or that its update needs.
+    """
+    costs = cost_matrix(graph, topology)[:, :devices]
+    if np.isinf(costs).any():
+        op, device = np.argwhere(np.isinf(costs))[0]
+        names = short(topology.names[device]), short(graph.ops[op].name)
+        raise BadInputError(f"device {names[0]} cannot run the op {names[1]}, and each must run all; leave it out.")
+    phases = phases_of(graph)
+    backward = [v for v in graph.order if phases[v] == "backward"]
+    due = _gradients(graph, phases, {v: i for i, v in enumerate(backward)})
+    if not due:
+        raise BadInputError(
+            f"graph {short(graph.name)}: no backward op belongs to an op with memory_bytes, so it has no gradients; "
+            "give the graph of a training step."
+        )
+    layers, since = [], np.zeros(devices)
+    for i, v in enumerate(backward):
+        since = since + costs[v]
+        if i in due or v == backward[-1]:
+            layers.append(Layer(graph.ops[v].name, tuple(since.tolist()), due.get(i, 0.0) / (1 + slots)))
+            since = np.zeros(devices)
+    of_phase = {name: costs[[p == name for p in phases]].sum(axis=0) for name in ("forward", "update")}
+    return Work(tuple(of_phase["forward"].tolist()), tuple(layers), tuple(of_phase["update"].tolist()))
+
+
+def phases_of(graph: OpGraph) -> list[str]:
+    """The phase of each op. Where the graph tells none: of ops that share `colocate` the first is forward, the others
+    backward, as in profiles whose backward pass mirrors the forward one.
+    """
+    if any(op.phase for op in graph.ops):
+        return [op.phase or "forward" for op in graph.ops]
+    place = {v: i for i, v in enumerate(graph.order)}
+    phases = ["backward"] * len(graph)
+    for unit in graph.colocated:
+        phases[min(unit, key=place.__getitem__)] = "forward"
+    return phases
+
+
+def _gradients(graph: OpGraph, phases: Sequence[str], place: dict[int, int]) -> dict[int, float]:
+    """Bytes held by the layers whose gradient is there after the backward op in this place. place: of backward ops."""
+    found: dict[int, float] = {}
+    for unit in graph.colocated:
+        held = sum(graph.ops[v].memory_bytes for v in unit)
+        last = max((place[v] for v in _sources(graph, phases, unit)), default=None)
+        if held > 0 and last is not None:
+            found[last] = found.get(last, 0.0) + held
+    return found
+
+
+def _sources(graph: OpGraph, phases: Sequence[str], unit: Sequence[int]) -> list[int]:
+    """The backward ops of a unit, and those that its updates need, through other update ops."""
+    stack, seen, found = list(unit), set(unit), []
+    while stack:
+        v = stack.pop()
+        if phases[v] == "backward":
+            found.append(v)
+        elif phases[v] == "update":
+            new = {e.src for e in graph.in_edges[v]} - seen
+            seen |= new
+            stack += new
+    return found
+
+
+def laid_out(work: Work, sums: Sum, settings: SgdSettings) -> Iteration:
+    """What happens when. Sums wait for the slowest device; updates for their sum and the end of the backward pass."""
+    shared = settings.batch == "shared"
+    io_s = settings.input_bytes * (1 if shared else sums.devices) / settings.io_bytes_per_s
+    copy_s = settings.input_bytes / (sums.devices if shared else 1) / settings.host_bytes_per_s
+    begin_s = 0.0 if settings.prefetch else io_s + copy_s
+    pieces = [Piece("io", "io", 0.0, io_s), Piece("copy", "copy", begin_s - copy_s, begin_s)]
+    if settings.prefetch:
+        pieces[1] = Piece("copy", "copy", 0.0, copy_s)
+    clock = _Clock(begin_s, len(work.forward_s))
+    clock.run("forward", work.forward_s)
+    waiting: list[tuple[str, float]] = []
+    for name, gradient_bytes in _backward(work, settings.bucket_bytes, clock):
+        waiting.append((name, gradient_bytes))
+        if settings.overlap:
+            clock.sum(sums, *waiting.pop())
+    for name, gradient_bytes in waiting:
+        clock.sum(sums, name, gradient_bytes)
+    clock.update(np.array(work.update_s))
+    found = [piece for piece in (*pieces, *clock.pieces()) if piece.end_s > piece.start_s]
+    return Iteration(sums.devices, 1.0 if shared else float(sums.devices), tuple(found))
+
+
+def _backward(work: Work, bucket_bytes: float, clock: _Clock) -> Iterator[tuple[str, float]]:
+    """Runs the backward pass; stops at each gradient, or bucket of gradients, that is ready."""
+    held = 0.0
+    for i, layer in enumerate(work.layers):
+        clock.run(layer.name, layer.backward_s)
+        held += layer.gradient_bytes
+        if held > 0 and (held >= bucket_bytes or i == len(work.layers) - 1):
+            yield layer.name, held
+            held = 0.0
+
+
+class _Clock:
+    """Where each device and the network are."""
+
+    def __init__(self, begin_s: float, devices: int) -> None:
+        self.now = np.full(devices, begin_s)
+        self.network_s = begin_s
+        self.computed: list[tuple[str, Floats, Floats]] = []
+        self.summed: list[tuple[Piece, float]] = []
+
+    def run(self, name: str, seconds: ArrayLike) -> None:
+        """Each device computes."""
+        before = self.now
+        self.now = before + np.asarray(seconds)
+        self.computed.append((name, before, self.now))
+
+    def sum(self, sums: Sum, name: str, gradient_bytes: float) -> None:
+        """A gradient goes to the network, in turn."""
+        self.run(name, np.full(len(self.now), sums.ends_s(gradient_bytes)))
+        start_s = max(self.network_s, float(self.now.max()))
+        self.network_s = start_s + sums.network_s(gradient_bytes)
+        self.summed.append((Piece("network", name, start_s, self.network_s), gradient_bytes))
+
+    def update(self, seconds: Floats) -> None:
+        """Each gradient's share of the update, by its bytes, once it is summed."""
+        total = sum(gradient_bytes for _, gradient_bytes in self.summed)
+        for piece, gradient_bytes in self.summed:
+            self.now = np.maximum(self.now, piece.end_s)
+            self.run("update", seconds * (gradient_bytes / total))
+
+    def pieces(self) -> list[Piece]:
+        """Of the device that ends last, and of the network."""
+        last = int(self.now.argmax())
+        mine = [Piece("compute", name, float(a[last]), float(b[last])) for name, a, b in self.computed]
+        return [*mine, *(piece for piece, _ in self.summed)]

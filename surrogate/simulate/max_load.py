@@ -1,0 +1,97 @@
+"""The max-load objective: the busiest device of a pipeline that takes one training step after another.
+
+`loads` defines it; `MaxLoad` is as exact and takes many mappings at once, and numba, which it needs, is imported at the
+first of them only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from placer.errors import BadInputError
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+from surrogate.costs.cost_matrix import Costs
+from surrogate.parallel import in_pieces
+from surrogate.simulate.arrays import needs_of
+
+if TYPE_CHECKING:
+    from surrogate.simulate.max_load_kernel import Ends
+
+
+def max_load(graph: OpGraph, costs: Costs, mapping: Mapping) -> float:
+    """Seconds per step of the device with the largest load. costs: [ops, devices] seconds."""
+    return max(loads(graph, costs.tolist(), mapping.topology, mapping.devices))
+
+
+def loads(
+    graph: OpGraph, cost_rows: Sequence[Sequence[float]], topology: Topology, devices: Sequence[int]
+) -> list[float]:
+    """Seconds of load per device: its ops' costs, and the distinct tensors it receives and sends.
+
+    A tensor is sent once however many devices receive it, and received once however many ops there use it. Ops are
+    summed in the order of the graph, then tensors in that of their ops.
+    """
+    load = [0.0] * len(topology)
+    for row, d in zip(cost_rows, devices, strict=True):
+        load[d] += row[d]
+    crossing = [e for e in graph.edges if devices[e.src] != devices[e.dst]]
+    ends = {(e.src, e.output_index, devices[end]) for e in crossing for end in (e.src, e.dst)}
+    size = graph.tensor_bytes
+    for src, index, d in sorted(ends):
+        device = topology.devices[d]
+        rate = device.egress_bytes_per_s if d == devices[src] else device.ingress_bytes_per_s
+        if rate is not None:
+            load[d] += size[src, index] / rate
+    return load
+
+
+class MaxLoad:
+    """The max-load of mappings of one graph on one topology; what they share is prepared once.
+
+    costs: [ops, devices] seconds, infinity where an op cannot run.
+    """
+
+    def __init__(self, graph: OpGraph, topology: Topology, costs: Costs) -> None:
+        self.graph = graph
+        self.topology = topology
+        self.costs = costs
+
+    def value(self, devices: Sequence[int] | NDArray[np.integer]) -> float:
+        """Seconds of the busiest device with op i on device `devices[i]`; infinity where an op cannot run."""
+        return float(self.values(np.array(devices, dtype=np.int32)[None])[0])
+
+    def values(self, placements: ArrayLike) -> NDArray[np.float64]:
+        """`value` of each row of `placements`, devices [mappings, ops]; on all cores where it is worth it.
+
+        Raises BadInputError for another shape, and for a device that is none.
+        """
+        from surrogate.simulate.max_load_kernel import max_loads  # numba is slow to import
+
+        rows = np.ascontiguousarray(placements, dtype=np.int32)
+        if rows.ndim != 2 or rows.shape[1] != len(self.graph):
+            raise BadInputError(f"the placements have the shape {rows.shape}; give [mappings, {len(self.graph)}].")
+        out = np.empty(len(rows))
+        ends = self.ends
+        in_pieces(lambda part: max_loads(ends, rows[part], out[part]), len(rows), self._size)
+        if np.isnan(out).any():
+            raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
+        return out
+
+    @cached_property
+    def ends(self) -> Ends:
+        """What the compiled loop reads."""
+        from surrogate.simulate.max_load_kernel import ends_of
+
+        return ends_of(needs_of(self.graph), self.costs, self.topology)
+
+    @property
+    def _size(self) -> int:
+        """Work per mapping; a look at an op or a need takes about a fourth of what simulating one does."""
+        return (len(self.graph) + len(self.ends.user)) // 4

@@ -1,0 +1,106 @@
+"""The compiled max-load: the largest load of many mappings, equal to surrogate/simulate/max_load.py to the last bit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placer.graph.topology import Topology
+from surrogate.costs.cost_matrix import Costs
+from surrogate.jit import inlined, jit
+from surrogate.simulate.arrays import Needs
+
+# Devices that fit into a word.
+BITS = 64
+
+
+class Ends(NamedTuple):
+    """All that a max-load depends on but the mapping. Tensors t in the order of their numbers."""
+
+    cost_s: Costs  # [ops, d]
+    start: NDArray[np.int32]  # [t + 1] the users of tensor t are those from start[t] to start[t + 1]
+    user: NDArray[np.int32]  # [need] op index
+    maker: NDArray[np.int32]  # [t] op index
+    receive_s: NDArray[np.float64]  # [t, d]
+    send_s: NDArray[np.float64]  # [t, d]
+
+
+def ends_of(needs: Needs, costs: Costs, topology: Topology) -> Ends:
+    """costs: [ops, devices] seconds."""
+    line = np.argsort(needs.tensor, kind="stable")
+    start = np.searchsorted(needs.tensor[line], np.arange(needs.tensors + 1)).astype(np.int32)
+    first = line[start[:-1]]
+    size = needs.tensor_bytes[first][:, None]
+    rates = [(device.ingress_bytes_per_s, device.egress_bytes_per_s) for device in topology.devices]
+    ingress, egress = np.array([[np.inf if rate is None else rate for rate in pair] for pair in rates]).T
+    costs = np.ascontiguousarray(costs, dtype=np.float64)
+    return Ends(costs, start, needs.dst[line], needs.src[first], size / ingress, size / egress)
+
+
+@inlined
+def _worked(cost_s: Costs, placements: NDArray[np.int32], row: int, load: NDArray[np.float64]) -> bool:
+    """Fill load[d] with the seconds of the ops there; whether all those devices exist."""
+    load[:] = 0.0
+    for v in range(cost_s.shape[0]):
+        d = placements[row, v]
+        if d < 0 or d >= len(load):
+            return False
+        load[d] += cost_s[v, d]
+    return True
+
+
+def max_loads(t: Ends, placements: NDArray[np.int32], out: NDArray[np.float64]) -> None:
+    """Fill out[i] with the largest load of placements[i], [n, ops] devices; NaN where a device does not exist."""
+    (_few if t.cost_s.shape[1] <= BITS else _many)(t, placements, out)
+
+
+@jit
+def _few(t: Ends, placements: NDArray[np.int32], out: NDArray[np.float64]) -> None:
+    """For at most 64 devices: those that have a tensor are bits of a word, and loads are added without branches."""
+    start, user, maker, receive_s, send_s = t.start, t.user, t.maker, t.receive_s, t.send_s
+    devices = t.cost_s.shape[1]
+    load, one = np.empty(devices), np.uint64(1)
+    for row in range(len(placements)):
+        if not _worked(t.cost_s, placements, row, load):
+            out[row] = np.nan
+            continue
+        for k in range(len(maker)):
+            at = np.uint64(0)
+            for use in range(start[k], start[k + 1]):
+                at |= one << np.uint64(placements[row, user[use]])
+            home = np.uint64(placements[row, maker[k]])
+            if at & ~(one << home):
+                at |= one << home
+                for d in range(devices):
+                    receive, send = receive_s[k, d], send_s[k, d]
+                    end_s = send if np.uint64(d) == home else receive
+                    load[d] += end_s if (at >> np.uint64(d)) & one else 0.0
+        out[row] = load.max()
+
+
+@jit
+def _many(t: Ends, placements: NDArray[np.int32], out: NDArray[np.float64]) -> None:
+    """For any number of devices, of which a tensor reaches few: each is marked with the last tensor it had."""
+    start, user, maker, receive_s, send_s = t.start, t.user, t.maker, t.receive_s, t.send_s
+    devices = t.cost_s.shape[1]
+    load, seen = np.empty(devices), np.empty(devices, np.int32)
+    for row in range(len(placements)):
+        if not _worked(t.cost_s, placements, row, load):
+            out[row] = np.nan
+            continue
+        seen[:] = -1
+        for k in range(len(maker)):
+            home = placements[row, maker[k]]
+            seen[home] = k
+            crosses = False
+            for use in range(start[k], start[k + 1]):
+                d = placements[row, user[use]]
+                if seen[d] != k:
+                    seen[d] = k
+                    crosses = True
+                    load[d] += receive_s[k, d]
+            if crosses:
+                load[home] += send_s[k, home]
+        out[row] = load.max()

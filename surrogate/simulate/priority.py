@@ -1,0 +1,106 @@
+"""The order in which a free device takes the ops that could run: upward rank, or weighted out-degree."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+from surrogate.costs.cost_matrix import Costs
+
+SCHEDULES = ("rank", "donf", "fifo")
+
+
+def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]:
+    """Seconds from the start of each op to the end of the step along its heaviest path, costs averaged.
+
+    rank(v) = mean cost over the devices that can run v + max over out-edges of (mean transfer +
+    rank(consumer)): Topcuoglu, Hariri, Wu 2002, eq. 8. The mean transfer is over the ordered pairs of
+    distinct devices.
+    """
+    runs = np.isfinite(costs)
+    rank = (np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)).tolist()
+    if not graph.edges:
+        return rank  # type: ignore[no-any-return]
+    start, producers, edge_bytes = _by_consumer(graph)
+    after_s = _mean_transfer_s(edge_bytes, topology).tolist()
+    heaviest_s = [0.0] * len(graph)
+    for v in reversed(graph.order):
+        rank[v] += heaviest_s[v]
+        for k in range(start[v], start[v + 1]):
+            way_s = after_s[k] + rank[v]
+            if way_s > heaviest_s[producers[k]]:
+                heaviest_s[producers[k]] = way_s
+    return rank  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=8)
+def _by_consumer(graph: OpGraph) -> tuple[list[int], list[int], NDArray[np.float64]]:
+    """Where each op's in-edges begin among all, sorted by consumer; their producers, and their bytes.
+
+    Kept, for calibration ranks one graph under many costs.
+    """
+    src, dst, edge_bytes, _ = (np.array(column) for column in zip(*graph.edges, strict=True))
+    by_dst = np.argsort(dst, kind="stable")
+    start = np.searchsorted(dst[by_dst], np.arange(len(graph) + 1)).tolist()
+    return start, src[by_dst].tolist(), edge_bytes[by_dst].astype(np.float64)
+
+
+def weighted_out_degree(graph: OpGraph) -> list[float]:
+    """WOD(v) = sum over v's distinct successors of 1 / in-degree (distinct predecessors): Li 2024, Donf."""
+    n = len(graph)
+    pairs = np.unique(np.array([e.src * n + e.dst for e in graph.edges], dtype=np.int64))
+    src, dst = pairs // n, pairs % n
+    in_degree = np.bincount(dst, minlength=n)
+    # bincount adds in the order of the pairs, by successor: sums of floats depend on their order.
+    return np.bincount(src, weights=1 / in_degree[dst], minlength=n).tolist()  # type: ignore[no-any-return]
+
+
+def positions(priority: ArrayLike) -> NDArray[np.int32]:
+    """Each op's place in line: 0 for the highest priority, ties by op index."""
+    line = np.argsort(-np.asarray(priority, dtype=np.float64), kind="stable")
+    place = np.empty(len(line), np.int32)
+    place[line] = np.arange(len(line), dtype=np.int32)
+    return place
+
+
+def by_earliest_start(graph: OpGraph, costs: Costs) -> NDArray[np.int32]:
+    """Op indices by when each could start if every op ran at its mean cost and nothing waited, producers first."""
+    runs = np.isfinite(costs)
+    mean_s = (np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)).tolist()
+    start_s = [0.0] * len(graph)
+    for v in graph.order:
+        end_s = start_s[v] + mean_s[v]
+        for e in graph.out_edges[v]:
+            start_s[e.dst] = max(start_s[e.dst], end_s)
+    order = np.array(graph.order, np.int32)
+    return order[np.argsort(np.array(start_s)[order], kind="stable")]
+
+
+def _mean_transfer_s(edge_bytes: NDArray[np.float64], topology: Topology) -> Costs:
+    """Seconds on the way of each edge, averaged over the links between distinct devices."""
+    links = [link for row in topology.table for link in row if link is not None]
+    total_s = np.zeros(len(edge_bytes))
+    for link in links:
+        total_s += link.latency_s + edge_bytes / link.bandwidth_bytes_per_s
+    return total_s / max(len(links), 1)
+
+
+def topological(graph: OpGraph, place: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Op indices in the order in which they come if of those whose producers have come the first in line is next."""
+    waits_for = [len({e.src for e in into}) for into in graph.in_edges]
+    ready = [(at, v) for v, at in enumerate(place.tolist()) if not waits_for[v]]
+    heapify(ready)
+    order = []
+    while ready:
+        v = heappop(ready)[1]
+        order.append(v)
+        for w in {e.dst for e in graph.out_edges[v]}:
+            waits_for[w] -= 1
+            if not waits_for[w]:
+                heappush(ready, (int(place[w]), w))
+    return np.array(order, np.int32)

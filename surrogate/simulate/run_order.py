@@ -1,0 +1,32 @@
+"""The order in which a placed step should run its ops, read off the simulated step."""
+
+from __future__ import annotations
+
+from surrogate.simulate.timeline import Timeline
+
+COVERED = 0.95  # of the step's work is put in order; to order its dust would cost more than it brings
+
+
+def run_order(timeline: Timeline) -> list[str]:
+    """Op names by their simulated start: those that make up COVERED of all work, and those whose tensors cross.
+
+    Each device runs what is listed in this order and anything else as it comes. Empty where one device runs
+    everything, for then nothing waits for anything.
+    """
+    if len(set(timeline.devices)) == 1:
+        return []
+    chosen = _heavy(timeline) | {transfer.op for transfer in timeline.transfers}
+    return [timeline.graph.ops[s.op].name for s in timeline.spans if s.work == "op" and s.op in chosen]
+
+
+def _heavy(timeline: Timeline) -> set[int]:
+    """The longest ops that together make up COVERED of the work."""
+    longest = sorted(((s.end_s - s.start_s, s.op) for s in timeline.spans if s.work == "op"), reverse=True)
+    left_s = COVERED * sum(length_s for length_s, _ in longest)
+    heavy = set()
+    for length_s, op in longest:
+        if left_s <= 0:
+            break
+        heavy.add(op)
+        left_s -= length_s
+    return heavy

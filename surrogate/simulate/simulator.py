@@ -1,0 +1,177 @@
+"""The simulator: predicted seconds of one training step under a mapping, event-driven and exact.
+
+`surrogate/simulate/reference.py` defines them; `surrogate/simulate/event_loop.py` is as exact and some hundred times
+faster, and numba, which
+it needs, is imported at the first makespan only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from placer.errors import BadInputError, short
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
+from surrogate.costs.cost_matrix import Costs, cost_matrix
+from surrogate.parallel import in_pieces
+from surrogate.simulate.arrays import Needs, Tables, needs_of, tables_of
+from surrogate.simulate.priority import (
+    SCHEDULES,
+    by_earliest_start,
+    positions,
+    topological,
+    upward_rank,
+    weighted_out_degree,
+)
+from surrogate.simulate.reference import Model
+from surrogate.simulate.timeline import Timeline
+
+if TYPE_CHECKING:
+    from surrogate.simulate.fixed_order import Line
+
+
+class Simulator:
+    """Simulates mappings of one graph on one topology; what they share is prepared once.
+
+    costs: [ops, devices] seconds; from the graph when not given. schedule: rank, donf or fifo.
+    Raises BadInputError for an unknown schedule and for an op that no device can run.
+    """
+
+    def __init__(self, graph: OpGraph, topology: Topology, schedule: str = "rank", costs: Costs | None = None) -> None:
+        if schedule not in SCHEDULES:
+            raise BadInputError(f"the schedule {schedule!r} is none of {', '.join(SCHEDULES)}.")
+        self.graph = graph
+        self.topology = topology
+        self.schedule = schedule
+        self.costs = cost_matrix(graph, topology) if costs is None else costs
+        self._needs: list[Needs] = []  # shared by all that are revalued, whoever needs them first
+
+    def makespan(self, devices: Sequence[int] | NDArray[np.integer]) -> float:
+        """Seconds of one training step with op i on device `devices[i]`; infinity where a link is missing."""
+        return float(self.makespans(np.array(devices, dtype=np.int32)[None])[0])
+
+    def makespans(self, placements: ArrayLike) -> NDArray[np.float64]:
+        """The makespan of each row of `placements`, devices [mappings, ops]; on all cores where it is worth it.
+
+        Infinity where a link is missing or an op cannot run. Raises BadInputError for another shape, and for a
+        device that is none.
+        """
+        from surrogate.simulate.event_loop import makespans  # numba is slow to import
+
+        tables = self.tables
+        return self._all(placements, lambda rows, out: makespans(tables, rows, out))
+
+    def screen(self, placements: ArrayLike) -> NDArray[np.float64]:
+        """About what `makespans` gives, several times faster: ops in one fixed order (see
+        surrogate/simulate/fixed_order.py).
+
+        To be used to rank mappings, and never as a prediction.
+        """
+        from surrogate.simulate.fixed_order import screen
+
+        line = self.line
+        return self._all(placements, lambda rows, out: screen(line, rows, out))
+
+    def timeline(self, devices: Sequence[int]) -> Timeline:
+        """The whole schedule. Raises BadInputError where a tensor must cross and the topology has no link."""
+        timeline = self.reference.timeline(devices)
+        if math.isinf(timeline.makespan_s):
+            self._refuse_crossing(devices)
+        return timeline
+
+    def revalued(self, costs: Costs, topology: Topology | None = None) -> Simulator:
+        """This simulator with other costs, [ops, devices] seconds, and another topology if one is given.
+
+        What depends on the graph alone is shared, so that fits can afford hundreds of them.
+        """
+        other = copy(self)
+        for name in ("cost_s", "reference", "tables", "line", *(["place"] if self.schedule == "rank" else [])):
+            other.__dict__.pop(name, None)
+        other.costs = costs
+        other.topology = topology or self.topology
+        return other
+
+    @cached_property
+    def cost_s(self) -> list[list[float]]:
+        """[ops][devices] seconds."""
+        return self.costs.tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def place(self) -> NDArray[np.int32] | None:
+        """Each op's place in line; None for fifo, where it depends on the mapping."""
+        if self.schedule == "fifo":
+            return None
+        if self.schedule == "donf":
+            return positions(weighted_out_degree(self.graph))
+        return positions(upward_rank(self.graph, self.costs, self.topology))
+
+    @cached_property
+    def reference(self) -> Model:
+        """The plain-Python definition."""
+        place = None if self.place is None else self.place.tolist()
+        return Model(self.graph, self.topology, self.cost_s, place)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What the compiled loop reads."""
+        return tables_of(self.needs, self.costs, self.topology, self.place)
+
+    @cached_property
+    def line(self) -> Line:
+        """What screening reads: the tables in one order of the ops."""
+        from surrogate.simulate.fixed_order import line_up
+
+        if self.schedule == "rank" and self.place is not None:
+            order = topological(self.graph, self.place)
+        else:  # arrivals say more than out-degrees, which know no time
+            order = by_earliest_start(self.graph, self.costs)
+        return line_up(self.tables, order)
+
+    @property
+    def needs(self) -> Needs:
+        """Who needs which tensor."""
+        if not self._needs:
+            self._needs.append(needs_of(self.graph))
+        return self._needs[0]
+
+    @property
+    def _size(self) -> int:
+        return len(self.graph) + len(self.needs.dst)
+
+    def _all(
+        self, placements: ArrayLike, compute: Callable[[NDArray[np.int32], NDArray[np.float64]], None]
+    ) -> NDArray[np.float64]:
+        rows = np.ascontiguousarray(placements, dtype=np.int32)
+        if rows.ndim != 2 or rows.shape[1] != len(self.graph):
+            raise BadInputError(f"the placements have the shape {rows.shape}; give [mappings, {len(self.graph)}].")
+        out = np.empty(len(rows))
+        in_pieces(lambda part: compute(rows[part], out[part]), len(rows), self._size)
+        if np.isnan(out).any():
+            raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
+        return out
+
+    def _refuse_crossing(self, devices: Sequence[int]) -> None:
+        for e in self.graph.edges:
+            if devices[e.src] != devices[e.dst]:
+                self.topology.link(devices[e.src], devices[e.dst])
+        worst = next((v for v, d in enumerate(devices) if math.isinf(self.cost_s[v][d])), None)
+        if worst is None:
+            raise BadInputError("the step would take for ever; correct the costs or links that are out of all measure.")
+        op, device = self.graph.ops[worst].name, self.topology.names[devices[worst]]
+        raise BadInputError(f"op {short(op)} has no cost on {short(device)}; give it a cost_s there.")
+
+
+def simulate(graph: OpGraph, costs: Costs, mapping: Mapping, schedule: str = "rank") -> Timeline:
+    """The timeline of one training step of `graph` under `mapping`. costs: [ops, devices] seconds.
+
+    Raises BadInputError for an unknown schedule, and where a tensor must cross and the topology has no link.
+    """
+    return Simulator(graph, mapping.topology, schedule, costs).timeline(mapping.devices)

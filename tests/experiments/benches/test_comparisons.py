@@ -1,0 +1,173 @@
+"""The benches search-quality and sample-efficiency: figures of comparisons whose truth is known, kept and resumed."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.benches import comparisons, enumerated, run_bench, sample_efficiency, search_quality
+from experiments.benches.bench import BenchOptions
+from experiments.benches.enumerated import canonical, enumerate_job, placements
+from experiments.jobs.finding import Progress
+from experiments.jobs.search import Job, SearchSettings
+from placer.errors import PlacerError
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
+from search.offline.plan import DEFAULT_SEARCHER
+from search.problem.problem import Problem
+
+
+def entry(step_s, regret, single_s=0.2):
+    """One searcher of a comparison."""
+    return {
+        "step_s": step_s, "spread_s": 0.001, "repeats": 20, "ratio_to_best_single": single_s / step_s,
+        "measured": len(regret) - 1, "asking_s": 1.0, "ended": "used up.", "regret": regret,
+    }  # fmt: skip
+
+
+def comparison(ours, peers, single_s=0.2):
+    """What `placer compare --json` would say."""
+    best = min([ours[0], single_s, *(step_s for step_s, _ in peers.values())])
+    rows = {DEFAULT_SEARCHER: entry(*ours), **{name: entry(*peer) for name, peer in peers.items()}}
+    return {
+        "default_searcher": DEFAULT_SEARCHER, "searchers": rows, "best_known_s": best, "lower_bound_s": 0.05,
+        "best": {"by": "x", "step_s": best, "spread_s": 0.001}, "in_process_s": 0.09, "measured": 30, "seconds": 60.0,
+        "best_single": {"step_s": single_s, "spread_s": 0.002, "repeats": 20},
+    }  # fmt: skip
+
+
+FALLING = [1.0, 0.5, 0.5, 0.4, 0.3, 0.2, 0.04, 0.03, 0.02, 0.01, 0.01, 0.0]
+FOUND = {
+    "towers": comparison((0.1, FALLING), {"heft": (0.3, [1.0, 1.0]), "random": (0.11, [1.0, 0.5, 0.1])}),
+    "moe": comparison((0.25, [0.25, 0.25]), {"heft": (0.16, [0.25, 0.0])}),
+    "broken": {"failed": "placer: no."},
+}
+SPACE = {
+    "gap": 0.015, "delivered_s": 0.1015, "delivered_spread_s": 0.001, "delivered_by": DEFAULT_SEARCHER, "best_s": 0.1,
+    "best_spread_s": 0.001, "best_by": "enumerated", "best_rank_predicted": 3, "units": 9, "groups": 12, "space": 256,
+    "whole": False, "measured": 50, "repeats": 20,
+}  # fmt: skip
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    ran = []
+
+    def compare(settings):
+        ran.append(settings["model"])
+        return FOUND[settings["model"]]
+
+    monkeypatch.setattr(comparisons, "compare_in_process", compare)
+    monkeypatch.setattr(search_quality, "enumerated", lambda options: {"alexnet": SPACE})
+    return SimpleNamespace(path=tmp_path, ran=ran)
+
+
+def options(checkout, **changes):
+    return BenchOptions(tuple(FOUND), runs=checkout.path / "runs", **changes)
+
+
+def test_ours_is_what_a_search_delivers_and_peers_are_what_they_proposed(checkout):
+    facts = run_bench("search-quality", options(checkout), record=True)
+    towers, moe = facts["by_model"]["towers"], facts["by_model"]["moe"]
+    assert (towers["ratio_to_best_single"], towers["best_peer"]) == (2.0, "random")
+    assert towers["vs_peer"] == pytest.approx(1.1)
+    assert (moe["step_s"], moe["ratio_to_best_single"], moe["delivers_single"]) == (0.2, 1.0, True)
+    assert facts["worst_vs_peer"] == moe["vs_peer"] == pytest.approx(0.8)
+    assert facts["geomean_ratio"] == pytest.approx(2**0.5)
+    assert facts["gap_to_enumerated"] == 0.015
+    page = (checkout.path / "BENCHMARKS.md").read_text()
+    assert "| 100.0 ms +- 1.0 ms | 2.00 | random | 110.0 ms | 1.100 |" in page
+    assert "failed: placer: no." in page
+    assert "256 placements" in page and "Gap: 1.5%" in page
+
+
+def test_gaps_are_read_off_the_curves(checkout):
+    facts = run_bench("sample-efficiency", options(checkout), record=True)
+    towers, moe = facts["by_model"]["towers"], facts["by_model"]["moe"]
+    assert [towers[f"gap_at_{count}"] for count in (5, 10, 20)] == [0.2, 0.01, 0.0]
+    assert (towers["near_after"], moe["near_after"]) == (6, None)
+    assert facts["gap_at_20"] == moe["gap_at_20"] == 0.25
+    assert towers["searchers"]["random"]["gap"] == pytest.approx(0.1)
+    assert "![Gap" in (checkout.path / "BENCHMARKS.md").read_text()
+    assert (checkout.path / "docs" / "regret.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_campaign_serves_both_benches_and_failures_are_tried_again(checkout):
+    run_bench("search-quality", options(checkout), record=False)
+    assert checkout.ran == list(FOUND)
+    run_bench("sample-efficiency", options(checkout), record=False)
+    assert checkout.ran == [*FOUND, "broken"]
+    run_bench("sample-efficiency", options(checkout, measurements=4), record=False)
+    assert checkout.ran == [*FOUND, "broken", *FOUND]
+    assert not (checkout.path / "docs").exists()
+
+
+def test_the_folder_of_runs_may_come_from_the_environment_and_must_be_usable(checkout, monkeypatch):
+    monkeypatch.setenv("PLACER_RUNS", str(checkout.path / "kept"))
+    sample_efficiency.run(BenchOptions(("towers",)))
+    kept = checkout.path / "kept" / "towers.json"
+    assert json.loads(kept.read_text())["facts"] == FOUND["towers"]
+    kept.write_text("{")
+    with pytest.raises(PlacerError, match="--runs"):
+        sample_efficiency.run(BenchOptions(("towers",)))
+
+
+def test_nothing_measured_is_no_figure(checkout):
+    assert run_bench("sample-efficiency", BenchOptions(("broken",)), record=True)["gap_at_20"] is None
+    facts = run_bench("search-quality", BenchOptions(("broken",)), record=True)
+    assert (facts["geomean_ratio"], facts["worst_vs_peer"]) == (None, None)
+
+
+def space_of(units, kinds):
+    """A chain of ops on devices of the given kinds."""
+    ops = tuple(Op(f"op{i}", cost_s={"cpu": 1.0, "gpu": 0.1}) for i in range(units))
+    graph = OpGraph("chain", ops, tuple(Edge(i, i + 1, 8) for i in range(units - 1)))
+    devices = tuple(Device(f"{kind}:{i}", kind) for i, kind in enumerate(kinds))
+    return Problem(graph, Topology(devices, (Link("*", "*", 0.0, 1e9),)))
+
+
+@pytest.mark.parametrize(
+    ("units", "kinds", "count"),
+    [
+        (5, ("cpu", "cpu"), 2**4),
+        (5, ("cpu", "gpu"), 2**5),
+        (4, ("cpu",) * 3, (3**3 + 1) // 2),
+        (4, ("cpu",) * 4, 15),
+    ],
+)
+def test_each_structure_is_enumerated_once(units, kinds, count):
+    """Of n units on k alike devices there are the partitions of n into at most k parts (Stirling numbers)."""
+    problem = space_of(units, kinds)
+    found = list(placements(problem))
+    assert len(found) == len(set(found)) == count
+    assert all(canonical(problem, placement) == placement for placement in found)
+
+
+def test_a_space_too_large_is_refused():
+    with pytest.raises(PlacerError, match="cannot be enumerated"):
+        list(placements(space_of(30, ("cpu", "cpu"))))
+
+
+@pytest.mark.parametrize("small", [64, 0])
+def test_what_is_delivered_is_held_beside_the_fastest_of_the_space(two_cpus, monkeypatch, small):
+    monkeypatch.setattr(enumerated, "SMALL", small)
+    monkeypatch.setattr(enumerated, "BEST", 3)
+    monkeypatch.setattr(enumerated, "DRAWN", 2)
+    monkeypatch.setattr(enumerated, "FINAL_REPEATS", 3)
+    settings = SearchSettings("mnist_softmax", groups=8, measurements=5, searchers=(DEFAULT_SEARCHER,))
+    with Job.opened(settings, Progress()) as job:
+        facts = enumerate_job(job)
+        names = {canonical(job.problem, job.problem.placement(row.mapping)) for row in job.rows}
+        assert len(job.rows) == facts["measured"]
+        if facts["whole"]:
+            assert len(names) == facts["space"] == facts["enumerated"]
+        else:
+            assert facts["enumerated"] <= 5
+    assert facts["gap"] == facts["delivered_s"] / facts["best_s"] - 1 >= 0
+    assert facts["delivered_by"] != "enumerated"
+    assert facts["delivered_s"] <= facts["best_single_s"]
+    assert 1 <= facts["best_rank_predicted"] <= facts["space"]

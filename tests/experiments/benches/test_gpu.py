@@ -1,0 +1,433 @@
+"""The bench gpu: what comes first, what a GPU has room for, figures of made-up runs, and one real run on two CPUs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from copy import deepcopy
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from experiments import zoo
+from experiments.benches import gpu, run_bench
+from experiments.benches.bench import BenchOptions
+from experiments.benches.gpu import study, tasks
+from experiments.benches.gpu.ahead import compile_ahead
+from experiments.benches.gpu.figures import (
+    DEFAULT,
+    all_facts,
+    found_facts,
+    mape,
+    name_of,
+    ratio_error,
+    tight_facts,
+    unseen,
+)
+from experiments.benches.gpu.picture import draw, picture_of
+from experiments.benches.gpu.report import page
+from experiments.benches.gpu.tasks import Budget, Task, tables_mib, way_of
+from experiments.jobs.finding import Row
+from placer.devices.variables import variable_on
+from placer.errors import BadInputError
+from placer.graph.topology import Device, Topology
+from placer.result import Failed, Measured
+
+NAMES = ("gpu:0", "cpu:0")
+
+
+class Clock:
+    """Moves when it is told to."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def searched(ratio, bound=1.1, delivered="hybrid", **changes):
+    """The facts of one search whose default took 10 ms."""
+    figures = {"step_s": 0.01 / ratio, "spread_s": 0.0002, "repeats": 50}
+    return {
+        "ratio_to_tf_default": ratio, "ratio_error": 0.003, "ratio_to_best_single": ratio * 0.98,
+        "delivered": delivered,
+        "tf_default_s": 0.01, **figures, "best_single": "gpu:0", "best_single_s": 0.0098, "best_mapping": "hybrid",
+        "best_mapping_s": 0.01 / ratio, "predicted_s": 0.0101, "bound_s": 0.01 / bound, "bound_ratio": bound,
+        "contestants": {
+            DEFAULT: {**figures, "step_s": 0.01}, "gpu:0": {**figures, "step_s": 0.0098},
+            "cpu:0": {**figures, "step_s": 0.5, "dropped": True}, "heft": {"failed": "memory"}, "hybrid": figures,
+        },
+        "placed": {"gpu:0": {"ops": 0.9, "seconds": 0.999}, "cpu:0": {"ops": 0.1, "seconds": 0.001}},
+        "unseen": [[0.011, 0.01], [0.009, 0.01]], "ops": 300, "groups": 90, "measured": 10, "switch_s": 0.4,
+        "ended": [], "seconds": 30.0, **changes,
+    }  # fmt: skip
+
+
+TIGHT = tight_facts(
+    {"default": "fails: memory", "where": "when the model was made", "detail": "OOM"},
+    {
+        **searched(1.0), "best_single": "cpu:0", "best_single_s": 0.02, "best_mapping_s": 0.008, "limit_bytes": 2**30,
+        "table_bytes": 3 * 2**29, "trains": True, "losses": [7.6, 7.1], "steps": 30,
+    },
+)  # fmt: skip
+AUTOPLACE = {
+    "overhead": 0.004, "overhead_error": 0.002, "bare_s": 0.01, "call_s": 0.01, "steps": 400, "settled_on": "gpu:0",
+}  # fmt: skip
+PARTS = {
+    "models": {
+        "vgg16": searched(1.0, 1.02, DEFAULT),
+        "alexnet": searched(1.2),
+        "mnist_softmax": searched(2.0, 5.0),
+        "moe": {"failed": "died: the process ended with code -6"},
+    },
+    "gpus:2": {"towers": searched(1.3, 2.0)},
+}
+
+
+def made_up():
+    """The facts of a whole run."""
+    return {
+        "device": "NVIDIA H200", "real": True, **deepcopy(all_facts(PARTS, TIGHT, AUTOPLACE)), "limit_mib": 1024,
+        "measurements": 10, "minutes": 10.0, "not_reached": ["nasnet_mobile on CPU + GPU"],
+        "failed": {"moe on CPU + GPU": "died: the process ended with code -6"}, "seconds": 580.0,
+    }  # fmt: skip
+
+
+class TestTasks:
+    def test_published_networks_come_first_then_tight_memory_then_the_rest(self):
+        planned = tasks.tasks_of(way_of(None))
+        assert [task.name for task in planned[:3]] == ["vgg16", "alexnet", "mnist_softmax"]
+        assert planned[3].part == "tight" and planned[4].part == "autoplace"
+        assert {task.name for task in planned if task.part == "models"} == set(zoo.names())
+        assert {task.devices for task in planned if task.part == "splits"} == {"gpus:2", "gpus:4"}
+        assert len({task.key for task in planned}) == len({task.title for task in planned}) == len(planned)
+
+    def test_a_trial_on_cpus_has_small_networks_and_is_not_real(self):
+        way = way_of("cpus:2")
+        assert not way.real and way.model("vgg16") == "vgg16" and way_of(None).model("vgg16") == "vgg16@native"
+        planned = tasks.tasks_of(way)
+        assert {task.devices for task in planned} == {"cpus:2"}
+        assert len({task.key for task in planned}) == len({task.title for task in planned}) == len(planned)
+
+    def test_only_some_networks(self):
+        planned = tasks.tasks_of(way_of(None), ("moe",))
+        assert {(task.part, task.devices) for task in planned} == {
+            ("models", None), ("autoplace", None), ("splits", "gpus:2"), ("splits", "gpus:4"),
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ({"devices": "cpus:1"}, "N >= 2"),
+            ({"devices": "gpus:2"}, "cpus:N"),
+            ({"devices": "workers:2"}, "cpus:N"),
+            ({"models": ("lenet",)}, "'lenet' is none of"),
+            ({"measurements": 0}, "at least 1"),
+            ({"minutes": 0.5}, "--minutes 0.5"),
+            ({"devices": "cpus:2", "record": True}, "no GPU takes part"),
+        ],
+    )
+    def test_bad_options_are_refused_before_any_process_starts(self, monkeypatch, options, says):
+        monkeypatch.setattr(gpu, "Host", None)
+        with pytest.raises(BadInputError, match=says):
+            gpu.run(BenchOptions(**options))
+
+    def test_other_benches_take_no_devices(self):
+        with pytest.raises(BadInputError, match="takes no --devices"):
+            run_bench("main-job", BenchOptions(devices="cpus:2"), record=False)
+
+
+class TestBudget:
+    def test_what_is_left_is_shared_out_and_the_first_may_take_more(self):
+        clock = Clock()
+        budget = Budget(10, clock)
+        first, later = Task("models", "vgg16", None, 100.0, first=True), Task("models", "moe", None, 90.0)
+        assert budget.share_s(first, 50) == 100.0
+        assert budget.share_s(later, 1) == 90.0
+        assert budget.share_s(later, 10) == pytest.approx(budget.seconds / 10)
+        assert budget.share_s(later, 1000) == tasks.LEAST_S
+        clock.now = budget.seconds - tasks.LEAST_S + 1
+        assert budget.share_s(first, 1) is None
+
+    @pytest.mark.parametrize("minutes", [1, 3, 10])
+    def test_the_deadline_is_kept_whatever_tasks_take(self, minutes):
+        """Each takes all that it is let, and those after it what is left."""
+        clock = Clock()
+        budget = Budget(minutes, clock)
+        planned = tasks.tasks_of(way_of(None))
+        reached = 0
+        for i, task in enumerate(planned):
+            share_s = budget.share_s(task, len(planned) - i)
+            if share_s is not None:
+                reached += 1
+                clock.now += budget.limit_s(share_s)
+        assert clock.now <= 60 * minutes - tasks.RESERVE_S
+        assert 1 <= reached < len(planned)
+
+
+class TestTables:
+    @pytest.mark.parametrize("limit_mib", [tasks.TRIAL_LIMIT_MIB, tasks.LIMIT_MIB])
+    def test_the_tables_do_not_fit_together_but_each_one_and_all_the_rest_do(self, limit_mib):
+        small = zoo.load("two_tower@3MiB", batch=2)
+        everything = sum(4 * w.shape.num_elements() for w in map(tf.convert_to_tensor, small.model.weights))
+        rest = everything - study._table_bytes(small)
+        tables, room = tables_mib(limit_mib) * 2**20, (1 - study.TIGHT_HEADROOM) * limit_mib * 2**20
+        assert tables > limit_mib * 2**20
+        assert tables / 3 < room and rest < room
+
+    def test_tables_have_the_size_that_was_asked_for(self):
+        found = study._table_bytes(zoo.load("two_tower@6MiB", batch=2))
+        assert 0 <= 6 * 2**20 - found < 3 * 256
+
+    @pytest.mark.parametrize("model", ["two_tower@6GiB", "two_tower@0MiB", "moe@6MiB", "vgg16@96"])
+    def test_other_sizes_are_one_line(self, model):
+        with pytest.raises(BadInputError, match="has no size"):
+            zoo.find(model)
+
+    def test_native_is_larger(self):
+        assert zoo.load("mnist_softmax@native").example_inputs[0].shape == (128, 784)
+        shapes = [zoo.load(name, batch=1).example_inputs[0].shape[1] for name in ("moe", "moe@native")]
+        assert shapes == [256, 512]
+
+
+def row(searcher, devices, result, asked_s=None, stored=False):
+    topology = Topology(tuple(Device(name, name.partition(":")[0]) for name in NAMES))
+    mapping = SimpleNamespace(topology=topology, devices=devices, is_single=len(set(devices)) == 1)
+    return Row(searcher, mapping, result, 0.009, asked_s=asked_s, stored=stored)
+
+
+def finding(default_s, hybrid_s=0.008, gpu_s=0.009):
+    singles = [row("single", (0, 0), Measured(gpu_s, 0.001, 12), 0.02)]
+    singles.append(row("single", (1, 1), Measured(0.5, 0.0, 1, stopped_early=True), 0.4))
+    best = row("hybrid", (0, 1), Measured(hybrid_s, 0.0, 12), asked_s=0.01)
+    failed = row("heft", (1, 0), Failed("memory", "OOM"), asked_s=0.01)
+    final = min([best, singles[0]], key=lambda r: r.result.step_s)
+    default = Measured(default_s, 0.0, 30)
+    return SimpleNamespace(
+        best=final, best_single=singles[0], tf_default=default, finals=(best, singles[0]), lower_bound_s=0.004,
+        default_wins=default_s < final.result.step_s, measured=(*singles, best, failed), ops=2, switch_s=None,
+        groups=SimpleNamespace(graph=[]), mapping=final.mapping, topology=final.mapping.topology, ended=(), seconds=1.0,
+    )  # fmt: skip
+
+
+class TestFigures:
+    def test_the_delivered_mapping_is_held_against_default_and_best_single(self):
+        facts = found_facts(finding(0.010), [0.006, 0.002])
+        assert facts["ratio_to_tf_default"] == pytest.approx(1.25)
+        assert facts["ratio_to_best_single"] == pytest.approx(9 / 8)
+        assert facts["delivered"] == "hybrid" and facts["bound_ratio"] == pytest.approx(2.5)
+        assert facts["placed"] == {
+            "gpu:0": {"ops": 0.5, "seconds": pytest.approx(0.75)},
+            "cpu:0": {"ops": 0.5, "seconds": pytest.approx(0.25)},
+        }
+        contest = facts["contestants"]
+        assert set(contest) == {DEFAULT, "gpu:0", "cpu:0", "hybrid", "heft"}
+        assert contest["cpu:0"]["dropped"] and contest["heft"] == {"failed": "memory"}
+        assert "dropped" not in contest["gpu:0"]
+
+    def test_a_ratio_within_its_error_is_no_gain(self):
+        steps = Measured(0.01, 0.001, 25), Measured(0.0098, 0.001, 25)
+        assert ratio_error(*steps) == pytest.approx(0.027, abs=0.001)
+        assert ratio_error(steps[0], steps[0]) == 0.0
+        facts = made_up()
+        facts["models"]["alexnet"] |= {"ratio_to_tf_default": 1.04, "ratio_error": 0.027}
+        text = "\n".join(page(facts))
+        assert "default: `mnist_softmax` 2.00x." in text and "standard error: `alexnet` 1.04x." in text
+
+    def test_where_the_default_wins_it_is_what_is_delivered(self):
+        facts = found_facts(finding(0.007), [1.0, 0.0])
+        assert facts["delivered"] == DEFAULT and facts["ratio_to_tf_default"] == 1.0
+        assert facts["step_s"] == 0.007 and facts["best_mapping_s"] == 0.008
+        assert facts["ratio_to_best_single"] == pytest.approx(9 / 7)
+
+    def test_errors_are_of_what_was_predicted_before_it_was_measured(self):
+        assert unseen(finding(0.010).measured) == [(0.01, 0.008)]
+        assert unseen([row("hybrid", (0, 1), Measured(0.008), 0.01, stored=True)]) == []
+        assert mape([(1.1, 1.0), (0.8, 1.0)]) == pytest.approx(0.15) and mape([]) is None
+
+    def test_all_parts_count_together_and_failures_give_no_figure(self):
+        facts = all_facts(PARTS, TIGHT, AUTOPLACE)
+        assert facts["n_unseen"] == 8 and facts["unseen_mape"] == pytest.approx(0.1)
+        assert facts["worst_ratio_to_tf_default"] == 1.0 and facts["overhead"] == 0.004
+        nothing = all_facts({}, None, {"failed": "time: more than 9 s"})
+        assert nothing["unseen_mape"] is None and nothing["overhead"] is None and nothing["models"] == {}
+
+    def test_tight_memory_is_told_as_it_was(self):
+        assert TIGHT["default"] == "fails: memory" and TIGHT["ratio_to_cpu_only"] == pytest.approx(2.5)
+        died = tight_facts({"failed": "died: code -9"}, {"failed": "time: more than 9 s"})
+        assert died["default"] == "died: code -9" and not died["trains"]
+
+    def test_single_devices_go_by_their_name(self):
+        assert [name_of(row("single", devices, Measured(1.0))) for devices in ((0, 0), (1, 1))] == list(NAMES)
+
+
+class TestPage:
+    def test_it_says_what_helps_and_what_does_not(self):
+        text = "\n".join(page(made_up()))
+        assert "Faster than TensorFlow's default: `alexnet` 1.20x, `mnist_softmax` 2.00x." in text
+        assert "No mapping beat the default on `vgg16`" in text
+        assert "the GPU alone is the place for all that is heavy" in text
+        assert "- `vgg16` 1.13x; here 1.00x, and more than 1.02x is not to be had" in text
+        assert "- `alexnet` 1.18x; here 1.20x." in text
+        assert "- `mnist_softmax` 3.33x; here 2.00x, though the bound is 5.00x" in text
+        assert "| `moe` | failed: died" in text and "| gpus:2 | `towers` |" in text
+        assert "TensorFlow's default: fails: memory (when the model was made)" in text and "2.50x of everything" in text
+        assert "off by 10.0%" in text and "+0.4% +- 0.2%" in text
+        assert "Not reached in 10 minutes: nasnet_mobile on CPU + GPU." in text
+
+    def test_tables_are_whole(self):
+        lines = [line for line in page(made_up()) if line.startswith("|")]
+        assert {line.count("|") for line in lines if "`vgg16`" in line or "network | Tensor" in line} == {13}
+        assert len({line.count("|") for line in lines}) == 2
+
+    def test_a_mapping_over_both_kinds_is_said(self):
+        facts = made_up()
+        facts["models"]["alexnet"]["placed"] = {
+            "gpu:0": {"ops": 0.9, "seconds": 0.9},
+            "cpu:0": {"ops": 0.1, "seconds": 0.1},
+        }
+        assert "uses both CPU and GPU, each for at least 1 % of the seconds, on `alexnet`" in "\n".join(page(facts))
+
+    def test_nothing_measured_is_a_page_and_a_picture_too(self, tmp_path):
+        facts = {**made_up(), **all_facts({}, None, None)}
+        assert "No network was measured" in "\n".join(page(facts))
+        draw(picture_of(facts), tmp_path / "p.png")
+
+    def test_it_goes_through_json(self):
+        facts = json.loads(json.dumps(made_up()))
+        assert page(facts) == page(made_up()) and picture_of(facts) == picture_of(made_up())
+
+    def test_the_picture_shows_what_the_facts_say(self, tmp_path):
+        picture = picture_of(made_up())
+        whole, splits = picture.bars
+        assert dict(zip(whole.names, whole.ratios, strict=True)) == {"vgg16": 1.0, "alexnet": 1.2, "mnist_softmax": 2.0}
+        assert whole.published == (1.13, 1.18, 3.33) and splits.names == ("towers, gpus:2",)
+        assert picture.pairs["gpus:2"] == ((0.011, 0.01), (0.009, 0.01))
+        draw(picture, tmp_path / "p.png")
+        assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+class Host:
+    """Answers at once: what it was asked is kept."""
+
+    asked: list
+
+    def __init__(self, answers):
+        self.asked, self.answers = [], answers
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def end(self):
+        self.asked.append("fresh")
+
+    def ask(self, devices, method, argument, seconds):
+        self.asked.append((devices, method, argument))
+        answer = self.answers.get(method, {"failed": "died: code -6", "why": "died"})
+        return dict(answer)
+
+
+ANSWERS = {
+    "hardware": {"gpus": ["NVIDIA H200"]}, "searched": searched(1.2), "autoplaced": {**AUTOPLACE},
+    "default": {"default": "fails: memory"}, "tight": {**TIGHT},
+}  # fmt: skip
+
+
+class TestRun:
+    def run(self, monkeypatch, answers=ANSWERS, **options):
+        host = Host(answers)
+        monkeypatch.setattr(gpu, "Host", lambda: host)
+        monkeypatch.setattr(gpu, "compile_ahead", lambda searchers: None)
+        return gpu.run(BenchOptions(**options)), host.asked
+
+    def test_every_part_is_asked_and_every_key_is_there(self, monkeypatch):
+        facts, asked = self.run(monkeypatch)
+        assert facts["device"] == "NVIDIA H200" and facts["not_reached"] == [] and facts["failed"] == {}
+        assert set(facts["models"]) == set(zoo.names()) and set(facts["splits"]) == {"gpus:2", "gpus:4"}
+        assert facts["tight_memory"]["default"] == "fails: memory" and facts["overhead"] == 0.004
+        first = asked.index(("gpus:1@1024", "default", asked[5][2]))
+        assert asked[first - 1] == asked[first + 1] == "fresh"
+        assert asked[first][2].model == "two_tower@1536MiB" and asked[first][2].limit_bytes == 2**30
+        assert json.loads(json.dumps(facts))["unseen_mape"] == pytest.approx(0.1)
+
+    def test_a_network_that_crashes_loses_no_other(self, monkeypatch):
+        facts, _ = self.run(monkeypatch, {k: v for k, v in ANSWERS.items() if k != "searched"})
+        assert facts["tight_memory"]["trains"] and len(facts["failed"]) == len(facts["models"]) + 10
+        assert all("failed" in row for row in facts["models"].values())
+
+    def test_without_a_gpu_it_ends_with_one_line(self, monkeypatch):
+        with pytest.raises(BadInputError, match=r"sees no GPU here.*--devices cpus:2"):
+            self.run(monkeypatch, {"hardware": {"gpus": []}})
+
+    def test_what_there_is_no_time_for_is_listed(self, monkeypatch):
+        monkeypatch.setattr(gpu.Budget, "left_s", tasks.LEAST_S - 1)
+        facts, _ = self.run(monkeypatch)
+        assert facts["models"] == {} and len(facts["not_reached"]) == len(tasks.tasks_of(way_of(None)))
+
+    def test_a_second_run_goes_on_where_the_first_ended(self, monkeypatch, tmp_path):
+        first, _ = self.run(monkeypatch, runs=tmp_path, models=("moe",))
+        again, asked = self.run(monkeypatch, runs=tmp_path, models=("moe",))
+        assert len(asked) == 1 and {**first, "seconds": 0} == {**again, "seconds": 0}
+
+
+def test_what_searches_compile_is_compiled_ahead_without_a_fault(monkeypatch):
+    faults = []
+    monkeypatch.setattr(threading, "excepthook", faults.append)
+    thread = compile_ahead(tasks.SEARCHERS)
+    thread.join(120)
+    assert not thread.is_alive() and faults == []
+
+
+def test_memory_used_up_is_known_by_type_words_and_cause():
+    try:
+        raise RuntimeError("in a layer") from tf.errors.ResourceExhaustedError(None, None, "OOM")
+    except RuntimeError as error:
+        assert study.for_memory(error)
+    assert study.for_memory(RuntimeError("OOM when allocating tensor with shape[9]"))
+    assert not study.for_memory(ValueError("shapes differ"))
+
+
+def test_limits_leave_the_last_device_and_what_is_less_already(two_cpus):
+    topology = replace(two_cpus.topology, devices=(Device("a", "gpu", 5), Device("b", "gpu"), Device("c", "cpu", 99)))
+    found = study.limited(replace(two_cpus, topology=topology), 10)
+    assert [d.memory_bytes for d in found.topology.devices] == [5, 10, 99]
+    assert study.limited(two_cpus, None) is two_cpus
+
+
+def test_a_model_made_under_a_device_has_its_variables_there(two_cpus):
+    """On this the case of tight memory rests: no variable of the model touches the GPU."""
+    where = two_cpus.tf_names["cpu:1"]
+    with tf.device(where):
+        training = zoo.load("two_tower@3MiB", batch=2)
+    variables = [*training.model.weights, *training.optimizer.variables]
+    assert {v.value.device for v in variables} == {variable_on(where, 0.0).device}
+
+
+def test_a_trial_on_two_cpus_has_every_figure(tmp_path):
+    command = [sys.executable, "-m", "experiments.cli", "bench", "gpu", "--devices", "cpus:2"]
+    options = ["--model", "mnist_softmax", "--measurements", "3", "--minutes", "3", "--runs", str(tmp_path)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=170)
+    assert done.returncode == 0, done.stderr[-2000:]
+    facts = json.loads(done.stdout)
+    row = facts["models"]["mnist_softmax"]
+    assert facts["failed"] == {} and facts["not_reached"] == [], done.stderr[-2000:]
+    assert row["ratio_to_tf_default"] >= 1.0 and row["ratio_to_best_single"] > 0
+    assert {DEFAULT, "cpu:0", "cpu:1"} <= set(row["contestants"])
+    assert sum(share["ops"] for share in row["placed"].values()) == pytest.approx(1.0)
+    assert facts["unseen_mape"] > 0 and facts["overhead"] is not None and not facts["real"]
+    assert "Traceback" not in done.stderr
+    assert "mnist_softmax" in "\n".join(page(facts))
+
+
+def test_without_a_gpu_the_command_ends_with_one_line():
+    command = [sys.executable, "-m", "experiments.cli", "bench", "gpu", "--model", "moe"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=170)
+    assert done.returncode == 2 and done.stdout == "" and "Traceback" not in done.stderr
+    assert "TensorFlow sees no GPU here" in done.stderr.splitlines()[-1]  # the others are TensorFlow's

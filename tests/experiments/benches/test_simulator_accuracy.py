@@ -1,0 +1,70 @@
+"""The bench simulator-accuracy: what it says of samples whose truth is known, and its page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments.benches import simulator_accuracy
+from experiments.benches.bench import BenchOptions
+from experiments.benches.simulator_accuracy import Sample, page
+from placer.errors import PlacerError
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
+from surrogate.calibrate.calibration import Calibration, launches
+
+TRUTH = Calibration((1.1, 1.1), tensor_factor=2.0, byte_factor=2.5, base_s=1e-3)
+
+
+def sample(name, seed, mappings=14, noise=0.01):
+    """Two chains of twelve ops; steps as the simulator has them under TRUTH, and a little noise."""
+    rng = np.random.default_rng(seed)
+    ops = tuple(Op(f"op{i}", cost_s={"cpu": float(s)}) for i, s in enumerate(rng.uniform(1e-3, 4e-3, 24)))
+    edges = tuple(Edge(c * 12 + i, c * 12 + i + 1, int(rng.uniform(1e5, 4e6))) for c in range(2) for i in range(11))
+    link = Link("*", "*", 1e-4, 2e9, send_s=1e-4, send_s_per_byte=2e-10, receive_s=1e-4, receive_s_per_byte=2e-10)
+    topology = Topology((Device("a", "cpu"), Device("b", "cpu")), (link,))
+    graph = OpGraph(name, ops, edges)
+    placements = np.array([[0] * 24, [1] * 24, *rng.integers(0, 2, (mappings - 2, 24))], dtype=np.int32)
+    made = Sample(name, graph, topology, launches(graph), placements, np.ones(mappings), np.ones(mappings), singles=2)
+    step_s = made.predictor(TRUTH).step_s(placements) * rng.normal(1, noise, mappings)
+    return replace(made, step_s=step_s, spread_s=noise * step_s)
+
+
+@pytest.fixture(scope="module")
+def facts():
+    samples = {name: sample(name, seed) for seed, name in enumerate(("one", "other"))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulator_accuracy, "_in_process", lambda name, options: samples.get(name))
+        yield simulator_accuracy.run(BenchOptions(("one", "other", "broken")))
+
+
+def test_shown_some_mappings_it_predicts_the_others(facts):
+    assert facts["n_mappings"] == 28
+    assert facts["unseen_mape"] < 0.06 < facts["singles_only_mape"]
+    assert facts["replay_mape"] < 0.04
+    assert facts["kendall_tau"] > 0.7
+
+
+def test_other_networks_tell_what_a_transfer_takes(facts):
+    assert facts["held_out_mape"] < facts["singles_only_mape"] / 2
+
+
+def test_alone_there_is_no_other_network(monkeypatch):
+    monkeypatch.setattr(simulator_accuracy, "_in_process", lambda name, options: sample(name, 3))
+    facts = simulator_accuracy.run(BenchOptions(("one",)))
+    assert facts["held_out_mape"] is None
+    assert "| one | 14 |" in "\n".join(page(facts))
+
+
+def test_no_network_at_all_is_an_honest_failure(monkeypatch):
+    monkeypatch.setattr(simulator_accuracy, "_in_process", lambda name, options: None)
+    with pytest.raises(PlacerError, match="no network could be measured"):
+        simulator_accuracy.run(BenchOptions(("broken",)))
+
+
+def test_the_page_has_a_row_per_network_and_the_mean(facts):
+    rows = [line for line in page(facts) if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows[2:]] == ["| one", "| other", "| mean"]
+    assert f"{facts['unseen_mape']:.1%}" in rows[-1]

@@ -1,0 +1,206 @@
+"""Searchers compared on two in-process devices: equal terms, nothing measured twice, and Ctrl-C as an early end."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.jobs.compare import CompareSettings, Contest, check, run_comparison
+from experiments.jobs.finding import Progress, Row
+from experiments.jobs.interrupt import interruptible
+from experiments.jobs.search import SearchSettings
+from experiments.report.regret_plot import OURS, Curve, Panel, _styles, check_curves, draw_regret
+from experiments.report.standings import comparison_facts, comparison_lines, show_comparison, write_comparison
+from placer.errors import BadInputError, PlacerError
+from placer.result import Failed, Measured
+from search.offline.plan import DEFAULT_SEARCHER
+
+SETTINGS = CompareSettings(
+    SearchSettings("mnist_softmax", searchers=("random", "heft", DEFAULT_SEARCHER), measurements=6, groups=24),
+    peer_measurements=3,
+)
+
+
+class Watcher(Progress):
+    """Counts what it is told; `at` mappings in, Ctrl-C is pressed."""
+
+    def __init__(self, at=None):
+        self.at, self.rows, self.total = at, 0, 0
+
+    def begin(self, total):
+        self.total = total
+
+    def row(self, row, best):
+        self.rows += 1
+        if self.rows == self.at:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def watcher():
+    return Watcher()
+
+
+@pytest.fixture(scope="module")
+def found(two_cpus, watcher):
+    return run_comparison(SETTINGS, watcher)
+
+
+@pytest.fixture(scope="module")
+def facts(found):
+    return json.loads(json.dumps(comparison_facts(found)))
+
+
+def test_no_mapping_is_measured_twice_and_shared_ones_count_to_both(found, watcher):
+    measured = [row.mapping.devices for row in found.measured]
+    assert len(measured) == len(set(measured))
+    asked = [row for standing in found.standings for row in standing.rows]
+    assert {row.mapping.devices for row in asked} | {row.mapping.devices for row in found.singles} == set(measured)
+    result = {row.mapping.devices: row.result for row in found.measured}
+    assert all(row.result == result[row.mapping.devices] for row in asked)
+    assert watcher.rows == len(found.singles) + len(asked)
+
+
+def test_nobody_gets_more_than_its_share_and_all_say_why_they_ended(found):
+    assert found.standings[0].searcher == DEFAULT_SEARCHER
+    for standing in found.standings:
+        assert len(standing.rows) <= SETTINGS.share(standing.searcher)
+        assert standing.ended
+    assert SETTINGS.share(DEFAULT_SEARCHER) == 6 and SETTINGS.share("random") == 3
+    assert not found.interrupted
+
+
+def test_everyones_fastest_meets_the_best_single_device_at_the_end(found):
+    assert found.best_single.mapping.is_single
+    for standing in found.standings:
+        assert standing.final.result.repeats == found.best_single.result.repeats
+        assert found.best.result.step_s <= standing.final.result.step_s
+    assert found.best.result.step_s <= found.best_single.result.step_s
+    assert found.tf_default_s > 0
+
+
+def test_regret_only_falls_from_the_best_single_device_and_the_best_known_has_none(found, facts):
+    for standing in found.standings:
+        regret = found.regret(standing)
+        assert len(regret) == len(standing.rows) + 1
+        assert regret[:-1] == sorted(regret[:-1], reverse=True)  # the last is what the end made of its best
+        assert min(regret) >= 0
+        assert regret[0] == found.regret(found.standings[0])[0]
+    assert min(found.regret(standing)[-1] for standing in found.standings) == 0
+    row = facts["searchers"]["random"]
+    assert [s / facts["best_known_s"] - 1 for s in row["best_so_far_s"]] == pytest.approx(row["regret"])
+
+
+def test_facts_are_ratios_of_what_was_measured_side_by_side(facts):
+    single, best = facts["best_single"]["step_s"], facts["best"]["step_s"]
+    for row in facts["searchers"].values():
+        assert row["ratio_to_best_single"] == pytest.approx(single / row["step_s"])
+        assert row["ratio_to_best"] == pytest.approx(best / row["step_s"])
+        assert row["ratio_to_best"] <= 1
+        assert row["measured"] == len(row["rows"]) and row["asking_s"] > 0
+        assert all(tried["predicted_s"] > 0 for tried in row["rows"])
+    assert {row["by"] for row in facts["singles"]} == {"single"}
+    assert {row["by"] for row in facts["searchers"]["heft"]["rows"]} <= {"single", *facts["searchers"]}
+
+
+def test_table_report_and_picture_tell_the_same(facts, tmp_path, capsys):
+    show_comparison(facts)
+    write_comparison(facts, tmp_path / "report.md", tmp_path / "curves.png")
+    report, table = (tmp_path / "report.md").read_text(), capsys.readouterr().out
+    step = f"{facts['searchers']['random']['step_s'] * 1e3:.2f} ms"
+    assert step in report and step in table
+    assert max(map(len, table.split("\nSteps:")[0].splitlines())) <= 80
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_ctrl_c_ends_the_rounds_and_what_was_measured_is_told(two_cpus):
+    found = run_comparison(SETTINGS, Watcher(at=3))
+    assert found.interrupted
+    assert 3 <= len(found.measured) <= 9  # the race under way is finished
+    assert found.best.result.step_s <= found.best_single.result.step_s
+    assert "interrupted." in {standing.ended for standing in found.standings}
+    assert comparison_lines(comparison_facts(found))[0].startswith(f"Interrupted after {len(found.measured)} ")
+
+
+def test_a_second_ctrl_c_interrupts_as_always():
+    with pytest.raises(KeyboardInterrupt), interruptible() as pressed:
+        assert not pressed()
+        signal.raise_signal(signal.SIGINT)
+        assert pressed()
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
+    """A contest over made-up mappings: one searcher breaks, one asks what is known, one measures."""
+
+    def mapping(*devices):
+        return SimpleNamespace(devices=devices, is_single=len(set(devices)) == 1)
+
+    class Told:
+        def __init__(self, name, asks):
+            self.name, self.asked, self.rows, self.ended = name, iter(asks), [], None
+            self.prediction = SimpleNamespace(step_s=lambda mapping: 1.0)
+
+        def asks(self, count):
+            batch = next(self.asked, [])
+            if isinstance(batch, Exception):
+                raise batch
+            return batch
+
+    raced = []
+
+    def measure_all(asked):
+        raced.extend(asked)
+        return [Row(name, m, Failed("memory") if m.devices == (1, 0) else Measured(1.0)) for name, m in asked]
+
+    job = SimpleNamespace(
+        rows=[Row("single", mapping(0, 0), Measured(2.0))], prediction=None, clock=lambda: 0.0, begin_s=0.0,
+        progress=Progress(), measure_all=measure_all, settings=SETTINGS.search, calibrate=lambda: None,
+    )  # fmt: skip
+    contest = Contest(job, SETTINGS)
+    asks = {
+        DEFAULT_SEARCHER: [[mapping(0, 0), mapping(1, 0)], [mapping(0, 1)]],
+        "random": [[mapping(1, 0)], []],
+        "heft": [PlacerError("no room.")],
+    }
+    for entrant in contest.entrants:
+        entrant.contender = Told(entrant.contender.name, asks[entrant.contender.name])
+    assert contest.run(lambda: False) is False
+    ours, random, heft = contest.entrants
+    assert [(name, m.devices) for name, m in raced] == [(DEFAULT_SEARCHER, (1, 0)), (DEFAULT_SEARCHER, (0, 1))]
+    assert [row.result for row in ours.rows] == [Measured(2.0), Failed("memory"), Measured(1.0)]
+    assert [row.result for row in random.rows] == [Failed("memory")]
+    assert (heft.rows, heft.ended) == ([], "no room.")
+    assert ours.contender.rows == ours.rows
+
+
+@pytest.mark.parametrize(
+    ("change", "peers", "says"),
+    [
+        ({"searchers": ("oracle",)}, None, "no searcher 'oracle'"),
+        ({"measurements": 0}, None, "--measurements is 0"),
+        ({}, 0, "--peer-measurements is 0"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(change, peers, says):
+    with pytest.raises(BadInputError, match=says) as refused:
+        run_comparison(CompareSettings(replace(SETTINGS.search, **change), peers))
+    assert "\n" not in str(refused.value)
+    check(SETTINGS)
+
+
+def test_many_curves_look_different_and_ours_stands_out(tmp_path):
+    curves = [Curve(f"searcher {i}", (0.5, None if i == 3 else 0.1 / (i + 1)), ours=i == 0) for i in range(15)]
+    panels = [Panel("<one> $x$", tuple(curves)), Panel("none ran", (Curve("searcher 1", (None, None)),))]
+    looks = _styles(panels)
+    assert looks["searcher 0"]["color"] == OURS
+    assert len({(look.get("color"), str(look.get("linestyle")), look["marker"]) for look in looks.values()}) == 15
+    draw_regret(panels, tmp_path / "curves.svg")
+    assert "<svg" in (tmp_path / "curves.svg").read_text()
+    with pytest.raises(BadInputError, match="--curves"):
+        check_curves(tmp_path / "curves.gif")

@@ -1,0 +1,111 @@
+"""`placer profile` and the bench `operators`: rows come back, errors are told of what was held out, bad input is one
+line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments.benches import operators as bench
+from experiments.jobs.profile import ProfileSettings, check
+from placer.errors import BadInputError
+from placer.measure.store import Store
+from placer.profile.operators.dataset import Operator, OperatorRow, Tensor, load
+
+
+def placer(*arguments):
+    command = [sys.executable, "-m", "experiments.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
+
+
+def test_a_profile_fills_store_and_export_and_tells_errors(tmp_path):
+    store, target = tmp_path / "operators.sqlite", tmp_path / "rows.csv"
+    arguments = ("profile", "mnist_softmax", "--batch", 16, "--batch", 32, "--passes", 1)
+    done = placer(*arguments, "--store", store, "--export", target, "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    rows = load(target)
+    with Store(store) as kept:
+        assert kept.operators() == rows
+    assert facts["rows"] == len(rows) and facts["networks"] == ["mnist_softmax"]
+    assert {row.batch for row in rows} == {16, 32}
+    assert {row.source for row in rows} == {"step", "single"}
+    assert {"matmul", "element-wise"} <= {family["family"] for family in facts["families"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("no_such_net",), "no_such_net"),
+        (("mnist_softmax", "--export", "rows.xls"), "rows.xls"),
+        (("mnist_softmax", "--batch", 0), "--batch"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, says):
+    done = placer("profile", *arguments, "--quiet")
+    assert done.returncode == 2 and done.stdout == ""
+    assert says in done.stderr.strip().splitlines()[-1] and "Traceback" not in done.stderr
+
+
+def test_no_passes_are_refused():
+    with pytest.raises(BadInputError, match="--passes"):
+        check(ProfileSettings(("mnist_softmax",), passes=0), None)
+
+
+def matmul_row(m: int, k: int, network: str, source: str = "step") -> OperatorRow:
+    inputs = (Tensor((m, k), "float32"), Tensor((k, 64), "float32"))
+    op = Operator("MatMul", inputs, (Tensor((m, 64), "float32"),), {}, 2.0 * m * k * 64)
+    seconds = 2e-5 + (op.flops or 0.0) / 1e10
+    return OperatorRow(op, "worker:0", "cpu", "here", m, network, "forward", source, seconds, seconds, 0.0, 20)
+
+
+ROWS = [
+    matmul_row(m, k, network, source)
+    for i, m in enumerate(range(16, 400, 16))
+    for k, network in ((64, "a"), (200, "b"), (128 + i, "held"))
+    for source in ("step", "single")
+]
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return bench.evaluated(ROWS, ("held",))
+
+
+def test_what_is_held_out_is_not_fitted(facts):
+    kept = [row for row in ROWS if row.network != "held"]
+    assert facts["n_train"] + facts["n_test_all_ops"] == len(kept)
+    assert 0 < facts["n_test"] <= facts["n_test_all_ops"] < facts["n_train"]
+    assert facts["n_test_unseen_networks"] == len(ROWS) - len(kept)
+    assert list(facts["mape_by_unseen_network"]) == ["held"]
+
+
+def test_a_law_without_noise_is_learned(facts):
+    assert facts["mape"] < 0.05
+    assert set(facts["mape_by_type"]) == {"MatMul"}
+    assert facts["by_regressor"]["chosen"]["unseen_shapes"] <= facts["by_regressor"]["boosting"]["unseen_shapes"]
+
+
+def test_halves_of_repeats_tell_the_noise():
+    other = [replace(row, median_s=row.median_s * 1.1) for row in ROWS]
+    found = bench.disagreement(ROWS, other)
+    assert found["all"] == pytest.approx(0.1 / 1.05)
+    assert set(found) == {"all", "step", "single", "median"}
+
+
+def test_the_page_tells_every_figure(facts):
+    whole = facts | {
+        "repeats_disagree": {"all": 0.04},
+        "noise_floor": 0.02,
+        "repeats": 15,
+        "networks": ["a", "b", "held"],
+    }
+    page = bench.page(json.loads(json.dumps(whole)))
+    assert any("disagree by 4.0%" in line for line in page)
+    assert any(line.startswith("| matmul |") for line in page)
+    assert np.isfinite(facts["mape_time_weighted"])

@@ -1,0 +1,168 @@
+"""The main job on two in-process devices: a real network searched, measured, checked and handed back."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+
+import pytest
+
+from experiments.jobs.finding import Progress
+from experiments.jobs.search import SearchSettings, _shares, run_search
+from experiments.report.tables import finding_facts, summary_lines, write_results
+from placer.errors import BadInputError
+from placer.graph.graph_files import read_graph, read_topology
+from placer.graph.mapping_files import read_mapping
+from placer.measure.store import Store
+from placer.result import Measured
+from search.problem.problem import Problem
+
+SETTINGS = SearchSettings("mnist_softmax", measurements=7, groups=24)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with Store(tmp_path_factory.mktemp("store") / "runs.sqlite") as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def found(two_cpus, store):
+    return run_search(SETTINGS, store=store, trace=True)
+
+
+def test_single_devices_are_measured_first_and_nothing_twice(found):
+    assert [row.searcher for row in found.measured[:2]] == ["single", "single"]
+    asked = [row.mapping.devices for row in found.measured]
+    assert len(asked) == len(set(asked))
+    assert len(asked) <= SETTINGS.measurements
+
+
+def test_what_is_handed_back_is_never_slower_than_the_best_single_device(found):
+    assert isinstance(found.best.result, Measured)
+    assert found.best.result.step_s <= found.best_single.result.step_s
+    assert found.best_single.mapping.is_single
+
+
+def test_local_devices_are_compared_with_tensorflows_default(found):
+    assert found.tf_default_s > 0
+    assert any("TensorFlow's own placement" in line for line in summary_lines(found))
+
+
+def test_every_row_says_how_it_was_measured(found):
+    for row in finding_facts(found)["measured"]:
+        assert row["failed"] is None
+        assert row["repeats"] > 0
+        assert row["ratio_to_best_single"] > 0
+        assert row["predicted_s"] > 0
+
+
+def test_files_go_back_into_the_tools(found, tmp_path):
+    write_results(found, tmp_path, tmp_path / "report.md", tmp_path / "trace.json")
+    graph, topology = read_graph(tmp_path / "graph.json"), read_topology(tmp_path / "topology.json")
+    groups = read_mapping(tmp_path / "groups.json", graph, topology)
+    assert groups.devices == found.best.mapping.devices
+    ops = json.loads((tmp_path / "mapping.json").read_text())
+    assert ops["assignment"] == found.mapping.assignment
+    assert ops["measured_s"] == found.best.result.step_s
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert {e["ph"] for e in trace["traceEvents"]} >= {"M", "X"}
+    assert "best single device" in (tmp_path / "report.md").read_text()
+
+
+def test_a_stored_mapping_is_not_measured_again(found, store):
+    before = len(store)
+    assert before == len(found.measured)
+    again = run_search(SETTINGS, store=store)
+    singles = [row for row in again.measured if row.searcher == "single"]
+    assert [row.stored for row in singles] == [False, True]  # the anchor is measured in every session
+    assert len(store) == before + len([row for row in again.measured[1:] if not row.stored])
+
+
+@pytest.fixture(scope="module")
+def apart(two_cpus):
+    """A search under pins that no single device can keep."""
+    return run_search(replace(SETTINGS, measurements=3, pins=(".*/MatMul=cpu:0", ".*BiasAdd.*=cpu:1")))
+
+
+def test_pins_are_kept_by_all_that_is_measured_and_by_what_is_handed_back(apart):
+    groups_of = {op: g for g, members in enumerate(apart.groups.members) for op in members}
+    for row in apart.measured:
+        for v, op in enumerate(apart.groups.fine.ops):
+            device = apart.topology.names[row.mapping.devices[groups_of[v]]]
+            assert not op.name.endswith("/MatMul") or device == "cpu:0"
+            assert "BiasAdd" not in op.name or device == "cpu:1"
+    for name, device in apart.mapping.assignment.items():
+        assert not name.endswith("/MatMul") or device == "cpu:0"
+        assert "BiasAdd" not in name or device == "cpu:1"
+
+
+def test_where_no_single_device_is_possible_this_is_said(apart, tmp_path):
+    assert apart.best_single is None and not apart.default_wins
+    assert isinstance(apart.best.result, Measured) and apart.best.ratio is None
+    assert finding_facts(apart)["best_single"] is None
+    said = " ".join(summary_lines(apart))
+    assert "No single device can run it under these constraints" in said and "which heeds no pins" in said
+    write_results(apart, tmp_path, tmp_path / "report.md", None)
+    assert json.loads((tmp_path / "mapping.json").read_text())["baseline"]["best_single"] is None
+    assert "No single device" in (tmp_path / "report.md").read_text()
+    graph, topology = read_graph(tmp_path / "graph.json"), read_topology(tmp_path / "topology.json")
+    assert not list(Problem(graph, topology).singles())  # the files keep the pins
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"pins": ("dense",)}, "give PATTERN=DEVICE"),
+        ({"pins": ("no_such_op=cpu:0",)}, "matches as a whole"),
+        ({"model": "no_such_net"}, "no_such_net"),
+        ({"searchers": ("oracle",)}, "no searcher 'oracle'"),
+        ({"measurements": 0}, "--measurements is 0"),
+        ({"groups": 1}, "--groups is 1"),
+        ({"minutes": -1.0}, "--minutes is -1"),
+        ({"devices": "workers:many"}, "no number of workers"),
+        ({"devices": "somewhere"}, "unknown"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(two_cpus, change, says):
+    with pytest.raises(BadInputError, match=says) as refused:
+        run_search(replace(SETTINGS, **change))
+    assert "\n" not in str(refused.value)
+
+
+def test_baselines_get_a_part_and_the_searchers_the_rest():
+    assert _shares(("expert", "heft", "random", "local"), 20) == [
+        ("expert", 2),
+        ("heft", 2),
+        ("random", 1),
+        ("local", 15),
+    ]
+    assert _shares(("heft",), 5) == [("heft", 5)]
+    assert _shares(("local",), 5) == [("local", 5)]
+
+
+class Impatient(Progress):
+    """Presses Ctrl-C once so many mappings were measured."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def row(self, row, best):
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_hands_back_the_best_so_far(two_cpus):
+    found = run_search(replace(SETTINGS, measurements=40), Impatient(after=4))
+    assert found.interrupted
+    assert 4 <= len(found.measured) <= 8  # the race under way is finished
+    assert found.best.result.step_s <= found.best_single.result.step_s
+    assert any("interrupted after" in line for line in summary_lines(found))
+
+
+def test_a_search_with_nothing_left_to_ask_ends_and_says_so(two_cpus):
+    found = run_search(replace(SETTINGS, measurements=9, searchers=("single",)))
+    assert len(found.measured) == 2
+    assert any("nothing left to ask" in line for line in summary_lines(found))

@@ -1,0 +1,165 @@
+"""Devices that get lost and come back, and keep their names."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from placer.devices.cluster import Devices
+from placer.errors import BadInputError, PlacerError
+from placer.graph.topology import Device, Link, Topology
+
+# Processes of their own join workers: what was made before a join must not be called after it.
+WORKS = """
+import socket, sys
+import tensorflow as tf
+from placer.devices.cluster import _join_workers, open_devices
+from placer.errors import PlacerError
+from placer.devices.variables import variable_on
+from placer.devices.workers import start_workers
+
+mine = tf.Variable(0.0)
+count = tf.function(lambda: mine.assign_add(1.0))
+count()
+
+def works(devices):
+    "A variable and a function on every device; what is in this process is the same as ever."
+    variables = [variable_on(name, tf.zeros([8])) for name in devices.tf_names.values()]
+
+    @tf.function(autograph=False)
+    def step():
+        total = tf.zeros([])
+        for variable in variables:
+            with tf.device(variable.device):
+                total = tf.reduce_sum(variable.assign_add(tf.ones([8]))) + total
+        return total
+
+    assert [float(step()) for _ in range(2)] == [8.0 * len(variables), 16.0 * len(variables)]
+    before = float(mine)
+    assert float(count()) == before + 1
+    return step
+
+def fails(step):
+    try:
+        step()
+    except (tf.errors.UnavailableError, tf.errors.AbortedError):
+        return True
+
+def back(devices, names):
+    revival = devices.revive(names)
+    while not revival.done():
+        assert revival.failed is None, revival.failed
+    return devices.rejoined()
+
+def refused(join):
+    try:
+        join()
+    except PlacerError as error:
+        return str(error)
+"""
+KILL_ONE = """
+with open_devices("workers:2", resilient=True, include_local=True) as all_devices:
+    step = works(all_devices)
+    assert all_devices.lost() == ()
+    all_devices.workers.processes[0].kill()
+    assert fails(step)
+    assert all_devices.lost() == ("worker:0",)
+    left = all_devices.without(all_devices.lost())
+    assert left.topology.names == ("worker:1", "cpu:0")
+    assert {(link.src, link.dst) for link in left.topology.links} == {("worker:1", "cpu:0"), ("cpu:0", "worker:1")}
+    assert left.session_target.endswith(str(all_devices.workers.ports[1]))
+    assert left.lost() == ()
+    works(left)
+    again = back(left, ["worker:0"])
+    assert (again.topology, again.tf_names) == (all_devices.topology, all_devices.tf_names)
+    works(again)
+    processes = list(all_devices.workers.processes)
+    left.close()
+    assert all(process.poll() is not None for process in processes)
+print("kept")
+"""
+KILL_ALL = """
+with open_devices("workers:2", resilient=True, links=False, workers=start_workers(2)) as devices:
+    step = works(devices)
+    devices.workers.restart(1)  # nobody is lost, yet what was on it is gone
+    assert fails(step) and devices.lost() == ()
+    devices = devices.rejoined()
+    works(devices.rejoined())
+    devices.workers.processes[0].kill()
+    devices.workers.processes[0].wait()
+    addresses = dict(enumerate(devices.addresses.values()))
+    assert "do not answer" in refused(lambda: _join_workers(addresses, own=True))
+    devices.workers.processes[1].kill()
+    devices.workers.processes[1].wait()
+    assert devices.lost() == ("worker:0", "worker:1")
+    assert "no device is left" in refused(lambda: devices.without(devices.lost()))
+    works(back(devices, devices.lost()))
+print("kept")
+"""
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize("story", [KILL_ONE, KILL_ALL], ids=["one", "all"])
+def test_lost_workers_come_back_under_their_names(story):
+    ran = subprocess.run([sys.executable, "-c", WORKS + story], capture_output=True, text=True, timeout=180)
+    assert ran.stdout == "kept\n", ran.stderr
+
+
+@pytest.fixture
+def served():
+    """Two workers at others' addresses, as far as a TCP connection tells, and the listening sockets."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    addresses = {f"worker:{i}": f"127.0.0.1:{s.getsockname()[1]}" for i, s in enumerate(listeners)}
+    devices = tuple(Device(name, "cpu") for name in (*addresses, "cpu:0"))
+    links = (Link("*", "*", 1e-3, 1e9), Link("worker:0", "worker:1", 2e-3, 1e9), Link("worker:1", "cpu:0", 3e-3, 1e9))
+    names = {device.name: f"/tf/{device.name}" for device in devices}
+    yield Devices(Topology(devices, links), names, "/tf/cpu:0", addresses=addresses), listeners
+    for listener in listeners:
+        listener.close()
+
+
+def test_a_device_whose_address_refuses_is_lost_and_one_in_this_process_never(served):
+    devices, listeners = served
+    assert devices.lost() == ()
+    listeners[1].close()
+    assert devices.lost() == ("worker:1",)
+
+
+def test_survivors_keep_their_names_order_links_and_task_numbers(served, monkeypatch):
+    devices, _ = served
+    joined = []
+    monkeypatch.setattr("placer.devices.cluster._join_workers", lambda tasks, own: joined.append(tasks) or [])
+    left = devices.without(["worker:0"])
+    assert joined == [{1: devices.addresses["worker:1"]}]
+    assert left.topology.names == ("worker:1", "cpu:0")
+    assert left.topology.link(0, 1).latency_s == 3e-3
+    assert left.session_target == f"grpc://{devices.addresses['worker:1']}"
+    assert left.rejoined() is devices
+    with pytest.raises(PlacerError, match="no device is left without worker:1"):
+        left.without(["worker:1"])
+
+
+def test_a_worker_that_does_not_answer_is_refused_before_tensorflow_waits_for_it(served):
+    devices, listeners = served
+    listeners[0].close()
+    with pytest.raises(PlacerError, match="no worker answers at"):
+        devices.rejoined()
+
+
+def test_devices_that_are_not_there_or_never_lost_are_refused(served):
+    devices, _ = served
+    with pytest.raises(BadInputError, match="worker:9 is no device here; the topology has worker:0"):
+        devices.without(["worker:9"])
+    with pytest.raises(BadInputError, match="cpu:0 is in this process"):
+        devices.revive(["cpu:0"])
+
+
+def test_devices_of_this_process_are_left_out_without_joining_anything(two_cpus):
+    left = two_cpus.without(["cpu:0"])
+    assert left.topology.names == ("cpu:1",)
+    assert (left.lost(), left.rejoined()) == ((), two_cpus)
+    assert replace(left, original=None).whole.topology.names == ("cpu:1",)

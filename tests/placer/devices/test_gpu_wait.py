@@ -1,0 +1,64 @@
+"""A step's seconds hold all that its devices do for it, as long as ways to run it take turns."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from placer.devices import gpu_wait
+from placer.measure import runner
+from placer.train import live_step
+
+
+@pytest.fixture
+def drained(monkeypatch):
+    """How often GPUs were waited for."""
+    count = []
+    for module in (live_step, runner):
+        monkeypatch.setattr(module, "drain", lambda: count.append(1))
+    return count
+
+
+def test_without_gpus_nothing_is_waited_for():
+    assert gpu_wait._gpus() == ()
+    gpu_wait.drain()
+
+
+def test_devices_can_be_waited_for(monkeypatch, two_cpus):
+    monkeypatch.setattr(gpu_wait, "_gpus", lambda: tuple(two_cpus.tf_names.values()))
+    gpu_wait.drain()
+
+
+def test_a_timed_step_ends_when_its_devices_are_done(monkeypatch):
+    now = [0.0]
+
+    class Step:
+        def run_flat(self, inputs):
+            return [tf.zeros([])]
+
+    def wait():
+        now[0] += 2.0
+
+    monkeypatch.setattr(runner, "drain", wait)
+    assert runner.timed(Step(), [], lambda: now[0]) == 2.0
+
+
+def test_live_steps_are_waited_for_only_after_a_change(monkeypatch, drained, live_hand, make_step):
+    monkeypatch.setattr(live_step, "DRAINED", 3)
+    step, batch = make_step()
+    hand = live_hand(step)
+    for _ in range(4):
+        hand(*batch)
+    drained.clear()
+    hand.place()
+    assert len(drained) == 1
+    for _ in range(8):
+        hand(*batch)
+    assert len(drained) == 1 + 3
+    hand.live.way = hand.live.way
+    hand(*batch)
+    assert len(drained) == 1 + 3
+    hand.move()
+    hand(*batch)
+    assert len(drained) == 1 + 3 + 2
+    hand.close()

@@ -1,0 +1,132 @@
+"""Worker processes: their share of the cores, loopback only, and gone when their parent is."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from placer.devices.worker import bind_to_loopback, listening_ports
+from placer.devices.workers import Workers, _check_free, free_ports, share_cores, start_workers
+from placer.errors import BadInputError, PlacerError
+
+PARENT = """
+import sys, threading
+from placer.devices.workers import start_workers
+
+def start():
+    workers = start_workers(1)
+    print(workers.processes[0].pid, workers.ports[0], flush=True)
+
+{start}
+sys.stdin.read()
+"""
+
+
+def test_cores_are_shared_equally_and_never_twice():
+    assert share_cores(2, [0, 1, 2, 3, 4]) == ((0, 1), (2, 3))
+    assert share_cores(1, [3]) == ((3,),)
+
+
+@pytest.mark.parametrize(
+    ("count", "says"), [(3, "3 workers were asked for, but this process may use 2"), (0, "at least 1")]
+)
+def test_more_workers_than_cores_and_none_are_refused(count, says):
+    with pytest.raises(BadInputError, match=says):
+        share_cores(count, [0, 1])
+
+
+def test_a_port_in_use_is_refused():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(BadInputError, match="cannot be used for a worker"):
+            start_workers(1, ports=[taken.getsockname()[1]])
+
+
+def test_free_ports_are_free_and_different():
+    ports = free_ports(5)
+    assert len(set(ports)) == 5
+    for port in ports:
+        _check_free(port)
+
+
+def test_only_the_ports_named_are_tied_to_loopback():
+    with socket.socket() as ours, socket.socket() as theirs:
+        for s in (ours, theirs):
+            s.bind(("127.0.0.1", 0))
+            s.listen()
+        port = ours.getsockname()[1]
+        assert {port, theirs.getsockname()[1]} <= listening_ports()
+        bind_to_loopback([port])
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0") == b"lo"
+        assert theirs.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16) == b""
+
+
+def test_a_worker_that_dies_at_start_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(PlacerError, match="could not start") as failed:
+        start_workers(1)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_worker_that_does_not_come_back_is_told_and_not_left_running(monkeypatch):
+    workers = Workers(free_ports(1), ((0,),), [subprocess.Popen(["sleep", "60"], text=True)])
+    with workers:
+        old = workers.processes[0]
+        assert workers.running(0)
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        with pytest.raises(PlacerError, match=r"worker:0 .* could not start"):
+            workers.restart(0)
+        assert old.poll() is not None
+        assert workers.processes[0].wait() != 0
+        assert not workers.running(0)
+
+
+def test_no_worker_is_started_again_once_all_are_closed():
+    workers = Workers(free_ports(1), ((0,),), [subprocess.Popen(["sleep", "60"], text=True)])
+    workers.close()
+    with pytest.raises(PlacerError, match="the workers are closed"):
+        workers.restart(0)
+    assert not workers.running(0)
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize("start", ["start()", "threading.Thread(target=start).start()"], ids=["main", "thread"])
+def test_a_worker_ends_when_its_parent_is_killed(start):
+    code = PARENT.format(start=start)
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with parent:
+        pid, port = map(int, parent.stdout.readline().split())
+        worker = psutil.Process(pid)
+        with socket.create_connection(("127.0.0.1", port), timeout=10):
+            pass
+        parent.kill()
+    _, alive = psutil.wait_procs([worker], timeout=20)
+    assert not alive
+
+
+def test_a_worker_needs_tensorflows_server_alone():
+    """The canary for TensorFlow's next release: without its parts a worker takes 4 s to start instead of 0.5."""
+    program = "import sys; from placer.devices.worker import server_parts; server_parts(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "tensorflow.python.training.server_lib" in loaded
+    assert not {"tensorflow.python.eager.context", "tensorflow.python.framework.ops", "keras"} & set(loaded)
+
+
+def test_where_its_parts_have_moved_a_worker_imports_all_of_tensorflow(tmp_path, monkeypatch):
+    """A package in the way that cannot be entered without being run."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if '--whole' not in sys.argv:\n"
+        "    sys.modules['tensorflow.python.training.server_lib'] = None\n"
+    )  # fmt: skip
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    workers = start_workers(1)
+    try:
+        assert "--whole" in psutil.Process(workers.processes[0].pid).cmdline()
+    finally:
+        workers.close()

@@ -1,0 +1,136 @@
+"""The placed step: it computes what the untouched step computes, where the mapping says, and keeps its state."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.execute.rewrite import PlacedStep, PlacementError, Template
+from placer.graph.coarsen import coarsen
+from placer.trace.capture import capture
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def setting(two_cpus, make_step):
+    step, inputs = make_step()
+    captured = capture(step, inputs, "small")
+    reference, again = make_step()
+    untouched = tf.function(reference)
+    losses = [untouched(*again).numpy() for _ in range(2 * STEPS)]
+    return captured, Template(captured), captured.flat_inputs(inputs), losses, inputs
+
+
+def random_devices(captured, two_cpus, seed):
+    """A random mapping of units, as TensorFlow's names per op."""
+    chance = random.Random(seed)
+    coarse = coarsen(captured.graph, 40)
+    place = {}
+    for unit in coarse.graph.colocated:
+        place.update(dict.fromkeys(unit, chance.randrange(2)))
+    devices = [0] * len(captured.graph)
+    for g, members in enumerate(coarse.members):
+        for op in members:
+            devices[op] = place[g]
+    return [two_cpus.tf_name(d) for d in devices]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_losses_are_bit_identical_under_any_mapping(setting, two_cpus, seed):
+    captured, template, inputs, losses, _ = setting
+    placed = PlacedStep(template, random_devices(captured, two_cpus, seed))
+    assert [placed.run_flat(inputs)[0].numpy() for _ in range(STEPS)] == losses[:STEPS]
+    placed.close()
+
+
+def test_a_switch_loses_no_update(setting, two_cpus):
+    captured, template, inputs, losses, _ = setting
+    step = PlacedStep(template, random_devices(captured, two_cpus, 0))
+    seen = []
+    for number in range(2 * STEPS):
+        seen.append(step.run_flat(inputs)[0].numpy())
+        switched = PlacedStep(template, random_devices(captured, two_cpus, number + 1), step.variables)
+        step.close()
+        step = switched
+    assert seen == losses
+
+
+def test_variables_live_where_the_mapping_says_and_stay_if_they_may(setting, two_cpus):
+    captured, template, _, _, _ = setting
+    names = [two_cpus.tf_name(1)] * len(captured.graph)
+    placed = PlacedStep(template, names)
+    assert {v.device for v in placed.variables.values()} == {two_cpus.tf_name(1)}
+    again = PlacedStep(template, names, placed.variables)
+    assert all(again.variables[name] is v for name, v in placed.variables.items())
+
+
+def test_the_callers_variables_are_not_trained(setting, two_cpus):
+    captured, template, inputs, _, _ = setting
+    before = {name: v.numpy() for name, v in captured.variables.items()}
+    PlacedStep(template, [two_cpus.tf_name(0)] * len(captured.graph)).run_flat(inputs)
+    for name, variable in captured.variables.items():
+        np.testing.assert_array_equal(variable.numpy(), before[name])
+
+
+def test_called_like_the_step_it_returns_what_the_step_returns(setting, two_cpus):
+    captured, template, _, losses, inputs = setting
+    placed = PlacedStep(template, [two_cpus.tf_name(0)] * len(captured.graph))
+    loss = placed(*inputs)
+    assert loss.shape == ()
+    assert loss.numpy() == losses[0]
+
+
+def test_an_op_that_ran_elsewhere_is_an_error(setting, two_cpus):
+    captured, template, inputs, _, _ = setting
+    placed = PlacedStep(template, [two_cpus.tf_name(0)] * len(captured.graph))
+    name = captured.graph.ops[-1].name
+    placed.device_of[name] = two_cpus.tf_name(1)  # the function says cpu:0, the mapping now says cpu:1
+    with pytest.raises(PlacementError, match="did not run where they were mapped"):
+        placed.run_flat(inputs)
+
+
+def test_a_cut_tensor_crosses_through_one_relay_at_the_end(setting, two_cpus):
+    captured, template, _, _, _ = setting
+    devices = random_devices(captured, two_cpus, 1)
+    where = {op.name: d for op, d in zip(captured.graph.ops, devices, strict=True)}
+    nodes = list(template.placed("probe", where).node_def)
+    relays = [node for node in nodes if node.name.endswith("_relay")]
+    assert relays
+    assert nodes[-len(relays) :] == relays
+    assert len({(r.input[0], r.device) for r in relays}) == len(relays)
+
+
+def test_constants_are_copied_not_sent(setting, two_cpus):
+    captured, template, _, _, _ = setting
+    devices = random_devices(captured, two_cpus, 2)
+    where = {op.name: d for op, d in zip(captured.graph.ops, devices, strict=True)}
+    nodes = {node.name: node for node in template.placed("probe", where).node_def}
+    for node in nodes.values():
+        for text in node.input:
+            source = nodes.get(text.lstrip("^").partition(":")[0])
+            if source is not None and source.op == "Const":
+                assert source.device == node.device
+
+
+def test_close_forgets_the_function(setting, two_cpus):
+    captured, template, inputs, _, _ = setting
+    placed = PlacedStep(template, [two_cpus.tf_name(0)] * len(captured.graph))
+    placed.run_flat(inputs)
+    assert tf_internals.has_function(placed.function_name)
+    placed.close()
+    placed.close()
+    assert not tf_internals.has_function(placed.function_name)
+
+
+def test_a_loop_runs_whole_on_its_device_and_a_function_is_inlined(two_cpus, make_loop_step):
+    captured = capture(make_loop_step(), (tf.constant(3.0),), "loop")
+    names = [two_cpus.tf_name(int(op.type in ("While", "StatelessWhile"))) for op in captured.graph.ops]
+    placed = PlacedStep(Template(captured), names)
+    untouched = make_loop_step()
+    seen = [placed.run_flat([tf.constant(3.0)])[0].numpy() for _ in range(3)]
+    assert seen == [untouched(tf.constant(3.0)).numpy() for _ in range(3)]

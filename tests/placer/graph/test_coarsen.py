@@ -1,0 +1,154 @@
+"""Coarsening: a partition into groups that form a DAG, with what belongs together on one device."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placer.graph.coarsen import coarsen
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Topology
+
+TWO = Topology((Device("a", "cpu"), Device("b", "cpu")))
+
+
+def random_graph(ops: int, seed: int) -> OpGraph:
+    """A random DAG with costs, scalars among the tensors, and a few colocated pairs."""
+    chance = random.Random(seed)
+    nodes = tuple(
+        Op(f"v{i}", "Op", {"cpu": chance.random()}, memory_bytes=i, colocate=f"c{i % 5}" if i % 4 == 0 else None)
+        for i in range(ops)
+    )
+    edges = {}
+    for dst in range(1, ops):
+        for src in chance.sample(range(dst), min(dst, chance.randint(1, 3))):
+            edges[src, dst] = Edge(src, dst, chance.choice([4, 4096, 1 << 20]))
+    return OpGraph("random", nodes, tuple(edges.values()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(ops=st.integers(2, 60), seed=st.integers(0, 10_000), groups=st.integers(2, 40))
+def test_groups_are_a_partition_without_a_cycle(ops, seed, groups):
+    fine = random_graph(ops, seed)
+    coarse = coarsen(fine, groups)
+    assert sorted(op for members in coarse.members for op in members) == list(range(ops))
+    assert len(coarse.graph.order) == len(coarse.graph)  # OpGraph refuses a cycle; said here all the same
+    assert sum(op.cost_s["cpu"] for op in coarse.graph.ops) == pytest.approx(sum(op.cost_s["cpu"] for op in fine.ops))
+    assert sum(op.memory_bytes for op in coarse.graph.ops) == sum(op.memory_bytes for op in fine.ops)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ops=st.integers(2, 60), seed=st.integers(0, 10_000))
+def test_any_mapping_of_the_groups_keeps_the_ops_colocated(ops, seed):
+    coarse = coarsen(random_graph(ops, seed), 20)
+    chance = random.Random(seed)
+    devices = [0] * len(coarse.graph)
+    for unit in coarse.graph.colocated:
+        place = chance.randrange(2)
+        for g in unit:
+            devices[g] = place
+    mapping = Mapping(coarse.graph, TWO, tuple(devices))
+    fine = coarse.expand_mapping(mapping)  # Mapping refuses what breaks colocation
+    for members, device in zip(coarse.members, mapping.devices, strict=True):
+        assert {fine.devices[op] for op in members} == {device}
+
+
+def test_edges_between_groups_are_the_tensors_that_cross():
+    """a makes one tensor for b and c: two edges, one output index."""
+    ops = tuple(Op(name, "Op", {"cpu": 1.0}) for name in "abc")
+    graph = OpGraph("fork", ops, (Edge(0, 1, 8192), Edge(0, 2, 8192)))
+    coarse = coarsen(graph, 6).graph
+    assert [(coarse.ops[e.src].name, coarse.ops[e.dst].name, e.output_index) for e in coarse.edges] == [
+        ("a", "b", 0),
+        ("a", "c", 0),
+    ]
+
+
+def test_parameter_traffic_stays_with_its_variable():
+    """read -> forward, gradient -> update: the weight's reader and the update's whole chain share a device."""
+    ops = (
+        Op("w", "VarHandleOp", {"cpu": 0.0}, colocate="w"),
+        Op("read", "ReadVariableOp", {"cpu": 0.0}, colocate="w"),
+        Op("layer", "MatMul", {"cpu": 1.0}, phase="forward"),
+        Op("gradient", "MatMul", {"cpu": 1.0}, phase="backward"),
+        Op("scale", "Mul", {"cpu": 0.1}, phase="update"),
+        Op("assign", "AssignSubVariableOp", {"cpu": 0.1}, colocate="w", phase="update"),
+    )
+    edges = (Edge(0, 1, 0), Edge(1, 2, 4096), Edge(2, 3, 64), Edge(3, 4, 4096), Edge(4, 5, 4096), Edge(0, 5, 0))
+    coarse = coarsen(OpGraph("layer", ops, edges), 100).graph
+    assert len(coarse.colocated) == 1
+
+
+def test_a_scalar_for_everyone_unites_nobody():
+    """One learning rate, eight independent updates: they may still be spread."""
+    ops = [Op("rate", "ReadVariableOp", {"cpu": 0.0}, colocate="rate")]
+    edges = []
+    for i in range(8):
+        ops.append(Op(f"work{i}", "MatMul", {"cpu": 1.0}))
+        ops.append(Op(f"update{i}", "Mul", {"cpu": 0.1}, phase="update"))
+        edges += [Edge(2 * i + 1, 2 * i + 2, 4096), Edge(0, 2 * i + 2, 4)]
+    assert len(coarsen(OpGraph("sgd", tuple(ops), tuple(edges)), 18).graph.colocated) == 9
+
+
+def test_asked_for_fewer_groups_it_gives_fewer():
+    fine = random_graph(60, 3)
+    assert len(coarsen(fine, 12).graph) <= len(coarsen(fine, 60).graph)
+
+
+THREE = Topology((Device("gpu:0", "gpu", speed=2.0), Device("gpu:1", "gpu"), Device("cpu:0", "cpu")))
+
+
+def choosy_graph(ops: int, seed: int) -> OpGraph:
+    """`random_graph`, its units limited to devices or with costs on some only, by names and by kinds."""
+    chance = random.Random(seed)
+    fine = random_graph(ops, seed)
+    limits: dict[str, tuple[str, ...] | None] = {}
+    choices = [None, None, ("cpu",), ("gpu",), ("gpu:1",), ("gpu:1", "cpu:0")]
+    costs = [{"gpu": 1.0, "cpu": 2.0}, {"gpu": 1.0, "gpu:1": 3.0, "cpu:0": 2.0}]
+    nodes = []
+    for op in fine.ops:
+        devices = limits.setdefault(op.colocate or op.name, chance.choice(choices))
+        nodes.append(
+            replace(op, cost_s=chance.choice(costs), devices=devices, type=chance.choice(("", "ReadVariableOp")))
+        )
+    return OpGraph("choosy", tuple(nodes), fine.edges)
+
+
+@settings(max_examples=80, deadline=None)
+@given(ops=st.integers(2, 60), seed=st.integers(0, 10_000), groups=st.integers(2, 40))
+def test_a_group_costs_what_its_ops_do_and_runs_where_all_of_them_can(ops, seed, groups):
+    fine = choosy_graph(ops, seed)
+    coarse = coarsen(fine, groups, THREE)
+    for group, members in zip(coarse.graph.ops, coarse.members, strict=True):
+        for device in THREE.devices:
+            assert group.cost_on(device) == pytest.approx(sum(fine.ops[v].cost_on(device) for v in members))
+
+
+@settings(max_examples=80, deadline=None)
+@given(ops=st.integers(2, 60), seed=st.integers(0, 10_000), groups=st.integers(2, 40))
+def test_what_has_no_device_in_common_stays_apart(ops, seed, groups):
+    coarse = coarsen(choosy_graph(ops, seed), groups, THREE)
+    for unit in coarse.graph.colocated:
+        assert any(all(coarse.graph.ops[g].runs_on(d) for g in unit) for d in THREE.devices)
+
+
+def test_a_pinned_op_takes_nobody_along_where_there_is_room():
+    """Two chains of twenty, the first op of one on the cpu alone: its neighbours stay free to choose."""
+    cost_s = {"gpu": 1.0, "cpu": 1.0}
+    ops = tuple(Op(f"v{i}", "MatMul", cost_s, devices=None if i else ("cpu:0",)) for i in range(40))
+    edges = tuple(Edge(i, i + 1, 1 << 20) for i in range(39) if i != 19)
+    coarse = coarsen(OpGraph("chains", ops, edges), 30, THREE)
+    limited = [members for op, members in zip(coarse.graph.ops, coarse.members, strict=True) if op.devices is not None]
+    assert limited == [(0,)]
+
+
+def test_labels_stand_for_themselves_where_no_topology_is_known():
+    """Both fall into one group, which costs what both do on the gpu, and nothing is known of it on the cpu."""
+    ops = (Op("a", cost_s={"gpu": 1.0, "cpu": 1.0}), Op("b", cost_s={"gpu": 2.0}))
+    coarse = coarsen(OpGraph("pair", ops, (Edge(0, 1, 1 << 20),)), 1).graph
+    assert [op.cost_s for op in coarse.ops] == [{"gpu": 3.0}]

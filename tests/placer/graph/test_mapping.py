@@ -1,0 +1,55 @@
+"""Mappings: total, valid, immutable, equal by what they place where."""
+
+import pytest
+
+from placer.graph.mapping import Mapping, MappingError
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
+
+GRAPH = OpGraph(
+    "g",
+    (
+        Op("a", cost_s={"cpu": 1.0}, memory_bytes=6, colocate="w"),
+        Op("b", cost_s={"cpu": 1.0, "gpu": 1.0}, memory_bytes=4),
+        Op("c", cost_s={"cpu": 1.0}, colocate="w"),
+    ),
+    (Edge(0, 1, 1), Edge(1, 2, 1)),
+)
+TOPOLOGY = Topology(
+    (Device("cpu:0", "cpu", 10), Device("cpu:1", "cpu", 5), Device("gpu:0", "gpu")), (Link("*", "*", 0, 1),)
+)
+
+
+def test_by_name_and_back():
+    mapping = Mapping.of(GRAPH, TOPOLOGY, {"c": "cpu:0", "a": "cpu:0", "b": "gpu:0"})
+    assert mapping.devices == (0, 2, 0)
+    assert list(mapping.assignment.items()) == [("a", "cpu:0"), ("b", "gpu:0"), ("c", "cpu:0")]
+    assert mapping.memory_bytes == (6, 0, 4)
+
+
+def test_equal_when_they_place_alike():
+    one = Mapping(GRAPH, TOPOLOGY, (0, 2, 0))
+    assert one == Mapping.single(GRAPH, TOPOLOGY, 0).moved([1], 2)
+    assert one != Mapping.single(GRAPH, TOPOLOGY, 0)
+    assert Mapping.single(GRAPH, TOPOLOGY, 0).is_single
+
+
+@pytest.mark.parametrize(
+    ("devices", "headroom", "says"),
+    [
+        ((0, 0), 0.0, "2 ops; the graph has 3"),
+        ((0, 0, 7), 0.0, "device 7"),
+        ((2, 2, 2), 0.0, "cannot run on 'gpu:0'"),
+        ((0, 0, 1), 0.0, "colocated"),
+        ((1, 2, 1), 0.0, "would hold 6 bytes of its 5"),
+        ((0, 0, 0), 0.1, "would hold 10 bytes of its 10"),
+    ],
+)
+def test_mappings_that_cannot_be_are_refused(devices, headroom, says):
+    with pytest.raises(MappingError, match=says):
+        Mapping(GRAPH, TOPOLOGY, devices, headroom)
+
+
+def test_a_partial_mapping_is_refused():
+    with pytest.raises(MappingError, match="leaves out 2 of 3"):
+        Mapping.of(GRAPH, TOPOLOGY, {"a": "cpu:0"})

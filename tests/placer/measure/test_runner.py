@@ -1,0 +1,245 @@
+"""Measuring: in turn with the incumbent, early stop, the loss check, and failures as values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.execute.output_check import same
+from placer.graph.mapping import Mapping
+from placer.measure.runner import (
+    Entry,
+    Runner,
+    RunnerSettings,
+    UntouchedStep,
+    measure_untouched,
+    timed,
+)
+from placer.result import Failed, Measured, heats, summary
+from placer.trace.capture import capture
+
+FEW = RunnerSettings(warm_up=1, repeats=5)
+
+
+class Value:
+    """A returned tensor, as far as a runner looks at it."""
+
+    def numpy(self):
+        return np.float32(1.0)
+
+
+class FakeStep:
+    """A step that takes as long as it is told, on a clock that only it moves."""
+
+    def __init__(self, clock, seconds):
+        self.clock, self.seconds = clock, iter(seconds)
+        self.closed = False
+
+    def run_flat(self, inputs):
+        self.clock.now += next(self.seconds)
+        return [Value()]
+
+    def close(self):
+        self.closed = True
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def forever(seconds):
+    return (seconds for _ in count())
+
+
+@pytest.fixture(scope="module")
+def captured(two_cpus, make_step):
+    step, inputs = make_step()
+    captured = capture(step, inputs, "small")
+    return captured, captured.flat_inputs(inputs)
+
+
+@pytest.fixture
+def runner(captured, two_cpus):
+    step, inputs = captured
+    _, references = measure_untouched(step, inputs, FEW)
+    runner = Runner(step, two_cpus, inputs, references, FEW)
+    yield runner
+    runner.close()
+
+
+def single(runner, device):
+    return Mapping.single(runner.captured.graph, runner.devices.topology, device)
+
+
+def against(captured, two_cpus, candidate, anchor, incumbent, settings=FEW):
+    """What a candidate's step times come to beside an anchor's and an incumbent's."""
+    runner, (step,), (result,) = race(captured, two_cpus, [candidate], anchor, incumbent, settings)
+    return runner, step, result
+
+
+def race(captured, two_cpus, candidates, anchor, incumbent, settings=FEW):
+    """What several candidates' step times come to beside an anchor's and an incumbent's."""
+    clock = Clock()
+    runner = Runner(captured[0], two_cpus, captured[1], [], settings, clock)
+    runner.anchor, runner.anchor_s = FakeStep(clock, forever(anchor)), 2.0
+    runner.incumbent = FakeStep(clock, forever(incumbent))
+    steps = [FakeStep(clock, candidate) for candidate in candidates]
+    return runner, steps, runner._raced([Entry(step, 0.5) for step in steps])
+
+
+def test_summary_is_median_and_interquartile_range():
+    assert summary([1.0, 2.0, 3.0, 4.0, 100.0]) == Measured(3.0, 2.0, 5)
+
+
+def test_results_are_told_in_the_anchors_time(captured, two_cpus):
+    """The anchor took 2 s when it was measured and takes 4 s now: a step of 3 s now is one of 1.5 s then."""
+    _, _, result = against(captured, two_cpus, forever(3.0), anchor=4.0, incumbent=3.5)
+    assert result == Measured(1.5, 0.0, 5, 0.5, stopped_early=False)
+
+
+def test_the_faster_one_becomes_incumbent(captured, two_cpus):
+    runner, step, _ = against(captured, two_cpus, forever(3.0), anchor=4.0, incumbent=3.5)
+    assert runner.incumbent is step
+    runner, step, _ = against(captured, two_cpus, forever(3.6), anchor=4.0, incumbent=3.5)
+    assert runner.incumbent is not step
+
+
+def test_a_candidate_whose_best_step_loses_to_the_worst_is_stopped_early(captured, two_cpus):
+    _, _, result = against(captured, two_cpus, forever(3.6), anchor=4.0, incumbent=3.5)
+    assert result.stopped_early
+    assert result.repeats == FEW.give_up_after
+
+
+def test_a_candidate_far_behind_is_told_by_its_first_step_and_another_goes_on(captured, two_cpus):
+    clock = Clock()
+    runner = Runner(captured[0], two_cpus, captured[1], [], replace(FEW, drop_at_once=3.0), clock)
+    assert runner._raced([Entry(FakeStep(clock, forever(2.0)), 0.5)])[0].repeats == FEW.repeats  # nobody to lose to
+    far, near = FakeStep(clock, iter([6.5])), FakeStep(clock, forever(5.5))
+    results = runner._raced([Entry(step, 0.5) for step in (far, near)])
+    assert results[0] == Measured(6.5, 0.0, 1, 0.5, stopped_early=True)
+    assert results[1].repeats > 1
+    assert runner._raced([Entry(FakeStep(clock, iter([7.0])), 0.5)]) == [Measured(7.0, 0.0, 1, 0.5, stopped_early=True)]
+
+
+def test_a_hopeless_candidate_is_stopped_at_once(captured, two_cpus):
+    _, _, result = against(captured, two_cpus, forever(20.0), anchor=4.0, incumbent=3.5)
+    assert result.repeats == 2
+
+
+def test_one_slow_step_does_not_stop_a_candidate(captured, two_cpus):
+    seconds = iter([1.0, 1.0, 9.0, 1.0, 1.0, 1.0])
+    _, _, result = against(captured, two_cpus, seconds, anchor=4.0, incumbent=3.5)
+    assert not result.stopped_early
+    assert result.step_s == pytest.approx(0.5)
+
+
+def test_repeats_are_halved_and_only_the_winner_takes_all(captured, two_cpus):
+    """Of four candidates all take 2 steps, the faster two 3, the fastest 5; it becomes the incumbent."""
+    times = [3.3, 3.0, 3.4, 3.2]
+    runner, steps, results = race(captured, two_cpus, [forever(t) for t in times], anchor=4.0, incumbent=3.5)
+    assert heats(4, FEW.repeats) == [2, 3, 5]
+    assert [result.repeats for result in results] == [2, 5, 2, 3]
+    assert [result.step_s for result in results] == pytest.approx([t / 2 for t in times])
+    assert runner.incumbent is steps[1]
+
+
+def test_a_candidate_that_fails_leaves_the_race_to_the_others(captured, two_cpus):
+    class Lost(FakeStep):
+        def run_flat(self, inputs):
+            raise tf.errors.UnavailableError(None, None, "worker 1 is gone")
+
+    runner, _, _ = race(captured, two_cpus, [], anchor=4.0, incumbent=3.5)
+    clock = runner.clock
+    failed, result = runner._raced([Entry(Lost(clock, []), 0.0), Entry(FakeStep(clock, forever(3.0)), 0.0)])
+    assert failed == Failed("device", "worker 1 is gone")
+    assert result.repeats == FEW.repeats
+
+
+def test_one_entry_takes_all_repeats_at_once():
+    assert heats(1, 12) == [12]
+    assert heats(0, 12) == [12]
+    assert heats(3, 12) == [3, 6, 12]
+
+
+def test_the_first_mapping_measured_is_anchor_and_incumbent(runner):
+    result = runner.measure(single(runner, 0))
+    assert isinstance(result, Measured)
+    assert runner.anchor is runner.incumbent
+    assert runner.anchor_s == result.step_s
+
+
+def test_a_step_that_computes_something_else_is_a_failure(runner):
+    known = runner.agreement.references
+    runner.agreement.references = [[[np.float32(0.5)] for _ in reference] for reference in known]
+    result = runner.measure(single(runner, 0))
+    assert isinstance(result, Failed)
+    assert result.reason == "loss"
+    assert "0.5 untouched" in result.detail.replace("np.float32(0.5)", "0.5")
+
+
+def test_other_bits_than_under_the_first_mapping_are_a_failure(runner):
+    assert isinstance(runner.measure(single(runner, 0)), Measured)
+    runner.agreement.first = [[np.nextafter(v, np.float32(0)) for v in step] for step in runner.agreement.first]
+    result = runner.measure(single(runner, 1))
+    assert isinstance(result, Failed)
+    assert "under another mapping" in result.detail
+
+
+def test_measuring_the_untouched_step_leaves_the_callers_state_alone(captured):
+    step, inputs = captured
+    before = {name: v.numpy() for name, v in step.variables.items()}
+    measure_untouched(step, inputs, FEW)
+    for name, variable in step.variables.items():
+        np.testing.assert_array_equal(variable.numpy(), before[name])
+
+
+def test_the_untouched_step_trains_until_it_is_closed(captured):
+    step, inputs = captured
+    untouched = UntouchedStep(step)
+    first, second = (untouched.run_flat(inputs)[0].numpy() for _ in range(2))
+    untouched.close()
+    assert second < first
+
+
+def test_a_switch_moves_the_training_on(runner):
+    step, _ = runner.prepare(single(runner, 0))
+    loss = step.run_flat(runner.inputs)[0].numpy()
+    switched, seconds = runner.switch(step, single(runner, 1))
+    assert seconds > 0
+    assert switched.run_flat(runner.inputs)[0].numpy() < loss
+    assert {v.device for v in switched.variables.values()} == {runner.devices.tf_name(1)}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "exact", "agree"),
+    [
+        (1.0, 1.0, True, True),
+        (1.0, np.nextafter(np.float32(1), np.float32(2)), True, False),
+        (1.0, 1.0005, False, True),
+        (1.0, 1.01, False, False),
+        (np.nan, np.nan, True, True),
+        (np.nan, np.nan, False, True),
+        ([1.0, 1e-6], [1.0, 2e-6], False, True),
+        ([1.0, 1e-6], [1.0, 2e-3], False, False),
+        ([1.0, np.inf], [1.0, np.inf], False, True),
+        (0.0, 1e-9, False, False),
+    ],
+)
+def test_same(a, b, exact, agree):
+    assert same(np.asarray(a, np.float32), np.asarray(b, np.float32), exact=exact) is agree
+
+
+def test_timed_uses_the_clock_it_is_given():
+    clock = Clock()
+    assert timed(FakeStep(clock, [0.25]), [], clock) == 0.25
+
+
+def test_settings_are_frozen():
+    assert replace(FEW, repeats=7).repeats == 7

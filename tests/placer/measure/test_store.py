@@ -1,0 +1,83 @@
+"""The store: what was measured once is found again, in the time of today's anchor."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from placer.errors import PlacerError
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
+from placer.measure.store import Store, topology_key
+from placer.result import Failed, Measured
+
+GRAPH = OpGraph("pair", (Op("a", "X", {"cpu": 1.0}), Op("b", "X", {"cpu": 1.0})), (Edge(0, 1, 8),))
+TOPOLOGY = Topology((Device("p", "cpu"), Device("q", "cpu")))
+SPLIT = Mapping(GRAPH, TOPOLOGY, (0, 1))
+TOGETHER = Mapping(GRAPH, TOPOLOGY, (0, 0))
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "deep" / "runs.sqlite") as store:
+        yield store
+
+
+def test_a_result_is_found_in_the_time_of_todays_anchor(store):
+    """0.5 s beside an anchor of 1 s is 1 s beside one of 2 s."""
+    store.add(SPLIT, Measured(0.5, 0.1, 12, 0.3), anchor_s=1.0, searcher="heft")
+    assert store.find(SPLIT, anchor_s=2.0) == Measured(1.0, 0.2, 12, 0.3)
+
+
+def test_another_mapping_graph_or_machine_is_not_found(store):
+    store.add(SPLIT, Measured(0.5), anchor_s=1.0, searcher="heft")
+    assert store.find(TOGETHER, 1.0) is None
+    renamed = OpGraph("pair", (Op("a", "X", {"cpu": 1.0}), Op("c", "X", {"cpu": 1.0})), GRAPH.edges)
+    assert store.find(Mapping(renamed, TOPOLOGY, (0, 1)), 1.0) is None
+    third = Topology((*TOPOLOGY.devices, Device("r", "cpu")))
+    assert store.find(Mapping(GRAPH, third, (0, 1)), 1.0) is None
+
+
+def test_links_measured_anew_are_the_same_topology():
+    assert topology_key(TOPOLOGY) == topology_key(Topology(TOPOLOGY.devices, (Link("*", "*", 1.0, 1.0),)))
+
+
+def test_a_failure_is_kept_too(store):
+    store.add(SPLIT, Failed("memory", "worker:1 ran out"), anchor_s=1.0, searcher="random")
+    assert store.find(SPLIT, 1.0) == Failed("memory", "worker:1 ran out")
+
+
+def test_it_survives_being_opened_again(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    with Store(path) as store:
+        store.add(SPLIT, Measured(0.5), anchor_s=1.0, searcher="heft")
+    with Store(path) as store:
+        assert len(store) == 1
+
+
+def test_another_schema_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version=99")
+    with pytest.raises(PlacerError, match="schema 99"):
+        Store(path)
+
+
+@pytest.mark.parametrize("content", [b"this is no database, but long enough to look at" * 10])
+def test_a_file_that_is_no_store_is_refused(tmp_path, content):
+    path = tmp_path / "runs.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(PlacerError, match="cannot be used"):
+        Store(path)
+    assert path.read_bytes() == content
+
+
+def test_a_gpu_split_another_way_is_another_topology():
+    def key(memory_bytes, kind="gpu"):
+        return topology_key(Topology((Device("gpu:0", kind, memory_bytes), Device("cpu:0", "cpu", 10))))
+
+    assert key(20 << 30) != key(10 << 30)
+    assert key(20 << 30) == key((20 << 30) + 1000)
+    assert key(20 << 30, "cpu") == key(10 << 30, "cpu")

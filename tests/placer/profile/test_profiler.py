@@ -1,0 +1,146 @@
+"""Profiling: every op that runs gets a time on every device, and a traced step shows what crossed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from experiments.jobs.timelines import measured_timeline
+from placer.graph.coarsen import coarsen
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Topology
+from placer.profile import profiler
+from placer.profile.profiler import profile, scaled, trace_steps
+from placer.profile.step_trace import TracedOp, TracedStep
+from placer.trace.capture import capture
+
+
+@pytest.fixture(scope="module")
+def setting(two_cpus, make_step):
+    step, inputs = make_step()
+    captured = capture(step, inputs, "small")
+    return captured, captured.flat_inputs(inputs)
+
+
+def test_every_device_gets_costs_and_real_work_costs_something(setting, two_cpus):
+    captured, inputs = setting
+    graph = profile(captured, two_cpus, inputs)
+    assert graph.fingerprint == captured.graph.fingerprint
+    for op in graph.ops:
+        assert set(op.cost_s) == {"cpu:0", "cpu:1"}
+        if "MatMul" in op.type:
+            assert min(op.cost_s.values()) > 0
+
+
+def test_scaling_multiplies_one_devices_costs(setting, two_cpus):
+    captured, inputs = setting
+    graph = profile(captured, two_cpus, inputs)
+    twice = scaled(graph, {"cpu:1": 2.0})
+    for before, after in zip(graph.ops, twice.ops, strict=True):
+        assert after.cost_s["cpu:0"] == before.cost_s["cpu:0"]
+        assert after.cost_s["cpu:1"] == 2 * before.cost_s["cpu:1"]
+
+
+def test_a_traced_step_runs_ops_where_they_are_mapped(setting, two_cpus):
+    captured, inputs = setting
+    coarse = coarsen(captured.graph, 40)
+    last = coarse.graph.colocated[-1]
+    devices = [0] * len(captured.graph)
+    for g in last:
+        for op in coarse.members[g]:
+            devices[op] = 1
+    (step,) = trace_steps(captured, two_cpus, devices, inputs, runs=1)
+    where = {op.name: op.device for op in step.ops}
+    for op, d in zip(captured.graph.ops, devices, strict=True):
+        assert where.get(op.name, f"cpu:{d}") == f"cpu:{d}"
+    timeline = measured_timeline(captured.graph, two_cpus.topology, devices, step)
+    tracks = {e["args"]["name"] for e in timeline.to_trace()["traceEvents"] if e["ph"] == "M" and "name" in e["args"]}
+    assert {"cpu:0", "cpu:1"} <= tracks
+    assert timeline.makespan_s > 0
+
+
+def held_bytes(graph, assignment, device):
+    return sum(op.memory_bytes for op, d in zip(graph.ops, assignment, strict=True) if d == device)
+
+
+def test_a_device_that_cannot_hold_the_step_is_profiled_without_its_largest_variables(setting, two_cpus, monkeypatch):
+    captured, inputs = setting
+    graph = captured.graph
+    limit = held_bytes(graph, [0] * len(graph), 0) - 1
+    tried = []
+
+    def trace(captured, devices, assignment, *rest):
+        tried.append(assignment)
+        if held_bytes(graph, assignment, 0) > limit:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+        return trace_steps(captured, devices, assignment, *rest)
+
+    monkeypatch.setattr(profiler, "trace_steps", trace)
+    found = profile(captured, two_cpus, inputs, runs=2, warm_up=1)
+    assert tried[0] == (0,) * len(graph)
+    assert len(tried) == 3 and set(tried[1]) == {0, 1} and set(tried[2]) == {1}
+    elsewhere = [op.name for op, d in zip(graph.ops, tried[1], strict=True) if d == 1]
+    assert elsewhere
+    for op in found.ops:
+        assert set(op.cost_s) == {"cpu:0", "cpu:1"}
+    assert any(found.ops[found.index[name]].cost_s["cpu:0"] > 0 for name in elsewhere)
+
+
+def gpu_and_cpu():
+    topology = Topology((Device("gpu:0", "gpu"), Device("cpu:0", "cpu")))
+    return SimpleNamespace(topology=topology, same_bits=False)
+
+
+def pretend(monkeypatch, run):
+    """Profile three ops on a GPU and a CPU: run(places) gives seconds and device of each, or raises."""
+    names = ("a", "b", "c")
+    graph = OpGraph("g", tuple(Op(n, "X", devices=("cpu", "gpu")) for n in names), (Edge(0, 1, 8), Edge(1, 2, 8)))
+
+    def trace(captured, devices, assignment, *rest):
+        at = [devices.topology.names[d] for d in assignment]
+        ops = [TracedOp(name, "X", device, 0, s, kernel_s=s) for name, (s, device) in zip(names, run(at), strict=True)]
+        return [TracedStep(tuple(ops), (), kernel_s=1.0)]
+
+    monkeypatch.setattr(profiler, "trace_steps", trace)
+    return profile(SimpleNamespace(graph=graph), gpu_and_cpu(), ())
+
+
+def test_what_tensorflow_runs_elsewhere_has_no_cost_where_it_was_put(monkeypatch):
+    found = pretend(monkeypatch, lambda at: [(1.0, at[0]), (2.0, "cpu:0"), (3.0, at[2])])
+    assert [dict(op.cost_s) for op in found.ops] == [
+        {"gpu:0": 1.0, "cpu:0": 1.0},
+        {"cpu:0": 2.0},
+        {"gpu:0": 3.0, "cpu:0": 3.0},
+    ]
+
+
+def test_an_op_that_fails_on_a_gpu_is_left_to_others(monkeypatch):
+    def run(at):
+        for name, device in zip("bc", at[1:], strict=True):
+            if device == "gpu:0":
+                raise tf.errors.UnimplementedError(None, None, f"not on a GPU\n\t [[{{{{node {name}}}}}]]")
+        return [(1.0, device) for device in at]
+
+    found = pretend(monkeypatch, run)
+    assert [set(op.cost_s) for op in found.ops] == [{"gpu:0", "cpu:0"}, {"cpu:0"}, {"cpu:0"}]
+
+
+def test_a_gpu_that_can_run_nothing_is_told_and_gets_no_ops(monkeypatch):
+    def run(at):
+        if "gpu:0" in at:
+            raise tf.errors.InvalidArgumentError(None, None, "no kernel image is available")
+        return [(1.0, device) for device in at]
+
+    with pytest.warns(UserWarning, match="gpu:0 gets no ops.*no kernel image"):
+        found = pretend(monkeypatch, run)
+    assert all(set(op.cost_s) == {"cpu:0"} for op in found.ops)
+
+
+def test_what_is_no_lack_of_memory_or_kernel_is_raised(monkeypatch):
+    def run(at):
+        raise tf.errors.InternalError(None, None, "something else")
+
+    with pytest.raises(tf.errors.InternalError):
+        pretend(monkeypatch, run)

@@ -1,0 +1,127 @@
+"""The signature of a call: what makes two calls the same step, and in which order their tensors come."""
+
+from __future__ import annotations
+
+import dataclasses
+import timeit
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.errors import BadInputError
+from placer.trace.signature import Layout, Signatures, flat_tensors
+
+
+def key(*args, **kwargs):
+    return Signatures().of(args, kwargs)[0]
+
+
+X = tf.ones([4, 3])
+Y = tf.zeros([4], tf.int32)
+MODEL = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((X, Y), (X + 1.0, Y + 1)),
+        ((X, Y), (X.numpy(), Y.numpy())),
+        ((X, True), (X * 2.0, True)),
+        ((X, MODEL), (X, MODEL)),
+        (({"a": X, "b": (Y, None)},), ({"a": X + 1.0, "b": (Y, None)},)),
+        ((tf.ragged.constant([[1.0], [2.0, 3.0]]),), (tf.ragged.constant([[1.0, 2.0], [3.0, 4.0]]),)),
+        ((iter(tf.data.Dataset.range(3)),), (iter(tf.data.Dataset.range(5)),)),
+        ((X, float("nan")), (X, float("nan"))),
+        ((X, (1, 2)), (X, (1, 2))),
+    ],
+)
+def test_calls_that_one_captured_step_serves_have_one_key(one, other):
+    assert key(*one) == key(*other)
+    assert hash(key(*one)) == hash(key(*other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((X, Y), (X[:2], Y[:2])),
+        ((X, Y), (Y, X)),
+        ((X, Y), (tf.cast(X, tf.float16), Y)),
+        ((X, Y), ((X, Y),)),
+        (((X, Y),), ([X, Y],)),
+        (({"a": X, "b": Y},), ({"a": X, "c": Y},)),
+        ((X, True), (X, False)),
+        ((X, True), (X, 1)),
+        ((X, 1), (X, 1.0)),
+        ((X, "a"), (X, None)),
+        ((X, {1}), (X, {1})),
+        ((X, MODEL), (X, keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)]))),
+        ((X, tf.Variable(1.0)), (X, tf.Variable(1.0))),
+        ((X, keras.Variable(1.0)), (X, keras.Variable(1.0))),
+        ((tf.ragged.constant([[1.0], [2.0]]),), (tf.ragged.constant([[[1.0]], [[2.0]]]),)),
+    ],
+)
+def test_calls_that_need_captures_of_their_own_have_two_keys(one, other):
+    assert key(*one) != key(*other)
+
+
+def test_a_keyword_tells_calls_apart():
+    assert key(X, training=True) != key(X, training=False)
+    assert key(X, y=Y) == key(X, y=Y + 1)
+    assert key(X, y=Y) != key(X, Y)
+
+
+def test_the_tensors_come_in_the_order_in_which_a_step_is_captured():
+    ragged = tf.ragged.constant([[1.0], [2.0, 3.0]])
+    args, kwargs = ({"b": Y, "a": [X, 3, None]}, ragged), {"weight": np.float32(2.0), "mode": "train"}
+    flat = Signatures().of(args, kwargs)[1]
+    assert [tuple(t.shape) for t in flat] == [(4, 3), (4,), (3,), (3,), ()]
+    for seen, expected in zip(flat, flat_tensors(args, kwargs), strict=True):
+        np.testing.assert_array_equal(seen, expected)
+    layout = Layout.of(args, kwargs)
+    assert [spec.dtype for spec in layout.specs] == [t.dtype for t in flat]
+    again_args, again_kwargs = layout.filled(flat)
+    assert again_args[0]["a"][1:] == [3, None]
+    assert again_args[1].to_list() == ragged.to_list()
+    assert again_kwargs["mode"] == "train"
+    assert float(again_kwargs["weight"]) == 2.0
+
+
+def test_a_dataclass_that_tensorflow_knows_is_taken_apart():
+    @dataclasses.dataclass
+    class Batch:
+        x: object
+        y: object
+        name: str
+
+        def __tf_flatten__(self):
+            return (self.name,), (self.x, self.y)
+
+        @classmethod
+        def __tf_unflatten__(cls, metadata, parts):
+            return cls(*parts, *metadata)
+
+    assert len(flat_tensors((Batch(X, Y, "a"),))) == 2
+    assert key(Batch(X, Y, "a")) == key(Batch(X + 1.0, Y, "a"))
+    assert key(Batch(X, Y, "a")) != key(Batch(X, Y, "b"))
+    (again,), _ = Layout.of((Batch(X, Y, "a"),)).filled([X, Y])
+    assert again.name == "a"
+
+
+def test_a_generator_is_refused():
+    with pytest.raises(BadInputError, match=r"generator.*tf\.data"):
+        Layout.of(((x for x in [X]),))
+
+
+def test_what_is_no_tensor_is_refused_in_one_line():
+    with pytest.raises(BadInputError, match="makes no tensor") as refused:
+        Signatures().of((np.array([object()]),))
+    assert "\n" not in str(refused.value)
+
+
+def test_how_long_it_takes_is_printed(capsys):
+    signatures, known = Signatures(), {key(X, Y): 1}
+    seconds = min(timeit.repeat(lambda: known[signatures.of((X, Y), {})[0]], number=1000, repeat=3)) / 1000
+    with capsys.disabled():
+        print(f" [signature of (x, y): {seconds * 1e6:.1f} us]", end="")

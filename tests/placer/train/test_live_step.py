@@ -1,0 +1,480 @@
+"""A step that is moved from mapping to mapping trains as if it had been left where it was."""
+
+from __future__ import annotations
+
+import contextlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.errors import BadInputError
+from placer.train.session import Site
+
+UNTOUCHED_STEPS, STEPS = 3, 55
+
+
+def batches(count, rows=8, seed=3):
+    rng = np.random.default_rng(seed)
+    return [
+        (tf.constant(rng.normal(size=(rows, 6)), tf.float32), tf.constant(rng.integers(0, 3, rows)))
+        for _ in range(count)
+    ]
+
+
+def network(*layers):
+    inputs = keras.Input((6,))
+    left = keras.layers.Dense(8, activation="relu")(inputs)
+    right = keras.layers.Dense(8, activation="tanh")(inputs)
+    found = keras.layers.Concatenate()([left, right])
+    for layer in layers:
+        found = layer(found)
+    return keras.Model(inputs, keras.layers.Dense(3, dtype="float32")(found))
+
+
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def trained(model, optimizer):
+    optimizer.build(model.trainable_variables)
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = LOSS(y, model(x, training=True))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    return step, [*model.variables, *optimizer.variables]
+
+
+def momentum():
+    return trained(network(), keras.optimizers.SGD(0.1, momentum=0.9))
+
+
+def adam():
+    return trained(network(), keras.optimizers.Adam(0.01))
+
+
+def batch_norm():
+    return trained(network(keras.layers.BatchNormalization()), keras.optimizers.SGD(0.1, momentum=0.9))
+
+
+def dropout():
+    return trained(network(keras.layers.Dropout(0.3, seed=4)), keras.optimizers.SGD(0.1))
+
+
+def accumulated():
+    return trained(network(), keras.optimizers.Adam(0.01, gradient_accumulation_steps=3))
+
+
+def mixed():
+    policy = keras.mixed_precision.dtype_policy()
+    keras.mixed_precision.set_dtype_policy("mixed_float16")
+    try:
+        model = network()
+    finally:
+        keras.mixed_precision.set_dtype_policy(policy)
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
+    optimizer.build(model.trainable_variables)
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = LOSS(y, model(x, training=True))
+            scaled = optimizer.scale_loss(loss)
+        optimizer.apply(tape.gradient(scaled, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    return step, [*model.variables, *optimizer.variables]
+
+
+def own_optimizer():
+    weights = [tf.Variable(tf.random.stateless_normal([6, 3], [i, 2])) for i in range(2)]
+    speeds = [tf.Variable(tf.zeros([6, 3])) for _ in weights]
+    count = tf.Variable(0, dtype=tf.int64)
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = LOSS(y, x @ weights[0] + tf.tanh(x @ weights[1]))
+        count.assign_add(1)
+        for weight, speed, gradient in zip(weights, speeds, tape.gradient(loss, weights), strict=True):
+            speed.assign(0.9 * speed - gradient / tf.cast(count, tf.float32))
+            weight.assign_add(0.1 * speed)
+        return loss
+
+    return step, [*weights, *speeds, count]
+
+
+def with_metric():
+    step, variables = momentum()
+    mean = keras.metrics.Mean()
+
+    def measured(x, y):
+        loss = step(x, y)
+        mean.update_state(loss)
+        return {"loss": loss, "mean": mean.result(), "nothing": None}
+
+    return measured, [*variables, *mean.variables]
+
+
+KINDS = [momentum, adam, batch_norm, dropout, accumulated, mixed, own_optimizer, with_metric]
+
+
+def flat(outputs):
+    return [t.numpy() for t in tf.nest.flatten(outputs) if t is not None]
+
+
+@pytest.fixture
+def run(two_cpus, live_hand):
+    """(what all steps returned, the variables afterwards) of a step placed after three, then moved where `moves`."""
+
+    def run(make, moves, steps=STEPS, between=lambda i, hand, variables: None, wrap=lambda step: step):
+        with by_hand(live_hand, make, wrap) as (hand, variables):
+            returned = []
+            for i, batch in enumerate(batches(steps)):
+                if i == UNTOUCHED_STEPS:
+                    hand.place()
+                elif i > UNTOUCHED_STEPS and moves:
+                    hand.move()
+                between(i, hand, variables)
+                returned.append(flat(hand(*batch)))
+            assert hand.is_placed and (hand.moves > 50) == moves
+            return returned, [v.numpy() for v in variables]
+
+    return run
+
+
+@contextlib.contextmanager
+def by_hand(live_hand, make, wrap=lambda step: step, site=None):
+    """(a fresh live step, its variables); the same values every time."""
+    keras.utils.set_random_seed(11)
+    step, variables = make()
+    hand = live_hand(wrap(step), site=site)
+    try:
+        yield hand, [v if isinstance(v, tf.Variable) else v.value for v in variables]
+    finally:
+        hand.close()
+
+
+def same(one, other):
+    for a, b in zip(one[0], other[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(one[1], other[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fifty_moves_change_no_bit(run, kind):
+    assert same(run(kind, moves=True), run(kind, moves=False))
+
+
+def look_and_touch(model_of):
+    """What users do in the middle: look, save, evaluate, write."""
+
+    def between(i, hand, variables):
+        if i == 10:
+            seen.append([v.numpy().sum() for v in variables])
+        if i == 15:
+            seen.append(float(looked(variables[0])))
+        if i == 20:
+            variables[0].assign(variables[0] * 0.5)
+        if i == 25:
+            variables[-1].assign(tf.ones_like(variables[-1]))
+            written(variables[1])
+        if i in (30, 40):
+            checkpoint = tf.train.Checkpoint(variables=variables)
+            if i == 30:
+                kept.append(checkpoint.save(str(model_of / f"{len(kept)}")))
+            else:
+                checkpoint.restore(kept[-1]).assert_consumed()
+
+    looked = tf.function(lambda v: tf.reduce_sum(v.read_value()))
+    written = tf.function(lambda v: v.assign_add(tf.ones_like(v)))
+    seen, kept = [], []
+    return between, seen
+
+
+@pytest.mark.parametrize("kind", [momentum, batch_norm])
+def test_looking_saving_and_writing_in_the_middle_disturb_nothing(run, kind, tmp_path):
+    (one, seen), (other, seen_too) = look_and_touch(tmp_path), look_and_touch(tmp_path)
+    assert same(run(kind, moves=True, between=one), run(kind, moves=False, between=other))
+    assert seen == seen_too and len(seen) == 2
+
+
+def test_keras_evaluates_and_changes_the_learning_rate_in_the_middle(two_cpus, live_hand):
+    def trained_with(moves):
+        keras.utils.set_random_seed(11)
+        model, optimizer = network(keras.layers.BatchNormalization()), keras.optimizers.SGD(0.1, momentum=0.9)
+        model.compile(loss=LOSS, jit_compile=False)
+        step, _ = trained(model, optimizer)
+        hand, returned = live_hand(step), []
+        for i, batch in enumerate(batches(30)):
+            if i == UNTOUCHED_STEPS or (moves and i > UNTOUCHED_STEPS):
+                hand.move() if i > UNTOUCHED_STEPS else hand.place()
+            if i % 10 == 9:
+                returned.append(model.evaluate(*batch, verbose=0))
+                optimizer.learning_rate = 0.1 / i
+            returned.append(flat(hand(*batch)))
+        hand.close()
+        return returned, model.get_weights()
+
+    assert same(trained_with(True), trained_with(False))
+
+
+@pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
+def test_batches_of_other_shapes_train_the_same_variables(two_cpus, live_hand, wrap):
+    def trained_with(moves):
+        with by_hand(live_hand, adam, wrap) as (hand, variables):
+            returned = []
+            for i, (x, y) in enumerate(batches(24)):
+                if i == UNTOUCHED_STEPS or (moves and i > UNTOUCHED_STEPS):
+                    hand.move() if i > UNTOUCHED_STEPS else hand.place()
+                rows = 3 if i % 6 == 5 else 8
+                returned.append(flat(hand(x[:rows], y=y[:rows]) if i % 2 else hand(x[:rows], y[:rows])))
+            return returned, [v.numpy() for v in variables]
+
+    moved, kept = trained_with(True), trained_with(False)
+    assert same(moved, kept)
+    with by_hand(live_hand, adam, wrap) as (hand, _):
+        untouched = [
+            flat(hand(x[:rows], y[:rows])) for i, (x, y) in enumerate(batches(24)) for rows in [3 if i % 6 == 5 else 8]
+        ]
+    np.testing.assert_allclose(np.ravel(untouched), np.ravel(moved[0]), rtol=1e-4)
+
+
+def test_steps_that_share_variables_take_turns(two_cpus, live_hand):
+    def rivals():
+        """Two steps on overlapping variables, as of a generator and its critic."""
+        maker, critic = (tf.Variable(tf.random.stateless_normal([6, 6], [i, 1])) for i in range(2))
+        rate = tf.Variable(0.05)
+
+        def score(x):
+            return tf.reduce_mean(tf.square(tf.tanh(x @ maker) @ critic))
+
+        def make(x):
+            with tf.GradientTape() as tape:
+                loss = score(x)
+            maker.assign_sub(rate * tape.gradient(loss, maker))
+            return loss
+
+        def judge(x):
+            with tf.GradientTape() as tape:
+                loss = -score(x)
+            critic.assign_sub(rate * tape.gradient(loss, critic))
+            rate.assign(rate * 0.99)
+            return {"loss": loss, "rate": rate.read_value()}
+
+        return make, judge, [maker, critic, rate]
+
+    def trained_with(moves):
+        make, judge, variables = rivals()
+        site = Site(None, False)
+        hands, returned = [live_hand(make, site=site), live_hand(judge, site=site)], []
+        for i, (x, _) in enumerate(batches(30)):
+            for number, hand in enumerate(hands):
+                begin = UNTOUCHED_STEPS + 4 * number  # one is placed before the other
+                if i == begin:
+                    hand.place(first=not number)
+                elif i > begin and moves:
+                    hand.move()
+                returned.append(flat(hand(x)))
+        for hand in hands:
+            hand.close()
+        return returned, [v.numpy() for v in variables]
+
+    assert same(trained_with(True), trained_with(False))
+
+
+def counted():
+    weight = tf.Variable(1.0)
+    return weight, lambda gradient: weight.assign_sub(0.1 * gradient)
+
+
+def placed(hand, *args, **kwargs):
+    """The step, placed on two devices."""
+    for _ in range(UNTOUCHED_STEPS):
+        hand(*args, **kwargs)
+    hand.place()
+    hand.move()
+    return hand
+
+
+def test_arguments_and_results_of_any_structure(two_cpus, live_hand):
+    weight, train = counted()
+
+    def step(batch, *, factors, by_name):
+        loss = tf.reduce_sum(batch["x"][0]) * weight * factors[1] + by_name["a"]
+        train(loss)
+        return {"none": None, "pair": (loss, [weight.read_value()])}
+
+    given = {"batch": {"x": (tf.ones([2]), np.ones(3))}, "factors": [1, 0.5], "by_name": {"a": tf.constant(2.0)}}
+    hand = placed(live_hand(step), **given)
+    before = weight.numpy()
+    returned = hand(**given)
+    assert returned["none"] is None and returned["pair"][0].numpy() == pytest.approx(before + 2.0)
+    assert returned["pair"][1][0].numpy() == weight.numpy() == pytest.approx(before - 0.1 * (before + 2.0))
+    hand.close()
+
+
+def test_a_step_may_return_nothing(two_cpus, live_hand):
+    weight, train = counted()
+    hand = placed(live_hand(lambda x: (train(x), None)[1]), tf.constant(1.0))
+    assert hand(tf.constant(1.0)) is None
+    assert weight.numpy() == pytest.approx(0.6)
+    hand.close()
+
+
+def test_what_a_step_raises_reaches_the_caller_and_training_goes_on(two_cpus, live_hand):
+    def checked():
+        step, variables = momentum()
+        return (lambda x, y: tf.debugging.check_numerics(step(x, y), "loss")), variables
+
+    bad = tf.constant(np.nan, shape=[8, 6])
+
+    def trained_with(moves):
+        with by_hand(live_hand, checked) as (hand, variables):
+            start, returned = None, []
+            for i, (x, y) in enumerate(batches(20)):
+                if i == UNTOUCHED_STEPS or (moves and i > UNTOUCHED_STEPS):
+                    hand.move() if i > UNTOUCHED_STEPS else hand.place()
+                if i == 10:
+                    start = [v.numpy() for v in variables]
+                    with pytest.raises(tf.errors.InvalidArgumentError, match="loss : Tensor had NaN"):
+                        hand(bad, y)
+                    for variable, value in zip(variables, start, strict=True):
+                        variable.assign(value)
+                returned.append(flat(hand(x, y)))
+            return returned, [v.numpy() for v in variables]
+
+    assert same(trained_with(True), trained_with(False))
+
+
+def test_what_a_broken_step_wrote_is_seen(two_cpus, live_hand):
+    count = tf.Variable(0.0)
+
+    def step(x):
+        count.assign_add(1.0)
+        with tf.control_dependencies([count.read_value()]):
+            return tf.debugging.check_numerics(x * 2.0, "x")
+
+    hand = placed(live_hand(step), tf.constant(1.0))
+    before = count.numpy()
+    hand.move(lambda classes: dict.fromkeys(classes, 1))  # nothing ran here yet
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        hand(tf.constant(np.nan))
+    assert count.numpy() == before + 1
+    hand.close()
+
+
+def test_under_a_gradient_tape_steps_run_untouched_and_can_be_differentiated(two_cpus, live_hand):
+    weight, train = counted()
+
+    def step(x):
+        loss = x * weight
+        train(loss)
+        return loss
+
+    hand = placed(live_hand(step), tf.constant(1.0))
+    hand(tf.constant(1.0))
+    x, before = tf.constant(3.0), weight.numpy()
+    with tf.GradientTape() as tape, pytest.warns(UserWarning, match="under a tf.GradientTape"):
+        tape.watch(x)
+        loss = hand(x)
+    assert tape.gradient(loss, x).numpy() == before
+    after = weight.numpy()
+    assert after == pytest.approx(before - 0.3 * before)
+    assert hand(tf.constant(1.0)).numpy() == after
+    hand.close()
+
+
+def test_within_a_function_the_step_is_a_part_of_it(two_cpus, live_hand):
+    weight, train = counted()
+    hand = placed(live_hand(lambda x: train(x) * 0 + x), tf.constant(1.0))
+    hand(tf.constant(1.0))
+    twice = tf.function(lambda x: hand(x) + hand(x))
+    before = weight.numpy()
+    assert twice(tf.constant(1.0)).numpy() == 2.0
+    assert weight.numpy() == pytest.approx(before - 0.2)
+    hand(tf.constant(1.0))
+    assert weight.numpy() == pytest.approx(before - 0.3)
+    hand.close()
+
+
+def test_a_python_function_that_reads_a_variable_keeps_the_step_where_it_is(two_cpus, live_hand):
+    weight, train = counted()
+
+    def step(x):
+        seen = tf.numpy_function(lambda v: np.float32(v * weight.numpy()), [x], tf.float32)
+        train(tf.ensure_shape(seen, []))
+        return tf.ensure_shape(seen, [])
+
+    hand = live_hand(step)
+    for _ in range(UNTOUCHED_STEPS):
+        hand(tf.constant(1.0))
+    with pytest.raises(BadInputError, match="a Python function in it reads a variable"):
+        hand.place()
+    assert hand(tf.constant(1.0)).numpy() > 0
+    hand.close()
+
+
+def rows(count=40):
+    x, y = zip(*batches(1, rows=count), strict=True)
+    return tf.data.Dataset.from_tensor_slices({"x": x[0], "y": y[0]}).batch(8)
+
+
+def on_iterator(make):
+    step, variables = make()
+
+    def from_iterator(iterator):
+        found = next(iterator)
+        return step(found["x"], found["y"])
+
+    return from_iterator, variables
+
+
+@pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
+def test_batches_are_taken_from_an_iterator_one_a_step(two_cpus, live_hand, wrap):
+    """Also the last short one, and the end of data ends it as untouched."""
+
+    def trained_with(moves, placing=True):
+        with by_hand(live_hand, lambda: on_iterator(momentum), wrap) as (hand, variables):
+            returned, iterator = [], iter(rows(100))
+            with pytest.raises(tf.errors.OutOfRangeError):
+                for i in range(99):
+                    if placing and (i == UNTOUCHED_STEPS or (moves and i > UNTOUCHED_STEPS)):
+                        hand.move() if i > UNTOUCHED_STEPS else hand.place()
+                    returned.append(flat(hand(iterator)))
+            assert len(returned) == 13
+            returned.append(flat(hand(iter(rows()))))
+            return returned, [v.numpy() for v in variables]
+
+    moved = trained_with(True)
+    assert same(moved, trained_with(False))
+    np.testing.assert_allclose(np.ravel(trained_with(False, placing=False)[0]), np.ravel(moved[0]), rtol=1e-4)
+
+
+def test_iterators_used_in_other_ways_leave_the_step_alone(two_cpus, live_hand):
+    train = momentum()[0]
+    held = iter(rows().repeat())
+
+    def two(iterator):
+        return train(**next(iterator)) + train(**next(iterator))
+
+    @tf.function
+    def maybe(iterator):
+        return train(**next(iterator)) if tf.random.uniform([]) < 2.0 else tf.constant(0.0)
+
+    def closed():
+        return train(**next(held))
+
+    def whole(dataset):
+        return dataset.reduce(0.0, lambda total, batch: total + tf.reduce_sum(batch["x"])) + train(*batches(1)[0])
+
+    given = [(two, (held,)), (maybe, (held,)), (closed, ()), (whole, (rows(),))]
+    for step, args in given:
+        hand = live_hand(step)
+        hand(*args)
+        assert "batch" in hand.live.left_alone, step
+        hand(*args)
+        hand.close()

@@ -1,0 +1,71 @@
+"""Built steps are tried on variables of their own, and only those that do what the untouched step did may train."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.execute.output_check import LossDiffersError, values
+from placer.execute.rewrite import PlacedStep, Template
+from placer.trace.capture import capture
+from placer.train.trial_run import Recording, Rehearsal
+
+BATCHES = [[tf.constant([1.0, 2.0])], [tf.constant([3.0, 1.0])]]
+
+
+@pytest.fixture
+def stage(two_cpus):
+    """(the captured step, its variables, what two untouched steps recorded, devices)"""
+    weight, count, rate = tf.Variable([1.0, -1.0]), tf.Variable(0.0), tf.Variable(0.01)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(x * weight))
+        weight.assign_sub(rate * tape.gradient(loss, weight))
+        count.assign_add(1.0)
+        return loss
+
+    captured = capture(step, BATCHES[0])
+    start = {name: v.read_value() for name, v in captured.variables.items()}
+    returned = [values(tf.nest.flatten(captured.call(batch))) for batch in BATCHES]
+    end = {name: v.read_value() for name, v in captured.variables.items()}
+    return captured, [weight, count, rate], Recording(start, BATCHES, returned, end), two_cpus
+
+
+def rehearsed(captured, recording, devices, device):
+    rehearsal = Rehearsal(captured, recording, exact=True)
+    names = [devices.tf_name(device)] * len(captured.graph.ops)
+    device_of = {op.name: name for op, name in zip(captured.graph.ops, names, strict=True)}
+    step = PlacedStep(Template(captured), names, variables=rehearsal.variables(device_of))
+    rehearsal.run(step)
+    return rehearsal, step
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_rehearsal_touches_no_variable_of_the_training(stage, device):
+    captured, variables, recording, devices = stage
+    before = [v.numpy() for v in variables]
+    rehearsal, step = rehearsed(captured, recording, devices, device)
+    rehearsal.run(step)  # from the same start again
+    for variable, value in zip(variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+    for name, variable in step.variables.items():
+        np.testing.assert_array_equal(variable.numpy(), recording.end[name].numpy())
+
+
+def test_another_loss_is_refused(stage):
+    captured, _, recording, devices = stage
+    wrong = replace(recording, returned=[[v + 1 for v in step] for step in recording.returned])
+    with pytest.raises(LossDiffersError, match="untouched"):
+        rehearsed(captured, wrong, devices, 1)
+
+
+def test_an_update_that_is_not_made_is_refused(stage):
+    captured, variables, recording, devices = stage
+    rate = next(name for name, v in captured.variables.items() if v is variables[2])
+    end = {**recording.end, rate: tf.constant(0.02)}  # as if the untouched step had changed it
+    with pytest.raises(LossDiffersError, match="was updated untouched, and was not when placed"):
+        rehearsed(captured, replace(recording, end=end), devices, 1)

@@ -1,0 +1,44 @@
+"""The baselines ask what an expert would: single devices, layers in runs, branches side by side."""
+
+from search.initial.expert import expert_placements
+from search.problem.problem import Problem
+from search.session.registry import make_searcher
+
+
+def all_asked(name, problem, count=100):
+    searcher = make_searcher(name, problem)
+    asked = []
+    while len(asked) < count:
+        try:
+            asked.append(searcher.ask())
+        except Exception as end:
+            assert type(end).__name__ == "SearchExhausted"
+            break
+    return asked
+
+
+def test_single_asks_each_device_that_holds_it_all(towers, tight):
+    assert [m.devices[0] for m in all_asked("single", towers) if m.is_single] == [0, 1]
+    assert all_asked("single", tight) == []
+
+
+def test_single_asks_the_fastest_first(towers):
+    fast = towers.topology.devices[1].__class__("cpu:1", "cpu", speed=2.0)
+    topology = type(towers.topology)((towers.topology.devices[0], fast), towers.topology.links)
+    assert all_asked("single", Problem(towers.graph, topology))[0].devices[0] == 1
+
+
+def test_the_expert_puts_towers_side_by_side(towers):
+    def tower(placement, t):
+        unit = {towers.graph.ops[unit[0]].name: d for unit, d in zip(towers.units, placement, strict=True)}
+        return {d for name, d in unit.items() if name.startswith(f"tower{t}/")}
+
+    splits = expert_placements(towers)
+    assert any(tower(p, 0) == {0} and tower(p, 1) == {1} for p in splits)
+    assert any(tower(p, 0) == {1} and tower(p, 1) == {0} for p in splits)
+
+
+def test_random_fits_into_tight_memory(tight):
+    asked = all_asked("random", tight, count=30)
+    assert len(asked) == 30
+    assert max(max(m.memory_bytes) for m in asked) <= 24

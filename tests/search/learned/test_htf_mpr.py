@@ -1,0 +1,96 @@
+"""The second stage of HTF-MPR: measured mappings train a predictor, and what it predicts fastest is measured."""
+
+import json
+
+import numpy as np
+import pytest
+
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
+from placer.result import Failed, Measured
+from search.learned.genetic import Breeding, Genetic
+from search.learned.htf_mpr import HtfMpr, HtfMprSettings
+from search.learned.outcomes import outcomes_s
+from search.problem.problem import Problem
+from surrogate.features.mapping_features import MAKESPAN
+
+EAGER = HtfMprSettings(first=6, generations=8, breeding=Breeding(size=30, elites=8))
+
+
+def clock(problem, placement):
+    """The simulator forgets that each tensor that crosses costs dearly."""
+    crossings = sum(placement[problem.unit_of[e.src]] != placement[problem.unit_of[e.dst]] for e in problem.graph.edges)
+    return Measured(problem.predict(placement) * (1 + 0.2 * crossings))
+
+
+def asked(searcher, count, resume_at=None):
+    placements = []
+    for i in range(count):
+        if i == resume_at:
+            saved = json.loads(json.dumps(searcher.state()))
+            searcher = HtfMpr(searcher.problem, seed=99, settings=searcher.settings)
+            searcher.restore(saved)
+        placements.append(searcher.problem.placement(searcher.ask()))
+        searcher.tell(searcher.problem.mapping(placements[-1]), clock(searcher.problem, placements[-1]))
+    return placements
+
+
+def test_what_the_simulator_misses_is_learnt(problem):
+    """What is bred for the learned times comes out faster than what is bred for the predicted ones."""
+    learned = asked(HtfMpr(problem, settings=EAGER), 14)[EAGER.first :]
+    predicted = problem.placement(Genetic(problem).ask())
+    assert min(clock(problem, p).step_s for p in learned) <= clock(problem, predicted).step_s
+
+
+def test_a_search_resumed_after_breeding_goes_on_the_same(problem):
+    straight = asked(HtfMpr(problem, seed=5, settings=EAGER), 10)
+    assert asked(HtfMpr(problem, seed=5, settings=EAGER), 10, resume_at=8) == straight
+
+
+def test_it_begins_with_single_devices_heft_and_random_mappings(towers):
+    searcher = HtfMpr(towers, settings=EAGER)
+    first = asked(searcher, EAGER.first)
+    assert len(set(first[0])) == 1 and len(set(first[1])) == 2
+    assert searcher.population == []
+
+
+def test_each_ask_after_the_beginning_was_judged_by_the_predictor(towers):
+    searcher = HtfMpr(towers, settings=EAGER)
+    asked(searcher, EAGER.first)
+    before = searcher.evaluations
+    bred = towers.placement(searcher.ask())
+    assert searcher.evaluations > before and bred in searcher.population
+
+
+def test_the_simulated_step_is_the_objective_of_the_problem(problem):
+    placements = asked(HtfMpr(problem, settings=EAGER), 3)
+    table = HtfMpr(problem)._table(placements)
+    assert table[:, MAKESPAN] == pytest.approx(problem.predict_many(placements))
+
+
+def test_without_a_success_the_predicted_objective_stands_in(towers):
+    searcher = HtfMpr(towers, settings=EAGER)
+    for _ in range(8):
+        searcher.tell(searcher.ask(), Failed("error"))
+    placements = list(searcher.told)
+    assert outcomes_s(searcher.told) == {}
+    assert searcher._fitness({})(placements) == towers.predict_many(placements).tolist()
+
+
+def test_a_missing_link_is_worth_infinity_and_is_never_asked():
+    ops = tuple(Op(f"v{i}", cost_s={"d": 1.0}) for i in range(8))
+    graph = OpGraph("chain", ops, tuple(Edge(v, v + 1, 1) for v in range(7)))
+    one_way = Problem(graph, Topology((Device("x", "d"), Device("y", "d")), (Link("x", "y", 0.1, 100.0),)))
+    searcher = HtfMpr(one_way, settings=EAGER)
+    for i in range(10):
+        placement = one_way.placement(searcher.ask())
+        value = one_way.predict(placement)
+        assert i < EAGER.first or value < np.inf
+        result = Measured(value) if value < np.inf else Failed("link")
+        searcher.tell(one_way.mapping(placement), result)
+
+
+@pytest.mark.parametrize("name", ["ridge", "forest"])
+def test_any_regressor_may_be_the_predictor(towers, name):
+    searcher = HtfMpr(towers, settings=HtfMprSettings(first=4, generations=2, regressor=name))
+    assert len(set(asked(searcher, 6))) == 6

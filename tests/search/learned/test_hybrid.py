@@ -1,0 +1,119 @@
+"""Hybrid: no worse than any list scheduler, optimal where that can be seen, led by the clock where it disagrees."""
+
+import json
+
+import numpy as np
+import pytest
+
+from placer.result import Measured
+from search.learned.hybrid import Hybrid, HybridSettings
+from search.offline.plan import plan
+from search.problem.problem import Problem
+from search.problem.searcher import SearchExhausted, fitting_placements
+from search.session.registry import make_searcher
+
+LISTS = ("heft", "donf", "peft", "cpop")
+UNCOUNTED = HybridSettings(enumerate=0)
+
+
+def test_the_first_mapping_asked_is_no_worse_than_any_list_schedulers(hard):
+    value = hard.predict(hard.placement(Hybrid(hard).ask()))
+    for name in LISTS:
+        assert value <= hard.predict(hard.placement(make_searcher(name, hard).ask()))
+
+
+@pytest.mark.parametrize("objective", ["makespan", "max-load"])
+def test_the_enumerated_optimum_is_found_without_enumerating(objective, build):
+    problem = Problem(build.layered(6, layers=4), build.machine("gpu", "gpu", "cpu"), objective)
+    optimum = problem.predict_many(np.array(list(fitting_placements(problem)))).min()
+    searcher = Hybrid(problem, settings=UNCOUNTED)
+    best = np.inf
+    for _ in range(3):
+        mapping = searcher.ask()
+        value = problem.predict(problem.placement(mapping))
+        searcher.tell(mapping, Measured(value))
+        best = min(best, value)
+    assert best == pytest.approx(optimum, rel=1e-9)
+
+
+def test_a_small_space_is_proven_and_a_plan_of_it_ends_at_once(build):
+    problem = Problem(build.two_towers(3), build.machine("cpu", "cpu"))
+    ticks = iter(range(10_000))
+    found = plan(problem, "hybrid", seconds=5_000, clock=lambda: float(next(ticks)))
+    assert found.value == pytest.approx(found.lower_bound)
+    assert found.seconds < 100
+
+
+def test_a_plan_of_a_middling_problem_is_certified(build):
+    """18 ops on three unlike devices: too many mappings to predict, few enough to prove."""
+    problem = Problem(build.layered(2, layers=6), build.machine("gpu", "gpu", "cpu"))
+    assert problem.space > HybridSettings.enumerate
+    ticks = iter(range(1_000_000))
+    found = plan(problem, "hybrid", seconds=900_000, clock=lambda: float(next(ticks)))
+    assert found.value == pytest.approx(found.lower_bound)
+
+
+def clock(problem, placement):
+    """A machine on which each crossing costs what the simulator knows nothing of."""
+    crossings = sum(placement[problem.unit_of[e.src]] != placement[problem.unit_of[e.dst]] for e in problem.graph.edges)
+    return problem.predict(placement) * (1 + 0.1 * crossings)
+
+
+def test_where_the_clock_disagrees_the_clock_leads(build):
+    """Mappings that cut much are slower than predicted: what is asked after a dozen measurements cuts less."""
+    problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
+    searcher = Hybrid(problem, seed=4)
+    told = []
+    for _ in range(16):
+        try:
+            mapping = searcher.ask()
+        except SearchExhausted:
+            break
+        placement = problem.placement(mapping)
+        told.append(clock(problem, placement))
+        searcher.tell(mapping, Measured(told[-1], told[-1] * 0.01, 12))
+    assert min(told[4:]) < min(told[:4])
+
+
+def test_a_judge_that_knows_better_decides_what_is_measured(build):
+    """The judge says that units on device 1 cost more than the simulator knows: less of them are asked for."""
+    graph, machine = build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu")
+    plain = Problem(graph, machine)
+
+    def judge(rows):
+        return plain.predict_many(rows) * (1 + 0.05 * (rows == 1).sum(axis=1))
+
+    def asked(problem):
+        """After one single device was measured, and took what the judge says."""
+        searcher = Hybrid(problem)
+        single = next(p for p in problem.singles())
+        searcher.tell(problem.mapping(single), Measured(problem.predict(single) * 1.01, 0.001, 12))
+        return problem.placement(searcher.ask())
+
+    heeded, unheeded = asked(Problem(graph, machine, judge=judge)), asked(plain)
+    assert judge(np.array([heeded]))[0] < judge(np.array([unheeded]))[0]
+
+
+def test_it_ends_where_the_expected_gain_drowns_in_noise(build):
+    problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
+    searcher = Hybrid(problem)
+    chance = np.random.default_rng(0)
+    with pytest.raises(SearchExhausted, match="under the noise"):
+        for _ in range(60):
+            mapping = searcher.ask()
+            step_s = problem.predict(problem.placement(mapping)) * float(np.exp(chance.normal(0, 0.1)))
+            searcher.tell(mapping, Measured(step_s, step_s * 0.5, 4))
+    assert len(searcher.told) >= searcher.settings.fewest_measured
+
+
+def test_several_asked_at_once_differ_and_a_resumed_search_goes_on_alike(build):
+    problem = Problem(build.layered(5, layers=8), build.machine("gpu", "gpu", "cpu"))
+    one = Hybrid(problem, seed=1)
+    first = one.ask()
+    one.tell(first, Measured(problem.predict(problem.placement(first)) * 1.2, 0.01, 12))
+    saved = json.loads(json.dumps(one.state()))
+    other = Hybrid(problem, seed=99)
+    other.restore(saved)
+    asked = [one.ask() for _ in range(4)]
+    assert len({m.devices for m in asked}) == 4
+    assert [other.ask() for _ in range(4)] == asked

@@ -1,0 +1,59 @@
+"""Variants of HEFT: the plain one is HEFT, breeding never loses, missing links stay missing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from search.initial.starts import starts
+from search.list_scheduling.heft import heft_placement
+from search.list_scheduling.perturbed_heft import View, breed, heft_seen
+from search.problem.problem import Problem
+from search.problem.searcher import never
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_plain_view_gives_what_heft_gives(seed, build):
+    problem = Problem(build.layered(seed, layers=7), build.machine("gpu", "gpu", "cpu", send_s=0.1, receive_s=0.1))
+    assert heft_seen(problem, View.plain(problem)) == heft_placement(problem)
+
+
+def test_breeding_never_loses_and_tells_what_it_predicts(build):
+    problem = Problem(build.layered(4, layers=8), build.machine("gpu", "gpu", "cpu"))
+    chance = np.random.default_rng(2)
+    found = breed(problem, View.plain(problem), rounds=200, chance=chance, stop=never)
+    values = [v for v, _ in found]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < values[0]
+    assert values[0] == problem.predict(heft_seen(problem, View.plain(problem)))
+    assert all(v == problem.predict(placement) for v, placement in found)
+
+
+def test_a_variant_fits_into_memory(tight):
+    view = View.plain(tight)
+    chance = np.random.default_rng(0)
+    for _ in range(20):
+        view = view.child(0.5, chance)
+        assert tight.fits(heft_seen(tight, view))
+
+
+def test_links_taken_for_dearer_are_crossed_less(build):
+    def crossings(factor):
+        """Over many problems, by a variant that sees links `factor` times as long."""
+        count = 0
+        for seed in range(8):
+            problem = Problem(build.layered(seed), build.machine("gpu", "gpu", "gpu"))
+            placement = heft_seen(problem, replace(View.plain(problem), link=np.log(factor)))
+            units = problem.unit_of
+            count += sum(placement[units[e.src]] != placement[units[e.dst]] for e in problem.graph.edges)
+        return count
+
+    assert crossings(100.0) < crossings(0.01)
+
+
+def test_starts_hold_single_devices_and_heft_and_nothing_twice(problem):
+    found = starts(problem, never)
+    assert set(problem.singles()) <= set(found)
+    assert heft_placement(problem) in found
+    assert len(set(found)) == len(found)
+    assert starts(problem, lambda: True)[0] == found[0]

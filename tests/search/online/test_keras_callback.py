@@ -1,0 +1,469 @@
+"""The Keras callback: a `fit` with it trains as one without it, whatever else `fit` is asked to do."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+
+from placer.errors import BadInputError
+from placer.keras import AutoPlace
+from placer.trace.capture import capture
+from placer.train.session import Site
+from search.online.keras_callback import TrainFunction
+from search.online.replan.replanner import OnlinePlan
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Your input ran out of data"),  # Keras, at the end of data of unknown length
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),  # Keras, when it saves
+]
+
+BATCH, BATCHES = 8, 6
+STEPS = BATCH * BATCHES
+
+
+def make_model(kind: type[keras.Model] = keras.Model, rate: float = 0.0, **compiling: Any) -> keras.Model:
+    """Two towers with batch normalisation; the same weights every time."""
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((6,), name="x")
+    towers = [keras.layers.Dense(5, activation="relu", name=f"tower{i}")(inputs) for i in range(2)]
+    joined = keras.layers.BatchNormalization(name="norm")(keras.layers.Concatenate(name="both")(towers))
+    if rate:
+        joined = keras.layers.Dropout(rate, seed=11, name="drop")(joined)
+    model = kind(inputs, keras.layers.Dense(3, name="logits")(joined))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    adam = keras.optimizers.Adam(0.01)
+    model.compile(**{"optimizer": adam, "loss": loss, "metrics": ["accuracy"], "jit_compile": False, **compiling})
+    return model
+
+
+def data(count: int = STEPS, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, 6)).astype("float32")
+    return x, (x[:, 0] > 0).astype("int64") + (x[:, 1] > 0.5)
+
+
+def assigned(model: keras.Model, batch: tuple[Any, ...], names: tuple[str, ...], seed: int) -> dict[str, str]:
+    """A random device for each op of the model's training step, as called with one batch."""
+    model._symbolic_build(data_batch=batch)
+    function = tf.function(lambda data: model.train_step(data))
+    graph = capture(function, (tuple(map(tf.convert_to_tensor, batch)),), "train_step", needs_loss=False).graph
+    rng = np.random.default_rng(seed)
+    return {graph.ops[v].name: name for unit in graph.colocated for name in [rng.choice(names)] for v in unit}
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a random mapping over both devices for the training step of a model."""
+
+    def write(model: keras.Model, batch: tuple[Any, ...], seed: int = 0) -> Path:
+        path = tmp_path / f"{seed}.json"
+        write_assignment(path, assigned(model, batch, ("cpu:0", "cpu:1"), seed))
+        return path
+
+    return write
+
+
+def write_assignment(path: Path, assignment: dict[str, str]) -> None:
+    path.write_text(json.dumps({"format": "placer.mapping/1", "assignment": assignment}))
+
+
+@pytest.fixture(autouse=True)
+def given_back() -> Iterator[None]:
+    """Whatever a fit went through, nothing stays watched, joined or replaced behind it."""
+    yield
+    gc.collect()
+    assert not Site._open
+
+
+def first_batch(*parts: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(part[:BATCH] for part in parts)
+
+
+def fitted(model: keras.Model, *callbacks: Any, **how: Any) -> dict[str, list[float]]:
+    x, y = data()
+    how = {"x": x, "y": y, "batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0, **how}
+    history: dict[str, list[float]] = model.fit(callbacks=list(callbacks), **how).history
+    return history
+
+
+def assert_same(one: dict[str, list[float]], other: dict[str, list[float]]) -> None:
+    assert one.keys() == other.keys()
+    for name, values in one.items():
+        np.testing.assert_allclose(values, other[name], rtol=2e-4, atol=1e-5, err_msg=name)
+
+
+def assert_same_weights(one: keras.Model, other: keras.Model) -> None:
+    for mine, theirs in zip(one.variables, other.variables, strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-3, atol=1e-5, err_msg=mine.path)
+
+
+class Placed(keras.callbacks.Callback):
+    """Sees whether the steps are placed."""
+
+    def __init__(self, placing: AutoPlace) -> None:
+        super().__init__()
+        self.placing, self.seen = placing, []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.seen.append(self.placing.step is not None and self.placing.step.mapping is not None)
+
+
+def with_generator() -> dict[str, Any]:
+    x, y = data()
+
+    def batches() -> Iterator[Any]:
+        while True:
+            for at in range(0, STEPS, BATCH):
+                yield x[at : at + BATCH], y[at : at + BATCH]
+
+    return {"x": batches(), "y": None, "batch_size": None, "steps_per_epoch": BATCHES}
+
+
+def with_finite_generator() -> dict[str, Any]:
+    """How many batches there are shows at the end of the first epoch only."""
+    x, y = data()
+    return {
+        "x": tf.data.Dataset.from_generator(
+            lambda: ((x[at : at + BATCH], y[at : at + BATCH]) for at in range(0, STEPS, BATCH)),
+            output_signature=(tf.TensorSpec((None, 6)), tf.TensorSpec((None,), tf.int64)),
+        ),
+        "y": None, "batch_size": None,
+    }  # fmt: skip
+
+
+def with_dataset() -> dict[str, Any]:
+    return {"x": tf.data.Dataset.from_tensor_slices(data()).batch(BATCH), "y": None, "batch_size": None}
+
+
+def with_short_batch() -> dict[str, Any]:
+    x, y = data(STEPS + 3)
+    return {"x": x, "y": y}
+
+
+def with_sample_weight() -> dict[str, Any]:
+    return {"sample_weight": np.linspace(0, 1, STEPS, dtype="float32")}
+
+
+HOW: dict[str, Callable[[], dict[str, Any]]] = {
+    "arrays": dict,
+    "generator": with_generator,
+    "generator that ends": with_finite_generator,
+    "dataset": with_dataset,
+    "short last batch": with_short_batch,
+    "class weight": lambda: {"class_weight": {0: 1.0, 1: 2.0, 2: 0.5}},
+    "sample weight": with_sample_weight,
+    "validation data": lambda: {"validation_data": data(10, 2)},
+    "validation split": lambda: {"validation_split": 0.25, "epochs": 3},
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_history_and_weights_are_those_of_an_untouched_fit(how: str, stored: Any) -> None:
+    plain, model = make_model(), make_model()
+    batch = first_batch(*data(), *([np.ones(STEPS, "float32")] if "weight" in how else []))
+    placing = AutoPlace(mapping=stored(model, batch), log_dir=None)
+    placed = Placed(placing)
+    # Keras itself counts one step of the optimizer too many where it first meets the end of the data.
+    same = "dataset" if how == "generator that ends" else how
+    assert_same(fitted(model, placing, placed, **HOW[how]()), fitted(plain, **HOW[same]()))
+    assert_same_weights(model, plain)
+    assert placed.seen[3:] and all(placed.seen[3:])
+    assert model.train_function is None
+
+
+def test_two_mappings_train_alike_to_the_last_bit(stored: Any) -> None:
+    histories, weights = [], []
+    for seed in (1, 2):
+        model = make_model(rate=0.3)
+        mapping = stored(model, first_batch(*data()), seed)
+        histories.append(fitted(model, AutoPlace(mapping=mapping, log_dir=None), validation_data=data(10, 2)))
+        weights.append([v.numpy() for v in model.variables])
+    assert histories[0] == histories[1]
+    assert all((a == b).all() for a, b in zip(*weights, strict=True))
+
+
+def test_other_callbacks_see_and_set_true_weights(stored: Any, tmp_path: Path) -> None:
+    seen = []
+    for placing in (True, False):
+        folder = tmp_path / str(placing)
+        folder.mkdir()
+        model = make_model()
+        own = [AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)] if placing else []
+        callbacks = [
+            keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.7),
+            keras.callbacks.ReduceLROnPlateau(monitor="val_loss", patience=1, factor=0.5, min_delta=10.0),
+            keras.callbacks.ModelCheckpoint(folder / "best.keras", save_best_only=True),
+            keras.callbacks.ModelCheckpoint(folder / "latest.weights.h5", save_weights_only=True),
+            keras.callbacks.EarlyStopping(monitor="loss", patience=1, min_delta=10.0, restore_best_weights=True),
+            keras.callbacks.BackupAndRestore(folder / "backup"),
+            keras.callbacks.CSVLogger(folder / "log.csv"),
+        ]
+        history = fitted(model, *own, *callbacks, validation_data=data(10, 2), epochs=6)
+        best, latest = keras.models.load_model(folder / "best.keras"), make_model()
+        latest.optimizer.build(latest.trainable_variables)
+        latest.load_weights(folder / "latest.weights.h5")
+        header, *rows = (folder / "log.csv").read_text().splitlines()
+        assert len(rows) == len(history["loss"]) == 2  # stopped early
+        seen.append((history, model, best, latest, header))
+    (history, *models, header), (history_0, *models_0, header_0) = seen
+    assert_same(history, history_0)
+    assert header == header_0
+    for model, model_0 in zip(models, models_0, strict=True):
+        assert_same_weights(model, model_0)
+
+
+def test_a_fit_goes_on_where_a_backup_was_made(stored: Any, tmp_path: Path) -> None:
+    def stop(epoch: int, logs: Any) -> None:
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+    model = make_model()
+    mapping = stored(model, first_batch(*data()))
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    with pytest.raises(KeyboardInterrupt):
+        fitted(model, AutoPlace(mapping=mapping, log_dir=None), backup, On(epoch_begin=stop), epochs=3)
+    model.compile(optimizer="adam", loss="mse")  # lets go of the step
+    assert ends_soon(lambda: not Site._open)
+    again, plain = make_model(), make_model()
+    history = fitted(again, AutoPlace(mapping=mapping, log_dir=None), backup, epochs=3)
+    expected = fitted(plain, epochs=3)
+    assert_same(history, {name: values[1:] for name, values in expected.items()})
+    assert_same_weights(again, plain)
+
+
+def test_some_steps_in_one_execution(stored: Any) -> None:
+    """Six batches, four at a time: Keras tells of two executions in an epoch."""
+    plain, model = make_model(steps_per_execution=4), make_model(steps_per_execution=4)
+    placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
+    placed = Placed(placing)
+    assert_same(fitted(model, placing, placed), fitted(plain))
+    assert placed.seen == [True] * 4
+    assert model.optimizer.iterations.numpy() == 2 * BATCHES
+
+
+def test_fits_in_a_row_with_whatever_comes_between(stored: Any, tmp_path: Path) -> None:
+    plain, model = make_model(), make_model()
+    placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
+    for m, callbacks in ((model, [placing]), (plain, [])):
+        fitted(m, *callbacks)
+        fitted(m, *callbacks, epochs=1)
+        m.optimizer.learning_rate = 0.002
+        m.train_on_batch(*first_batch(*data()))
+        fitted(m)
+        fitted(m, *callbacks, epochs=1)
+    x, y = data(10, 2)
+    np.testing.assert_allclose(model.evaluate(x, y, verbose=0), plain.evaluate(x, y, verbose=0), rtol=1e-3)
+    np.testing.assert_allclose(model.predict(x, verbose=0), plain.predict(x, verbose=0), rtol=2e-2, atol=1e-3)
+    model.save(tmp_path / "model.keras")
+    assert_same_weights(keras.models.load_model(tmp_path / "model.keras"), model)
+    assert_same_weights(model, plain)
+    assert "2 steps" not in placing.report() and "placed by the mapping given" in placing.report()
+
+
+class Penalised(keras.Model):
+    """Has a training step of its own, a metric of its own, and no `loss` in its logs."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            logits = self(x, training=True)
+            loss = self.compute_loss(x, y, logits) + 0.01 * tf.add_n([tf.nn.l2_loss(v) for v in self.trainable_weights])
+        self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        return {"penalised": loss, "nested": {"largest": tf.reduce_max(logits)}}
+
+
+def test_a_training_step_of_its_own(stored: Any) -> None:
+    plain, model = make_model(Penalised, metrics=None), make_model(Penalised, metrics=None)
+    history = fitted(model, AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None))
+    assert history.keys() == {"penalised", "largest"}
+    assert_same(history, fitted(plain))
+    assert_same_weights(model, plain)
+
+
+class On(keras.callbacks.Callback):
+    """Calls functions by the names of events."""
+
+    def __init__(self, **events: Callable[..., Any]) -> None:
+        super().__init__()
+        for name, function in events.items():
+            setattr(self, f"on_{name}", function)
+
+
+def interrupt(step: int, logs: Any = None) -> None:
+    if step == 3:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("goes_on", ["with AutoPlace", "without", "another AutoPlace", "compiled anew", "dropped"])
+def test_a_fit_interrupted_between_steps_leaves_all_usable(goes_on: str, stored: Any) -> None:
+    plain, model = make_model(), make_model()
+    mapping = stored(model, first_batch(*data()))
+    placing = AutoPlace(mapping=mapping, log_dir=None)
+    for m, callbacks in ((model, [placing]), (plain, [])):
+        with pytest.raises(KeyboardInterrupt):
+            fitted(m, *callbacks, On(train_batch_end=interrupt))
+    assert Site._open  # nobody told AutoPlace
+    assert_same_weights(model, plain)
+    np.testing.assert_allclose(*(m.predict(data()[0], verbose=0) for m in (model, plain)), rtol=1e-2, atol=1e-3)
+    if goes_on == "with AutoPlace":
+        assert_same(fitted(model, placing), fitted(plain))
+    elif goes_on == "without":
+        assert_same(fitted(model), fitted(plain))
+        assert not isinstance(model.train_function, TrainFunction)
+    elif goes_on == "another AutoPlace":
+        assert_same(fitted(model, AutoPlace(mapping=mapping, log_dir=None)), fitted(plain))
+    else:
+        del placing, callbacks, m
+        if goes_on == "compiled anew":
+            model.compile(optimizer="sgd", loss="mse")
+        else:
+            del model
+        assert ends_soon(lambda: not Site._open)
+
+
+def ends_soon(done: Callable[[], bool]) -> bool:
+    """Whether what a dropped step holds is given back by its own thread."""
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name == "placer-end":
+            thread.join(30)
+    return done()
+
+
+def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: Any) -> None:
+    x, y = data()
+    model = make_model()
+    placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
+
+    def batches() -> Iterator[Any]:
+        yield from ((x[:BATCH], y[:BATCH]) for _ in range(4))
+        raise KeyError("no such batch")
+
+    dataset = tf.data.Dataset.from_generator(
+        batches, output_signature=(tf.TensorSpec((BATCH, 6)), tf.TensorSpec((BATCH,), tf.int64))
+    )
+    with pytest.raises(tf.errors.OpError, match="no such batch"):
+        fitted(model, placing, x=dataset, y=None, batch_size=None)
+    assert not Site._open
+    assert model.train_function is None
+    assert model.optimizer.iterations.numpy() == 4
+    assert np.isfinite(fitted(model, placing)["loss"]).all()
+
+
+def test_a_mapping_of_another_model_ends_the_fit_in_words(stored: Any) -> None:
+    mapping = stored(make_model(rate=0.5), first_batch(*data()))
+    model = make_model()
+    with pytest.warns(UserWarning, match="goes on as it is"), pytest.raises(BadInputError, match=r"\$\.assignment"):
+        fitted(model, AutoPlace(mapping=mapping, log_dir=None))
+    assert not Site._open
+    assert len(fitted(model)["loss"]) == 2
+
+
+class OwnFunction(keras.Model):
+    """Brings its own train_function."""
+
+    def make_train_function(self, force: bool = False) -> Any:
+        return super().make_train_function(force)
+
+
+@pytest.mark.parametrize(
+    ("kind", "compiling", "reason"),
+    [
+        (keras.Model, {"run_eagerly": True}, "run_eagerly"),
+        (keras.Model, {"jit_compile": True}, "XLA"),
+        (OwnFunction, {}, "its own train_function"),
+    ],
+)
+def test_a_model_left_alone_trains_with_one_warning(kind: Any, compiling: dict[str, Any], reason: str) -> None:
+    model = make_model(kind, **compiling)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        history = fitted(model, AutoPlace(log_dir=None))
+    assert [str(w.message) for w in told if "placer" in str(w.message)] == [
+        str(w.message) for w in told if reason in str(w.message)
+    ]
+    assert sum("placer" in str(w.message) for w in told) == 1
+    assert len(history["loss"]) == 2
+
+
+class Immediately:
+    """A planner that answers at once and within this process, however busy the machine is."""
+
+    def __init__(self, *begin: Any) -> None:
+        self._plan = OnlinePlan(*begin)
+
+    def start(self) -> Future[Any]:
+        return _done(None)
+
+    def close(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Callable[..., Future[Any]]:
+        return lambda *args: _done(getattr(self._plan, name)(*args))
+
+
+def _done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+def test_a_search_ends_placed_and_the_bar_says_what_was_gained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_cpus: Any
+) -> None:
+    """As many batches as the search takes; the bar has what the history has not."""
+    monkeypatch.setattr("search.online.controller.Planner", Immediately)
+    model = make_model(rate=0.2)
+    placing = AutoPlace(budget=3, log_dir=tmp_path)
+    shown: list[dict[str, float]] = []
+
+    def look(batch: int, logs: dict[str, float]) -> None:
+        shown.append(dict(logs))
+        model.stop_training = placing.step is not None and placing.step.phase == "steady"
+
+    history = fitted(model, placing, On(train_batch_end=look), epochs=5000)
+    assert shown[-1]["speedup"] > 0
+    assert history.keys() == {"loss", "accuracy"}
+    assert np.isfinite(history["loss"]).all()
+    assert "x the fastest single device" in placing.report()
+    assert "measured" in (tmp_path / "placer.jsonl").read_text()
+
+
+def on_workers(folder: str) -> None:
+    """For a process of its own."""
+    plain, model = make_model(), make_model()
+    expected = fitted(plain, validation_data=data(10, 2))
+    mapping = Path(folder) / "mapping.json"
+    write_assignment(mapping, assigned(model, first_batch(*data()), ("worker:0", "worker:1"), 0))
+    placing = AutoPlace(devices="workers:2", mapping=mapping, log_dir=None)
+    placed = Placed(placing)
+    keep = keras.callbacks.ModelCheckpoint(Path(folder) / "latest.keras")
+    assert_same(fitted(model, placing, placed, keep, validation_data=data(10, 2)), expected)
+    assert all(placed.seen[3:])
+    assert_same_weights(model, plain)
+    assert_same_weights(keras.models.load_model(Path(folder) / "latest.keras"), plain)
+    assert not psutil.Process().children()
+
+
+@pytest.mark.workers
+def test_a_fit_on_workers_is_an_untouched_fit_and_ends_them(tmp_path: Path) -> None:
+    code = f"import {Path(__file__).stem} as t; t.on_workers({str(tmp_path)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,123 @@
+"""What holds for every searcher in the registry. A new searcher is tested here without a new line."""
+
+import json
+
+import pytest
+
+from placer.errors import BadInputError
+from placer.graph.mapping import Mapping
+from placer.graph.op_graph import OpGraph
+from placer.result import Failed, Measured
+from search.problem.searcher import SearchExhausted
+from search.session.registry import SEARCHERS, make_searcher
+
+ASKS = 6
+
+
+@pytest.fixture(params=SEARCHERS)
+def name(request):
+    return request.param
+
+
+def result(problem, mapping, failing=False):
+    """A clock that disagrees with the simulator a little, and sometimes fails."""
+    noise = sum(d * (i % 7) for i, d in enumerate(mapping.devices)) % 5
+    if failing and noise == 0:
+        return Failed("memory", "out of memory")
+    return Measured(problem.predict(problem.placement(mapping)) * (1 + noise / 10), repeats=3)
+
+
+def asks(searcher, count=ASKS, failing=False, resume_at=None):
+    """What `searcher` asks, told after each; after `resume_at` asks it is saved and resumed in a new one."""
+    asked = []
+    for i in range(count):
+        if i == resume_at:
+            saved = json.loads(json.dumps(searcher.state()))
+            searcher = type(searcher)(searcher.problem, seed=999)
+            searcher.restore(saved)
+        try:
+            mapping = searcher.ask()
+        except SearchExhausted:
+            break
+        asked.append(mapping)
+        searcher.tell(mapping, result(searcher.problem, mapping, failing))
+    return asked
+
+
+def test_the_same_seed_asks_the_same(name, problem):
+    one, two = (asks(make_searcher(name, problem, seed=3)) for _ in range(2))
+    assert one == two
+
+
+def test_a_resumed_search_asks_what_an_uninterrupted_one_would(name, problem):
+    straight = asks(make_searcher(name, problem, seed=3))
+    for resume_at in (1, 4):
+        assert asks(make_searcher(name, problem, seed=3), resume_at=resume_at) == straight
+
+
+def test_nothing_is_asked_twice(name, problem):
+    asked = asks(make_searcher(name, problem))
+    assert len({mapping.devices for mapping in asked}) == len(asked) >= 1
+
+
+def test_what_was_told_unasked_is_not_asked(name, problem):
+    first = make_searcher(name, problem).ask()
+    searcher = make_searcher(name, problem)
+    searcher.tell(first, Measured(1.0))
+    assert first not in asks(searcher)
+
+
+def test_a_requested_repeat_is_asked_again(name, problem):
+    searcher = make_searcher(name, problem)
+    first = searcher.ask()
+    searcher.tell(first, Measured(1.0))
+    searcher.request_repeat(first)
+    assert searcher.ask() == first
+
+
+def test_failures_are_survived(name, problem):
+    searcher = make_searcher(name, problem)
+    first = searcher.ask()
+    searcher.tell(first, Failed("error"))
+    assert searcher.incumbent() is None
+    assert first not in asks(searcher, failing=True)
+
+
+def test_exhaustion_is_said_in_one_line_and_is_true(name, tiny):
+    searcher = make_searcher(name, tiny)
+    asked = asks(searcher, count=20)
+    assert len({mapping.devices for mapping in asked}) == len(asked) <= 7
+    with pytest.raises(SearchExhausted) as last:
+        searcher.ask()
+    assert name in str(last.value) and "\n" not in str(last.value)
+    if name in ("random", "local", "exact"):
+        assert len(asked) == 7
+
+
+def test_the_best_is_never_worse_than_the_start(name, problem):
+    searcher = make_searcher(name, problem)
+    asked = asks(searcher)
+    first, best = asked[0], problem.mapping(searcher.incumbent())
+    assert result(problem, best).step_s <= result(problem, first).step_s
+
+
+def test_every_mapping_asked_is_valid(name, tight):
+    for mapping in asks(make_searcher(name, tight)):
+        assert Mapping(tight.graph, tight.topology, mapping.devices) == mapping
+
+
+def test_a_result_for_another_graph_is_refused(name, towers):
+    other = OpGraph("other", towers.graph.ops[:2], ())
+    with pytest.raises(BadInputError, match="this search is for"):
+        make_searcher(name, towers).tell(Mapping(other, towers.topology, (0, 0)), Measured(1.0))
+
+
+def test_another_searchers_state_is_refused(name, towers):
+    other = next(n for n in SEARCHERS if n != name)
+    with pytest.raises(BadInputError, match=other):
+        make_searcher(name, towers).restore(make_searcher(other, towers).state())
+
+
+def test_an_unknown_searcher_is_refused_with_the_known_ones(towers):
+    with pytest.raises(BadInputError, match="choose one of"):
+        make_searcher("magic", towers)
