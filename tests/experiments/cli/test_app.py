@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 TAG = "PLACER_TEST_TAG"
-GRAPH = Path(__file__).parents[1] / "data" / "gnmt.json"
+GRAPH = Path(__file__).parents[2] / "data" / "gnmt.json"
 TOPOLOGY = {
     "format": "placer.topology/1",
     "devices": [{"name": f"gpu:{i}", "kind": "gpu"} for i in range(4)],

@@ -17,7 +17,7 @@ from experiments.jobs.scale import predict_command, sgd_command
 from placer.errors import BadInputError
 from surrogate.scaling.sync_sgd import SgdSettings
 
-GNMT = Path(__file__).parents[1] / "data" / "gnmt.json"
+GNMT = Path(__file__).parents[2] / "data" / "gnmt.json"
 TOPOLOGY = {
     "format": "placer.topology/1",
     "devices": [{"name": f"gpu:{i}", "kind": "gpu"} for i in range(2)],

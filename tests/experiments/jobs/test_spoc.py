@@ -23,7 +23,7 @@ from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.trace.capture import capture
 from surrogate.features.spoc import spoc
 
-GRAPH = Path(__file__).parents[1] / "data" / "gnmt.json"
+GRAPH = Path(__file__).parents[2] / "data" / "gnmt.json"
 SMALL = [
     Network("test", "MobileNet", 64, 2, (("alpha", 0.25),)),
     Network("test", "branches", 16, 2, (("filters", 4), ("branches", 3), ("depth", 2))),

@@ -11,7 +11,7 @@ from placer.graph.graph_files import read_graph, read_topology, write_graph, wri
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, read_mapping, read_mapping_file, write_mapping
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 
 GRAPH = {
     "format": "placer.graph/1",

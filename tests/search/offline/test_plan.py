@@ -12,7 +12,7 @@ from search.offline.plan import plan
 from search.problem.problem import Problem
 from search.session.registry import SEARCHERS
 
-GNMT = Path(__file__).parents[1] / "data" / "gnmt.json"
+GNMT = Path(__file__).parents[2] / "data" / "gnmt.json"
 
 
 def ticking(step_s=0.001):

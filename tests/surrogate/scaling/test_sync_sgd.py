@@ -15,7 +15,7 @@ from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from surrogate.scaling.sync_sgd import SgdSettings, Sum, iteration, phases_of, summing, work_of
 
-GNMT = Path(__file__).parents[1] / "data" / "gnmt.json"
+GNMT = Path(__file__).parents[2] / "data" / "gnmt.json"
 
 
 def network(layers, forward_s=1.0, backward_s=2.0, held=8, update_s=1.0):
