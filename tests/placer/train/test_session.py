@@ -131,6 +131,6 @@ print("kept")
 
 @pytest.mark.workers
 def test_workers_killed_at_any_time_cost_no_step_and_no_bit():
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[1])
     ran = subprocess.run([sys.executable, "-c", STORY, here], capture_output=True, text=True, timeout=420)
     assert ran.stdout.endswith("kept\n"), ran.stdout + ran.stderr[-5000:]
