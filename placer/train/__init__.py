@@ -2,5 +2,5 @@
 
 `live_step` is the whole; `variant` is the step for one signature and `modes` are the ways to run it. `untouched` runs
 the user's own function; `recorder` keeps its steps and `trial_run` repeats them on a placed one. `session` owns the
-devices and, through `replicas`, the copies of variables; `variable_hooks` notices every use of a variable.
+devices and, through `replicas`, the replicas of variables; `variable_hooks` notices every use of a variable.
 """

@@ -30,7 +30,7 @@ from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout, Signatures
 from placer.train.modes import UNTOUCHED, Placed, Way
 from placer.train.recorder import Recorder
-from placer.train.session import Site
+from placer.train.session import DeviceSession
 from placer.train.trial_run import Rehearsal
 from placer.train.untouched import Plain
 from placer.train.variable_hooks import unwatched
@@ -50,10 +50,14 @@ class LiveStep:
     """
 
     def __init__(
-        self, step: Callable[..., Any], site: Site, name: str, clock: Callable[[], float] = time.perf_counter
+        self,
+        step: Callable[..., Any],
+        session: DeviceSession,
+        name: str,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.site, self.name, self.clock = site, name, clock
-        self.plain = Plain(step, site, name, clock)
+        self.session, self.name, self.clock = session, name, clock
+        self.plain = Plain(step, session, name, clock)
         self.main: Variant | None = None
         self._way: Way = UNTOUCHED
         self._calls_so = 0  # placed ones since the way changed
@@ -63,10 +67,10 @@ class LiveStep:
         self.left_alone: str | None = None
         self._signatures = Signatures()
         self._variants: dict[Hashable, Variant] = {}
-        self._recorder = Recorder(site)
+        self._recorder = Recorder(session)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="placer")
         self._busy: list[Future[Any]] = []
-        site.members.append(self)
+        session.members.append(self)
 
     # The training thread.
 
@@ -90,14 +94,14 @@ class LiveStep:
         """
         if tf_internals.is_recorded():
             return self.plain.within(args, kwargs), None
-        with self.site.lock:
+        with self.session.lock:
             key, tensors = self._signatures.of(args, kwargs)
             variant = self._variants.get(key)
             if variant is None:
                 variant = self._first_call(key, args, kwargs)
             variant.calls += 1
-            if self.site.suspected:
-                self.site.look()
+            if self.session.suspected:
+                self.session.look()
             if variant is not self.main:
                 return self._aside(variant, args, kwargs, tensors), None
             way = self._way
@@ -141,20 +145,20 @@ class LiveStep:
 
     def _placed(self, variant: Variant, way: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         assert variant.captured is not None
-        if self.site.fragile:
-            self.site.before_placed()
-            if way.generation != self.site.generation:  # a loss showed in that
+        if self.session.fragile:
+            self.session.before_placed()
+            if way.generation != self.session.generation:  # a loss showed in that
                 return self._placed_anew(variant, tensors)
         try:
             outputs, step_s = self._run(way, tensors)
         except BaseException as error:
-            if not self.site.is_loss(error):
-                self.site.broke_off()
+            if not self.session.is_loss(error):
+                self.session.broke_off()
                 raise
-            self.site.recover()
+            self.session.recover()
             return self._placed_anew(variant, tensors)
-        if self.site.fragile:
-            self.site.ran(self, variant.key, tensors, step_s)
+        if self.session.fragile:
+            self.session.ran(self, variant.key, tensors, step_s)
         return variant.captured.pack(outputs), step_s
 
     def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
@@ -167,7 +171,7 @@ class LiveStep:
     def _run(self, way: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:
         """One placed step; its seconds without those that variables took to come."""
         assert way.use is not None
-        self.site.copies.before(way.use)
+        self.session.replicas.before(way.use)
         begin = self.clock()
         try:
             outputs = way.step.run_flat(tensors)
@@ -176,7 +180,7 @@ class LiveStep:
                 drain()
             step_s = self.clock() - begin
         finally:  # a step that failed may have written
-            self.site.copies.after(way.use)
+            self.session.replicas.after(way.use)
         return outputs, step_s
 
     def _aside(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]) -> Any:
@@ -201,7 +205,7 @@ class LiveStep:
         if variant.follows is not main:
             if variant.captured is None:
                 variant.captured = self._captured(variant)
-                self.site.adopt(variant.captured.variables.values())
+                self.session.adopt(variant.captured.variables.values())
             if variant.template is None:
                 variant.template = Template(variant.captured, self._host())
             variant.placed = self._carried(variant, main)
@@ -237,9 +241,9 @@ class LiveStep:
     def _captured(self, variant: Variant) -> Captured:
         how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
         captured = capture(self.plain.function, variant.args, self.name, **how)
-        if self.site.copies.read_within:
+        if self.session.replicas.read_within:
             raise BadInputError(f"{self.name}: a Python function in it reads a variable, which may be elsewhere then.")
-        if captured.has_tables and self.site.joins:
+        if captured.has_tables and self.session.joins:
             raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
         for node in (captured.nodes[name] for name in captured.host_ops):
             if node.op in KEPT_EFFECTS:
@@ -248,23 +252,23 @@ class LiveStep:
 
     def join(self) -> Topology:
         """Join the devices; the training thread only, between steps."""
-        with self.site.lock:
-            self.site.join()
+        with self.session.lock:
+            self.session.join()
             main = self.main
             assert main is not None and main.captured is not None
-            self.site.adopt(main.captured.variables.values())
+            self.session.adopt(main.captured.variables.values())
             main.template = Template(main.captured, self._host())
             recording = self._recorder.recording(main.captured, self.name)
             self.rehearsal = Rehearsal(main.captured, recording, exact=self._exact())
             self._recorder.clear()
-            if self.site.fragile:
-                self.site.save()
-            self.topology = self.site.join().topology
+            if self.session.fragile:
+                self.session.save()
+            self.topology = self.session.join().topology
             return self.topology
 
     def profile(self) -> tuple[OpGraph, Topology]:
         """The main signature's graph with costs, and the topology with its links as measured."""
-        devices = self.site.join()
+        devices = self.session.join()
         main = self.main
         assert main is not None and main.captured is not None and self.rehearsal is not None
         names = devices.topology.names
@@ -275,7 +279,7 @@ class LiveStep:
         devices.topology = self.topology
         recording = self.rehearsal.recording
         batch = recording.batches[-1]
-        limit_s = PROFILE_LIMIT_S if self.site.fragile else None
+        limit_s = PROFILE_LIMIT_S if self.session.fragile else None
         self.graph = profile(
             main.captured, devices, batch, runs=PROFILED, start=recording.start, warm_up=1, limit_s=limit_s
         )
@@ -286,7 +290,7 @@ class LiveStep:
         assert self.main is not None and self.rehearsal is not None
         built: Placed | Failed = attempted(lambda: self._build(self.main, devices, order, name, self.rehearsal))
         if isinstance(built, Failed) and built.reason == "device":
-            self.site.suspected = True
+            self.session.suspected = True
         return built
 
     def settle(self, placed: Placed) -> Placed:
@@ -296,26 +300,28 @@ class LiveStep:
             variables = captured.variables
             places = [placed.step.device_of[node] for node in variables]
             written = {i for i, node in enumerate(variables) if node in captured.written}
-            placed.use = self.site.copies.use(list(variables.values()), places, written, placed.made)
+            placed.use = self.session.replicas.use(list(variables.values()), places, written, placed.made)
             placed.made = {}
-            placed.step.rebind(dict(zip(variables, placed.use.copies, strict=True)))
+            placed.step.rebind(dict(zip(variables, placed.use.replicas, strict=True)))
         return placed
 
     def release(self, keep: Sequence[Placed]) -> None:
-        """Free the copies of variables that none of these ways needs; the training thread only."""
-        self.site.copies.drop_unused([placed.use for placed in keep if placed.use is not None])
+        """Free the replicas of variables that none of these ways needs; the training thread only."""
+        self.session.replicas.drop_unused([placed.use for placed in keep if placed.use is not None])
 
     @property
     def shares_cores(self) -> bool:
         """Whether the devices compute on cores of this process, so that what is measured on them disturbs the training
         and the other way round.
         """
-        return (self.site.devices is not None and self.site.devices.workers is not None) or not self.site.fragile
+        return (
+            self.session.devices is not None and self.session.devices.workers is not None
+        ) or not self.session.fragile
 
     def pace(self) -> Pace:
         """Probes of the devices that are there."""
-        assert self.site.devices is not None
-        return Pace(self.site.devices)
+        assert self.session.devices is not None
+        return Pace(self.session.devices)
 
     def mapping(self, devices: tuple[int, ...]) -> Mapping:
         """The main signature's ops on these devices."""
@@ -325,7 +331,7 @@ class LiveStep:
 
     def is_current(self, placed: Placed) -> bool:
         """Whether a placed step may still be called: devices were not joined anew since."""
-        return placed.generation == self.site.generation
+        return placed.generation == self.session.generation
 
     # When devices are lost, or come back.
 
@@ -351,22 +357,22 @@ class LiveStep:
         main.template = Template(main.captured, self._host())
         if not isinstance(self.way, Placed):
             return
-        if self.site.devices is None:
+        if self.session.devices is None:
             self.way = UNTOUCHED
             return
-        there = [self._topology().index[name] for name in self.site.devices.topology.names]
+        there = [self._topology().index[name] for name in self.session.devices.topology.names]
         same = set(self.way.devices) <= set(there)
         devices = self.way.devices if same else (there[0],) * len(self.way.devices)
         self.way = self.settle(self._build(main, devices, self.way.order if same else (), self.way.name))
 
     def close(self) -> None:
-        """Leave the site, with the caller's variables true."""
+        """Leave the session, with the caller's variables true."""
         self.pause()
         self._thread.shutdown(wait=True, cancel_futures=True)
         if self.rehearsal is not None:
             self.rehearsal.forget()
-        with self.site.lock:
-            self.site.leave(self)
+        with self.session.lock:
+            self.session.leave(self)
         self.way = UNTOUCHED
 
     def _build(
@@ -377,7 +383,7 @@ class LiveStep:
         name: str,
         rehearsal: Rehearsal | None = None,
     ) -> Placed:
-        begin, generation = self.clock(), self.site.generation
+        begin, generation = self.clock(), self.session.generation
         assert variant is not None and variant.template is not None and variant.captured is not None
         names = [self._tf_names()[self._topology().names[d]] for d in devices]
         device_of = {op.name: n for op, n in zip(variant.captured.graph.ops, names, strict=True)}
@@ -387,17 +393,17 @@ class LiveStep:
             rehearsal.run(step)
         else:
             step = PlacedStep(variant.template, names, variables=mine, order=order)
-        made = self.site.copies.missing(list(mine.values()), [device_of[node] for node in mine])
-        if generation != self.site.generation:
+        made = self.session.replicas.missing(list(mine.values()), [device_of[node] for node in mine])
+        if generation != self.session.generation:
             raise PlacerError("devices were joined anew while this was built.")
         return Placed(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, made)
 
     def _exact(self) -> bool:
-        assert self.site.devices is not None
-        return self.site.devices.same_bits
+        assert self.session.devices is not None
+        return self.session.devices.same_bits
 
     def _host(self) -> str:
-        return self.site.devices.host if self.site.devices is not None else ""
+        return self.session.devices.host if self.session.devices is not None else ""
 
     def _topology(self) -> Topology:
         """All devices, those lost included: indices stay what they are."""
@@ -405,8 +411,8 @@ class LiveStep:
         return self.topology
 
     def _tf_names(self) -> dict[str, str]:
-        assert self.site.devices is not None
-        return self.site.devices.tf_names
+        assert self.session.devices is not None
+        return self.session.devices.tf_names
 
 
 def _unseen(work: Callable[[], T]) -> T:

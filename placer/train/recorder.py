@@ -11,7 +11,7 @@ import tensorflow as tf
 from placer.errors import BadInputError
 from placer.execute.output_check import returned
 from placer.trace.capture import Captured
-from placer.train.session import Site
+from placer.train.session import DeviceSession
 from placer.train.trial_run import Recording
 from placer.train.variable_hooks import unwatched
 
@@ -31,8 +31,8 @@ class Recorded:
 class Recorder:
     """Keeps the latest untouched steps, as long as nothing else changes a variable between them."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, session: DeviceSession) -> None:
+        self._session = session
         self._steps: list[Recorded] = []
         self._changes = -1  # of variables, when the last one was kept
 
@@ -45,15 +45,15 @@ class Recorder:
         self, variables: Sequence[tf.Variable], tensors: Sequence[Any], run: Callable[[], tuple[Any, float]]
     ) -> tuple[Any, float]:
         """What `run` gives, an untouched step on flat `tensors` that trains `variables`: its outputs, and seconds."""
-        copies = self._site.copies
-        self._site.adopt(variables)
-        copies.pull()
-        if copies.changes != self._changes:
+        replicas = self._session.replicas
+        self._session.adopt(variables)
+        replicas.pull()
+        if replicas.changes != self._changes:
             self._steps.clear()
         start = _values_of(variables)
         outputs, step_s = run()
         self._steps.append(Recorded(start, list(tensors), returned(outputs), _values_of(variables)))
-        self._changes = copies.changes
+        self._changes = replicas.changes
         return outputs, step_s
 
     def recording(self, captured: Captured, name: str) -> Recording:
@@ -71,6 +71,6 @@ class Recorder:
 
 
 def _values_of(variables: Iterable[tf.Variable]) -> dict[int, Any]:
-    """Variable's id -> the caller's copy of it as it is now."""
+    """Variable's id -> a copy of its value as it is now."""
     with unwatched():
         return {id(variable): variable.read_value() for variable in variables}

@@ -1,8 +1,8 @@
-"""The caller's variables on several devices: which copies are true, and how the truth gets to where it is needed.
+"""The user's variables on several devices: which replicas are true, and how the true value gets where it is needed.
 
-There is one copy per variable and device, and the rules are those of processor caches (MSI): a step needs true copies
-on its devices; what it writes is true there alone; the caller's own variable is one copy among the others, fetched when
-somebody looks (docs/decisions/009-coherence.md).
+There is one replica per variable and device, and the rules are those of processor caches (MSI): a step needs true
+replicas on its devices; what it writes is true there alone; the user's own variable is one replica among the others,
+fetched when somebody reads it (docs/decisions/009-coherence.md).
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ from placer.execute.variable_copies import Pair, Transfers
 from placer.train.variable_hooks import unwatch, unwatched, watch
 
 HOME = ""
-SINGLY = 3  # so many variables are fetched one by one; then all at once, for the caller seems to want them all
+SINGLY = 3  # variables fetched one by one; then all at once, because the user seems to want them all
 
 
 class Use:
-    """What one way to run a step needs of the variables: a copy of each on its device, and which it writes."""
+    """What one placed step needs of the variables: a replica of each on its device, and which it writes."""
 
     def __init__(
-        self, variables: Sequence[tf.Variable], copies: Sequence[tf.Variable], written: AbstractSet[int]
+        self, variables: Sequence[tf.Variable], replicas: Sequence[tf.Variable], written: AbstractSet[int]
     ) -> None:
-        """variables: the caller's. copies: one for each. written: positions of those that a step writes."""
+        """variables: the user's. replicas: one for each. written: positions of those that a step writes."""
         self.keys = [id(variable) for variable in variables]
-        self.copies = list(copies)
+        self.replicas = list(replicas)
         self.places = [
-            HOME if copy is variable else copy.device for variable, copy in zip(variables, copies, strict=True)
+            HOME if replica is variable else replica.device
+            for variable, replica in zip(variables, replicas, strict=True)
         ]
         self.written = frozenset(written)
 
 
-class Copies:
-    """All copies of the variables that steps use, and who holds the truth."""
+class Replicas:
+    """All replicas of the variables that steps use, and who holds the truth."""
 
     def __init__(
         self, lock: AbstractContextManager[Any] | None = None, mend: Callable[[Exception], bool] = lambda _: False
     ) -> None:
-        """lock: held while the caller's variables are fetched for him, from whatever thread. mend: called with
-        what TensorFlow raised meanwhile; whether it is worth another try.
+        """lock: held while the user's variables are fetched, from whatever thread. mend: called with what TensorFlow
+        raised meanwhile; returns whether to try again.
         """
         self._lock = lock or nullcontext()
         self._mend = mend
@@ -53,14 +54,14 @@ class Copies:
         self._home: dict[int, tf.Variable] = {}
         self._at: dict[int, dict[str, tf.Variable]] = {}
         self._true: dict[int, set[str]] = {}
-        self._latest: Use | None = None  # whose copies are true as its last run left them
+        self._latest: Use | None = None  # whose replicas are true as its last run left them
         self._writes: set[int] = set()
         self.changes = 0  # how often anybody wrote
         self.read_within = False  # whether a Python function within a step looked at a variable
         self._singly = 0
 
     def adopt(self, variables: Iterable[tf.Variable]) -> bool:
-        """Keep these variables of the caller true from now on; whether any was new."""
+        """Keep these variables of the user true from now on; returns whether any was new."""
         before = len(self._home)
         for variable in variables:
             key = id(variable)
@@ -72,7 +73,7 @@ class Copies:
         return len(self._home) > before
 
     def missing(self, variables: Sequence[tf.Variable], devices: Sequence[str]) -> dict[tuple[int, str], tf.Variable]:
-        """Blank copies of what `use` would lack on `devices`, to be handed to it. Any thread may make them."""
+        """Blank replicas of what `use` would lack on `devices`, to be handed to it. Any thread may make them."""
         made = {
             (id(v), device): blank_variable(device, v)
             for v, device in zip(variables, devices, strict=True)
@@ -88,15 +89,15 @@ class Copies:
         written: AbstractSet[int],
         made: MappingABC[tuple[int, str], tf.Variable] | None = None,
     ) -> Use:
-        """The copies on `devices`, TensorFlow's name for each variable. made: from `missing`."""
+        """The replicas on `devices`, TensorFlow's name for each variable. made: from `missing`."""
         made = self.missing(variables, devices) if made is None else made
-        for (key, device), copy in made.items():
-            self._at[key].setdefault(device, copy)
-        copies = [self._at[id(v)][_place(v, device)] for v, device in zip(variables, devices, strict=True)]
-        return Use(variables, copies, written)
+        for (key, device), replica in made.items():
+            self._at[key].setdefault(device, replica)
+        replicas = [self._at[id(v)][_place(v, device)] for v, device in zip(variables, devices, strict=True)]
+        return Use(variables, replicas, written)
 
     def drop_unused(self, uses: Iterable[Use]) -> None:
-        """Free the copies that none of `uses` needs and that hold no truth of their own."""
+        """Free the replicas that none of `uses` needs and that hold no truth of their own."""
         needed = {(key, place) for use in uses for key, place in zip(use.keys, use.places, strict=True)}
         for key, at in self._at.items():
             for place in [p for p in at if p != HOME and (key, p) not in needed and self._true[key] - {p}]:
@@ -104,7 +105,7 @@ class Copies:
                 self._true[key].discard(place)
 
     def before(self, use: Use) -> None:
-        """Make the copies of `use` true; nothing to do where it ran last and nobody wrote since."""
+        """Make the replicas of `use` true; nothing to do where it ran last and nobody wrote since."""
         if self._latest is use:
             return
         self._fetch((key, place) for key, place in zip(use.keys, use.places, strict=True))
@@ -123,7 +124,7 @@ class Copies:
         self._latest = use
 
     def pull(self) -> None:
-        """Make the caller's variables true."""
+        """Make the user's variables true."""
         self._fetch_home(self._home)
 
     def snapshot(self) -> dict[int, Any]:
@@ -133,14 +134,14 @@ class Copies:
             return {key: variable.read_value() for key, variable in self._home.items()}
 
     def restore(self, values: dict[int, Any]) -> None:
-        """Go back to a snapshot; all other copies are void. For when devices are lost, or a step broke off half-way."""
+        """Go back to a snapshot and void all other replicas: devices were lost, or a step broke off half-way."""
         self.lose()
         with unwatched():
             for key, value in values.items():
                 self._home[key].assign(value)
 
     def lose(self) -> None:
-        """All copies but the caller's are gone, whatever they held."""
+        """Forget all replicas but the user's own: their devices are gone."""
         self._latest = None
         self.transfers.forget()
         for key, variable in self._home.items():
@@ -148,7 +149,7 @@ class Copies:
             self._true[key] = {HOME}
 
     def writes(self) -> dict[int, Any]:
-        """What the caller wrote since this was asked last: variable's id -> value. They are true in this process."""
+        """What the user wrote since the last call: variable's id -> value. They are true in this process."""
         if not self._writes:
             return {}
         with unwatched():
@@ -157,7 +158,7 @@ class Copies:
         return found
 
     def overwrite(self, values: MappingABC[int, Any]) -> None:
-        """Write what `writes` told of once more."""
+        """Write again what `writes` reported."""
         with unwatched():
             for key, value in values.items():
                 self._home[key].assign(value)
@@ -166,7 +167,7 @@ class Copies:
             self._latest = None
 
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
-        """The caller looks at his variables."""
+        """The user is about to read these variables."""
         keys = [id(variable) for variable in variables]
         if all(self._true.get(key) is None or HOME in self._true[key] for key in keys):
             return  # without waiting for the step that another thread may be taking
@@ -180,7 +181,7 @@ class Copies:
                 self._fetch_home(keys)
 
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
-        """The caller may change his variables: from here on they hold the truth."""
+        """The user may change these variables: from here on they hold the true value."""
         variables = list(variables)
         with self._lock:
             self.will_read(variables)
@@ -195,14 +196,14 @@ class Copies:
         self.read_within = True
 
     def untouched_ran(self) -> None:
-        """A step has trained the caller's own variables, all true before: no copy is true any more."""
+        """A step has trained the user's own variables, all true before: no replica is true any more."""
         self._latest = None
         self.changes += 1
         for key in self._home:
             self._true[key] = {HOME}
 
     def close(self) -> None:
-        """Make the caller's variables true and leave them alone."""
+        """Make the user's variables true and stop watching them."""
         self.pull()
         for variable in self._home.values():
             unwatch(variable)
@@ -217,7 +218,7 @@ class Copies:
             self._fetch_home(keys)
 
     def _fetch(self, wanted: Iterable[tuple[int, str]]) -> None:
-        """Make these copies, (variable's id, place), true."""
+        """Make these replicas, (variable's id, place), true."""
         wanted = list(wanted)
         pairs = self._pairs(wanted)
         if pairs:

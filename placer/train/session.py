@@ -1,7 +1,7 @@
-"""The site of live training: the devices joined, the copies of variables on them, and how training outlives a device.
+"""A session of devices: the devices joined, the replicas of variables on them, and how training outlives a device.
 
-All steps that a program has placed share one site, for TensorFlow joins one set of workers in a process, and a variable
-has one truth (docs/decisions/009-coherence.md).
+All steps that a program places share one session because TensorFlow joins one set of workers in a process, and because
+a variable has one true value (docs/decisions/009-coherence.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from placer.devices.logical import division
 from placer.devices.reconnect import Revival
 from placer.devices.workers import Workers, start_workers
 from placer.errors import BadInputError, PlacerError
-from placer.train.replicas import Copies
+from placer.train.replicas import Replicas
 from placer.train.variable_hooks import renew_all
 
 SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the caller does not say how many steps apart
@@ -39,7 +39,7 @@ RPC_ERRORS = (
 
 
 class Member(Protocol):
-    """A live step at the site, as a loss concerns it."""
+    """A live step at the session, as a loss concerns it."""
 
     def pause(self) -> None:
         """Return when nothing of this step runs in the background any more; what has not begun never will."""
@@ -74,7 +74,7 @@ class Loss:
     seconds: float
 
 
-class Site:
+class DeviceSession:
     """Devices and variables; all use of TensorFlow by the training thread goes on under `lock`.
 
     devices: None until `join`, or while none of them is left. generation: how often devices were joined; what was
@@ -82,12 +82,12 @@ class Site:
     that they take SYNC_SHARE of the time.
     """
 
-    _open: ClassVar[dict[tuple[str | None, bool], Site]] = {}
+    _open: ClassVar[dict[tuple[str | None, bool], DeviceSession]] = {}
 
     def __init__(self, spec: str | None, include_local: bool, clock: Callable[[], float] = time.perf_counter) -> None:
         self.spec, self.include_local, self.clock = spec, include_local, clock
         self.lock = threading.RLock()
-        self.copies = Copies(self.lock, self._mended)
+        self.replicas = Replicas(self.lock, self._mended)
         self.devices: Devices | None = None
         self.generation = 0
         self.sync_every: int | None = None
@@ -109,8 +109,8 @@ class Site:
         self._preparing = threading.Lock()
 
     @classmethod
-    def of(cls, spec: str | None, include_local: bool) -> Site:
-        """The site of these devices, shared by all steps. Raises BadInputError where other workers are joined."""
+    def of(cls, spec: str | None, include_local: bool) -> DeviceSession:
+        """The session of these devices, shared by all steps. Raises BadInputError where other workers are joined."""
         if (spec, include_local) not in cls._open:
             other = next((s.spec for s in cls._open.values() if s.spec is not None), None)
             if spec is not None and other is not None:
@@ -154,12 +154,12 @@ class Site:
 
     def adopt(self, variables: Iterable[tf.Variable]) -> None:
         """Keep these variables true from now on, and have them in the next snapshot."""
-        if self.copies.adopt(variables):
+        if self.replicas.adopt(variables):
             self._stale = True
 
     def untouched_ran(self) -> None:
         """A step has trained the caller's own variables, which were true before."""
-        self.copies.untouched_ran()
+        self.replicas.untouched_ran()
         self._stale = True
 
     def before_placed(self) -> None:
@@ -169,7 +169,7 @@ class Site:
         if self._stale:
             self.save()
         else:
-            self._pending.update(self.copies.writes())
+            self._pending.update(self.replicas.writes())
 
     def look(self) -> None:
         """Between steps: if work in the background met what may be a loss, and it was one, go on without."""
@@ -199,9 +199,9 @@ class Site:
     def save(self) -> None:
         """Take a snapshot of all variables; also makes the caller's true."""
         begin = self.clock()
-        self._snapshot = self.copies.snapshot()
+        self._snapshot = self.replicas.snapshot()
         self._snapshot_s = self.clock() - begin
-        self.copies.writes()
+        self.replicas.writes()
         self._log, self._pending = [], {}
         self._log_bytes = self._forgotten = 0
         self._stale = False
@@ -225,7 +225,7 @@ class Site:
         """Go on after a loss that showed while the caller looked at his variables."""
         if self._recovering or not self.is_loss(error):
             return False
-        self._pending.update(self.copies.writes())
+        self._pending.update(self.replicas.writes())
         self.recover()
         return True
 
@@ -252,9 +252,9 @@ class Site:
         for member in self.members:
             member.rebuild()
         for entry in log:
-            self.copies.overwrite(entry.writes)
+            self.replicas.overwrite(entry.writes)
             entry.member.again(entry.key, entry.tensors)
-        self.copies.overwrite(pending)
+        self.replicas.overwrite(pending)
         self.save()
 
     def is_back(self) -> bool:
@@ -293,7 +293,7 @@ class Site:
         if member in self.members:
             self.members.remove(member)
         if not self.members:
-            self.copies.close()
+            self.replicas.close()
             if self._whole is not None:
                 self._whole.close()
                 if self._whole.workers is not None:  # joined to dead workers, nothing new can be compiled
@@ -317,12 +317,12 @@ class Site:
         if new:
             self._revivals.append(self._whole.revive(new))
         self._joined_anew()
-        self.copies.restore(self._snapshot)
+        self.replicas.restore(self._snapshot)
 
     def _joined_anew(self) -> None:
         self.generation += 1
         renew_all()
-        self.copies.lose()
+        self.replicas.lose()
 
     def _gone(self, error: tf.errors.OpError) -> tuple[str, ...] | None:
         """The devices whose loss an error came of; none of them where a worker was started anew behind our back. None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from placer.devices.gpu_wait import drain
 from placer.execute.output_check import returned
 from placer.trace.iterator_inputs import Feeding, unrepeatable
-from placer.train.session import Site
+from placer.train.session import DeviceSession
 from placer.train.variable_hooks import unwatched
 from placer.train.variant import Variant
 
@@ -25,9 +25,13 @@ class Plain:
     """
 
     def __init__(
-        self, step: Callable[..., Any], site: Site, name: str, clock: Callable[[], float] = time.perf_counter
+        self,
+        step: Callable[..., Any],
+        session: DeviceSession,
+        name: str,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.step, self.site, self.name, self.clock = step, site, name, clock
+        self.step, self.session, self.name, self.clock = step, session, name, clock
         self.function: Any = step if hasattr(step, "get_concrete_function") else tf.function(step)
         self._told = False
 
@@ -43,13 +47,13 @@ class Plain:
 
     def run(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
         """A call as the caller made it; what it returns, and its seconds."""
-        self.site.copies.pull()
+        self.session.replicas.pull()
         with unwatched():
             return self._timed(variant, args, kwargs)
 
     def run_flat(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
         """The same on flat tensors, batches already taken from iterators."""
-        self.site.copies.pull()
+        self.session.replicas.pull()
         with unwatched(), _lent(variant.feeding, tensors) as flat:
             args, kwargs = variant.layout.filled(flat)
             return self._timed(variant, args, kwargs)
@@ -64,18 +68,18 @@ class Plain:
                 f"{self.name} is called under a tf.GradientTape, which cannot see into a placed step: such calls run "
                 "untouched.", stacklevel=6,
             )  # fmt: skip
-        with self.site.lock:
-            self.site.copies.pull()
+        with self.session.lock:
+            self.session.replicas.pull()
             with unwatched():
                 outputs = self._eagerly(args, kwargs)
-            self.site.untouched_ran()
+            self.session.untouched_ran()
         return outputs
 
     def _timed(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
         """On variables that are true."""
         begin = self.clock()
         try:
-            if self.site.fragile and not variant.compiled:
+            if self.session.fragile and not variant.compiled:
                 outputs = self._eagerly(args, kwargs)
             else:
                 outputs = self.function(*args, **kwargs)
@@ -84,7 +88,7 @@ class Plain:
             drain()
             return outputs, self.clock() - begin
         finally:
-            self.site.untouched_ran()
+            self.session.untouched_ran()
 
     def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Op by op in this process: functions first compiled while workers are joined lose updates."""

@@ -19,7 +19,7 @@ from placer.graph.mapping_files import read_mapping, read_mapping_file
 from placer.measure.store import Store
 from placer.train.live_step import LiveStep
 from placer.train.modes import UNTOUCHED, Placed
-from placer.train.session import Site
+from placer.train.session import DeviceSession
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.journal import Journal
 from search.online.report import as_html, as_text
@@ -57,16 +57,16 @@ class AutoStep:
         self._mapping, self._match_by_name = mapping, match_by_name
         self._store = Store(store) if store is not None else None
         self._journal = Journal(Path(log_dir) if log_dir is not None else None, self.settings.dry_run)
-        self._site = Site.of(devices, include_local)
+        self._session = DeviceSession.of(devices, include_local)
         if sync_every is not None:
-            self._site.sync_every = sync_every
-        self._live = LiveStep(step, self._site, self.name, clock)
+            self._session.sync_every = sync_every
+        self._live = LiveStep(step, self._session, self.name, clock)
         self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
         self._script: Steps[None] | None = self._first_script()
         self._live.way = next(self._script)
         self._generation = 0
         self._before: deque[float] = deque(maxlen=BEFORE)
-        self._losses = len(self._site.losses)
+        self._losses = len(self._session.losses)
         self._open = weakref.finalize(self, _end_soon, self._live, self._controller, self._journal)
         self._open.atexit = False  # workers and planner end with this process
 
@@ -82,8 +82,8 @@ class AutoStep:
 
     def sync(self) -> None:
         """Make the caller's variables true now. They are fetched anyhow when somebody looks at them."""
-        with self._site.lock:
-            self._site.copies.pull()
+        with self._session.lock:
+            self._session.replicas.pull()
 
     @property
     def mapping(self) -> Mapping | None:
@@ -201,10 +201,10 @@ class AutoStep:
         if self._live.way is UNTOUCHED and self._live.topology is None and self.steps > 1:  # the first compiles
             self._before.append(step_s)
         self._tell_losses()
-        if self._generation not in (0, self._site.generation):
+        if self._generation not in (0, self._session.generation):
             self._script = controller.script_after_joining()
             step_s = 0.0
-        self._generation = self._site.generation if self._live.topology is not None else 0
+        self._generation = self._session.generation if self._live.topology is not None else 0
         if self._script is None:
             return
         try:
@@ -214,7 +214,7 @@ class AutoStep:
             if self._mapping is not None:
                 raise
         except Exception as error:  # a fault of ours must not end somebody's training
-            if self._site.is_loss(error):
+            if self._session.is_loss(error):
                 self._look_anew()
                 return
             self._give_up(f"{type(error).__name__}: {error}")
@@ -223,7 +223,7 @@ class AutoStep:
 
     def _look_anew(self) -> None:
         """A device was lost while the script used it: the next call goes on without, and then a script of its own."""
-        self._site.suspected, self._generation = True, STALE
+        self._session.suspected, self._generation = True, STALE
         self._live.way = self._controller.way
 
     def _give_up(self, why: str) -> None:
@@ -234,14 +234,14 @@ class AutoStep:
         self._controller.phase = "left alone"
 
     def _tell_losses(self) -> None:
-        for loss in self._site.losses[self._losses :]:
+        for loss in self._session.losses[self._losses :]:
             self._journal.entry(
                 self.steps, "lost",
                 f"lost {', '.join(loss.lost)}: {loss.repeated} steps since the last snapshot were taken again, "
                 f"{loss.forgotten} could not be; {loss.seconds:.1f} s.",
                 repeated=loss.repeated, forgotten=loss.forgotten, seconds=loss.seconds,
             )  # fmt: skip
-        self._losses = len(self._site.losses)
+        self._losses = len(self._session.losses)
 
 
 def autoplace(

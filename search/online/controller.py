@@ -124,7 +124,7 @@ class Controller:
         yield UNTOUCHED
         self._now("capturing")
         self.live.capture()
-        self.live.site.prepare()
+        self.live.session.prepare()
         self.topology = self.live.join()
         self._now("building")
         self._given = tuple(mapping())
@@ -151,7 +151,7 @@ class Controller:
         if self.live.left_alone:
             self._say("alone", f"the step runs untouched: {self.live.left_alone}.")
             return False
-        ready = self.live.background(self.live.site.prepare)
+        ready = self.live.background(self.live.session.prepare)
         yield UNTOUCHED
         yield UNTOUCHED
         self._now("capturing")
@@ -321,11 +321,11 @@ class Controller:
             self._look_for_lost()
 
     def _look_for_lost(self) -> None:
-        site = self.live.site
-        if site.missing and self.step % self.settings.probe_every == 0 and site.is_back():
-            site.rejoin()
+        session = self.live.session
+        if session.missing and self.step % self.settings.probe_every == 0 and session.is_back():
+            session.rejoin()
         elif self.step % LOOK_EVERY == 0:  # a worker that has nothing to do is missed by nobody
-            site.suspected = True
+            session.suspected = True
 
     def _place_anew(self, there: Sequence[str]) -> Steps[None]:
         """A mapping for the devices that are there now: if all are, first the one of before."""
@@ -365,7 +365,7 @@ class Controller:
             self.store.add(self.live.mapping(tried.devices), tried.result, anchor_s, tried.name)
 
     def _there(self) -> list[str]:
-        devices = self.live.site.devices
+        devices = self.live.session.devices
         return [] if devices is None else list(devices.topology.names)
 
     def _is_whole(self, there: Sequence[str]) -> bool:

@@ -32,7 +32,7 @@ class Joined(Protocol):
 
 
 class Ground(Protocol):
-    """Where devices come from, get lost, and come back; `placer.train.session.Site`."""
+    """Where devices come from, get lost, and come back; `placer.train.session.DeviceSession`."""
 
     @property
     def devices(self) -> Joined | None: ...
@@ -61,7 +61,7 @@ class Stage(Protocol):
     """`placer.train.live_step.LiveStep`, as far as deciding goes."""
 
     @property
-    def site(self) -> Ground: ...
+    def session(self) -> Ground: ...
 
     @property
     def way(self) -> Way: ...

@@ -10,7 +10,7 @@ import pytest
 from placer.result import Failed
 from placer.train.live_step import LiveStep
 from placer.train.modes import Placed
-from placer.train.session import Site
+from placer.train.session import DeviceSession
 
 WAYS = 8
 
@@ -18,8 +18,8 @@ WAYS = 8
 class Hand:
     """A live step whose mapping the test chooses: `place` it once, then `move` it among eight random mappings."""
 
-    def __init__(self, step: Any, *, site: Site | None = None, devices: str | None = None) -> None:
-        self.live = LiveStep(step, site or Site(devices, False), "step")
+    def __init__(self, step: Any, *, session: DeviceSession | None = None, devices: str | None = None) -> None:
+        self.live = LiveStep(step, session or DeviceSession(devices, False), "step")
         self.random = random.Random(5)
         self.moves = 0
         self.built: list[Placed] = []
@@ -30,7 +30,7 @@ class Hand:
     def place(self, *, first: bool = True) -> None:
         """Join the devices and put everything on one."""
         self.live.capture()
-        self.live.site.prepare()
+        self.live.session.prepare()
         self.live.join()
         self.move(lambda classes: dict.fromkeys(classes, 0 if first else 1))
 
@@ -40,7 +40,7 @@ class Hand:
         assert main is not None and main.captured is not None and topology is not None
         graph = main.captured.graph
         classes = sorted({op.colocate or op.name for op in graph.ops})
-        there = [topology.index[name] for name in self.live.site.devices.topology.names]
+        there = [topology.index[name] for name in self.live.session.devices.topology.names]
         if choose is None and len(self.built) >= WAYS:
             built = self.random.choice([way for way in self.built if way is not self.live.way])
         else:

@@ -80,20 +80,20 @@ def _kill(training: Training, start: int, late: float, victim: int, settings: Ki
 
     A device that no op runs on may die unnoticed; the next kill takes another one then.
     """
-    step_s, site = training.step(), training.live.site
+    step_s, session = training.step(), training.live.session
     running = worker_processes()
     task = sorted(running)[victim % len(running)]
     kill = Kill(len(training.losses) - start, task)
-    begin, losses = training.clock(), len(site.losses)
+    begin, losses = training.clock(), len(session.losses)
     timer = threading.Timer(3 * late * step_s, running[task].kill)
     timer.start()
     for _ in range(NOTICE_CALLS):
         training.step()
-        if len(site.losses) > losses:
+        if len(session.losses) > losses:
             break
     timer.join()
-    kill.noticed = len(site.losses) > losses
-    while kill.noticed and site.missing:
+    kill.noticed = len(session.losses) > losses
+    while kill.noticed and session.missing:
         if training.clock() - begin > settings.back_limit_s:
             raise TimeoutError(f"worker:{task} was not back after {settings.back_limit_s:.0f} s")
         training.step()

@@ -182,13 +182,13 @@ class Training:
 
     def searched(self, seed: int) -> list[Held]:
         """A fresh search under the load of this moment, with the whole budget: what it found, the fastest first."""
-        site = self.live.site.devices
+        joined = self.live.session.devices
         main, rehearsal = self.live.main, self.live.rehearsal
-        assert site is not None and main is not None and main.captured is not None and rehearsal is not None
-        names, captured, recording = site.topology.names, main.captured, rehearsal.recording
-        links = measure_links(names, [site.tf_names[name] for name in names], probes=QUICK_PROBES)
-        graph = profile(captured, site, recording.batches[-1], start=recording.start, runs=PROFILED, warm_up=1)
-        topology = Topology(site.topology.devices, links, site.topology.contention)
+        assert joined is not None and main is not None and main.captured is not None and rehearsal is not None
+        names, captured, recording = joined.topology.names, main.captured, rehearsal.recording
+        links = measure_links(names, [joined.tf_names[name] for name in names], probes=QUICK_PROBES)
+        graph = profile(captured, joined, recording.batches[-1], start=recording.start, runs=PROFILED, warm_up=1)
+        topology = Topology(joined.topology.devices, links, joined.topology.contention)
         planner = Planner(graph, topology, PlanSettings(seed=seed))
         try:
             return self._raced_by(planner)

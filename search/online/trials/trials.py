@@ -206,7 +206,7 @@ class Contest:
     @property
     def untouched_competes(self) -> bool:
         """Whether this process is one of the devices; else the step untouched only runs until it is placed."""
-        devices = self.stage.site.devices
+        devices = self.stage.session.devices
         return devices is not None and devices.has_local
 
     @property

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import BadInputError
-from placer.train.session import Site
+from placer.train.session import DeviceSession
 
 UNTOUCHED_STEPS, STEPS = 3, 55
 
@@ -145,11 +145,11 @@ def run(two_cpus, live_hand):
 
 
 @contextlib.contextmanager
-def by_hand(live_hand, make, wrap=lambda step: step, site=None):
+def by_hand(live_hand, make, wrap=lambda step: step, session=None):
     """(a fresh live step, its variables); the same values every time."""
     keras.utils.set_random_seed(11)
     step, variables = make()
-    hand = live_hand(wrap(step), site=site)
+    hand = live_hand(wrap(step), session=session)
     try:
         yield hand, [v if isinstance(v, tf.Variable) else v.value for v in variables]
     finally:
@@ -269,8 +269,8 @@ def test_steps_that_share_variables_take_turns(two_cpus, live_hand):
 
     def trained_with(moves):
         make, judge, variables = rivals()
-        site = Site(None, False)
-        hands, returned = [live_hand(make, site=site), live_hand(judge, site=site)], []
+        session = DeviceSession(None, False)
+        hands, returned = [live_hand(make, session=session), live_hand(judge, session=session)], []
         for i, (x, _) in enumerate(batches(30)):
             for number, hand in enumerate(hands):
                 begin = UNTOUCHED_STEPS + 4 * number  # one is placed before the other

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.train.replicas import Copies, Use
+from placer.train.replicas import Replicas, Use
 
 SHAPE = (3, 2)
 
 
 @pytest.fixture
-def copies():
-    made = Copies()
+def replicas():
+    made = Replicas()
     yield made
     made.close()
 
@@ -30,171 +30,171 @@ def variables(count=2):
     return [tf.Variable(tf.fill(SHAPE, float(i))) for i in range(count)]
 
 
-def adopted(copies, where, written=(0,)):
-    """Two variables, and their copies on one device."""
+def adopted(replicas, where, written=(0,)):
+    """Two variables, and their replicas on one device."""
     mine = variables()
-    copies.adopt(mine)
-    return mine, copies.use(mine, [where] * 2, set(written))
+    replicas.adopt(mine)
+    return mine, replicas.use(mine, [where] * 2, set(written))
 
 
-def train(copies, use: Use):
-    """A step that adds 1 to what it writes, on the copies of `use`."""
-    copies.before(use)
+def train(replicas, use: Use):
+    """A step that adds 1 to what it writes, on the replicas of `use`."""
+    replicas.before(use)
     for i in use.written:
-        use.copies[i].assign_add(tf.ones(SHAPE))
-    copies.after(use)
+        use.replicas[i].assign_add(tf.ones(SHAPE))
+    replicas.after(use)
 
 
-def test_what_a_step_wrote_elsewhere_is_read_here(copies, here_and_there):
-    mine, use = adopted(copies, here_and_there[1])
+def test_what_a_step_wrote_elsewhere_is_read_here(replicas, here_and_there):
+    mine, use = adopted(replicas, here_and_there[1])
     for _ in range(3):
-        train(copies, use)
+        train(replicas, use)
     assert (mine[0].numpy() == 3.0).all() and (mine[1].numpy() == 1.0).all()
-    train(copies, use)
+    train(replicas, use)
     assert (np.asarray(mine[0] + 0.0) == 4.0).all()
 
 
-def test_what_the_caller_writes_the_next_step_sees(copies, here_and_there):
-    mine, use = adopted(copies, here_and_there[1])
-    train(copies, use)
+def test_what_the_caller_writes_the_next_step_sees(replicas, here_and_there):
+    mine, use = adopted(replicas, here_and_there[1])
+    train(replicas, use)
     mine[0].assign(tf.fill(SHAPE, 10.0))
-    train(copies, use)
+    train(replicas, use)
     mine[0].assign_add(tf.ones(SHAPE))
-    train(copies, use)
+    train(replicas, use)
     assert (mine[0].numpy() == 13.0).all()
 
 
-def test_the_truth_moves_with_the_step_from_device_to_device(copies, here_and_there):
-    mine, there = adopted(copies, here_and_there[1], written=(0, 1))
-    here = copies.use(mine, [here_and_there[0]] * 2, {0, 1})
-    mixed = copies.use(mine, here_and_there, {0, 1})
+def test_the_truth_moves_with_the_step_from_device_to_device(replicas, here_and_there):
+    mine, there = adopted(replicas, here_and_there[1], written=(0, 1))
+    here = replicas.use(mine, [here_and_there[0]] * 2, {0, 1})
+    mixed = replicas.use(mine, here_and_there, {0, 1})
     for use in (there, here, mixed, there, mixed, here):
-        train(copies, use)
+        train(replicas, use)
     assert [v.numpy()[0, 0] for v in mine] == [6.0, 7.0]
 
 
-def test_a_copy_on_the_variables_own_device_is_the_variable(copies, here_and_there):
+def test_a_replica_on_the_variables_own_device_is_the_variable(replicas, here_and_there):
     mine = variables()
-    copies.adopt(mine)
-    assert copies.use(mine, [mine[0].device] * 2, set()).copies == mine
+    replicas.adopt(mine)
+    assert replicas.use(mine, [mine[0].device] * 2, set()).replicas == mine
 
 
-def test_functions_traced_before_read_and_write_the_truth(copies, here_and_there):
+def test_functions_traced_before_read_and_write_the_truth(replicas, here_and_there):
     mine = variables()
     look = tf.function(lambda: mine[0] + 0.0)
     double = tf.function(lambda: mine[0].assign(2.0 * mine[0]))
     look(), double()
     mine[0].assign(tf.zeros(SHAPE))
-    copies.adopt(mine)
-    use = copies.use(mine, [here_and_there[1]] * 2, {0})
-    train(copies, use)
+    replicas.adopt(mine)
+    use = replicas.use(mine, [here_and_there[1]] * 2, {0})
+    train(replicas, use)
     assert (look().numpy() == 1.0).all()
-    train(copies, use)
+    train(replicas, use)
     double()
-    train(copies, use)
+    train(replicas, use)
     assert (look().numpy() == 5.0).all()
 
 
-def test_a_read_only_function_leaves_the_copies_true(copies, here_and_there):
+def test_a_read_only_function_leaves_the_replicas_true(replicas, here_and_there):
     mine = variables()
     look = tf.function(lambda: mine[0] + 0.0)
-    copies.adopt(mine)
-    use = copies.use(mine, [here_and_there[1]] * 2, {0})
-    train(copies, use)
+    replicas.adopt(mine)
+    use = replicas.use(mine, [here_and_there[1]] * 2, {0})
+    train(replicas, use)
     look()
-    copies.transfers = lambda pairs: pytest.fail(f"{len(pairs)} fetched")
-    copies.before(use)
+    replicas.transfers = lambda pairs: pytest.fail(f"{len(pairs)} fetched")
+    replicas.before(use)
 
 
-def test_many_reads_fetch_all_at_once(copies, here_and_there):
+def test_many_reads_fetch_all_at_once(replicas, here_and_there):
     mine = variables(12)
-    copies.adopt(mine)
-    use = copies.use(mine, [here_and_there[1]] * 12, set(range(12)))
-    train(copies, use)
+    replicas.adopt(mine)
+    use = replicas.use(mine, [here_and_there[1]] * 12, set(range(12)))
+    train(replicas, use)
     fetched = []
-    transfers = copies.transfers
-    copies.transfers = lambda pairs: (fetched.append(len(pairs)), transfers(pairs))
+    transfers = replicas.transfers
+    replicas.transfers = lambda pairs: (fetched.append(len(pairs)), transfers(pairs))
     assert [v.numpy()[0, 0] for v in mine] == [i + 1.0 for i in range(12)]
     assert fetched == [1, 1, 1, 9]
 
 
-def test_a_snapshot_survives_what_comes_after_and_is_restored(copies, here_and_there):
-    mine, use = adopted(copies, here_and_there[1])
-    train(copies, use)
-    kept = copies.snapshot()
-    train(copies, use)
-    copies.restore(kept)
+def test_a_snapshot_survives_what_comes_after_and_is_restored(replicas, here_and_there):
+    mine, use = adopted(replicas, here_and_there[1])
+    train(replicas, use)
+    kept = replicas.snapshot()
+    train(replicas, use)
+    replicas.restore(kept)
     assert (mine[0].numpy() == 1.0).all()
-    use = copies.use(mine, [here_and_there[1]] * 2, {0})
-    train(copies, use)
+    use = replicas.use(mine, [here_and_there[1]] * 2, {0})
+    train(replicas, use)
     assert (mine[0].numpy() == 2.0).all()
 
 
-def test_the_callers_writes_are_told_once_with_their_values(copies, here_and_there):
-    mine, use = adopted(copies, here_and_there[1])
-    train(copies, use)
-    assert not copies.writes()
+def test_the_callers_writes_are_told_once_with_their_values(replicas, here_and_there):
+    mine, use = adopted(replicas, here_and_there[1])
+    train(replicas, use)
+    assert not replicas.writes()
     mine[1].assign(tf.fill(SHAPE, 7.0))
-    told = copies.writes()
+    told = replicas.writes()
     assert list(told) == [id(mine[1])] and (told[id(mine[1])].numpy() == 7.0).all()
-    assert not copies.writes()
+    assert not replicas.writes()
 
 
-def test_copies_that_no_step_needs_are_freed_but_never_the_truth(copies, here_and_there):
-    mine, use = adopted(copies, here_and_there[1])
-    train(copies, use)
-    copies.drop_unused([])
+def test_replicas_that_no_step_needs_are_freed_but_never_the_truth(replicas, here_and_there):
+    mine, use = adopted(replicas, here_and_there[1])
+    train(replicas, use)
+    replicas.drop_unused([])
     assert (mine[0].numpy() == 1.0).all()
-    copies.drop_unused([])
-    assert all(len(at) == 1 for at in copies._at.values())
+    replicas.drop_unused([])
+    assert all(len(at) == 1 for at in replicas._at.values())
 
 
 def test_closing_leaves_true_variables_of_their_own_class(here_and_there):
-    copies = Copies()
+    replicas = Replicas()
     mine = variables()
     plain = type(mine[0])
-    copies.adopt(mine)
-    use = copies.use(mine, [here_and_there[1]] * 2, {0})
-    train(copies, use)
-    copies.close()
+    replicas.adopt(mine)
+    use = replicas.use(mine, [here_and_there[1]] * 2, {0})
+    train(replicas, use)
+    replicas.close()
     assert type(mine[0]) is plain and (mine[0].numpy() == 1.0).all()
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras with numpy 2
-def test_keras_saves_and_loads_the_truth(copies, here_and_there, tmp_path):
+def test_keras_saves_and_loads_the_truth(replicas, here_and_there, tmp_path):
     model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(2), keras.layers.BatchNormalization()])
     mine = [v.value for v in model.variables]
-    copies.adopt(mine)
-    use = copies.use(mine, [here_and_there[1]] * len(mine), set(range(len(mine))))
+    replicas.adopt(mine)
+    use = replicas.use(mine, [here_and_there[1]] * len(mine), set(range(len(mine))))
     before = [v.numpy() for v in mine]
-    copies.before(use)
-    for copy in use.copies:
-        copy.assign_add(tf.ones_like(copy))
-    copies.after(use)
+    replicas.before(use)
+    for replica in use.replicas:
+        replica.assign_add(tf.ones_like(replica))
+    replicas.after(use)
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     for a, b in zip(again.get_weights(), before, strict=True):
         np.testing.assert_array_equal(a, b + 1)
     model.set_weights(before)
-    copies.before(use)
-    for copy, b in zip(use.copies, before, strict=True):
-        np.testing.assert_array_equal(copy.numpy(), b)
+    replicas.before(use)
+    for replica, b in zip(use.replicas, before, strict=True):
+        np.testing.assert_array_equal(replica.numpy(), b)
 
 
-def test_a_checkpoint_holds_the_truth_and_restores_it(copies, here_and_there, tmp_path):
-    mine, use = adopted(copies, here_and_there[1])
-    train(copies, use)
+def test_a_checkpoint_holds_the_truth_and_restores_it(replicas, here_and_there, tmp_path):
+    mine, use = adopted(replicas, here_and_there[1])
+    train(replicas, use)
     checkpoint = tf.train.Checkpoint(weights=mine)
     path = checkpoint.save(str(tmp_path / "c"))
-    train(copies, use)
+    train(replicas, use)
     checkpoint.restore(path).assert_consumed()
-    train(copies, use)
+    train(replicas, use)
     assert (mine[0].numpy() == 2.0).all()
 
 
 def test_a_variable_that_is_collected_takes_nothing_with_it(here_and_there):
-    copies = Copies()
-    mine, use = adopted(copies, here_and_there[1])
-    copies.close()
+    replicas = Replicas()
+    mine, use = adopted(replicas, here_and_there[1])
+    replicas.close()
     del mine, use
     gc.collect()

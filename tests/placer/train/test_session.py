@@ -16,7 +16,7 @@ sys.path.insert(0, sys.argv[1])
 import keras, numpy as np, psutil
 import tensorflow as tf
 from conftest import Hand
-from placer.train.session import Site
+from placer.train.session import DeviceSession
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -44,11 +44,11 @@ def batch(i):
 def taken(step, i):
     return [float(t) for t in step(*batch(i))]
 
-site = Site("workers:2", False)
+session = DeviceSession("workers:2", False)
 calm_step, calm_variables, calm_optimizer, calm_mean = made()
 step, variables, optimizer, mean = made()
 kinds = [type(v.value) for v in variables]
-calm, hand = Hand(calm_step, site=site), Hand(step, site=site)
+calm, hand = Hand(calm_step, session=session), Hand(step, session=session)
 expected, got = [taken(calm, i) for i in range(3)], [taken(hand, i) for i in range(3)]
 calm.place(), hand.place()
 for i in range(3, 40):
@@ -58,19 +58,19 @@ for i in range(3, 40):
 wanted = [v.numpy() for v in calm_variables]
 calm.close()
 
-saved, save = [], site.save
-site.save = lambda: (saved.append(len(got)), save())
-site.sync_every = 5
+saved, save = [], session.save
+session.save = lambda: (saved.append(len(got)), save())
+session.sync_every = 5
 
 def kill(*tasks):
     for task in tasks:
-        os.kill(site._workers.processes[task].pid, signal.SIGKILL)
+        os.kill(session._workers.processes[task].pid, signal.SIGKILL)
 
 def back():
     deadline = time.monotonic() + 120
-    while site.missing or site.devices is None:
-        if site.is_back():
-            site.rejoin()
+    while session.missing or session.devices is None:
+        if session.is_back():
+            session.rejoin()
         assert time.monotonic() < deadline
         time.sleep(0.05)
     hand.built.clear()
@@ -85,9 +85,9 @@ def disturb(i):
     if i == 16:  # what is lost comes back, and is lost again while the caller looks at his variables
         back()
     if i == 17:
-        before, lost = variables[0].numpy(), len(site.losses)
+        before, lost = variables[0].numpy(), len(session.losses)
         taken(hand, 1000), kill(1)
-        assert not np.array_equal(before, variables[0].numpy()) and len(site.losses) == lost + 1
+        assert not np.array_equal(before, variables[0].numpy()) and len(session.losses) == lost + 1
         for v, value in zip(variables, kept, strict=True):
             v.assign(value)
     if i in (18, 30):
@@ -99,28 +99,28 @@ def disturb(i):
         work = [hand.live.background(lambda k=k: hand.live.build([k % 2] * ops, (), "b")) for k in range(4)]
         kill(0)
     if i == 30:
-        kill(1) if site.missing == ("worker:0",) else kill(0, 1)
+        kill(1) if session.missing == ("worker:0",) else kill(0, 1)
 
 for i in range(3, 30):
     kept = [v.numpy() for v in variables] if i == 17 else None
     disturb(i)
     got.append(taken(hand, i))
 assert got == expected[:30], [i for i in range(30) if got[i] != expected[i]]
-assert len(site.losses) >= 3 and sum(loss.repeated for loss in site.losses) > 0
-assert all(loss.repeated <= 5 and not loss.forgotten for loss in site.losses), site.losses
+assert len(session.losses) >= 3 and sum(loss.repeated for loss in session.losses) > 0
+assert all(loss.repeated <= 5 and not loss.forgotten for loss in session.losses), session.losses
 assert max(b - a for a, b in zip(saved, saved[1:])) <= 5, saved
 
 for i in range(30, 40):  # with none left, in this process, whose arithmetic rounds otherwise
     disturb(i)
     got.append(taken(hand, i))
-assert site.devices is None
+assert session.devices is None
 np.testing.assert_allclose(got, expected, rtol=1e-3)
 for v, value in zip(variables, wanted, strict=True):
     np.testing.assert_allclose(v.numpy(), value, rtol=1e-2, atol=1e-3)
 
 last = variables[0].numpy()
 hand.close()
-assert not psutil.Process().children(recursive=True) and not Site._open
+assert not psutil.Process().children(recursive=True) and not DeviceSession._open
 assert [type(v.value) for v in variables] == kinds and np.array_equal(variables[0].numpy(), last)
 double = tf.function(lambda: variables[0].assign(2.0 * variables[0]))
 double()

@@ -18,7 +18,7 @@ from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.trace.capture import capture
-from placer.train.session import Site
+from placer.train.session import DeviceSession
 from search.online.autoplace import AutoStep, autoplace, place
 
 MOST_STEPS = 100_000  # by far more than a search takes
@@ -30,7 +30,7 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]
 def given_back() -> Iterator[None]:
     yield
     gc.collect()
-    assert not Site._open
+    assert not DeviceSession._open
 
 
 def losses(step: Callable[..., Any], inputs: tuple[Any, ...], count: int) -> list[float]:

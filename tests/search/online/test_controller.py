@@ -268,7 +268,7 @@ class Machine:
         self.understated, self.probe_noise, self.disturbed = understated, probe_noise, disturbed
         self.thread = Line(self.clock)
         self.planner = planner(self)
-        self.site = SimpleNamespace(
+        self.session = SimpleNamespace(
             devices=SimpleNamespace(topology=TOPOLOGY, has_local=competes), missing=(), prepare=lambda: None
         )
         self.way, self.left_alone, self.graph, self.shares_cores = UNTOUCHED, None, GRAPH, True
@@ -640,9 +640,9 @@ def rejoined(training, names):
     machine, controller = training.machine, training.controller
     machine.generation += 1
     devices = tuple(d for d in TOPOLOGY.devices if d.name in names)
-    machine.site.devices = SimpleNamespace(topology=Topology(devices, (LINK,)), has_local=False) if names else None
-    machine.site.missing = tuple(n for n in TOPOLOGY.names if n not in names)
-    machine.site.is_back = lambda: False
+    machine.session.devices = SimpleNamespace(topology=Topology(devices, (LINK,)), has_local=False) if names else None
+    machine.session.missing = tuple(n for n in TOPOLOGY.names if n not in names)
+    machine.session.is_back = lambda: False
     alone = (TOPOLOGY.index[names[0]],) * len(GRAPH) if names else None
     machine.way = Placed(alone, (), machine.way.name, FakeStep(), machine.generation) if names else UNTOUCHED
     training.script = controller.script_after_joining()

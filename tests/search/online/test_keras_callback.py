@@ -22,7 +22,7 @@ import tensorflow as tf
 from placer.errors import BadInputError
 from placer.keras import AutoPlace
 from placer.trace.capture import capture
-from placer.train.session import Site
+from placer.train.session import DeviceSession
 from search.online.keras_callback import TrainFunction
 from search.online.replan.replanner import OnlinePlan
 
@@ -87,7 +87,7 @@ def given_back() -> Iterator[None]:
     """Whatever a fit went through, nothing stays watched, joined or replaced behind it."""
     yield
     gc.collect()
-    assert not Site._open
+    assert not DeviceSession._open
 
 
 def first_batch(*parts: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -238,7 +238,7 @@ def test_a_fit_goes_on_where_a_backup_was_made(stored: Any, tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt):
         fitted(model, AutoPlace(mapping=mapping, log_dir=None), backup, On(epoch_begin=stop), epochs=3)
     model.compile(optimizer="adam", loss="mse")  # lets go of the step
-    assert ends_soon(lambda: not Site._open)
+    assert ends_soon(lambda: not DeviceSession._open)
     again, plain = make_model(), make_model()
     history = fitted(again, AutoPlace(mapping=mapping, log_dir=None), backup, epochs=3)
     expected = fitted(plain, epochs=3)
@@ -317,7 +317,7 @@ def test_a_fit_interrupted_between_steps_leaves_all_usable(goes_on: str, stored:
     for m, callbacks in ((model, [placing]), (plain, [])):
         with pytest.raises(KeyboardInterrupt):
             fitted(m, *callbacks, On(train_batch_end=interrupt))
-    assert Site._open  # nobody told AutoPlace
+    assert DeviceSession._open  # nobody told AutoPlace
     assert_same_weights(model, plain)
     np.testing.assert_allclose(*(m.predict(data()[0], verbose=0) for m in (model, plain)), rtol=1e-2, atol=1e-3)
     if goes_on == "with AutoPlace":
@@ -333,7 +333,7 @@ def test_a_fit_interrupted_between_steps_leaves_all_usable(goes_on: str, stored:
             model.compile(optimizer="sgd", loss="mse")
         else:
             del model
-        assert ends_soon(lambda: not Site._open)
+        assert ends_soon(lambda: not DeviceSession._open)
 
 
 def ends_soon(done: Callable[[], bool]) -> bool:
@@ -359,7 +359,7 @@ def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: An
     )
     with pytest.raises(tf.errors.OpError, match="no such batch"):
         fitted(model, placing, x=dataset, y=None, batch_size=None)
-    assert not Site._open
+    assert not DeviceSession._open
     assert model.train_function is None
     assert model.optimizer.iterations.numpy() == 4
     assert np.isfinite(fitted(model, placing)["loss"]).all()
@@ -370,7 +370,7 @@ def test_a_mapping_of_another_model_ends_the_fit_in_words(stored: Any) -> None:
     model = make_model()
     with pytest.warns(UserWarning, match="goes on as it is"), pytest.raises(BadInputError, match=r"\$\.assignment"):
         fitted(model, AutoPlace(mapping=mapping, log_dir=None))
-    assert not Site._open
+    assert not DeviceSession._open
     assert len(fitted(model)["loss"]) == 2
 
 
