@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.report.tables import versions
-from placer.errors import BadInputError, PlacerError
+from experiments.report.text import ms as _ms
+from placer.errors import BadInputError
+from placer.files import write_whole
 
 Facts = dict[str, Any]
 FOLDER = Path("benchmarks")
@@ -55,8 +57,8 @@ def check_folder() -> None:
 
 def keep(name: str, facts: Facts, pages: dict[str, Callable[[Facts], list[str]]]) -> None:
     """Write benchmarks/NAME.json, and BENCHMARKS.md anew."""
-    _write(FOLDER / f"{name}.json", json.dumps({"bench": name, **facts, **machine()}, indent=1) + "\n")
-    _write(PAGE, whole_page(FOLDER, pages))
+    write_whole(FOLDER / f"{name}.json", (json.dumps({"bench": name, **facts, **machine()}, indent=1) + "\n").encode())
+    write_whole(PAGE, whole_page(FOLDER, pages).encode())
 
 
 def machine() -> Facts:
@@ -104,13 +106,4 @@ def in_process(*arguments: str) -> Facts:
 
 def ms(seconds: float) -> str:
     """Seconds as milliseconds, for a table."""
-    return f"{seconds * 1e3:.1f} ms"
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise PlacerError(f"{path}: cannot be written ({error.strerror}).") from error
+    return _ms(seconds, 1)

@@ -12,7 +12,10 @@ import numpy as np
 
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.jobs.profile import ProfileSettings, family_facts, profiles_of, progress_bar, run_passes
+from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes
+from experiments.report.profile import family_facts
+from experiments.report.progress import progress_bar
+from experiments.report.text import percent
 from experiments.zoo.catalogue import NETWORKS
 from placer.profile.operators.dataset import OperatorRow
 from surrogate.operators.models import SMALL_S, OperatorModels, Prediction, fit_models
@@ -197,17 +200,17 @@ def page(facts: Facts) -> list[str]:
         "",
         "| mean absolute error | unseen shapes | unseen networks |",
         "| --- | ---: | ---: |",
-        f"| mean | {_percent(facts['mape'])} | {_percent(facts['mape_unseen_networks'])} |",
-        f"| median | {_percent(facts['median_error'])} | {_percent(facts['median_error_unseen_networks'])} |",
-        f"| weighted by time | {_percent(facts['mape_time_weighted'])} | "
-        f"{_percent(facts['mape_unseen_networks_weighted'])} |",
-        f"| single ops | {_percent(facts['mape_single'])} | |",
-        f"| ops inside a step | {_percent(facts['mape_step'])} | |",
-        f"| all ops, however short | {_percent(facts['mape_all_ops'])} | |",
+        f"| mean | {percent(facts['mape'])} | {percent(facts['mape_unseen_networks'])} |",
+        f"| median | {percent(facts['median_error'])} | {percent(facts['median_error_unseen_networks'])} |",
+        f"| weighted by time | {percent(facts['mape_time_weighted'])} | "
+        f"{percent(facts['mape_unseen_networks_weighted'])} |",
+        f"| single ops | {percent(facts['mape_single'])} | |",
+        f"| ops inside a step | {percent(facts['mape_step'])} | |",
+        f"| all ops, however short | {percent(facts['mape_all_ops'])} | |",
         "",
-        f"Two halves of the repeats of the same op disagree by {_percent(facts['repeats_disagree']['all'])} on "
-        f"average: about {_percent(facts['noise_floor'])} of the error is the clock's own. "
-        f"{_percent(facts['within_spread'])} of the errors are within the predicted spread.",
+        f"Two halves of the repeats of the same op disagree by {percent(facts['repeats_disagree']['all'])} on "
+        f"average: about {percent(facts['noise_floor'])} of the error is the clock's own. "
+        f"{percent(facts['within_spread'])} of the errors are within the predicted spread.",
         "",
         "Cross-validated on the fitted rows:",
         "",
@@ -216,15 +219,11 @@ def page(facts: Facts) -> list[str]:
     ]
     for row in facts["families"]:
         errors = (row[f"mape_{name}"] for name in ("unseen_shapes", "unseen_networks", "time_weighted"))
-        cells = " | ".join(_percent(error) for error in errors)
+        cells = " | ".join(percent(error) for error in errors)
         lines.append(f"| {row['family']} | {row['rows']} | {row['regressor']} | {cells} |")
     lines += ["", "| regressor | unseen shapes | unseen networks |", "| --- | ---: | ---: |"]
     for name, errors_of in facts["by_regressor"].items():
         lines.append(
-            f"| {name} | {_percent(errors_of['unseen_shapes'])} | {_percent(errors_of.get('unseen_networks'))} |"
+            f"| {name} | {percent(errors_of['unseen_shapes'])} | {percent(errors_of.get('unseen_networks'))} |"
         )
     return lines
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
 from experiments.report.regret_plot import Curve, Panel, draw_regret
+from experiments.report.text import percent
 from placer.errors import PlacerError
 from search.offline.plan import DEFAULT_SEARCHER
 
@@ -114,14 +115,10 @@ def _line(name: str, row: Facts, peers: list[str]) -> str:
     if "regret" not in row:
         return f"| `{name}` | {row.get('failed') or 'not searched'} |" + " |" * (5 + len(peers))
     near = "never" if row["near_after"] is None else str(row["near_after"])
-    at = [_share(row[f"gap_at_{count}"]) for count in AT]
+    at = [percent(row[f"gap_at_{count}"]) for count in AT]
     others = [_last(row["searchers"].get(peer)) for peer in peers]
     return f"| `{name}` | {ms(row['best_known_s'])} | {row['fastest_by']} | " + " | ".join([*at, near, *others]) + " |"
 
 
 def _last(row: Facts | None) -> str:
-    return "-" if row is None else f"{_share(row['gap'])} ({row['measured']})"
-
-
-def _share(gap: float | None) -> str:
-    return "-" if gap is None else f"{gap:.1%}"
+    return "-" if row is None else f"{percent(row['gap'])} ({row['measured']})"

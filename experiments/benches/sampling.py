@@ -12,11 +12,11 @@ from statistics import mean
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from experiments.jobs.finding import Progress
 from experiments.jobs.search import Job, SearchSettings
+from experiments.report.progress import rich_progress
 from placer.errors import PlacerError, one_line
 from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result
@@ -210,7 +210,5 @@ class Watcher(Progress):
 def bar(model: str, share: Share) -> Iterator[Watcher]:
     """A bar on stderr, on a terminal only."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TextColumn("ETA"), TimeRemainingColumn())  # fmt: skip
-    with RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as rich:
+    with rich_progress(console, hidden=not console.is_terminal) as rich:
         yield Watcher(rich, model, share)

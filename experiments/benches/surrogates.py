@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from experiments.benches.bench import FOLDER, BenchOptions, Facts, ms
 from experiments.benches.sampling import AGAIN, REPEATS, Sample, Share, measure
 from experiments.benches.surrogates_picture import draw, picture_of
+from experiments.report.text import percent
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from surrogate.learn.regressors import BASELINE, DEFAULT, REGRESSORS, make_regressor
@@ -198,7 +199,7 @@ def page(facts: Facts) -> list[str]:
         f"deviation over folds. *Top-{facts['top']} regret*: how much slower than the fold's fastest mapping a search "
         f"ends that measures only {_first(facts['top'])}. `{facts['baseline']}` is the simulated step times one fitted "
         "factor: what there is without learning. The same mapping measured again, minutes later, came out "
-        f"{_percent(facts['noise'])} apart on average.",
+        f"{percent(facts['noise'])} apart on average.",
         "",
         f"| regressor | MAPE | Spearman | Kendall | top-{facts['top']} regret | fit | predict |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -232,14 +233,10 @@ def _network_row(name: str, row: Facts, baseline: str) -> str:
     best = of[row["winner"]]
     return (
         f"| `{name}` | {row['n_mappings']} | {row['groups']} | {ms(row['fastest_s'])} to {ms(row['slowest_s'])} | "
-        f"{_percent(row['noise'])} | {row['winner']} | {_percent(best['mape'])} | {best['kendall']:.2f} | "
-        f"{_percent(of[baseline]['mape'])} |"
+        f"{percent(row['noise'])} | {row['winner']} | {percent(best['mape'])} | {best['kendall']:.2f} | "
+        f"{percent(of[baseline]['mape'])} |"
     )
 
 
 def _first(top: int) -> str:
     return "the one predicted best" if top == 1 else f"the {top} predicted best"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}"

@@ -109,6 +109,7 @@ def search(
 
     from experiments.jobs.search import SearchSettings, run_search
     from experiments.report import tables
+    from experiments.report.progress import bar
     from placer.measure.store import Store
 
     settings = SearchSettings(
@@ -117,7 +118,7 @@ def search(
     )  # fmt: skip
     tables.check_writable(out, report, trace, gantt)
     with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
-        found = run_search(settings, tables.bar(quiet), opened, trace=bool(trace or gantt))
+        found = run_search(settings, bar(quiet), opened, trace=bool(trace or gantt))
         tables.write_results(found, out, report, trace, gantt)
     _print(as_json, tables.finding_facts(found), lambda: tables.show_finding(found))
 
@@ -160,6 +161,7 @@ def compare(
     from experiments.jobs.compare import CompareSettings, run_comparison
     from experiments.jobs.search import SearchSettings
     from experiments.report import standings, tables
+    from experiments.report.progress import bar
     from experiments.report.regret_plot import check_curves
     from placer.measure.store import Store
 
@@ -170,7 +172,7 @@ def compare(
     check_curves(curves)
     tables.check_writable(None, report, curves)
     with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
-        found = run_comparison(CompareSettings(search, peer_measurements), tables.bar(quiet), opened)
+        found = run_comparison(CompareSettings(search, peer_measurements), bar(quiet), opened)
         facts = standings.comparison_facts(found)
         standings.write_comparison(facts, report, curves)
     _print(as_json, facts, lambda: standings.show_comparison(facts))
@@ -217,9 +219,12 @@ def simulate(
     Example: placer simulate graph.json topology.json mapping.json --gantt step.png
     """
     from experiments.jobs.plan import simulate_command
-    from experiments.report.tables import show_simulated
+    from experiments.report.gantt_plot import check_picture
+    from experiments.report.tables import show_simulated, write_simulated
 
-    simulated = simulate_command(graph, topology, mapping, schedule, objective, trace, match_by_name, gantt)
+    check_picture(gantt)
+    simulated = simulate_command(graph, topology, mapping, schedule, objective, match_by_name)
+    write_simulated(simulated, trace, gantt)
     _print(as_json, simulated.facts, lambda: show_simulated(simulated))
 
 
@@ -240,11 +245,15 @@ def profile(
     Example: placer profile alexnet moe --workers 2 --store operators.sqlite
     """
     _quiet_tensorflow()
-    from experiments.jobs.profile import ProfileSettings, profile_command, profile_facts, show_profile
+    from functools import partial
+
+    from experiments.jobs.profile import ProfileSettings, profile_command
+    from experiments.report.profile import profile_facts, show_profile
+    from experiments.report.progress import progress_bar
 
     settings = ProfileSettings(tuple(models), device_spec(workers, spec), tuple(batch or (None,)), passes)
     with redirect_stdout(sys.stderr):
-        found = profile_command(settings, store, export, quiet)
+        found = profile_command(settings, store, export, partial(progress_bar, quiet=quiet))
     _print(as_json, profile_facts(found), lambda: show_profile(found))
 
 
@@ -263,7 +272,8 @@ def spoc(
     Example: placer spoc towers keras:ResNet50@96 out/towers/graph.json
     """
     _quiet_tensorflow()
-    from experiments.jobs.spoc import show_spoc, spoc_command
+    from experiments.jobs.spoc import spoc_command
+    from experiments.report.spoc import show_spoc
 
     with redirect_stdout(sys.stderr):
         entries = spoc_command(models, batch)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from placer.errors import BadInputError
 
 app = typer.Typer(
     name="scale",
@@ -42,9 +45,20 @@ def fit(
 
     Example: placer scale fit runs.csv --target step_s --intrinsic 'filters*kernel,layers' --extrinsic batch,devices
     """
-    from experiments.jobs.scale import fit_command, show_fit
+    from experiments.cli.scale_words import bounds, check_pays
+    from experiments.jobs.scale import fit_command
+    from experiments.report.progress import status
+    from experiments.report.scaling import show_fit
+    from surrogate.scaling.fit import FitSettings
+    from surrogate.scaling.form import Form
 
-    facts = fit_command(data, target, intrinsic, extrinsic, penalty, exponents, samples, pays, seed, out, quiet)
+    limits = bounds(exponents)
+    check_pays(pays)
+    form, settings = Form.parse(intrinsic, extrinsic), FitSettings(limits, limits, penalty, samples=samples, seed=seed)
+    with status(quiet) as advance:
+        facts = fit_command(data, target, form, settings, pays, out, advance)
+    if out is not None:
+        print(f"wrote {out}", file=sys.stderr)
     _print(as_json, facts, lambda: show_fit(facts))
 
 
@@ -65,9 +79,22 @@ def predict(
 
     Example: placer scale predict model.json batch=64 --vary devices=1..16 --plot curve.png
     """
-    from experiments.jobs.scale import predict_command, show_prediction
+    from experiments.cli.scale_words import assigned, check_pays, varied
+    from experiments.jobs.scale import prediction_facts
+    from experiments.report.scaling import prediction_curve, show_prediction
+    from experiments.report.scaling_plot import check_plot, draw_curve
+    from surrogate.scaling.files import read_scaling
 
-    facts = predict_command(model, given or [], vary, plot, pays)
+    check_plot(plot)
+    check_pays(pays)
+    if plot is not None and vary is None:
+        raise BadInputError("--plot draws a curve along one column; name it with --vary NAME=FROM..TO.")
+    fitted = read_scaling(model)
+    values = dict(assigned(fitted, text) for text in given or [])
+    name, along = varied(fitted, vary) if vary else (None, [])
+    facts = prediction_facts(fitted, values, name, along, pays)
+    if plot is not None and name is not None:
+        draw_curve(prediction_curve(facts, fitted.ranges.get(name)), plot)
     _print(as_json, facts, lambda: show_prediction(facts))
 
 
@@ -97,12 +124,19 @@ def sgd(
 
     Example: placer scale sgd graph.json topology.json --devices 1..16 --plot sgd.png
     """
-    from experiments.jobs.scale import sgd_command, show_sgd
+    from experiments.cli.scale_words import check_pays, counts
+    from experiments.jobs.scale import sgd_command
+    from experiments.report.scaling import sgd_curve, show_sgd
+    from experiments.report.scaling_plot import check_plot, draw_sgd
     from surrogate.scaling.sync_sgd import SgdSettings
 
     settings = SgdSettings(form, overlap, batch, slots, bucket, input_bytes, io, host, prefetch)
-    facts, text = sgd_command(graph, topology, devices, settings, plot, pays)
-    _print(as_json, facts, lambda: show_sgd(facts, text))
+    check_plot(plot)
+    check_pays(pays)
+    facts, last = sgd_command(graph, topology, counts(devices), settings, pays)
+    if plot is not None:
+        draw_sgd(sgd_curve(facts), plot)
+    _print(as_json, facts, lambda: show_sgd(facts, last))
 
 
 def _print(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:

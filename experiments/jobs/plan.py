@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.jobs.interrupt import interruptible
-from experiments.report.gantt import gantt_facts, milliseconds, printable
-from experiments.report.gantt_plot import check_picture, draw
 from placer.errors import BadInputError
-from placer.files import write_whole
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, read_mapping, write_mapping
@@ -78,27 +74,15 @@ def simulate_command(
     mapping_path: str | Path,
     schedule: str = "rank",
     objective: str = "makespan",
-    trace: str | Path | None = None,
     match_by_name: bool = False,
-    gantt: Path | None = None,
 ) -> Simulated:
-    """One step predicted; with `trace` its timeline is written there for ui.perfetto.dev, with `gantt` a picture.
-
-    Raises BadInputError for bad files or options, PlacerError where `trace` or `gantt` cannot be written.
-    """
-    check_picture(gantt)
+    """One step predicted. Raises BadInputError for bad files or options."""
     if objective not in OBJECTIVES:
         raise BadInputError(f"the objective {objective!r} is none of {', '.join(OBJECTIVES)}.")
     graph, topology = read_graph(graph_path), read_topology(topology_path)
     mapping = read_mapping(mapping_path, graph, topology, match_by_name)
     timeline = _timeline(mapping, objective, schedule)
-    facts = _facts(mapping, timeline, objective, schedule)
-    if trace is not None:
-        write_whole(trace, json.dumps(timeline.to_trace()).encode())
-    if gantt is not None:
-        title = f"{printable(graph.name, 60)}, simulated ({schedule}): makespan {milliseconds(timeline.makespan_s)}"
-        draw(gantt_facts(title, {"": timeline}), gantt)
-    return Simulated(facts, timeline)
+    return Simulated(_facts(mapping, timeline, objective, schedule), timeline)
 
 
 def _facts(

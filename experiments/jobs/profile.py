@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from experiments import zoo
 from placer.errors import BadInputError
 from placer.measure.store import Store
 from placer.profile.operators.dataset import OperatorRow, check_export, export
-from surrogate.operators.models import SMALL_S, OperatorModels, fit_models
+from surrogate.operators.models import OperatorModels, fit_models
 
 if TYPE_CHECKING:  # TensorFlow is loaded when profiling starts, not for --help
     from placer.devices.cluster import Devices
     from placer.profile.operators.operator_profile import OperatorProfile
 
-Facts = dict[str, Any]
 Advance = Callable[[str], None]
 PASSES = 3
 
@@ -55,18 +49,22 @@ class Profiled:
 
 
 def profile_command(
-    settings: ProfileSettings, store: Path | None, target: Path | None, quiet: bool = False
+    settings: ProfileSettings,
+    store: Path | None,
+    target: Path | None,
+    progress: Callable[[int], AbstractContextManager[Advance]],
 ) -> Profiled:
-    """`placer profile`: measure, keep, fit, export. Raises BadInputError for a model, device or file that is none."""
-    from contextlib import nullcontext
+    """`placer profile`: measure, keep, fit, export. progress: shows that many steps.
 
+    Raises BadInputError for a model, device or file that is none.
+    """
     check(settings, target)
     begin_s = time.perf_counter()
     from placer.devices.cluster import open_devices
 
     with Store(store) if store else nullcontext() as kept, open_devices(settings.devices, links=False) as devices:
         profiles = len(settings.models) * len(settings.batches) * len(devices.topology)
-        with progress_bar(profiles * (settings.passes + 1), quiet) as advance:
+        with progress(profiles * (settings.passes + 1)) as advance:
             rows = measure(settings, devices, range(len(devices.topology)), advance)
         names = devices.topology.names
         if kept is not None:
@@ -124,74 +122,3 @@ def run_passes(profiles: Sequence[OperatorProfile], passes: int, advance: Advanc
         for profile in profiles:
             advance(f"{profile.captured.name}, pass {i + 1}")
             profile.run_pass()
-
-
-@contextmanager
-def progress_bar(total: int, quiet: bool) -> Iterator[Advance]:
-    """A bar with ETA on a terminal, a line per network elsewhere; all on stderr."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TextColumn("ETA"), TimeRemainingColumn())  # fmt: skip
-    hidden = quiet or not console.is_terminal
-    with RichProgress(*columns, console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("", total=total)
-        done = 0
-
-        def advance(text: str) -> None:
-            nonlocal done
-            bar.update(task, completed=done, description=text)
-            if not quiet and hidden:
-                console.print(f"{text} ({done + 1} of {total})", highlight=False, style="dim")
-            done += 1
-
-        yield advance
-
-
-def profile_facts(found: Profiled) -> Facts:
-    """What `placer profile --json` prints; errors as fractions."""
-    return {
-        "networks": list(found.models.networks),
-        "devices": list(found.devices),
-        "rows": len(found.rows),
-        "rows_fitted": found.models.rows,
-        "counted_from_s": SMALL_S,
-        "families": family_facts(found.models),
-        "seconds": found.seconds,
-    }
-
-
-def family_facts(models: OperatorModels) -> list[Facts]:
-    """Per family: rows, the regressor that was chosen, and its cross-validated errors."""
-    facts = []
-    for family, model in models.by_family.items():
-        score = model.scores[model.choice]
-        facts.append(
-            {
-                "family": family,
-                "rows": model.rows,
-                "regressor": model.choice,
-                "mape_unseen_shapes": score.shapes,
-                "mape_unseen_networks": score.networks,
-                "mape_time_weighted": score.weighted,
-            }
-        )
-    return facts
-
-
-def show_profile(found: Profiled) -> None:
-    """The families as a table."""
-    console = Console()
-    title = f"operator models: {found.models.rows} rows of {', '.join(found.models.networks)}"
-    table = Table("family", title=title, title_justify="left")
-    for column in ("rows", "regressor", "MAPE, unseen shapes", "unseen networks", "weighted by time"):
-        table.add_column(column, justify="left" if column == "regressor" else "right")
-    for row in family_facts(found.models):
-        errors = [row[f"mape_{name}"] for name in ("unseen_shapes", "unseen_networks", "time_weighted")]
-        cells = ["-" if error is None else f"{error:.1%}" for error in errors]
-        table.add_row(row["family"], str(row["rows"]), row["regressor"], *cells)
-    console.print(table)
-    console.print(
-        f"Cross-validated; over ops of at least {SMALL_S * 1e6:.0f} us, or all of a family that has none. "
-        f"{len(found.rows)} rows measured on {', '.join(found.devices)} in {found.seconds:.0f} s.",
-        highlight=False,
-    )

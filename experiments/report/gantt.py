@@ -10,6 +10,7 @@ from itertools import groupby
 from math import ceil, inf
 from typing import NamedTuple
 
+from experiments.report.text import ms, printable
 from placer.graph.op_graph import PHASES, Op
 from surrogate.operators.features import family_of
 from surrogate.simulate.timeline import Timeline
@@ -112,19 +113,7 @@ def gantt_text(timeline: Timeline, columns: int) -> str:
         rows.append(f"{printable(lane.name, margin):{margin}} |{_row(lane, panel.makespan_s, width)}|{busy}")
     if chart.links_left_out:
         rows.append(f"({chart.links_left_out} links that carried less are left out)")
-    return "\n".join([*rows, LEGEND.format(milliseconds(timeline.makespan_s / width))])
-
-
-def milliseconds(seconds: float) -> str:
-    """With three digits or more."""
-    ms = seconds * 1e3
-    return f"{ms:.0f} ms" if ms >= 1000 else f"{ms:.4g} ms"
-
-
-def printable(name: str, length: int) -> str:
-    """`name` without control characters; of one that is too long the end, which tells more."""
-    clean = "".join(c if c.isprintable() else "?" for c in name[-length - 1 :])
-    return clean if len(clean) <= length else "~" + clean[-length + 1 :]
+    return "\n".join([*rows, LEGEND.format(ms(timeline.makespan_s / width, None))])
 
 
 Key = tuple[str, bool]

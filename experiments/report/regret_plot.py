@@ -12,8 +12,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from experiments.report.gantt import printable
 from experiments.report.gantt_plot import FORMATS
+from experiments.report.text import printable
 from placer.errors import BadInputError
 from placer.files import write_whole
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from experiments.jobs.compare import Comparison, Standing
 from experiments.jobs.finding import Row
 from experiments.report.regret_plot import Curve, Panel, draw_regret
+from experiments.report.text import markdown_table, ms
 from placer.files import write_whole
 from placer.result import Failed, Measured
 from search.offline.plan import DEFAULT_SEARCHER
@@ -118,14 +119,14 @@ def comparison_lines(facts: Facts) -> list[str]:
         f"Steps: medians of {repeats}, side by side at the end, with the interquartile range. x single: how many times "
         "faster than the best single device. of best: the fastest step's time as a share of this one's. best at: which "
         "of its measurements brought its curve to its end, 0 where it never passed the best single device.",
-        f"Best known step of all: {_ms(facts['best_known_s'])}. No mapping can be predicted below "
-        f"{_ms(facts['lower_bound_s'])}.",
+        f"Best known step of all: {ms(facts['best_known_s'])}. No mapping can be predicted below "
+        f"{ms(facts['lower_bound_s'])}.",
     ]
     if facts["tf_default_s"] is not None:
         heedless = ", which heeds no pins" if facts["pins"] else ""
-        lines.append(f"TensorFlow's own placement{heedless}, side by side: {_ms(facts['tf_default_s'])}.")
+        lines.append(f"TensorFlow's own placement{heedless}, side by side: {ms(facts['tf_default_s'])}.")
     else:
-        all_cores = _ms(facts["in_process_s"])
+        all_cores = ms(facts["in_process_s"])
         lines.append(f"For reference: one TensorFlow process with all of this machine's cores takes {all_cores}.")
     return [*lines, *(f"{name}: {row['ended']}" for name, row in facts["searchers"].items())]
 
@@ -136,7 +137,7 @@ def _table(facts: Facts) -> list[list[str]]:
     rows = [(row["step_s"], _cells(name, row)) for name, row in facts["searchers"].items()]
     if single is not None:
         of_best = f"{facts['best']['step_s'] / single['step_s']:.1%}"
-        cells = ["best single", _ms(single["step_s"]), _ms(single["spread_s"]), "1.00", of_best, "", ""]
+        cells = ["best single", ms(single["step_s"]), ms(single["spread_s"]), "1.00", of_best, "", ""]
         rows.append((single["step_s"], cells))
     return [cells for _, cells in sorted(rows, key=lambda row: row[0] or float("inf"))]
 
@@ -147,7 +148,7 @@ def _cells(name: str, row: Facts) -> list[str]:
         return [name, "failed" if tried else "asked none", "", "", "", f"- of {tried}", asking]
     at = row["best_so_far_s"].index(row["best_so_far_s"][-1])
     ratio = "" if row["ratio_to_best_single"] is None else f"{row['ratio_to_best_single']:.2f}"
-    figures = [_ms(row["step_s"]), _ms(row["spread_s"]), ratio, f"{row['ratio_to_best']:.1%}"]
+    figures = [ms(row["step_s"]), ms(row["spread_s"]), ratio, f"{row['ratio_to_best']:.1%}"]
     return [name, *figures, f"{at} of {tried}", asking]
 
 
@@ -160,11 +161,6 @@ def write_comparison(facts: Facts, report: Path | None, curves: Path | None) -> 
 
 
 def _markdown(facts: Facts) -> str:
-    rows = [list(HEADS), ["---", *["---:"] * (len(HEADS) - 1)], *_table(facts)]
-    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    table = "\n".join(markdown_table(HEADS, _table(facts)))
     lines = "\n".join(f"- {line}" for line in comparison_lines(facts))
     return f"# {facts['model']}: searchers compared\n\n{table}\n\n{lines}\n"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.2f} ms"

@@ -1,4 +1,4 @@
-"""What people see: the progress of a search, its table, its files. Facts are made first, then drawn."""
+"""What people see of a search, of `plan`, `simulate` and `devices`: facts are made first, then drawn."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
 from rich.table import Table
 
-from experiments.jobs.finding import Finding, Progress, Row
+from experiments.jobs.finding import Finding, Row
 from experiments.jobs.plan import Simulated
 from experiments.jobs.timelines import side_by_side
-from experiments.report.gantt import gantt_facts, gantt_text, printable
+from experiments.report.gantt import gantt_facts, gantt_text
 from experiments.report.gantt_plot import check_picture, draw
+from experiments.report.text import cell, markdown_table, ms, printable
 from placer.errors import PlacerError
 from placer.files import write_whole
 from placer.graph.graph_files import write_graph, write_topology
@@ -28,60 +27,7 @@ from placer.graph.topology import Topology
 from placer.result import Failed, Measured
 
 Facts = dict[str, Any]
-
-
-class Bar(Progress):
-    """A bar with ETA and best so far on a terminal, one line per improvement everywhere; all on stderr."""
-
-    def __init__(self) -> None:
-        self.console = Console(stderr=True)
-        self.best_s = float("inf")
-        self.single_s = float("inf")
-        self.bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("ETA"),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-        self.task = self.bar.add_task("", total=None, visible=False)
-
-    def phase(self, text: str) -> None:
-        """Say what comes next."""
-        self.console.print(f"[dim]{text}[/dim]", highlight=False)
-
-    def begin(self, total: int) -> None:
-        """Show the bar."""
-        self.bar.start()
-        self.bar.update(self.task, total=total, visible=True, description="measuring")
-
-    def row(self, row: Row, best: Row | None) -> None:
-        """Advance; say so if the mapping is the best so far."""
-        if best is not None and isinstance(best.result, Measured):
-            if row.mapping.is_single:
-                self.single_s = min(self.single_s, best.result.step_s)
-            if best.result.step_s < self.best_s:
-                self.best_s = best.result.step_s
-                self.console.print(f"  {row.searcher:8} {self._best()}", highlight=False)
-        self.bar.update(self.task, advance=1, description=f"best {self._best()}")
-
-    def end(self) -> None:
-        """Take the bar away."""
-        self.bar.stop()
-
-    def _best(self) -> str:
-        if self.single_s == float("inf"):
-            return f"{self.best_s * 1e3:.1f} ms"
-        return f"{self.best_s * 1e3:.1f} ms ({self.single_s / self.best_s:.2f}x the best single device)"
-
-
-def bar(quiet: bool) -> Progress:
-    """The progress to show."""
-    return Progress() if quiet else Bar()
+HEADS = ("mapping", "step", "spread", "repeats", "x best single", "predicted", "off by")
 
 
 def topology_facts(topology: Topology, hardware: dict[str, str]) -> Facts:
@@ -174,7 +120,7 @@ def show_finding(found: Finding) -> None:
     """The table of mappings, and in words what came of it."""
     console = Console()
     table = Table(title=f"{found.model}: {found.ops} ops in {len(found.groups.graph)} groups", title_justify="left")
-    for column in ("mapping", "step", "spread", "repeats", "x best single", "predicted", "off by"):
+    for column in HEADS:
         table.add_column(column, justify="left" if column == "mapping" else "right")
     for row in sorted(found.measured, key=lambda r: r.result.step_s if isinstance(r.result, Measured) else 1e9):
         table.add_row(*_cells(row), style="bold" if row.mapping == found.best.mapping else None)
@@ -190,18 +136,18 @@ def _cells(row: Row) -> list[str]:
         else row.searcher
     )
     if isinstance(row.result, Failed):
-        return [name, f"failed: {row.result.reason}", "", "", "", _ms(row.predicted_s), ""]
+        return [name, f"failed: {row.result.reason}", "", "", "", ms(row.predicted_s), ""]
     step_s = row.result.step_s
     off = "" if row.predicted_s is None else f"{(row.predicted_s / step_s - 1):+.0%}"
     early = "*" if row.result.stopped_early else ""
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
     return [
         name,
-        _ms(step_s) + early,
-        _ms(row.result.spread_s),
+        ms(step_s) + early,
+        ms(row.result.spread_s),
         str(row.result.repeats),
         ratio,
-        _ms(row.predicted_s),
+        ms(row.predicted_s),
         off,
     ]
 
@@ -223,25 +169,25 @@ def summary_lines(found: Finding) -> list[str]:
     if single is None:
         lines.append(_alone(found, best))
     elif found.best.mapping.is_single:
-        lines.append(f"Nothing beat the best single device ({_ms(single.step_s)}): that mapping is handed back.")
+        lines.append(f"Nothing beat the best single device ({ms(single.step_s)}): that mapping is handed back.")
     else:
         lines.append(
-            f"Side by side over {best.repeats} steps: {_ms(best.step_s)} +- {_ms(best.spread_s)} against "
-            f"{_ms(single.step_s)} +- {_ms(single.spread_s)} on the best single device: "
+            f"Side by side over {best.repeats} steps: {ms(best.step_s)} +- {ms(best.spread_s)} against "
+            f"{ms(single.step_s)} +- {ms(single.spread_s)} on the best single device: "
             f"{single.step_s / best.step_s:.2f}x (by {found.best.searcher})."
         )
     under = " under these pins" if found.pins else ""
-    lines.append(f"No mapping can be predicted below {_ms(found.lower_bound_s)}{under}{_within(found)}.")
+    lines.append(f"No mapping can be predicted below {ms(found.lower_bound_s)}{under}{_within(found)}.")
     lines += [f"Ended early: {reason}" for reason in found.ended]
     if found.switch_s is not None:
         lines.append(f"Switching a running step from one mapping to another took {found.switch_s:.2f} s.")
     if found.tf_default_s is not None:
         heedless = ", which heeds no pins" if found.pins else ""
-        lines.append(f"TensorFlow's own placement{heedless}, side by side: {_ms(found.tf_default_s)}.")
+        lines.append(f"TensorFlow's own placement{heedless}, side by side: {ms(found.tf_default_s)}.")
         if found.default_wins:
             lines.append("It beat every mapping: leave the step as it is. The mapping file holds the best one placed.")
     else:
-        all_cores = _ms(found.untouched.step_s)
+        all_cores = ms(found.untouched.step_s)
         lines.append(f"For reference: one TensorFlow process with all of this machine's cores takes {all_cores}.")
         if found.untouched.step_s < best.step_s:
             lines.append("That is faster here: worker processes on one machine stand for other hosts, not for speed.")
@@ -250,7 +196,7 @@ def summary_lines(found: Finding) -> list[str]:
 
 def _alone(found: Finding, best: Measured) -> str:
     """What was delivered where there is no single device to hold it against."""
-    of = f"{_ms(best.step_s)} +- {_ms(best.spread_s)} over {best.repeats} steps (by {found.best.searcher})"
+    of = f"{ms(best.step_s)} +- {ms(best.spread_s)} over {best.repeats} steps (by {found.best.searcher})"
     if next(found.problem.singles(), None) is None:
         return f"No single device can run it under these constraints, so there is none to compare with: {of}."
     return f"No single device ran to the end, so there is none to compare with: {of}."
@@ -260,10 +206,10 @@ def show_facts(facts: Facts) -> None:
     """The outcome of `plan` or `simulate`."""
     console = Console()
     value = facts["value"]
-    console.print(f"{facts['objective']} ({facts['schedule']}): {_ms(value)}", highlight=False)
+    console.print(f"{facts['objective']} ({facts['schedule']}): {ms(value)}", highlight=False)
     if "lower_bound" in facts:
         bound, single = facts["lower_bound"], facts["best_single"]
-        within = f"within {value / bound - 1:.1%} of the lower bound {_ms(bound)}" if bound > 0 else "no lower bound"
+        within = f"within {value / bound - 1:.1%} of the lower bound {ms(bound)}" if bound > 0 else "no lower bound"
         against = (
             "no single device can run it under these constraints"
             if single is None
@@ -273,9 +219,9 @@ def show_facts(facts: Facts) -> None:
     table = Table("device", "load", "busy", "memory", "peak memory")
     for name, d in facts["devices"].items():
         table.add_row(
-            escape(printable(name, 40)),
-            _ms(d["load"]),
-            _ms(d["busy_s"]),
+            cell(name, 40),
+            ms(d["load"]),
+            ms(d["busy_s"]),
             _mib(d["memory_bytes"]),
             _mib(d["memory_peak_bytes"]),
         )
@@ -286,6 +232,17 @@ def show_simulated(simulated: Simulated) -> None:
     """The outcome of `simulate`, and its Gantt chart as wide as the terminal."""
     show_facts(simulated.facts)
     print(gantt_text(simulated.timeline, Console().width))
+
+
+def write_simulated(simulated: Simulated, trace: Path | None, gantt: Path | None) -> None:
+    """The simulated step for ui.perfetto.dev, and as a picture. Raises PlacerError where one cannot be written."""
+    timeline, schedule = simulated.timeline, simulated.facts["schedule"]
+    if trace is not None:
+        write_whole(trace, json.dumps(timeline.to_trace()).encode())
+    if gantt is not None:
+        name = printable(timeline.graph.name, 60)
+        title = f"{name}, simulated ({schedule}): makespan {ms(timeline.makespan_s, None)}"
+        draw(gantt_facts(title, {"": timeline}), gantt)
 
 
 def check_writable(out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None) -> None:
@@ -360,14 +317,8 @@ def versions() -> dict[str, str]:
 
 
 def _markdown(found: Finding) -> str:
-    head = ["mapping", "step", "spread", "repeats", "x best single", "predicted", "off by"]
-    rows = [head, ["---"] * len(head), *(_cells(row) for row in found.measured)]
-    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    table = "\n".join(markdown_table(HEADS, map(_cells, found.measured), left=range(len(HEADS))))
     return f"# {found.model}\n\n{table}\n\n" + "\n".join(f"- {line}" for line in summary_lines(found)) + "\n"
-
-
-def _ms(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e3:.2f} ms"
 
 
 def _mib(count: float) -> str:

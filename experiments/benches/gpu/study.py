@@ -25,7 +25,7 @@ from experiments.benches.online.training import Training
 from experiments.jobs.contender import Contender
 from experiments.jobs.finding import Finding, by_merit, step_s
 from experiments.jobs.search import Job, SearchSettings
-from experiments.report.tables import bar
+from experiments.report.progress import bar
 from placer.devices.cluster import Devices, open_devices, split
 from placer.devices.logical import gpu_names
 from placer.errors import one_line

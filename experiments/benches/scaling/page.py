@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms
+from experiments.report.text import percent
 
 PICTURE = "docs/scaling.png"
 GENERIC = "generic"
@@ -71,7 +72,7 @@ def _larger(facts: Facts) -> str:
 
 def _row(row: Facts) -> str:
     name = f"**{row['model']}**" if row["model"] == GENERIC else row["model"]
-    return f"| {name} | {row['held_out']:.1%} | {_percent(row['extrapolation'])} |"
+    return f"| {name} | {row['held_out']:.1%} | {percent(row['extrapolation'])} |"
 
 
 def _kind_row(kind: str, row: Facts) -> str:
@@ -92,7 +93,3 @@ def _seed_row(kind: str, row: Facts) -> str:
         f"| `{kind}` | {search} | {weight} | {row['exponents']:.3f} | {row['predictions']:.2%} | "
         f"{row['mape']:.1%} +- {row['mape_spread']:.1%} |"
     )
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"

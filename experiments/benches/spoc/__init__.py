@@ -32,7 +32,8 @@ from experiments.benches.spoc.analysis import (
 from experiments.benches.spoc.networks import Network, families, networks, stratified
 from experiments.benches.spoc.page import page as page
 from experiments.benches.spoc.published import PUBLISHED, WITHIN, judged, native
-from experiments.jobs.profile import Advance, progress_bar
+from experiments.jobs.profile import Advance
+from experiments.report.progress import progress_bar
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 

@@ -13,7 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.cli.app import app
-from experiments.jobs.scale import predict_command, sgd_command
+from experiments.cli.scale import predict
+from experiments.cli.scale_words import counts
+from experiments.jobs.scale import sgd_command
+from experiments.report.scaling import drawn
 from placer.errors import BadInputError
 from surrogate.scaling.sync_sgd import SgdSettings
 
@@ -143,7 +146,7 @@ def test_curves_are_drawn(model, tmp_path, vary):
 )
 def test_bad_questions_are_one_line(model, given, vary, plot, pays, says):
     with pytest.raises(BadInputError) as refused:
-        predict_command(model[0], given, vary, None if plot is None else Path(plot), pays)
+        predict(model[0], given, vary, None if plot is None else Path(plot), pays, True)
     assert says in str(refused.value) and "\n" not in str(refused.value)
     assert not Path("curve.png").exists() and not Path("curve.gif").exists()
 
@@ -166,9 +169,9 @@ def test_a_graph_file_scales_by_formula(topology, tmp_path):
 
 
 def test_overlap_is_worth_it_and_drawn_as_text(topology):
-    with_, without = (sgd_command(GNMT, topology, "2", SgdSettings(overlap=on), None, 0.05) for on in (True, False))
+    with_, without = (sgd_command(GNMT, topology, [2], SgdSettings(overlap=on), 0.05) for on in (True, False))
     assert with_[0]["rows"][0]["iteration_s"] < without[0]["rows"][0]["iteration_s"]
-    lines = with_[1].splitlines()
+    lines = drawn(with_[1]).splitlines()
     assert [line.split()[0] for line in lines] == ["compute", "network"]
     assert lines[0].split("|")[1].startswith("ff") and lines[1].split("|")[1].startswith("..")
 
@@ -176,7 +179,7 @@ def test_overlap_is_worth_it_and_drawn_as_text(topology):
 @pytest.mark.parametrize("devices", ["0..4", "none", "4..1", "1,x", "99999", "0"])
 def test_bad_numbers_of_devices_are_one_line(topology, devices):
     with pytest.raises(BadInputError, match="--devices"):
-        sgd_command(GNMT, topology, devices, SgdSettings(), None, 0.05)
+        counts(devices)
 
 
 FIT = ("--target", "step_s", "--intrinsic")

@@ -14,8 +14,9 @@ import pytest
 from experiments import zoo
 from experiments.benches.spoc.build import build
 from experiments.benches.spoc.networks import Network
-from experiments.jobs.spoc import graph_facts, model_facts, parameters, show_spoc, spoc_command
+from experiments.jobs.spoc import graph_facts, model_facts, parameters, spoc_command
 from experiments.jobs.spoc_reading import reading
+from experiments.report.spoc import show_spoc
 from experiments.zoo.applications import SIDES
 from placer.errors import BadInputError
 from placer.graph.graph_files import read_graph

@@ -1,0 +1,83 @@
+"""Reads the words of `placer scale`; each function raises BadInputError for a word that it cannot read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placer.errors import BadInputError, short
+from surrogate.scaling.model import ScalingModel, Value
+
+MOST_VALUES = 64  # of a range of whole numbers, one by one
+POINTS = 33  # of any other range
+
+
+def bounds(text: str) -> tuple[float, float]:
+    """-3..3: the lowest and the highest exponent."""
+    low, _, high = text.partition("..")
+    try:
+        return float(low), float(high)
+    except ValueError:
+        raise BadInputError(f"--exponents is {short(text)}; write it as -3..3.") from None
+
+
+def check_pays(pays: float) -> None:
+    """Raises BadInputError for what is no share."""
+    if not 0 < pays < 1:
+        raise BadInputError(f"--pays is {pays}; give a share between 0 and 1.")
+
+
+def assigned(model: ScalingModel, text: str) -> tuple[str, Value]:
+    """batch=64: a column, and its value."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise BadInputError(f"{short(text)} sets nothing; write name=value.")
+    return name, _value(model, name, value)
+
+
+def _value(model: ScalingModel, name: str, text: str) -> Value:
+    if name in model.coding.levels:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def varied(model: ScalingModel, text: str) -> tuple[str, list[Value]]:
+    """devices=1..16, or devices=1,2,4: a column, and the values along it."""
+    name, equals, values = (part.strip() for part in text.partition("="))
+    if not equals or not values:
+        raise BadInputError(f"--vary is {short(text)}; write it as NAME=FROM..TO or NAME=a,b,c.")
+    if name not in model.usual:
+        model.row({name: values})
+    if ".." in values and name not in model.coding.levels:
+        return name, list(_range(values, f"--vary {name}"))
+    return name, [_value(model, name, part.strip()) for part in values.split(",")]
+
+
+def _range(text: str, where: str) -> list[float]:
+    """1..16: each whole number, or POINTS of them where there are many; 0.1..0.9: POINTS numbers."""
+    low_text, _, high_text = text.partition("..")
+    try:
+        low, high = float(low_text), float(high_text)
+    except ValueError:
+        raise BadInputError(f"{where}: {short(text)} is no range; write it as 1..16.") from None
+    if not 0 <= low < high < np.inf:
+        raise BadInputError(f"{where}: {short(text)} is no range; the first number is the smaller one, and 0 or more.")
+    whole = low.is_integer() and high.is_integer()
+    if whole and high - low < MOST_VALUES:
+        return [float(value) for value in range(int(low), int(high) + 1)]
+    values = np.geomspace(low, high, POINTS) if low > 0 else np.linspace(low, high, POINTS)
+    return sorted({round(value) if whole else float(value) for value in values.tolist()})
+
+
+def counts(text: str) -> list[int]:
+    """1..16, or 1,2,4: numbers of devices."""
+    values = _range(text, "--devices") if ".." in text else [_count(part) for part in text.split(",")]
+    return sorted({_count(str(int(value))) for value in values})
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdigit() or not 1 <= int(text) <= 4096:
+        raise BadInputError(f"--devices: {short(text)} is no number of devices from 1 to 4096; write 1..16 or 1,2,4.")
+    return int(text)

@@ -1,0 +1,64 @@
+"""What a profile of operators brought: facts for machines first, then the table of families."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.jobs.profile import Profiled
+from experiments.report.text import percent
+from surrogate.operators.models import SMALL_S, OperatorModels
+
+Facts = dict[str, Any]
+
+
+def profile_facts(found: Profiled) -> Facts:
+    """What `placer profile --json` prints; errors as fractions."""
+    return {
+        "networks": list(found.models.networks),
+        "devices": list(found.devices),
+        "rows": len(found.rows),
+        "rows_fitted": found.models.rows,
+        "counted_from_s": SMALL_S,
+        "families": family_facts(found.models),
+        "seconds": found.seconds,
+    }
+
+
+def family_facts(models: OperatorModels) -> list[Facts]:
+    """Per family: rows, the regressor that was chosen, and its cross-validated errors."""
+    facts = []
+    for family, model in models.by_family.items():
+        score = model.scores[model.choice]
+        facts.append(
+            {
+                "family": family,
+                "rows": model.rows,
+                "regressor": model.choice,
+                "mape_unseen_shapes": score.shapes,
+                "mape_unseen_networks": score.networks,
+                "mape_time_weighted": score.weighted,
+            }
+        )
+    return facts
+
+
+def show_profile(found: Profiled) -> None:
+    """The families as a table."""
+    console = Console()
+    title = f"operator models: {found.models.rows} rows of {', '.join(found.models.networks)}"
+    table = Table("family", title=title, title_justify="left")
+    for column in ("rows", "regressor", "MAPE, unseen shapes", "unseen networks", "weighted by time"):
+        table.add_column(column, justify="left" if column == "regressor" else "right")
+    for row in family_facts(found.models):
+        errors = [row[f"mape_{name}"] for name in ("unseen_shapes", "unseen_networks", "time_weighted")]
+        cells = map(percent, errors)
+        table.add_row(row["family"], str(row["rows"]), row["regressor"], *cells)
+    console.print(table)
+    console.print(
+        f"Cross-validated; over ops of at least {SMALL_S * 1e6:.0f} us, or all of a family that has none. "
+        f"{len(found.rows)} rows measured on {', '.join(found.devices)} in {found.seconds:.0f} s.",
+        highlight=False,
+    )

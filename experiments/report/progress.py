@@ -1,0 +1,92 @@
+"""Progress on stderr: bars with an ETA on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+from experiments.jobs.finding import Progress, Row
+from experiments.jobs.profile import Advance
+from experiments.report.text import ms
+from placer.result import Measured
+
+
+def rich_progress(console: Console, hidden: bool) -> RichProgress:
+    """What is done, of how much, since when, and how long the rest will take."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("ETA"), TimeRemainingColumn())  # fmt: skip
+    return RichProgress(*columns, console=console, transient=True, disable=hidden)
+
+
+class Bar(Progress):
+    """A bar with ETA and best so far on a terminal, one line per improvement everywhere; all on stderr."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        self.best_s = float("inf")
+        self.single_s = float("inf")
+        self.bar = rich_progress(self.console, hidden=not self.console.is_terminal)
+        self.task = self.bar.add_task("", total=None, visible=False)
+
+    def phase(self, text: str) -> None:
+        """Say what comes next."""
+        self.console.print(f"[dim]{text}[/dim]", highlight=False)
+
+    def begin(self, total: int) -> None:
+        """Show the bar."""
+        self.bar.start()
+        self.bar.update(self.task, total=total, visible=True, description="measuring")
+
+    def row(self, row: Row, best: Row | None) -> None:
+        """Advance; say so if the mapping is the best so far."""
+        if best is not None and isinstance(best.result, Measured):
+            if row.mapping.is_single:
+                self.single_s = min(self.single_s, best.result.step_s)
+            if best.result.step_s < self.best_s:
+                self.best_s = best.result.step_s
+                self.console.print(f"  {row.searcher:8} {self._best()}", highlight=False)
+        self.bar.update(self.task, advance=1, description=f"best {self._best()}")
+
+    def end(self) -> None:
+        """Take the bar away."""
+        self.bar.stop()
+
+    def _best(self) -> str:
+        if self.single_s == float("inf"):
+            return ms(self.best_s, 1)
+        return f"{ms(self.best_s, 1)} ({self.single_s / self.best_s:.2f}x the best single device)"
+
+
+def bar(quiet: bool) -> Progress:
+    """The progress to show."""
+    return Progress() if quiet else Bar()
+
+
+@contextmanager
+def progress_bar(total: int, quiet: bool) -> Iterator[Advance]:
+    """A bar with ETA on a terminal, a line per network elsewhere; all on stderr."""
+    console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal
+    with rich_progress(console, hidden) as bar:
+        task = bar.add_task("", total=total)
+        done = 0
+
+        def advance(text: str) -> None:
+            nonlocal done
+            bar.update(task, completed=done, description=text)
+            if not quiet and hidden:
+                console.print(f"{text} ({done + 1} of {total})", highlight=False, style="dim")
+            done += 1
+
+        yield advance
+
+
+@contextmanager
+def status(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Yields what shows each part of the work, on stderr."""
+    with Console(stderr=True, quiet=quiet).status("reading") as shown:
+        yield shown.update

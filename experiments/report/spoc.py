@@ -1,0 +1,67 @@
+"""SPOC of models and graph files as tables, each with the sentence that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+Facts = dict[str, Any]
+COLUMNS: tuple[tuple[str, Callable[[Facts], str]], ...] = (
+    ("ops", lambda f: f"{f['ops']:,}"),
+    ("params", lambda f: _unit(f["parameters"])),
+    ("FLOPs", lambda f: _unit(f["operations"])),
+    ("MACs", lambda f: _unit(f["multiply_adds"])),
+    ("traffic", lambda f: _unit(f["traffic_bytes"], "B")),
+    ("hops", lambda f: f"{f['hops']:,}"),
+    ("span", lambda f: "-" if f["span"] is None else f"{f['span']:,}"),
+    ("chain", lambda f: "-" if f["chain_s"] is None else f"{f['chain_s'] * 1e3:,.3g} ms"),
+    ("breadth", lambda f: "-" if f["breadth"] is None else f"{f['breadth']:.2f}"),
+)
+
+
+def show_spoc(entries: Sequence[Facts]) -> None:
+    """A table for each, of what is known of it, and under it a sentence."""
+    console = Console()
+    for entry in entries:
+        console.print(_table(entry))
+        console.print(f"{entry['reading']}", highlight=False, markup=False)
+        for line in _notes(entry):
+            console.print(line, highlight=False, style="dim")
+
+
+def _table(entry: Facts) -> Table:
+    parts = [(part, entry[part]) for part in ("forward", "step") if entry[part] is not None]
+    shown = [(name, say) for name, say in COLUMNS if any(say(facts) != "-" for _, facts in parts)]
+    heads: tuple[str | Column, ...] = ("", *(Column(name, justify="right") for name, _ in shown))
+    title = escape(entry["model"])
+    table = Table(*heads, box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    for part, facts in parts:
+        table.add_row(part, *(say(facts) for _, say in shown))
+    return table
+
+
+def _notes(entry: Facts) -> list[str]:
+    notes = []
+    if entry["step"]["operations"] is None:  # of a traced model, all but seconds is known
+        held = f"its ops hold {_unit(entry['step']['held_bytes'], 'B')}"
+        notes.append(f"not told by this graph: {', '.join(entry['missing'])}; {held}.")
+    if entry["step"]["uncounted"]:
+        notes.append(f"{entry['step']['uncounted']} ops (loops) are not counted: the figures are lower bounds.")
+    if entry.get("parameters_unread"):
+        notes.append(f"of the parameters, {entry['parameters_unread']:,} are never read by the step.")
+    return notes
+
+
+def _unit(number: float | None, unit: str = "") -> str:
+    """Three digits and a prefix: 3.86 G."""
+    if number is None:
+        return "-"
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= factor:
+            return f"{number / factor:.3g} {prefix}{unit}"
+    return f"{number:.3g} {unit}".strip()

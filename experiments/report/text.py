@@ -1,0 +1,38 @@
+"""How figures and names are written: the same in tables, pages and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.markup import escape
+
+
+def ms(seconds: float | None, digits: int | None = 2) -> str:
+    """Seconds as milliseconds with `digits` after the point; digits=None: with three digits or more. None is ""."""
+    if seconds is None:
+        return ""
+    if digits is None:
+        digits = 0 if seconds >= 1 else None
+    return f"{seconds * 1e3:.4g} ms" if digits is None else f"{seconds * 1e3:.{digits}f} ms"
+
+
+def percent(share: float | None) -> str:
+    """A share with one digit after the point; None is "-"."""
+    return "-" if share is None else f"{share:.1%}"
+
+
+def printable(name: str, length: int) -> str:
+    """`name` without control characters; of one that is too long the end, which tells more."""
+    clean = "".join(c if c.isprintable() else "?" for c in name[-length - 1 :])
+    return clean if len(clean) <= length else "~" + clean[-length + 1 :]
+
+
+def cell(text: object, length: int = 60) -> str:
+    """A name in a table of rich: printable, and no markup."""
+    return escape(printable(str(text), length))
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
+    """The lines of a Markdown table. left: the columns that are aligned to the left, the others to the right."""
+    ruler = ["---" if i in set(left) else "---:" for i in range(len(heads))]
+    return ["| " + " | ".join(row) + " |" for row in (heads, ruler, *rows)]
