@@ -1,39 +1,38 @@
-"""The benchmarks behind the numbers: each prints one JSON object, and with --record keeps it in benchmarks/."""
+"""The benchmarks behind the numbers: each prints one JSON object, and with --record keeps it in benchmarks/.
+
+Each is a package: `run` measures and returns the facts, `page` shows them in BENCHMARKS.md, `plot` draws them. What
+several share stands beside the packages: `bench` the options and the record, `comparisons` runs of `placer compare`,
+`sampling` measured mappings, `process` a process that measures under caps.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
-from experiments.benches import (
-    gpu,
-    main_job,
-    online,
-    operators,
-    sample_efficiency,
-    scaling,
-    search_quality,
-    simulator_accuracy,
-    simulator_speed,
-    spoc,
-    surrogates,
-)
 from experiments.benches.bench import Bench, BenchOptions, Facts, check_folder, keep
 from placer.errors import BadInputError
 
-BENCHES = {
-    "gpu": Bench(gpu.run, gpu.page),
-    "main-job": Bench(main_job.run, main_job.page),
-    "online": Bench(online.run, online.page),
-    "operators": Bench(operators.run, operators.page),
-    "sample-efficiency": Bench(sample_efficiency.run, sample_efficiency.page),
-    "scaling": Bench(scaling.run, scaling.page),
-    "search-quality": Bench(search_quality.run, search_quality.page),
-    "simulator-accuracy": Bench(simulator_accuracy.run, simulator_accuracy.page),
-    "simulator-speed": Bench(simulator_speed.run, simulator_speed.page),
-    "spoc": Bench(spoc.run, spoc.page),
-    "surrogates": Bench(surrogates.run, surrogates.page),
-}
+NAMES = (
+    "gpu",
+    "main-job",
+    "online",
+    "operators",
+    "sample-efficiency",
+    "scaling",
+    "search-quality",
+    "simulator-accuracy",
+    "simulator-speed",
+    "spoc",
+    "surrogates",
+)
 ON_DEVICES, TIMED = ("gpu",), ("gpu", "spoc")  # these take --devices, and --minutes
+
+
+def bench(name: str) -> Bench:
+    """`search-quality` is run.run and page.page of the package experiments/benches/search_quality/."""
+    package = f"experiments.benches.{name.replace('-', '_')}"
+    return Bench(import_module(f"{package}.run").run, import_module(f"{package}.page").page)
 
 
 def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
@@ -41,15 +40,15 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
 
     Raises BadInputError for a name that is none, and for options that this benchmark has no use for.
     """
-    if name not in BENCHES:
-        raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(sorted(BENCHES))}.")
+    if name not in NAMES:
+        raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(NAMES)}.")
     if options.devices is not None and name not in ON_DEVICES:
         raise BadInputError(f"{name} takes no --devices; leave it out ({', '.join(ON_DEVICES)} takes it).")
     if options.minutes is not None and name not in TIMED:
         raise BadInputError(f"{name} takes no --minutes; leave it out ({', '.join(TIMED)} take it).")
     if record:
         check_folder()
-    facts = BENCHES[name].run(replace(options, record=record))
+    facts = bench(name).run(replace(options, record=record))
     if record:
-        keep(name, facts, {name: bench.page for name, bench in BENCHES.items()})
+        keep(name, facts, {name: bench(name).page for name in NAMES})
     return facts

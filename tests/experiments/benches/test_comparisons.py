@@ -7,9 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.benches import comparisons, enumerated, run_bench, sample_efficiency, search_quality
+from experiments.benches import comparisons, run_bench
 from experiments.benches.bench import BenchOptions
-from experiments.benches.enumerated import canonical, enumerate_job, placements
+from experiments.benches.sample_efficiency import run as sample_efficiency
+from experiments.benches.search_quality import enumerated
+from experiments.benches.search_quality import run as search_quality
+from experiments.benches.search_quality.enumerated import canonical, enumerate_job, placements
 from experiments.jobs.finding import Progress
 from experiments.jobs.search import Job, SearchSettings
 from placer.errors import PlacerError

@@ -14,8 +14,9 @@ import pytest
 import tensorflow as tf
 
 from experiments import zoo
-from experiments.benches import gpu, run_bench
+from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
+from experiments.benches.gpu import run as gpu
 from experiments.benches.gpu import study, tasks
 from experiments.benches.gpu.ahead import compile_ahead
 from experiments.benches.gpu.figures import (
@@ -28,8 +29,8 @@ from experiments.benches.gpu.figures import (
     tight_facts,
     unseen,
 )
-from experiments.benches.gpu.picture import draw, picture_of
-from experiments.benches.gpu.report import page
+from experiments.benches.gpu.page import page
+from experiments.benches.gpu.plot import draw, picture_of
 from experiments.benches.gpu.tasks import Budget, Task, tables_mib, way_of
 from experiments.jobs.finding import Row
 from placer.devices.variables import variable_on

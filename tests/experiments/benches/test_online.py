@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from experiments.benches import online, run_bench
+from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
+from experiments.benches.online import run as online
 from experiments.benches.online.judge import recovered
 from experiments.benches.online.losses import judged
 from experiments.benches.online.oracle import worth

@@ -7,12 +7,12 @@ import csv
 import numpy as np
 import pytest
 
-from experiments.benches import scaling
 from experiments.benches.bench import BenchOptions
+from experiments.benches.scaling import run as scaling
 from experiments.benches.scaling.contest import GENERIC, blackboxes, features, pooled, stability, study
 from experiments.benches.scaling.design import FORMS, SPACES, Config, Range, design, reference
 from experiments.benches.scaling.page import page
-from experiments.benches.scaling.picture import draw, picture_of
+from experiments.benches.scaling.plot import draw, picture_of
 from placer.errors import BadInputError, PlacerError
 from surrogate.scaling.fit import FitSettings
 from surrogate.scaling.form import Form

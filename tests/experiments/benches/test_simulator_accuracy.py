@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.benches import simulator_accuracy
 from experiments.benches.bench import BenchOptions
-from experiments.benches.simulator_accuracy import Sample, page
+from experiments.benches.simulator_accuracy import run as simulator_accuracy
+from experiments.benches.simulator_accuracy.page import page
+from experiments.benches.simulator_accuracy.run import Sample
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.benches import spoc as bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.process import Caps, Measurer
 from experiments.benches.spoc import analysis
+from experiments.benches.spoc import run as bench
 from experiments.benches.spoc.analysis import (
     FLOPS,
     KINDS,
@@ -32,7 +32,8 @@ from experiments.benches.spoc.analysis import (
 )
 from experiments.benches.spoc.measure import Repeats, Study, in_turn
 from experiments.benches.spoc.networks import Network, families, networks, stratified
-from experiments.benches.spoc.picture import draw, picture_of
+from experiments.benches.spoc.page import page
+from experiments.benches.spoc.plot import draw, picture_of
 from experiments.benches.spoc.published import PUBLISHED, judged
 from experiments.zoo.applications import SIDES
 from placer.errors import BadInputError, PlacerError
@@ -171,7 +172,7 @@ def test_one_family_cannot_be_left_out_and_few_networks_cannot_be_fitted(rows):
 
 
 def test_the_page_tells_errors_skips_counts_and_where_the_picture_is(facts):
-    text = "\n".join(bench.page(facts))
+    text = "\n".join(page(facts))
     step = facts["targets"]["step"]["errors"][facts["regressor"]]
     figures = f"{step[SPOC]['mean']:.1%} | {step[SPOC]['median']:.1%}"
     assert f"| **{SPOC}** ({', '.join(METRICS)}) | {figures} |" in text
@@ -189,7 +190,7 @@ def test_the_part_that_is_measured_by_default_is_judged_by_itself(facts, monkeyp
     part = bench.part_facts(rows)
     assert part["n_networks"] == 12 and part["spoc_error"] < 0.01 < part["flops_error"]
     assert bench.part_facts(rows[:12]) is None
-    assert "The stratified 12 of these" in "\n".join(bench.page(facts | {"part": part}))
+    assert "The stratified 12 of these" in "\n".join(page(facts | {"part": part}))
 
 
 def test_the_picture_shows_what_the_facts_say(facts, tmp_path):

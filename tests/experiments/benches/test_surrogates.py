@@ -11,11 +11,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.benches import sampling, surrogates
+from experiments.benches import sampling
 from experiments.benches.bench import BenchOptions
 from experiments.benches.sampling import Sample, kinds, side_by_side
-from experiments.benches.surrogates import folds_of, keep_data, page
-from experiments.benches.surrogates_picture import draw, picture_of
+from experiments.benches.surrogates import run as surrogates
+from experiments.benches.surrogates.page import page
+from experiments.benches.surrogates.plot import draw, picture_of
+from experiments.benches.surrogates.run import folds_of, keep_data
 from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import Groups
 from placer.graph.op_graph import Edge, Op, OpGraph

@@ -31,7 +31,6 @@ from surrogate.calibrate.calibration import Calibration, Predictor
 from surrogate.simulate.simulator import Simulator
 
 Floats = NDArray[np.float64]
-
 MODELS = ("towers", "alexnet", "inception_v3", "transformer", "moe")
 MAPPINGS = 18  # measured per network
 REPEATS = 8
@@ -193,27 +192,3 @@ def _mape(sample: Sample, predictor: Predictor, which: slice) -> float:
 
 def _tau(sample: Sample, predictor: Predictor, which: slice) -> float:
     return float(kendalltau(predictor.step_s(sample.placements[which]), sample.step_s[which]).statistic)
-
-
-def page(facts: Facts) -> list[str]:
-    """The errors as a table."""
-    heads = ["network", "mappings", "step times", "unseen mappings", "Kendall tau", "replay", "network held out"]
-    heads += ["single devices only", "noise"]
-    lines = [
-        f"Predicted against measured step times on {facts['workers']} one-core worker processes: mean absolute error. "
-        f"*Unseen mappings*: calibrated on the first {facts['calibrated_on']} measured mappings, single devices "
-        "included, asked for the others. *Replay*: calibrated on all. *Network held out*: what transfers cost is taken "
-        "from the other networks, only this one's single-device steps are known. *Single devices only*: links as "
-        "measured by themselves. *Noise*: interquartile range of one mapping's step times.",
-        "",
-        "| " + " | ".join(heads) + " |",
-        "| --- |" + " ---: |" * (len(heads) - 1),
-    ]
-    for name, row in [*facts["by_model"].items(), ("mean", facts)]:
-        times = f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}" if "fastest_s" in row else ""
-        held_out = "" if row["held_out_mape"] is None else f"{row['held_out_mape']:.1%}"
-        lines.append(
-            f"| {name} | {row['n_mappings']} | {times} | {row['unseen_mape']:.1%} | {row['kendall_tau']:.2f} | "
-            f"{row['replay_mape']:.1%} | {held_out} | {row['singles_only_mape']:.1%} | {row['noise']:.1%} |"
-        )
-    return lines

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.benches.surrogates_picture import COLOURS, MARKERS
+from experiments.benches.surrogates.plot import COLOURS, MARKERS
 from placer.files import write_whole
 
 GENERIC = "generic"

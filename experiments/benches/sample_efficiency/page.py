@@ -1,0 +1,53 @@
+"""The part of BENCHMARKS.md of the bench sample-efficiency."""
+
+from __future__ import annotations
+
+from experiments.benches.bench import Facts, ms
+from experiments.benches.sample_efficiency.run import AT, NEAR, PICTURE
+from experiments.report.text import percent
+
+
+def page(facts: Facts) -> list[str]:
+    """Ours after 5, 10 and 20, the others at their last measurement, and the picture."""
+    models = facts["by_model"]
+    peers = list(dict.fromkeys(name for row in models.values() for name in row.get("searchers", {})))
+    heads = [
+        "network",
+        "best known",
+        "fastest at the end by",
+        *(f"after {count}" for count in AT),
+        f"within {NEAR:.0%} after",
+        *peers,
+    ]
+    lines = [
+        f"How much slower the fastest mapping of `{facts['searcher']}` was than the best known of the comparison, "
+        f"after 5, 10 and 20 measured mappings, the {facts['workers']} single devices aside; after its last, where it "
+        "stopped before. For the other searchers, after their last measurement, with how many they had. The single "
+        "devices count as every searcher's start. Best known is the fastest of the mappings that were measured side by "
+        "side at the end: each searcher's fastest, and the next fastest of all. A mapping's figure is from there where "
+        "it came so far, otherwise from its race, all in the time of one reference mapping; a race is short, so by it "
+        "nothing counts as faster than the best known. The gap after a searcher's last measurement is that of what it "
+        "would deliver, side by side with the best known. A gap of a percent or two is noise. These are the runs of "
+        "search-quality.",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "| --- | ---: | --- |" + " ---: |" * (len(heads) - 3),
+        *(_line(name, row, peers) for name, row in models.items()),
+        "",
+    ]
+    worst = facts["gap_at_20"]
+    lines.append("No network was measured." if worst is None else f"Worst gap after 20: {worst:.1%}.")
+    return [*lines, "", f"![Gap to the best known over measured mappings]({PICTURE})"]
+
+
+def _line(name: str, row: Facts, peers: list[str]) -> str:
+    if "regret" not in row:
+        return f"| `{name}` | {row.get('failed') or 'not searched'} |" + " |" * (5 + len(peers))
+    near = "never" if row["near_after"] is None else str(row["near_after"])
+    at = [percent(row[f"gap_at_{count}"]) for count in AT]
+    others = [_last(row["searchers"].get(peer)) for peer in peers]
+    return f"| `{name}` | {ms(row['best_known_s'])} | {row['fastest_by']} | " + " | ".join([*at, near, *others]) + " |"
+
+
+def _last(row: Facts | None) -> str:
+    return "-" if row is None else f"{percent(row['gap'])} ({row['measured']})"

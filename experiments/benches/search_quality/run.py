@@ -1,0 +1,68 @@
+"""How good the mappings are that a search delivers: against single devices, against every other searcher, and against
+all there are where they can be enumerated.
+"""
+
+from __future__ import annotations
+
+from statistics import geometric_mean
+
+from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
+from experiments.benches.search_quality.enumerated import enumerated
+from search.offline.plan import DEFAULT_SEARCHER
+
+KEPT = ("step_s", "spread_s", "repeats", "ratio_to_best_single", "measured", "asking_s", "ended")
+
+
+def run(options: BenchOptions) -> Facts:
+    """Every figure of a network was measured side by side at the end of its comparison."""
+    by_model = {name: judged(facts) for name, facts in comparisons(options).items()}
+    spaces = enumerated(options)
+    fine = [row for row in by_model.values() if "failed" not in row]
+    ratios = [row["ratio_to_best_single"] for row in fine if row["ratio_to_best_single"]]
+    gaps = [space["gap"] for space in spaces.values() if "failed" not in space]
+    return {
+        "geomean_ratio": geometric_mean(ratios) if ratios else None,
+        "worst_vs_peer": min((row["vs_peer"] for row in fine if row["vs_peer"]), default=None),
+        "gap_to_enumerated": max(gaps, default=None),
+        "by_model": by_model,
+        "enumerated": spaces,
+        "searcher": DEFAULT_SEARCHER,
+        "measurements": options.measurements or MEASUREMENTS,
+        "peer_measurements": PEER_MEASUREMENTS,
+        "workers": options.workers,
+    }
+
+
+def judged(facts: Facts) -> Facts:
+    """One comparison. What is delivered is the default searcher's fastest, or the best single device where that is
+    faster, as at the end of a search; peers are the other searchers.
+    """
+    if "failed" in facts:
+        return {"failed": facts["failed"]}
+    rows, single = facts["searchers"], facts["best_single"]
+    ours = rows.get(facts["default_searcher"])
+    ran = [row for row in (ours, single) if row and row["step_s"]]
+    if not ran:
+        return {"failed": f"neither a single device nor a mapping of {facts['default_searcher']} ran"}
+    delivered = min(ran, key=lambda row: row["step_s"])
+    peers = {name: row for name, row in rows.items() if row is not ours and row["step_s"]}
+    peer = min(peers, key=lambda name: peers[name]["step_s"], default=None)
+    peer_s = peers[peer]["step_s"] if peer else None
+    return {
+        "ratio_to_best_single": single["step_s"] / delivered["step_s"] if single else None,
+        "step_s": delivered["step_s"],
+        "spread_s": delivered["spread_s"],
+        "repeats": delivered["repeats"],
+        "delivers_single": delivered is single,
+        "best_single_s": single["step_s"] if single else None,
+        "best_single_spread_s": single["spread_s"] if single else None,
+        "best_peer": peer,
+        "best_peer_s": peer_s,
+        "vs_peer": peer_s / delivered["step_s"] if peer_s else None,
+        "lower_bound_s": facts["lower_bound_s"],
+        "in_process_s": facts["in_process_s"],
+        "measured": facts["measured"],
+        "seconds": facts["seconds"],
+        "searchers": {name: {key: row[key] for key in KEPT} for name, row in rows.items()},
+    }

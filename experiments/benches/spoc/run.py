@@ -1,0 +1,187 @@
+"""Does SPOC explain how long networks take? Hundreds of them, measured, and families predicted that no fit has seen."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from io import StringIO
+from math import inf
+from pathlib import Path
+
+from experiments.benches.bench import FOLDER, BenchOptions, Facts
+from experiments.benches.comparisons import kept
+from experiments.benches.process import Caps, Doer, Measurer
+from experiments.benches.spoc.analysis import (
+    DEFAULT,
+    FEWEST_FAMILIES,
+    FLOPS,
+    KINDS,
+    METRICS,
+    SETS,
+    SPOC,
+    TARGETS,
+    analysed,
+    errors,
+    left_out,
+    sample_of,
+)
+from experiments.benches.spoc.networks import Network, families, networks, stratified
+from experiments.benches.spoc.published import PUBLISHED, WITHIN, judged, native
+from experiments.jobs.profile import Advance
+from experiments.report.progress import progress_bar
+from placer.errors import BadInputError, PlacerError
+from placer.files import write_whole
+
+NETWORKS = 60  # measured by default
+ALL = "all"
+FEWEST = 6
+NOT_REACHED = "not reached"
+HOW = 1  # of measuring; what was measured another way is measured again
+DATA = FOLDER / "spoc.csv"
+PICTURE = Path("docs/spoc.png")
+
+
+def run(options: BenchOptions) -> Facts:
+    """Measure the networks, each once for every folder of runs; count the published ones; then analyse.
+
+    --minutes: no network is begun after this long; those that were not reached are listed.
+    """
+    begin_s = time.perf_counter()
+    until_s = inf if options.minutes is None else begin_s + 60 * options.minutes
+    chosen = choose(options)
+    caps = Caps()
+    with (
+        Measurer(study, caps) as measurer,
+        progress_bar(len(chosen) + len(PUBLISHED), quiet=False) as advance,
+    ):
+        rows = [measured(network, measurer, options, advance, until_s) for network in chosen]
+        published = {kind: counted(kind, measurer, options, advance) for kind in PUBLISHED}
+    good = [row for row in rows if "skipped" not in row]
+    facts = analysed_rows(good) | {
+        "part": part_facts(good),
+        "networks": [network.name for network in chosen],
+        "skipped": [{key: row[key] for key in ("name", "skipped", "detail")} for row in rows if "skipped" in row],
+        "published": published,
+        "published_within": WITHIN,
+        "cap_s": caps.seconds,
+        "cap_bytes": caps.memory_bytes,
+        "measured_s": sum(row["seconds"] for row in good),
+    }
+    facts["seconds"] = time.perf_counter() - begin_s
+    if options.record:
+        from experiments.benches.spoc.plot import draw, picture_of
+
+        facts["data"] = keep_data(good, DATA)
+        PICTURE.parent.mkdir(exist_ok=True)
+        draw(picture_of(facts), PICTURE)
+    return facts
+
+
+def choose(options: BenchOptions) -> tuple[Network, ...]:
+    """What to measure: a part of all families, those that are named, or everything. Raises BadInputError."""
+    count = NETWORKS if options.measurements is None else options.measurements
+    if count < FEWEST:
+        raise BadInputError(f"--measurements is {count}; give at least {FEWEST} networks, or nothing can be fitted.")
+    every = networks()
+    if options.models is None:
+        return stratified(every, count)
+    unknown = [name for name in options.models if name not in (ALL, *families(every))]
+    if unknown:
+        raise BadInputError(f"--model {unknown[0]}: no family of networks; give all, or {', '.join(families(every))}.")
+    some = every if ALL in options.models else tuple(n for n in every if n.family in options.models)
+    if len(families(some)) < FEWEST_FAMILIES:
+        raise BadInputError(
+            f"--model {options.models[0]}: a single family, so none can be left out; name another, too."
+        )
+    return some if options.measurements is None else stratified(some, count)
+
+
+def study() -> Doer:
+    """Made in the process that measures."""
+    from experiments.benches.spoc.measure import Repeats, Study
+
+    return Study(Repeats())
+
+
+def measured(
+    network: Network, measurer: Measurer, options: BenchOptions, advance: Advance, until_s: float = inf
+) -> Facts:
+    """One network's row, or why it was skipped; a row that was kept is not measured again."""
+
+    def ask() -> Facts:
+        if time.perf_counter() > until_s:  # "failed" is tried again
+            return {"failed": NOT_REACHED, "skipped": NOT_REACHED, "detail": "--minutes were over"}
+        return measurer.ask("measured", network)
+
+    advance(network.name)
+    found = kept(_folder(options), network.name, {"network": network.name, "how": HOW}, ask)
+    return {"name": network.name, "family": network.family, **found}
+
+
+def counted(kind: str, measurer: Measurer, options: BenchOptions, advance: Advance) -> Facts:
+    """Parameters and multiply-adds of a published network, traced only."""
+    advance(f"counting {kind}")
+    ask = partial(measurer.ask, "counted", native(kind))
+    return judged(kind, kept(_folder(options), f"published-{kind}", {"network": kind, "how": HOW}, ask))
+
+
+def _folder(options: BenchOptions) -> BenchOptions:
+    return replace(options, runs=None if options.runs is None else options.runs / "spoc")
+
+
+def analysed_rows(rows: Sequence[Facts]) -> Facts:
+    """The facts of networks that were measured. Raises PlacerError where these are too few."""
+    if len(rows) < FEWEST:
+        raise PlacerError(f"{len(rows)} networks could be measured, too few to fit anything; see what was skipped.")
+    by_target = {target: analysed(sample_of(rows, target)) for target in TARGETS}
+    step = by_target["step"]
+    return {
+        "n_networks": len(rows),
+        "n_families": len({row["family"] for row in rows}),
+        "spoc_error": step["spoc_error"],
+        "flops_error": step["flops_error"],
+        "cdl_spearman": step["correlations"]["span"]["spearman"],
+        "regressor": DEFAULT,
+        "exact_parameters": sum(row["step"]["parameters"] == row["count_params"] for row in rows),
+        "spread": _spread(rows),
+        "by_family_of": dict(Counter(row["family"] for row in rows)),
+        "targets": by_target,
+    }
+
+
+def part_facts(rows: Sequence[Facts]) -> Facts | None:
+    """The errors on the networks that are measured by default alone; None where these are all, or not all there."""
+    default = {network.name for network in stratified(networks(), NETWORKS)}
+    part = [row for row in rows if row["name"] in default]
+    if not len(part) == NETWORKS < len(rows):
+        return None
+    sample = sample_of(part, "step")
+    spoc_error, flops_error = (
+        float(errors(left_out(sample, SETS[name], KINDS[DEFAULT]), sample.seconds)["mean"]) for name in (SPOC, FLOPS)
+    )
+    return {"n_networks": len(part), "spoc_error": spoc_error, "flops_error": flops_error}
+
+
+def _spread(rows: Sequence[Facts]) -> float:
+    """Interquartile range of a step's repeats over their median, in the middle."""
+    shares = sorted(row["step_spread_s"] / row["step_s"] for row in rows)
+    return float(shares[len(shares) // 2])
+
+
+def keep_data(rows: Sequence[Facts], path: Path) -> str:
+    """SPOC and times of every network as CSV."""
+    text = StringIO()
+    seconds = [f"{name}{part}_s" for name in ("reference", *TARGETS) for part in ("", "_spread")]
+    metrics = [f"{target}_{name}" for target in TARGETS for name in METRICS]
+    writer = csv.DictWriter(text, ["name", "family", "repeats", *seconds, *metrics], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        numbers = {f"{target}_{name}": f"{row[target][name]:.10g}" for target in TARGETS for name in METRICS}
+        told = {"name": row["name"], "family": row["family"], "repeats": row["repeats"]}
+        writer.writerow({**told, **{name: f"{row[name]:.6g}" for name in seconds}, **numbers})
+    write_whole(path, text.getvalue().encode())
+    return str(path)
