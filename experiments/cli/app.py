@@ -161,15 +161,15 @@ def compare(
     from experiments.jobs.compare import CompareSettings, run_comparison
     from experiments.jobs.search import SearchSettings
     from experiments.report import standings, tables
+    from experiments.report.picture import check_picture
     from experiments.report.progress import bar
-    from experiments.report.regret_plot import check_curves
     from placer.measure.store import Store
 
     search = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups, pins=tuple(pin or ()),
     )  # fmt: skip
-    check_curves(curves)
+    check_picture(curves, "--curves")
     tables.check_writable(None, report, curves)
     with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
         found = run_comparison(CompareSettings(search, peer_measurements), bar(quiet), opened)
@@ -219,7 +219,7 @@ def simulate(
     Example: placer simulate graph.json topology.json mapping.json --gantt step.png
     """
     from experiments.jobs.plan import simulate_command
-    from experiments.report.gantt_plot import check_picture
+    from experiments.report.picture import check_picture
     from experiments.report.tables import show_simulated, write_simulated
 
     check_picture(gantt)

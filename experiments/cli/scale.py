@@ -81,11 +81,12 @@ def predict(
     """
     from experiments.cli.scale_words import assigned, check_pays, varied
     from experiments.jobs.scale import prediction_facts
+    from experiments.report.picture import check_picture
     from experiments.report.scaling import prediction_curve, show_prediction
-    from experiments.report.scaling_plot import check_plot, draw_curve
+    from experiments.report.scaling_plot import draw_curve
     from surrogate.scaling.files import read_scaling
 
-    check_plot(plot)
+    check_picture(plot, "--plot")
     check_pays(pays)
     if plot is not None and vary is None:
         raise BadInputError("--plot draws a curve along one column; name it with --vary NAME=FROM..TO.")
@@ -126,12 +127,13 @@ def sgd(
     """
     from experiments.cli.scale_words import check_pays, counts
     from experiments.jobs.scale import sgd_command
+    from experiments.report.picture import check_picture
     from experiments.report.scaling import sgd_curve, show_sgd
-    from experiments.report.scaling_plot import check_plot, draw_sgd
+    from experiments.report.scaling_plot import draw_sgd
     from surrogate.scaling.sync_sgd import SgdSettings
 
     settings = SgdSettings(form, overlap, batch, slots, bucket, input_bytes, io, host, prefetch)
-    check_plot(plot)
+    check_picture(plot, "--plot")
     check_pays(pays)
     facts, last = sgd_command(graph, topology, counts(devices), settings, pays)
     if plot is not None:

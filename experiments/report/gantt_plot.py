@@ -1,20 +1,15 @@
-"""Draws a Gantt chart into a picture file. matplotlib is loaded here, when the first picture is drawn."""
+"""Draws a Gantt chart into a picture file."""
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Iterable
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from experiments.report.gantt import OTHER, RECEIVE, SEND, TRANSFER, Bar, Chart, Lane, Panel
+from experiments.report.picture import check_picture, save_picture
 from experiments.report.text import ms, printable
-from placer.errors import BadInputError
-from placer.files import write_whole
 
-FORMATS = (".png", ".svg", ".pdf")
 COLOURS = {
     "forward": "#4c78a8",
     "backward": "#f58518",
@@ -33,28 +28,11 @@ LETTERS_PT = 7
 LANE_NAME = 28
 
 
-def check_picture(path: Path | None) -> None:
-    """Refuse what is no picture's name before any work is done. Raises BadInputError."""
-    if path is not None and path.suffix.lower() not in FORMATS:
-        raise BadInputError(f"{path}: a picture ends in {', '.join(FORMATS)}; name it so after --gantt.")
-
-
 def draw(chart: Chart, path: Path) -> None:
     """`chart` as a picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
     check_picture(path)
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     inches = min(UNIT_IN * sum(_height(panel) + 1.2 for panel in chart.panels) + 1.4, TALLEST_IN)
-    file = BytesIO()
-    # Names are no formulas, and letters that the font lacks are drawn as boxes: no reason to complain.
-    with rc_context({"text.parse_math": False, "hatch.linewidth": 0.6}), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        figure = Figure(figsize=(WIDTH_IN, inches), layout="constrained")
-        _fill(figure, chart)
-        figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
-    write_whole(path, file.getvalue())
+    save_picture(path, (WIDTH_IN, inches), lambda figure: _fill(figure, chart), dpi=150)
 
 
 def _fill(figure: Any, chart: Chart) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import cycle, product
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from experiments.report.gantt_plot import FORMATS
+from experiments.report.picture import check_picture, plain_axes, save_picture
 from experiments.report.text import printable
-from placer.errors import BadInputError
-from placer.files import write_whole
 
 OURS = "#111111"
 # Lines are told apart by hue and dash, twelve without a repeat, and by the mark at their end, where many lie together.
@@ -44,29 +39,15 @@ class Panel:
     curves: tuple[Curve, ...]
 
 
-def check_curves(path: Path | None) -> None:
-    """Refuse what is no picture's name before any work is done. Raises BadInputError."""
-    if path is not None and path.suffix.lower() not in FORMATS:
-        raise BadInputError(f"{path}: a picture ends in {', '.join(FORMATS)}; name it so after --curves.")
-
-
 def draw_regret(panels: Sequence[Panel], path: Path) -> None:
     """The panels as one picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
-    check_curves(path)
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    file = BytesIO()
-    with rc_context({"text.parse_math": False}), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        columns = min(COLUMNS, len(panels))
-        rows = ceil(len(panels) / columns)
-        size = (9.5, 5.2) if len(panels) == 1 else (WIDE_IN * columns, HIGH_IN * rows + 0.9)
-        figure = Figure(figsize=size, layout="constrained")
-        _fill(figure, figure.subplots(rows, columns, squeeze=False), panels)
-        figure.savefig(file, format=path.suffix[1:].lower(), dpi=130)
-    write_whole(path, file.getvalue())
+    check_picture(path, "--curves")
+    columns = min(COLUMNS, len(panels))
+    rows = ceil(len(panels) / columns)
+    size_in = (9.5, 5.2) if len(panels) == 1 else (WIDE_IN * columns, HIGH_IN * rows + 0.9)
+    save_picture(
+        path, size_in, lambda figure: _fill(figure, figure.subplots(rows, columns, squeeze=False), panels), dpi=130
+    )
 
 
 def _fill(figure: Any, grid: Any, panels: Sequence[Panel]) -> None:
@@ -102,10 +83,7 @@ def _draw_panel(ax: Any, panel: Panel, styles: dict[str, dict[str, Any]], highes
     ax.set_xlim(0, max(most, 1) * 1.03)
     ax.tick_params(labelsize=8)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    ax.grid(color="#e6e6e6", linewidth=0.6)
-    ax.set_axisbelow(True)
+    plain_axes(ax)
 
 
 def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:

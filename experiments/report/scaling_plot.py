@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from experiments.report.gantt_plot import FORMATS
-from placer.errors import BadInputError
-from placer.files import write_whole
+from experiments.report.picture import check_picture, plain_axes, save_picture
 
 LINE, GREY = "#4c78a8", "#999999"
 PARTS = (("compute", "#4c78a8"), ("sums not hidden", "#e45756"), ("waiting for input", "#b5b5b5"))
@@ -40,35 +34,16 @@ class SgdCurve:
     rows: tuple[dict[str, Any], ...]
 
 
-def check_plot(path: Path | None) -> None:
-    """Refuse what is no picture's name before any work is done. Raises BadInputError."""
-    if path is not None and path.suffix.lower() not in FORMATS:
-        raise BadInputError(f"{path}: a picture ends in {', '.join(FORMATS)}; name it so after --plot.")
-
-
 def draw_curve(curve: Curve, path: Path) -> None:
     """`curve` as a picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
-    _saved(path, (7.5, 4.5), lambda figure: _fill(figure.subplots(), curve))
+    check_picture(path, "--plot")
+    save_picture(path, (7.5, 4.5), lambda figure: _fill(figure.subplots(), curve), dpi=130)
 
 
 def draw_sgd(curve: SgdCurve, path: Path) -> None:
     """What an iteration is made of, and the speed-up. Raises BadInputError and PlacerError."""
-    _saved(path, (10.5, 4.2), lambda figure: _fill_sgd(figure, curve))
-
-
-def _saved(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> None:
-    check_plot(path)
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    file = BytesIO()
-    with rc_context({"text.parse_math": False}), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of letters that the font lacks
-        figure = Figure(figsize=size, layout="constrained")
-        fill(figure)
-        figure.savefig(file, format=path.suffix[1:].lower(), dpi=130)
-    write_whole(path, file.getvalue())
+    check_picture(path, "--plot")
+    save_picture(path, (10.5, 4.2), lambda figure: _fill_sgd(figure, curve), dpi=130)
 
 
 def _fill(ax: Any, curve: Curve) -> None:
@@ -79,14 +54,14 @@ def _fill(ax: Any, curve: Curve) -> None:
     else:
         ax.fill_between(curve.at, curve.low, curve.high, color=LINE, alpha=0.2, linewidth=0, label="90 % of runs")
         ax.plot(curve.at, curve.value, color=LINE, marker="o" if len(curve.at) <= 33 else "", markersize=3.5)
-        _tell_range(ax, curve)
+        _show_range(ax, curve)
     ax.set(xlabel=curve.x_name, ylabel=curve.y_name)
     ax.set_ylim(bottom=0)
     ax.set_title(curve.title, loc="left", fontsize=8)
-    _plain(ax)
+    plain_axes(ax)
 
 
-def _tell_range(ax: Any, curve: Curve) -> None:
+def _show_range(ax: Any, curve: Curve) -> None:
     """Grey where nothing was measured."""
     if curve.measured is None:
         return
@@ -131,11 +106,4 @@ def _fill_sgd(figure: Any, curve: SgdCurve) -> None:
     right.legend(frameon=False, fontsize=8)
     figure.suptitle(curve.title, fontsize=10)
     for ax in (left, right):
-        _plain(ax)
-
-
-def _plain(ax: Any) -> None:
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    ax.grid(color="#e6e6e6", linewidth=0.6)
-    ax.set_axisbelow(True)
+        plain_axes(ax)

@@ -16,7 +16,8 @@ from experiments.jobs.finding import Finding, Row
 from experiments.jobs.plan import Simulated
 from experiments.jobs.timelines import side_by_side
 from experiments.report.gantt import gantt_facts, gantt_text
-from experiments.report.gantt_plot import check_picture, draw
+from experiments.report.gantt_plot import draw
+from experiments.report.picture import check_picture
 from experiments.report.text import cell, markdown_table, ms, printable
 from placer.errors import PlacerError
 from placer.files import write_whole

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from experiments.benches.bench import Facts
-from placer.files import write_whole
+from experiments.report.picture import COLOURS, save_picture
 
 WIDTH_IN, ROW_IN, LEAST_IN = 15.0, 0.3, 4.2
-COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756")
 FAR = 4.0  # bounds beyond are not drawn
 
 
@@ -74,18 +71,16 @@ def _bars(title: str, rows: dict[str, Facts], published: dict[str, float]) -> Ba
 
 def draw(picture: Picture, path: Path) -> None:
     """`picture` as a PNG. Raises PlacerError where it cannot be written."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
-    from matplotlib.figure import Figure
-
     rows = max(len(bars.names) for bars in picture.bars)
-    figure = Figure(figsize=(WIDTH_IN, max(LEAST_IN, ROW_IN * rows + 1.6)), layout="constrained")
+    size_in = (WIDTH_IN, max(LEAST_IN, ROW_IN * rows + 1.6))
+    save_picture(path, size_in, lambda figure: _fill(figure, picture), dpi=110)
+
+
+def _fill(figure: Any, picture: Picture) -> None:
     *left, right = figure.subplots(1, len(picture.bars) + 1, width_ratios=[1.0] * len(picture.bars) + [0.9])
     for ax, bars in zip(left, picture.bars, strict=True):
         _draw_bars(ax, bars)
     _draw_pairs(right, picture)
-    file = BytesIO()
-    figure.savefig(file, format="png", dpi=110)
-    write_whole(path, file.getvalue())
 
 
 def _draw_bars(ax: Any, bars: Bars) -> None:

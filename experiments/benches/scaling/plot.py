@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.benches.surrogates.plot import COLOURS, MARKERS
-from placer.files import write_whole
+from experiments.report.picture import COLOURS, MARKERS, save_picture
 
 GENERIC = "generic"
 WIDTH_IN, HEIGHT_IN = 14.5, 4.6
@@ -63,10 +60,11 @@ def picture_of(facts: Facts) -> Picture:
 
 def draw(picture: Picture, path: Path) -> None:
     """`picture` as a PNG. Raises PlacerError where it cannot be written."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
-    from matplotlib.figure import Figure
+    size_in = (WIDTH_IN, HEIGHT_IN)
+    save_picture(path, size_in, lambda figure: _fill(figure, picture), dpi=120)
 
-    figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+
+def _fill(figure: Any, picture: Picture) -> None:
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.0, 1.15, 1.15])
     _draw_clouds(left, picture)
     _draw_bars(middle, picture)
@@ -75,9 +73,6 @@ def draw(picture: Picture, path: Path) -> None:
         for side in ("top", "right"):
             ax.spines[side].set_visible(False)
         ax.set_axisbelow(True)
-    file = BytesIO()
-    figure.savefig(file, format="png", dpi=120)
-    write_whole(path, file.getvalue())
 
 
 def _draw_clouds(ax: Any, picture: Picture) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from experiments.benches.bench import Facts
 from experiments.benches.spoc.analysis import FLOPS, SPOC
-from placer.files import write_whole
+from experiments.report.picture import MARKERS, save_picture
 
 WIDTH_IN, HEIGHT_IN = 15.0, 5.4
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 
 
 @dataclass(frozen=True)
@@ -65,10 +62,11 @@ def picture_of(facts: Facts) -> Picture:
 
 def draw(picture: Picture, path: Path) -> None:
     """`picture` as a PNG. Raises PlacerError where it cannot be written."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
-    from matplotlib.figure import Figure
+    size_in = (WIDTH_IN, HEIGHT_IN)
+    save_picture(path, size_in, lambda figure: _fill(figure, picture), dpi=110)
 
-    figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+
+def _fill(figure: Any, picture: Picture) -> None:
     *left, right = figure.subplots(1, len(picture.clouds) + 1, width_ratios=[1.0] * len(picture.clouds) + [0.8])
     limits = _limits(picture)
     for ax, cloud in zip(left, picture.clouds, strict=True):
@@ -76,9 +74,6 @@ def draw(picture: Picture, path: Path) -> None:
     handles, labels = left[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=10, fontsize=8, frameon=False)
     _draw_bars(right, picture.bars)
-    file = BytesIO()
-    figure.savefig(file, format="png", dpi=110)
-    write_whole(path, file.getvalue())
 
 
 def _limits(picture: Picture) -> tuple[float, float]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from experiments.benches.bench import Facts
-from placer.files import write_whole
+from experiments.report.picture import COLOURS, MARKERS, save_picture
 
-COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#2f6f4f")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTH_IN, ROW_IN = 13.0, 0.32
 
 
@@ -72,19 +68,17 @@ def _dots(facts: Facts, key: str, title: str, regressors: Sequence[str]) -> Dots
 
 def draw(picture: Picture, path: Path) -> None:
     """`picture` as a PNG. Raises PlacerError where it cannot be written."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
-    from matplotlib.figure import Figure
+    size_in = (WIDTH_IN, max(3.6, ROW_IN * len(picture.regressors) + 1.5))
+    save_picture(path, size_in, lambda figure: _fill(figure, picture), dpi=120)
 
-    figure = Figure(figsize=(WIDTH_IN, max(3.6, ROW_IN * len(picture.regressors) + 1.5)), layout="constrained")
+
+def _fill(figure: Any, picture: Picture) -> None:
     *left, right = figure.subplots(1, len(picture.dots) + 1, width_ratios=[1.0] * len(picture.dots) + [1.2])
     for ax, dots in zip(left, picture.dots, strict=True):
         _draw_dots(ax, dots, picture)
     for ax in left[1:]:
         ax.set_yticklabels([])
     _draw_clouds(right, picture)
-    file = BytesIO()
-    figure.savefig(file, format="png", dpi=120)
-    write_whole(path, file.getvalue())
 
 
 def _draw_dots(ax: Any, dots: Dots, picture: Picture) -> None:

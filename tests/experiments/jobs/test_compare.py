@@ -13,7 +13,8 @@ from experiments.jobs.compare import CompareSettings, Contest, check, run_compar
 from experiments.jobs.finding import Progress, Row
 from experiments.jobs.interrupt import interruptible
 from experiments.jobs.search import SearchSettings
-from experiments.report.regret_plot import OURS, Curve, Panel, _styles, check_curves, draw_regret
+from experiments.report.picture import check_picture
+from experiments.report.regret_plot import OURS, Curve, Panel, _styles, draw_regret
 from experiments.report.standings import comparison_facts, comparison_lines, show_comparison, write_comparison
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
@@ -203,4 +204,4 @@ def test_many_curves_look_different_and_ours_stands_out(tmp_path):
     draw_regret(panels, tmp_path / "curves.svg")
     assert "<svg" in (tmp_path / "curves.svg").read_text()
     with pytest.raises(BadInputError, match="--curves"):
-        check_curves(tmp_path / "curves.gif")
+        check_picture(tmp_path / "curves.gif", "--curves")

@@ -1,0 +1,53 @@
+"""Picture files: their formats, how they are written, and what their axes have in common.
+
+matplotlib is loaded when the first picture is drawn.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from placer.errors import BadInputError
+from placer.files import write_whole
+
+FORMATS = (".png", ".svg", ".pdf")
+COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#2f6f4f")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+
+
+def check_picture(path: Path | None, option: str = "--gantt") -> None:
+    """Refuse what is no picture's name before any work is done. Raises BadInputError."""
+    if path is not None and path.suffix.lower() not in FORMATS:
+        raise BadInputError(f"{path}: a picture ends in {', '.join(FORMATS)}; name it so after {option}.")
+
+
+def save_picture(path: Path, size_in: tuple[float, float], fill: Callable[[Any], None], dpi: int) -> None:
+    """What `fill` draws on a figure of `size_in` inches, in the format of the path's ending.
+
+    Raises PlacerError where it cannot be written.
+    """
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports its font cache
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    file = BytesIO()
+    # Names are no formulas, and letters that the font lacks are drawn as boxes: no reason to complain.
+    with rc_context({"text.parse_math": False, "hatch.linewidth": 0.6}), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        figure = Figure(figsize=size_in, layout="constrained")
+        fill(figure)
+        figure.savefig(file, format=path.suffix[1:].lower(), dpi=dpi)
+    write_whole(path, file.getvalue())
+
+
+def plain_axes(ax: Any) -> None:
+    """A light grid behind what is drawn, and no frame above and to the right."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    ax.grid(color="#e6e6e6", linewidth=0.6)
+    ax.set_axisbelow(True)
