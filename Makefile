@@ -18,12 +18,12 @@ endif
 STAMP := .venv/.installed-$(EXTRA)
 
 .NOTPARALLEL:
-.PHONY: help setup demo test lint check bench constraints clean distclean
+.PHONY: help setup demo test test-slow lint check bench constraints clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
-	@echo 'make test    run the tests'
-	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and the tests'
+	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others'
+	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and all tests'
 	@echo 'make bench   run and record a benchmark (BENCH=main-job)'
 	@echo 'make clean   remove caches and out/demo; make distclean removes .venv, too'
 
@@ -35,7 +35,10 @@ demo: $(STAMP)
 		--out out/demo --report out/demo/report.md --trace out/demo/trace.json --gantt out/demo/step.png
 
 test: $(STAMP)
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not slow' $(PYTEST_ARGS)
+
+test-slow: $(STAMP)
+	$(BIN)/pytest -m slow $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -43,7 +46,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint test
+check: lint test test-slow
 
 bench: $(STAMP)
 	$(BIN)/placer bench $(BENCH) --record

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,12 @@ LOOPS = {"While", "StatelessWhile", "If", "StatelessIf", "PartitionedCall", "Sta
 PARAMETERS = {"resnet50": 25_636_712, "mobilenet_v3": 2_554_968}
 # A tower has 3*3*3*24+24 and 3*3*24*24+24; the last layer sees 4*24. Softmax: 784*10+10.
 OWN_PARAMETERS = {"mnist_softmax": 7850, "towers": 4 * (672 + 5208) + 970}
+
+QUICK = ("mnist_softmax", "towers", "alexnet")
+
+
+def quick_and_slow(names: Iterable[str]) -> list[Any]:
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def traced(step: zoo.TrainingStep):
@@ -43,25 +51,28 @@ def test_names_are_the_contracts_and_cost_no_tensorflow():
     assert done.returncode == 0, "importing experiments.zoo imported TensorFlow"
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", quick_and_slow(SMALL))
 def test_a_few_steps_lower_the_loss(name: str):
     first, *_, last = losses(zoo.load(name, batch=SMALL[name]), 4)
     assert 0 < last < first < 20
 
 
-@pytest.mark.parametrize("name", [*SMALL, *UNROLLED])
+@pytest.mark.parametrize("name", quick_and_slow([*SMALL, *UNROLLED]))
 def test_the_step_is_one_flat_graph_that_returns_a_float(name: str):
     concrete = traced(zoo.load(name, batch=2))
     assert not {op.type for op in concrete.graph.get_operations()} & LOOPS
     assert concrete.outputs[0].shape == () and concrete.outputs[0].dtype == "float32"
 
 
-@pytest.mark.parametrize("name", PARAMETERS | OWN_PARAMETERS)
+@pytest.mark.parametrize("name", quick_and_slow(PARAMETERS | OWN_PARAMETERS))
 def test_the_network_has_its_published_size(name: str):
     assert zoo.load(name, batch=1).model.count_params() == (PARAMETERS | OWN_PARAMETERS)[name]
 
 
-@pytest.mark.parametrize("name", ["towers", "two_tower", "mobilenet_v3"])
+@pytest.mark.parametrize(
+    "name",
+    ["towers", pytest.param("two_tower", marks=pytest.mark.slow), pytest.param("mobilenet_v3", marks=pytest.mark.slow)],
+)
 def test_the_same_seed_gives_the_same_step_even_in_the_same_process(name: str):
     import numpy as np
 
@@ -72,6 +83,7 @@ def test_the_same_seed_gives_the_same_step_even_in_the_same_process(name: str):
     assert not np.array_equal(one.example_inputs[0], other.example_inputs[0])
 
 
+@pytest.mark.slow
 def test_op_names_do_not_depend_on_what_was_built_before():
     first, second = ([op.name for op in traced(zoo.load("mobilenet_v3", batch=1)).graph.get_operations()] for _ in "ab")
     assert first == second

@@ -62,7 +62,13 @@ PROBLEMS = {
 }
 
 
-@pytest.fixture(params=PROBLEMS, scope="module")
+QUICK = ("towers", "mixed")
+
+
+@pytest.fixture(
+    params=[kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in PROBLEMS],
+    scope="module",
+)
 def problem(request):
     """Each of the small problems in turn."""
     return PROBLEMS[request.param]()

@@ -21,6 +21,8 @@ from placer.graph.topology import Device, Link, Topology
 from search.offline.plan import DEFAULT_SEARCHER
 from search.problem.problem import Problem
 
+pytestmark = pytest.mark.slow
+
 
 def entry(step_s, regret, single_s=0.2):
     """One searcher of a comparison."""

@@ -38,6 +38,8 @@ from placer.errors import BadInputError
 from placer.graph.topology import Device, Topology
 from placer.result import Failed, Measured
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("gpu:0", "cpu:0")
 
 

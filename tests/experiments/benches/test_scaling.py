@@ -17,6 +17,8 @@ from placer.errors import BadInputError, PlacerError
 from surrogate.scaling.fit import FitSettings
 from surrogate.scaling.form import Form
 
+pytestmark = pytest.mark.slow
+
 QUICK = FitSettings(samples=0, generations=25, folds=2, population=6, weights=(0.0, 1e-4))
 
 

@@ -10,6 +10,8 @@ from experiments.benches.scaling.networks import placement, training
 from placer.graph.topology import Device, Link, Topology
 from placer.trace.capture import capture
 
+pytestmark = pytest.mark.slow
+
 TWO = Topology((Device("a", "cpu"), Device("b", "cpu")), (Link("*", "*", 1e-4, 1e9),))
 
 

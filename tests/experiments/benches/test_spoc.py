@@ -38,6 +38,8 @@ from experiments.benches.spoc.published import PUBLISHED, judged
 from experiments.zoo.applications import SIDES
 from placer.errors import BadInputError, PlacerError
 
+pytestmark = pytest.mark.slow
+
 RATES = {"ops": 5e-6, "traffic_bytes": 2e-10, "operations": 3e-11}  # seconds each, in the true law
 
 

@@ -27,6 +27,8 @@ from search.problem.problem import Problem
 from search.session.prediction import Prediction
 from surrogate.learn.regressors import REGRESSORS
 
+pytestmark = pytest.mark.slow
+
 LINK = Link("*", "*", 1e-4, 2e9, send_s=1e-4, send_s_per_byte=2e-10, receive_s=1e-4, receive_s_per_byte=2e-10)
 QUICK = {name: REGRESSORS[name] for name in ("simulator", "ridge", "neighbours")}
 TOPOLOGY = Topology((Device("a", "cpu"), Device("b", "cpu")), (LINK,))

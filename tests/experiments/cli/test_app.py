@@ -86,20 +86,24 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("search", "towers", "--workers", 2, "--devices", "workers:2"), 2, "--workers and --devices"),
         (("search", "mnist_softmax", "--workers", 4096), 2, "4096 workers were asked for"),
         (("search", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
-        (("search", "missing.py:make", "--workers", 2), 2, "missing.py"),
+        pytest.param(("search", "missing.py:make", "--workers", 2), 2, "missing.py", marks=pytest.mark.slow),
         (("compare", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
         (("compare", "mnist_softmax", "--curves", "curves.gif"), 2, "--curves"),
         (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
-        (("search", "mnist_softmax"), 1, "nothing to place"),
-        (("devices", "--devices", "gpus:0"), 2, "as in gpus:2"),
-        (("devices", "--devices", "gpus:2"), 2, "write cpus:2 to divide the CPU"),
-        (("search", "no_such_net", "--devices", "gpus:2@0"), 2, "as in gpus:2@4096"),
-        (("devices", "--devices", "localhost:1"), 1, "no worker answers at localhost:1"),
+        pytest.param(("search", "mnist_softmax"), 1, "nothing to place", marks=pytest.mark.slow),
+        pytest.param(("devices", "--devices", "gpus:0"), 2, "as in gpus:2", marks=pytest.mark.slow),
+        pytest.param(("devices", "--devices", "gpus:2"), 2, "write cpus:2 to divide the CPU", marks=pytest.mark.slow),
+        pytest.param(
+            ("search", "no_such_net", "--devices", "gpus:2@0"), 2, "as in gpus:2@4096", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ("devices", "--devices", "localhost:1"), 1, "no worker answers at localhost:1", marks=pytest.mark.slow
+        ),
         (("plan", "none.json", "none.json"), 2, "none.json"),
         (("spoc", GRAPH, "none.json"), 2, "none.json"),
         (("spoc", "keras:ResNet5"), 2, "did you mean 'ResNet50'"),
-        (("bench", "everything"), 2, "everything"),
-        (("bench", "spoc", "--model", "lenet"), 2, "lenet"),
+        pytest.param(("bench", "everything"), 2, "everything", marks=pytest.mark.slow),
+        pytest.param(("bench", "spoc", "--model", "lenet"), 2, "lenet", marks=pytest.mark.slow),
     ],
 )
 def test_bad_input_is_one_line(arguments, code, says):
@@ -196,6 +200,7 @@ def test_names_are_never_taken_for_markup(tmp_path):
     assert "[red]" in done.stdout
 
 
+@pytest.mark.slow
 def test_search_on_two_devices_of_one_process(tmp_path):
     done = placer("search", "mnist_softmax", "--devices", "cpus:2", "--measurements", 4, "--json", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -205,6 +210,7 @@ def test_search_on_two_devices_of_one_process(tmp_path):
     assert facts["tf_default_s"] > 0
 
 
+@pytest.mark.slow
 def test_devices_that_one_process_is_divided_into():
     done = placer("devices", "--devices", "cpus:2", "--json")
     assert done.returncode == 0, done.stderr
@@ -228,6 +234,7 @@ def test_search_on_two_workers_prints_one_json_object_and_leaves_no_worker(tmp_p
     assert not workers_tagged(tag)
 
 
+@pytest.mark.slow
 def test_a_users_own_step_is_searched(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import tensorflow as tf\n"

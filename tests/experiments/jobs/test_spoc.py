@@ -38,6 +38,7 @@ def inference(training):
     return capture(lambda x: training.model(x, training=False), training.example_inputs[:1], "inference", trains=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", SMALL, ids=lambda network: network.kind)
 def test_parameters_are_keras_count_in_training_and_in_inference(network):
     training = build(network)
@@ -97,6 +98,7 @@ def test_branches_show_as_breadth():
     assert branches.span == pytest.approx(chain.span, abs=5)
 
 
+@pytest.mark.slow
 def test_a_keras_name_is_a_model_like_any_other():
     facts = model_facts("keras:MobileNetV2@64")
     model = keras.applications.MobileNetV2(weights=None, input_shape=(64, 64, 3))

@@ -117,6 +117,7 @@ def test_a_worker_needs_tensorflows_server_alone():
     assert not {"tensorflow.python.eager.context", "tensorflow.python.framework.ops", "keras"} & set(loaded)
 
 
+@pytest.mark.slow
 def test_where_its_parts_have_moved_a_worker_imports_all_of_tensorflow(tmp_path, monkeypatch):
     """A package in the way that cannot be entered without being run."""
     (tmp_path / "sitecustomize.py").write_text(

@@ -164,7 +164,12 @@ def same(one, other):
     return True
 
 
-@pytest.mark.parametrize("kind", KINDS)
+QUICK = (momentum, adam, batch_norm)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_fifty_moves_change_no_bit(run, kind):
     assert same(run(kind, moves=True), run(kind, moves=False))
 

@@ -129,6 +129,7 @@ print("kept")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.workers
 def test_workers_killed_at_any_time_cost_no_step_and_no_bit():
     here = str(Path(__file__).parents[1])

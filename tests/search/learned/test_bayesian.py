@@ -14,7 +14,7 @@ from search.learned.outcomes import outcomes_s
 from search.learned.stretches import Stretches
 from search.problem.problem import Problem
 
-SEARCHERS = [BayesGp, BayesRf, BayesEt]
+SEARCHERS = [BayesGp, *(pytest.param(cls, marks=pytest.mark.slow) for cls in (BayesRf, BayesEt))]
 EAGER = BayesianSettings(dimensions=8, random=2, near=50)
 
 

@@ -27,7 +27,9 @@ def gpus(number, **fields):
     return Topology(devices, (Link("*", "*", 1e-5, 1e10),))
 
 
-@pytest.mark.parametrize("name", SEARCHERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("bayes") else n for n in SEARCHERS]
+)
 def test_a_plan_lies_between_the_bound_and_the_best_single_device(name, problem):
     found = plan(problem, name, seconds=0.5, clock=ticking(0.02))
     assert found.value == problem.predict(problem.placement(found.mapping))

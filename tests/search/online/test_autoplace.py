@@ -46,6 +46,7 @@ def searched(step: AutoStep, inputs: tuple[Any, ...]) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 def test_a_whole_search_trains_as_the_step_alone(make_step: Callable[[], Made], tmp_path: Path) -> None:
     step, inputs = make_step()
     with autoplace(step, budget=3, store=tmp_path / "found.db", log_dir=tmp_path) as placed:
@@ -154,6 +155,7 @@ np.testing.assert_allclose(found[:5000], expected[:len(found)], rtol=1e-3, atol=
 """
 
 
+@pytest.mark.slow
 @pytest.mark.workers
 def test_a_worker_lost_while_the_step_is_profiled_delays_the_search() -> None:
     done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=300)

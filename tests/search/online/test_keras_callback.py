@@ -172,7 +172,10 @@ HOW: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("how", HOW)
+QUICK = ("arrays", "validation data")
+
+
+@pytest.mark.parametrize("how", [how if how in QUICK else pytest.param(how, marks=pytest.mark.slow) for how in HOW])
 def test_history_and_weights_are_those_of_an_untouched_fit(how: str, stored: Any) -> None:
     plain, model = make_model(), make_model()
     batch = first_batch(*data(), *([np.ones(STEPS, "float32")] if "weight" in how else []))
@@ -186,6 +189,7 @@ def test_history_and_weights_are_those_of_an_untouched_fit(how: str, stored: Any
     assert model.train_function is None
 
 
+@pytest.mark.slow
 def test_two_mappings_train_alike_to_the_last_bit(stored: Any) -> None:
     histories, weights = [], []
     for seed in (1, 2):
@@ -197,6 +201,7 @@ def test_two_mappings_train_alike_to_the_last_bit(stored: Any) -> None:
     assert all((a == b).all() for a, b in zip(*weights, strict=True))
 
 
+@pytest.mark.slow
 def test_other_callbacks_see_and_set_true_weights(stored: Any, tmp_path: Path) -> None:
     seen = []
     for placing in (True, False):
@@ -227,6 +232,7 @@ def test_other_callbacks_see_and_set_true_weights(stored: Any, tmp_path: Path) -
         assert_same_weights(model, model_0)
 
 
+@pytest.mark.slow
 def test_a_fit_goes_on_where_a_backup_was_made(stored: Any, tmp_path: Path) -> None:
     def stop(epoch: int, logs: Any) -> None:
         if epoch == 1:
@@ -246,6 +252,7 @@ def test_a_fit_goes_on_where_a_backup_was_made(stored: Any, tmp_path: Path) -> N
     assert_same_weights(again, plain)
 
 
+@pytest.mark.slow
 def test_some_steps_in_one_execution(stored: Any) -> None:
     """Six batches, four at a time: Keras tells of two executions in an epoch."""
     plain, model = make_model(steps_per_execution=4), make_model(steps_per_execution=4)
@@ -256,6 +263,7 @@ def test_some_steps_in_one_execution(stored: Any) -> None:
     assert model.optimizer.iterations.numpy() == 2 * BATCHES
 
 
+@pytest.mark.slow
 def test_fits_in_a_row_with_whatever_comes_between(stored: Any, tmp_path: Path) -> None:
     plain, model = make_model(), make_model()
     placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
@@ -287,6 +295,7 @@ class Penalised(keras.Model):
         return {"penalised": loss, "nested": {"largest": tf.reduce_max(logits)}}
 
 
+@pytest.mark.slow
 def test_a_training_step_of_its_own(stored: Any) -> None:
     plain, model = make_model(Penalised, metrics=None), make_model(Penalised, metrics=None)
     history = fitted(model, AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None))
@@ -309,7 +318,12 @@ def interrupt(step: int, logs: Any = None) -> None:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("goes_on", ["with AutoPlace", "without", "another AutoPlace", "compiled anew", "dropped"])
+OTHERWISE = ("without", "another AutoPlace", "compiled anew", "dropped")
+
+
+@pytest.mark.parametrize(
+    "goes_on", ["with AutoPlace", *(pytest.param(how, marks=pytest.mark.slow) for how in OTHERWISE)]
+)
 def test_a_fit_interrupted_between_steps_leaves_all_usable(goes_on: str, stored: Any) -> None:
     plain, model = make_model(), make_model()
     mapping = stored(model, first_batch(*data()))
@@ -365,6 +379,7 @@ def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: An
     assert np.isfinite(fitted(model, placing)["loss"]).all()
 
 
+@pytest.mark.slow
 def test_a_mapping_of_another_model_ends_the_fit_in_words(stored: Any) -> None:
     mapping = stored(make_model(rate=0.5), first_batch(*data()))
     model = make_model()
@@ -385,8 +400,8 @@ class OwnFunction(keras.Model):
     ("kind", "compiling", "reason"),
     [
         (keras.Model, {"run_eagerly": True}, "run_eagerly"),
-        (keras.Model, {"jit_compile": True}, "XLA"),
-        (OwnFunction, {}, "its own train_function"),
+        pytest.param(keras.Model, {"jit_compile": True}, "XLA", marks=pytest.mark.slow),
+        pytest.param(OwnFunction, {}, "its own train_function", marks=pytest.mark.slow),
     ],
 )
 def test_a_model_left_alone_trains_with_one_warning(kind: Any, compiling: dict[str, Any], reason: str) -> None:
