@@ -44,9 +44,7 @@ def test_keras_fit(tmp_path: Path) -> None:
 
 @pytest.mark.workers
 def test_offline_then_place(tmp_path: Path) -> None:
-    said = run(
-        "offline_then_place", tmp_path, "--model mnist_softmax --batch 2 --measurements 3 --steps 9 --out out"
-    )
+    said = run("offline_then_place", tmp_path, "--model mnist_softmax --batch 2 --measurements 3 --steps 9 --out out")
     assert (tmp_path / "out" / "mapping.json").exists()
     assert re.search(r"runs \d+ ops on worker:\d", said)
 
