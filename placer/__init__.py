@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Handed out on first use, so that `import placer` loads neither TensorFlow nor anything heavy.
-_ROOMS = {
+# Imported on first use, so that `import placer` loads neither TensorFlow nor anything heavy.
+_MODULE_OF = {
     "AutoStep": "search.online.autoplace",
     "BadInputError": "placer.errors",
     "Captured": "placer.trace.capture",
@@ -43,10 +43,10 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'placer' has no attribute {name!r}")
-    return getattr(import_module(_ROOMS[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_ROOMS])
+    return sorted([*globals(), *_MODULE_OF])

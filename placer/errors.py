@@ -1,4 +1,4 @@
-"""What can go wrong, said in one line: what, where, what next."""
+"""Errors whose message is one line (what, where, what next), and helpers that put names into such lines."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ MOST_LISTED = 8
 
 
 class PlacerError(Exception):
-    """An honest failure: the command ends with exit code 1 and this one line."""
+    """An operation failed: the command prints this one line and ends with exit code 1."""
 
     exit_code = 1
 
 
 class BadInputError(PlacerError):
-    """The user's input cannot be used; the line says what, where and what next. Exit code 2."""
+    """The user's input cannot be used. Exit code 2."""
 
     exit_code = 2
 
 
 def short(name: str) -> str:
-    """`name` in quotes as an error line shows it: no line break, and the middle left out where it is long."""
+    """`name` quoted for an error line: line breaks escaped, the middle of a long one cut out."""
     return repr(_cut(name, LONGEST_NAME))
 
 
@@ -33,14 +33,14 @@ def plain(name: str) -> str:
 
 
 def listed(names: Collection[str]) -> str:
-    """The first few of `names`, and how many more there are."""
+    """The first MOST_LISTED of `names`, and how many more there are."""
     shown = [plain(name) for name in islice(names, MOST_LISTED)]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def one_line(text: str) -> str:
-    """`text` fit for a terminal, whatever names it holds."""
+    """`text` on one line, safe to print: unprintable characters blanked, LONGEST_LINE characters at most."""
     return _cut("".join(c if c.isprintable() else " " for c in text), LONGEST_LINE)
 
 

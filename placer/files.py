@@ -1,6 +1,6 @@
-"""JSON documents and files: read and checked at the door, written whole or not at all.
+"""JSON documents and files: validated when read, replaced atomically when written.
 
-Bad input is a BadInputError of one line that names the file, the path inside it and what to do.
+Bad input raises a one-line BadInputError that names the file, the path inside it and the fix.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
 class Document(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A JSON object of which every field is known."""
+    """A JSON object; unknown fields are refused."""
 
 
 class _Header(msgspec.Struct):
-    """What tells one kind of file from another."""
+    """The field that tells one kind of file from another."""
 
     format: str
 
@@ -35,7 +35,7 @@ D = TypeVar("D", bound=Document)
 
 
 def read_document(path: str | Path, kind: type[D], format: str) -> D:
-    """The JSON file at `path`, of `format` and with the fields of `kind`. Raises BadInputError."""
+    """Read the JSON file at `path`, which must have this `format` and the fields of `kind`. Raises BadInputError."""
     data = _read(path, format)
     try:
         found = msgspec.json.decode(data, type=_Header).format
@@ -53,18 +53,18 @@ def read_document(path: str | Path, kind: type[D], format: str) -> D:
 
 
 class _TwinsError(ValueError):
-    """An object has this key twice."""
+    """A JSON object has this key twice."""
 
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> None:
-    """JSON leaves open which of two values counts, and readers differ."""
+    """Refuse duplicate keys: JSON does not define which value counts, and readers differ."""
     if len({key for key, _ in pairs}) != len(pairs):
         seen: set[str] = set()
         raise _TwinsError(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
 
 
 def _read(path: str | Path, format: str) -> bytes:
-    """The whole file. A pipe is refused, for nobody may ever write into it."""
+    """The file's content. Pipes are refused because reading one could block forever."""
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
@@ -81,12 +81,12 @@ def _read(path: str | Path, format: str) -> bytes:
 
 
 def write_document(path: str | Path, document: Document) -> None:
-    """Write `document` as JSON, whole or not at all. Raises PlacerError where that fails."""
+    """Write `document` as JSON, atomically. Raises PlacerError where that fails."""
     write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Write `content`, whole or not at all. Raises PlacerError where that fails."""
+    """Write `content` to a temporary file and rename it to `path`. Raises PlacerError where that fails."""
     target = Path(path)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -103,7 +103,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
 
 
 def _said(complaint: str) -> str:
-    """What msgspec found wrong, its path first, and the way out."""
+    """msgspec's complaint as path, problem and fix."""
     what, _, where = complaint.rpartition(" - at ") if " - at " in complaint else (complaint, "", "")
     path = where.replace("`", "") or ("$.edges" if "length" in what else "$")
     if field := re.search(r"unknown field `(.*)`", what, re.DOTALL):

@@ -1,4 +1,4 @@
-"""`from placer.keras import AutoPlace`: the Keras callback, handed out on first use, for it imports Keras."""
+"""`from placer.keras import AutoPlace`: the Keras callback, imported on first use because it imports Keras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What measuring a mapping came to: a step time with its spread, or a failure. Both are values."""
+"""The result of measuring a mapping: a step time with its spread, or a failure. Both are values."""
 
 from __future__ import annotations
 
@@ -10,23 +10,20 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """step_s: median seconds of one training step; spread_s: interquartile range over `repeats` steps.
+    """A measured step time."""
 
-    switch_s: seconds from the mapping to the end of its first step, fresh variables included.
-    """
-
-    step_s: float
-    spread_s: float = 0.0
+    step_s: float  # median seconds of one training step
+    spread_s: float = 0.0  # interquartile range over `repeats` steps
     repeats: int = 1
-    switch_s: float = 0.0
+    switch_s: float = 0.0  # seconds from choosing the mapping to the end of its first step, fresh variables included
     stopped_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The mapping gave no step time. reason: one word for machines (memory, loss, placement, device, error)."""
+    """The mapping gave no step time."""
 
-    reason: str
+    reason: str  # one word for programs: memory, loss, placement, device or error
     detail: str = ""
 
 
@@ -40,6 +37,6 @@ def summary(seconds: Sequence[float]) -> Measured:
 
 
 def heats(entries: int, repeats: int) -> list[int]:
-    """After how many steps each half drops out: 4 entries, 12 repeats: all take 3, two 6, one 12."""
+    """Successive halving: after how many steps the slower half drops out. heats(4, 12) = [3, 6, 12]."""
     halvings = max(entries - 1, 0).bit_length()
     return sorted({-(-repeats // 2**h) for h in range(halvings + 1)})

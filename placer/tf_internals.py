@@ -1,8 +1,7 @@
-"""The few TensorFlow calls that are not public, in one place, for the release that pyproject.toml pins.
+"""All calls of TensorFlow's private API, for the release that pyproject.toml pins.
 
-Why each is needed, and what it saves, is in docs/decisions/001-function-defs.md; tests/placer/test_tf_internals.py
-is the
-canary that a new TensorFlow has to pass.
+docs/decisions/001-function-defs.md says why each is needed and what it saves; a new TensorFlow has to pass
+tests/placer/test_tf_internals.py.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ _collecting = threading.Lock()
 
 
 def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
-    """Grappler's passes over `graph_def`; the tensors and ops named in `keep` stay, what they do not need goes.
+    """Run Grappler's passes over `graph_def`; the tensors and ops named in `keep` stay, what they do not need goes.
 
-    Nested function calls are inlined, constants folded, identical ops merged. While and If stay one op each. It is done
-    for a machine with a CPU only, whatever is here: before they are placed, all ops would count to the GPU, and could
-    be given tensor layouts that no CPU kernel takes; and to look at what is here, Grappler opens a session of its own,
-    which does not know of logical GPUs.
+    Nested function calls are inlined, constants folded, identical ops merged. While and If stay one op each. Grappler
+    is given a CPU-only machine whatever is here, for two reasons: it would assume that unplaced ops run on the GPU and
+    could choose tensor layouts that no CPU kernel takes; and to detect devices it opens a session of its own, which
+    does not know about logical GPUs.
     """
     meta = meta_graph_pb2.MetaGraphDef()
     meta.graph_def.CopyFrom(graph_def)
@@ -47,7 +46,7 @@ def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
     config = tf.compat.v1.ConfigProto()
     rewrite = config.graph_options.rewrite_options
     rewrite.min_graph_nodes = -1
-    rewrite.memory_optimization = rewrite.NO_MEM_OPT  # its temporary variables tie ops of several devices together
+    rewrite.memory_optimization = rewrite.NO_MEM_OPT  # its temporary variables tie ops on several devices together
     with grappler_cluster.Provision(devices=[_any_cpu()]) as machine:
         return tf_optimizer.OptimizeGraph(config, meta, cluster=machine)
 
@@ -59,12 +58,12 @@ def _any_cpu() -> Any:
 
 
 def add_function(function_def: FunctionDef) -> None:
-    """Make a function known to this process (and, at its first call, to the devices that take part)."""
+    """Register a function in this process (its first call sends it to the devices that take part)."""
     eager_context.context().add_function_def(function_def)
 
 
 def new_function(name: str) -> FunctionDef:
-    """An empty FunctionDef that may have effects."""
+    """An empty, stateful FunctionDef."""
     function = function_pb2.FunctionDef()
     function.signature.name = name
     function.signature.is_stateful = True
@@ -73,7 +72,7 @@ def new_function(name: str) -> FunctionDef:
 
 @cache
 def plain_config() -> bytes:
-    """For functions that are to run as they are: nothing is optimised again."""
+    """A serialized ConfigProto for functions that run as they are, without optimising again."""
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
@@ -81,12 +80,11 @@ def plain_config() -> bytes:
 
 
 def has_function(name: str) -> bool:
-    """Whether a function of that name is known to this process."""
     return bool(eager_context.context().has_function(name))
 
 
 def remove_function(name: str) -> None:
-    """Forget a function, here and on the workers; those already gone are not waited for."""
+    """Remove a function here and on the workers; workers already gone are ignored."""
     context = eager_context.context()
     if context.has_function(name):
         with suppress(tf.errors.OpError):  # on a device that is lost
@@ -101,16 +99,16 @@ def call_function(name: str, inputs: Sequence[Any], outputs: int, config: bytes)
 
 
 def function_graph(function_def: FunctionDef) -> tuple[GraphDef, dict[str, str]]:
-    """A FunctionDef's body as a GraphDef, arguments as Placeholders; tensor name in the function -> there."""
+    """(body of a FunctionDef as a GraphDef, arguments as Placeholders; tensor name in the function -> in the graph)."""
     graph_def, names = function_def_to_graph.function_def_to_graph_def(function_def)
     return graph_def, names
 
 
 @contextmanager
 def collected_partitions() -> Iterator[list[GraphDef]]:
-    """While open, TensorFlow keeps the graph each device was handed; the list is filled when the block ends.
+    """Within the block, TensorFlow records the graph each device was given; the list is filled when the block ends.
 
-    It keeps those of all threads in one list, so one thread collects at a time.
+    TensorFlow records all threads into one list, so a lock lets one thread collect at a time.
     """
     context = eager_context.context()
     graphs: list[GraphDef] = []
@@ -137,18 +135,18 @@ def kernel_kinds(node: Any) -> frozenset[str]:
 
 @cache
 def registered_kernels(op_type: str) -> tuple[Any, ...]:
-    """The KernelDefs of an op type that TensorFlow takes by itself; those with a label want to be named."""
+    """The KernelDefs of an op type that TensorFlow chooses by itself; labelled ones must be requested by name."""
     return tuple(kernel for kernel in kernels.get_registered_kernels_for_op(op_type).kernel if not kernel.label)
 
 
 def kinds_of(listed: Sequence[Any]) -> frozenset[str]:
-    """The device kinds that KernelDefs are for. DEFAULT stands for any that has no fitting one of its own."""
+    """The device kinds of KernelDefs. DEFAULT stands for every kind without a fitting kernel of its own."""
     types = {kernel.device_type for kernel in listed}
     return frozenset(kind for kind in ("cpu", "gpu") if types & {kind.upper(), "DEFAULT"})
 
 
 def takes(kernel: Any, attr: Mapping[str, Any]) -> bool:
-    """Whether a KernelDef is for the types that a NodeDef's attributes give."""
+    """Whether a KernelDef accepts the types in a NodeDef's attributes."""
     for constraint in kernel.constraint:
         allowed, given = constraint.allowed_values.list.type, attr.get(constraint.name)
         if given is not None and allowed and not {given.type, *given.list.type} - {0} <= set(allowed):
@@ -158,25 +156,26 @@ def takes(kernel: Any, attr: Mapping[str, Any]) -> bool:
 
 @cache
 def here() -> frozenset[str]:
-    """The device kinds that this build of TensorFlow is for."""
+    """The device kinds that this build of TensorFlow supports."""
     return frozenset({"cpu", "gpu"} if tf.test.is_built_with_gpu_support() else {"cpu"})
 
 
 def incarnations() -> dict[str, int]:
-    """Device name -> the number that tells this start of the device from its earlier ones, for all devices joined."""
+    """Device name -> incarnation, a number that is new each time the device starts; for all joined devices."""
     return _of_devices(pywrap_tf_session.TF_DeviceListIncarnation)
 
 
 def joined_tasks() -> dict[int, str]:
-    """Task number -> address of the workers this process was last joined to; empty where it never was."""
+    """Task number -> address of the workers this process last joined; empty before it joins any."""
     server = eager_context.context().get_server_def()
     jobs = () if server is None else server.cluster.job
     return {task: address for job in jobs if job.name == "worker" for task, address in job.tasks.items()}
 
 
 def device_memory_limits() -> dict[str, int]:
-    """Full device name -> bytes that TensorFlow may use of it: on a GPU, of a logical one its limit, else what was free
-    when devices were set up. Of CPUs it says the same 256 MiB always.
+    """Full device name -> bytes that TensorFlow may use of it.
+
+    For a logical GPU its limit; for a whole GPU what was free when devices were set up; for a CPU always 256 MiB.
     """
     return _of_devices(pywrap_tf_session.TF_DeviceListMemoryBytes)
 
@@ -190,12 +189,12 @@ def _of_devices(look: Callable[[Any, int], int]) -> dict[str, int]:
 
 
 def devices_are_set_up() -> bool:
-    """Whether TensorFlow has made this process's devices, so that they stay as they are."""
+    """Whether TensorFlow has initialised this process's devices, so that they can no longer be divided."""
     return eager_context.context()._context_handle is not None
 
 
 def device_config() -> Any:
-    """A ConfigProto for a session that sees this process's devices as they are, logical ones included."""
+    """A ConfigProto for a session that sees this process's devices, including logical ones."""
     config, mine = tf.compat.v1.ConfigProto(), eager_context.context().config
     config.device_count.update(mine.device_count)
     config.gpu_options.CopyFrom(mine.gpu_options)
@@ -203,7 +202,7 @@ def device_config() -> Any:
 
 
 def input_type(node: Any, position: int) -> int:
-    """DataType enum of a NodeDef's data input, told from its op's definition."""
+    """DataType enum of a NodeDef's data input number `position`, from its op's definition."""
     op_def = op_def_registry.get(node.op)
     at = 0
     for arg in op_def.input_arg:
@@ -222,28 +221,28 @@ def input_type(node: Any, position: int) -> int:
 
 
 def is_eager(tensor: Any) -> bool:
-    """Whether a tensor is there, not a node of a graph."""
+    """Whether a tensor has a value, rather than being a node of a graph."""
     return isinstance(tensor, tf.Tensor) and hasattr(tensor, "numpy")
 
 
 def is_initialized(handle: Any) -> bool:
-    """Whether a variable's handle, in this process, leads to a value."""
+    """Whether the variable behind a handle of this process has a value."""
     return bool(tf.raw_ops.VarIsInitializedOp(resource=handle))
 
 
 def read_variable(handle: Any, dtype: tf.DType) -> Any:
-    """The value that a variable's handle leads to."""
+    """The value of the variable behind a handle."""
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
 
 
 def is_recorded() -> bool:
-    """Whether what runs now becomes part of something else: of a function that is traced, or of a gradient tape."""
+    """Whether ops executed now are recorded: in a function being traced, or on a gradient tape."""
     return not pywrap_tfe.TFE_Py_TapeSetIsEmpty() or not eager_context.executing_eagerly()
 
 
 def before_function_calls(hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | None) -> None:
-    """Call `hook` with each tf.function's concrete function and what it captured, right before it runs; what the hook
-    returns is taken in the place of that. None ends it.
+    """Call `hook` with each concrete function and its captured inputs right before it runs, and use the captured inputs
+    that it returns instead. None removes the hook.
     """
     if hook is None:
         concrete_function.ConcreteFunction._call_flat = _call_flat

@@ -19,7 +19,7 @@ from placer import tf_internals
 from placer.devices.link_probes import measure_links
 from placer.devices.logical import division, gpu_names
 from placer.devices.logical import split as split
-from placer.devices.reconnect import Revival
+from placer.devices.reconnect import Reconnection
 from placer.devices.worker import bind_to_loopback, listening_ports
 from placer.devices.workers import FAIL_FAST, Workers, memory_bytes_each, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError, listed
@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 0.2
 JOIN_TIMEOUT_S = 30.0
 RETRY_S = 0.25
-AGAIN_S = 1.0  # after which one worker tries another again that it could not reach
+RECONNECT_S = 1.0  # after which one worker tries another again that it could not reach
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
@@ -111,14 +111,14 @@ class Devices:
             original=self.whole,
         )
 
-    def revive(self, names: Collection[str], clock: Callable[[], float] = time.monotonic) -> Revival:
+    def revive(self, names: Collection[str], clock: Callable[[], float] = time.monotonic) -> Reconnection:
         """Have lost devices back, in the background: workers that were started here are started again, others'
         addresses are tried every 2 s until they answer. Call `rejoined` once it is done. clock: seconds.
         """
         self._check_known(names)
         if local := [name for name in names if name not in self.addresses]:
             raise BadInputError(f"{listed(local)} is in this process and cannot be revived; name workers only.")
-        return Revival({name: partial(self._bring_back, name) for name in names}, clock)
+        return Reconnection({name: partial(self._bring_back, name) for name in names}, clock)
 
     def rejoined(self) -> Devices:
         """Joined to all devices again, with the names, the order and the links they had.
@@ -142,7 +142,7 @@ class Devices:
         if self.workers is None:
             return _listens(self.addresses[name])
         self.workers.restart(self._task(name))
-        time.sleep(AGAIN_S)  # in the background, not when they are joined
+        time.sleep(RECONNECT_S)  # in the background, not when they are joined
         return True
 
     def _join(self, names: Collection[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.load_reading import Pair, Reading, Slowdown
+from placer.devices.load_reading import LoadReading, Pair, Slowdown
 from placer.devices.variables import variable_on
 
 PROBE_S = 5e-3
@@ -25,10 +25,10 @@ SIDE = 256  # one product takes 0.5 ms on one core
 LINK_FLOATS = 65_536  # 256 KB
 HOPS = 8
 
-__all__ = ["Pace", "Pair", "Reading", "Slowdown"]
+__all__ = ["LoadProbes", "LoadReading", "Pair", "Slowdown"]
 
 
-class Pace:
+class LoadProbes:
     """Probes for these devices, compiled and sized once, in tenths of a second; they change nothing.
 
     A device's probe multiplies matrices, as often as makes it take `PROBE_S` to twice that. A link's sends
@@ -48,13 +48,13 @@ class Pace:
             for _ in range(2):
                 self._timed(probe)
 
-    def take(self) -> Reading:
+    def take(self) -> LoadReading:
         """The median of `REPEATS` rounds over all devices and links: one short disturbance does not count."""
         probes: list[Callable[[], Any]] = [*self._devices.values(), *self._links.values()]
         rounds = [[self._timed(probe) for probe in probes] for _ in range(REPEATS)]
         seconds = [median(column) for column in zip(*rounds, strict=True)]
         count = len(self._devices)
-        return Reading(
+        return LoadReading(
             dict(zip(self._devices, seconds[:count], strict=True)),
             dict(zip(self._links, seconds[count:], strict=True)),
         )

@@ -12,7 +12,7 @@ POLL_S = 2.0
 Attempt = Callable[[], bool]
 
 
-class Revival:
+class Reconnection:
     """Waits for devices in threads of its own; none of its methods waits.
 
     attempts: device name -> what is tried to have it back: True = it is there, False = to be tried again `POLL_S`

@@ -1,9 +1,8 @@
 """Ops -> groups: few enough to search, free of cycles, and with what belongs together kept together.
 
-Two relations are kept apart. A *class* is what must share a device: a variable with its reads, slots, gradients and
-updates, and what it is dear to cut from them. Searches move classes. A *group* is what runs in one piece: the part
-of a class between two visits of other classes, so the forward and the backward part of a layer are two groups of
-one class.
+Two relations are kept apart. A *unit* is what must share a device: a variable with its reads, slots, gradients and
+updates, and whatever is expensive to cut from them. Searches move units. A *group* is what runs in one piece: the part
+of a unit between two visits to other units. So the forward and the backward part of a layer are two groups of one unit.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Topology
 
 SCALAR_BYTES = 16
-LARGEST, GROWTH = 0.03, 1.4  # classes are united up to this share of the step's cost; more only if there are too many
-UNLIKE = 0.12  # below this share only classes that can run on the same devices are united
-SHRINK = 0.8
-TENSOR_S, TENSOR_S_PER_BYTE = 3e-4, 1e-9  # what a cut is taken to cost while nothing is measured
+LARGEST, GROWTH = 0.03, 1.4  # units are merged up to this share of the step's cost; it grows while too many are left
+UNLIKE = 0.12  # below this share, only units that can run on the same devices are merged
+SHRINK = 0.8  # of the target, each time splitting by depth gives too many groups
+TENSOR_S, TENSOR_S_PER_BYTE = 3e-4, 1e-9  # assumed cost of a cut before any link is measured
 
 
 @dataclass(frozen=True)
 class Groups:
-    """A coarse graph, and the op indices of the fine graph behind each of its groups."""
+    """A coarse graph, and for each of its groups the indices of the fine graph's ops in it."""
 
     fine: OpGraph
     graph: OpGraph
@@ -53,39 +52,39 @@ class Groups:
 
 
 def coarsen(graph: OpGraph, groups: int = 192, topology: Topology | None = None) -> Groups:
-    """At most about `groups` groups of `graph`'s ops (never fewer than one per unit that must stay apart).
+    """Join `graph`'s ops into at most about `groups` groups (never fewer than one per unit that must stay apart).
 
-    topology: says where each op can run. Ops without a common device are not united unless they are colocated, and a
-    group runs where all its ops can. Without it names and kinds of devices are taken as they stand.
+    topology: tells where each op can run. Ops without a common device are not merged unless they are colocated, and a
+    group runs where all its ops can. Without a topology, device names and kinds are compared as labels.
 
-    Classes are united by heavy-edge matching (Karypis & Kumar 1998, section 3.1): the pairs that are dearest to cut for
-    what they cost, each class at most once a round. Groups follow from classes: op v is at depth
-    max over its inputs u of depth(u) + [class(u) != class(v)], and a group is what shares class and depth. Every
-    edge between two groups leads to a greater depth, so no cycle can close.
+    Units are merged by heavy-edge matching (Karypis & Kumar 1998, section 3.1): first the pairs whose cut is the most
+    expensive relative to their compute, each unit at most once a round. Groups follow from units: op v is at depth
+    max over its inputs u of depth(u) + [unit(u) != unit(v)], and a group is what shares unit and depth. Every
+    edge between two groups leads to a greater depth, so no cycle can form.
     """
-    classes = _Classes(graph, topology)
+    units = _Units(graph, topology)
     target = groups // 2
     while True:
-        classes.unite_to(target)
-        members = _split_by_depth(graph, classes)
+        units.unite_to(target)
+        members = _split_by_depth(graph, units)
         if len(members) <= groups or target <= 1:
-            return _groups(graph, classes, members, topology)
-        target = int(min(target, classes.count) * SHRINK)
+            return _groups(graph, units, members, topology)
+        target = int(min(target, units.count) * SHRINK)
 
 
-class _Classes:
+class _Units:
     """A partition of the ops that only ever gets coarser.
 
-    can: of each class's root, the devices that can run the class, as bits; all bits where no topology is known.
+    can: for the root op of each unit, the devices that can run the unit, as bits; all bits set without a topology.
     """
 
     def __init__(self, graph: OpGraph, topology: Topology | None) -> None:
         self.graph = graph
         self.parent = list(range(len(graph)))
         self.can = [-1 if topology is None else _runs_on(op, topology) for op in graph.ops]
-        for unit in graph.colocated:
-            for i in unit[1:]:
-                self._join(unit[0], i)
+        for first, *others in graph.colocated:
+            for i in others:
+                self._join(first, i)
         for edge in graph.edges:
             if edge.edge_bytes > SCALAR_BYTES and _carries_parameters(graph.ops[edge.src], graph.ops[edge.dst]):
                 self._join_if_possible(edge.src, edge.dst)
@@ -97,61 +96,60 @@ class _Classes:
 
     @property
     def count(self) -> int:
-        """How many classes there are."""
         return len(self.cost_s)
 
     def root(self, i: int) -> int:
-        """The op that stands for op i's class."""
+        """The op that represents op i's unit."""
         while self.parent[i] != i:
             self.parent[i] = self.parent[self.parent[i]]
             i = self.parent[i]
         return i
 
     def unite_to(self, target: int) -> None:
-        """Unite classes until `target` are left, or none that touch and have a device in common.
+        """Merge units until `target` are left, or no two that touch have a device in common.
 
-        First those that can run on the same devices, for what unites with another has fewer to choose from.
+        Those that can run on the same devices come first, because a merged unit can run only where both halves can.
         """
         limit_s = LARGEST * self.total_s
         while self.count > target:
-            united = self._round(target, limit_s, alike=True)
-            if united == 0 and limit_s >= UNLIKE * self.total_s:
-                united = self._round(target, limit_s, alike=False)
-            if united == 0:
+            merged = self._round(target, limit_s, alike=True)
+            if merged == 0 and limit_s >= UNLIKE * self.total_s:
+                merged = self._round(target, limit_s, alike=False)
+            if merged == 0:
                 if limit_s >= self.total_s:
                     return
                 limit_s *= GROWTH
 
     def _round(self, target: int, limit_s: float, alike: bool) -> int:
-        """One round of heavy-edge matching; how many classes it united. alike: only what runs on the same devices."""
-        united: set[int] = set()
+        """One round of heavy-edge matching; returns the pairs merged. alike: only units with the same devices."""
+        merged: set[int] = set()
         done = 0
         for _, a, b in sorted(self._scores(), reverse=True):
             if self.count <= target:
                 break
-            if a in united or b in united or not self.can[a] & self.can[b]:
+            if a in merged or b in merged or not self.can[a] & self.can[b]:
                 continue
             if self.cost_s[a] + self.cost_s[b] <= limit_s and (not alike or self.can[a] == self.can[b]):
-                united |= {a, b}
+                merged |= {a, b}
                 self._join(a, b)
                 self.cost_s[a] += self.cost_s.pop(b)
                 done += 1
         return done
 
     def _scores(self) -> list[tuple[float, int, int]]:
-        """(seconds saved by not cutting / seconds bound together, class, class) for all that touch."""
+        """(seconds saved by not cutting / seconds of compute bound together, unit, unit) for all pairs that touch."""
         cut_s: dict[tuple[int, int], float] = defaultdict(float)
         for e in self.graph.edges:
             a, b = self.root(e.src), self.root(e.dst)
-            # A scalar (the learning rate) reaches everyone: it is no reason to keep them together.
+            # A scalar such as the learning rate reaches every unit; it is no reason to merge them.
             if a != b and e.edge_bytes > SCALAR_BYTES:
                 cut_s[min(a, b), max(a, b)] += TENSOR_S + e.edge_bytes * TENSOR_S_PER_BYTE
         least_s = 1e-4 * self.total_s
         return [(s / (self.cost_s[a] + self.cost_s[b] + least_s), a, b) for (a, b), s in cut_s.items()]
 
     def _settle_scalars(self) -> None:
-        """Scalar arithmetic (bias corrections, step counts) goes with its consumers where they are of one class;
-        what serves several classes is kept together, as one class that everybody asks.
+        """Put scalar arithmetic (bias corrections, step counts) with its consumers where they are all in one unit;
+        join what serves several units into one unit of its own.
         """
         scalar = [
             op.colocate is None and all(e.edge_bytes <= SCALAR_BYTES for e in out)
@@ -170,7 +168,7 @@ class _Classes:
                     self._join_if_possible(u, e.dst)
 
     def _join_if_possible(self, a: int, b: int) -> None:
-        """Join two classes unless no device can run both."""
+        """Join two units unless no device can run both."""
         if self.can[self.root(a)] & self.can[self.root(b)]:
             self._join(a, b)
 
@@ -180,53 +178,52 @@ class _Classes:
         self.parent[b] = a
 
 
-def _split_by_depth(graph: OpGraph, classes: _Classes) -> list[tuple[int, ...]]:
-    """Members of each group, groups in a topological order."""
+def _split_by_depth(graph: OpGraph, units: _Units) -> list[tuple[int, ...]]:
+    """The members of each group, groups in topological order."""
     depth = [0] * len(graph)
     for v in graph.order:
-        here = classes.root(v)
-        depth[v] = max((depth[e.src] + (classes.root(e.src) != here) for e in graph.in_edges[v]), default=0)
-    _sink(graph, classes, depth)
+        here = units.root(v)
+        depth[v] = max((depth[e.src] + (units.root(e.src) != here) for e in graph.in_edges[v]), default=0)
+    _sink(graph, units, depth)
     members: dict[tuple[int, int], list[int]] = defaultdict(list)
     for v in range(len(graph)):
-        members[depth[v], classes.root(v)].append(v)
+        members[depth[v], units.root(v)].append(v)
     return [tuple(members[key]) for key in sorted(members)]
 
 
-def _sink(graph: OpGraph, classes: _Classes, depth: list[int]) -> None:
-    """Let ops wait for the group of their class that first needs them, so that they form no group of their own.
+def _sink(graph: OpGraph, units: _Units, depth: list[int]) -> None:
+    """Move ops without inputs down to the first group of their unit that needs them, to form no group of their own.
 
-    An op may go as deep as its consumers allow: theirs in the same class, one less in another.
+    An op may go as deep as its consumers allow: as deep as one in the same unit, one less than one in another.
     """
     for v in reversed(graph.order):
         if graph.out_edges[v] and not graph.in_edges[v]:
-            here = classes.root(v)
-            depth[v] = min(depth[e.dst] - (classes.root(e.dst) != here) for e in graph.out_edges[v])
+            here = units.root(v)
+            depth[v] = min(depth[e.dst] - (units.root(e.dst) != here) for e in graph.out_edges[v])
 
 
-def _groups(graph: OpGraph, classes: _Classes, members: Sequence[tuple[int, ...]], topology: Topology | None) -> Groups:
+def _groups(graph: OpGraph, units: _Units, members: Sequence[tuple[int, ...]], topology: Topology | None) -> Groups:
     shared: dict[int, int] = defaultdict(int)
     for group in members:
-        shared[classes.root(group[0])] += 1
+        shared[units.root(group[0])] += 1
     ops = []
     for group in members:
-        root = classes.root(group[0])
+        root = units.root(group[0])
         ops.append(_group_op(graph, group, graph.ops[root].name if shared[root] > 1 else None, topology))
-    labels = [classes.root(group[0]) for group in members]
+    labels = [units.root(group[0]) for group in members]
     coarse = OpGraph(graph.name, tuple(ops), _group_edges(graph, members, labels), graph.source)
     return Groups(graph, coarse, tuple(members))
 
 
 def _weight(op: Op) -> float:
-    """Seconds, the mean over devices; without a profile, what its FLOPs and a launch would take."""
+    """Mean seconds over devices; without a profile, an estimate from the op's FLOPs and one launch."""
     if op.cost_s:
         return sum(op.cost_s.values()) / len(op.cost_s)
     return 1e-6 + (op.flops or 0.0) * 1e-11
 
 
 def _carries_parameters(src: Op, dst: Op) -> bool:
-    """Whether a tensor between the two has a parameter's size: a weight, a gradient on its way to the update, or a
-    slot. Such traffic stays with its variable."""
+    """Whether a tensor between the two (weight, gradient for the update, slot) should stay with its variable."""
     return src.type == "ReadVariableOp" or dst.phase == "update"
 
 
@@ -251,20 +248,20 @@ def _group_op(graph: OpGraph, members: Sequence[int], label: str | None, topolog
 
 
 def _costs(ops: Sequence[Op], topology: Topology) -> dict[str, float]:
-    """Seconds of all ops, before speed, by the names of the devices on which each of them has a cost."""
+    """Device name -> seconds of all ops (before dividing by speed), for devices on which every op has a cost."""
     sums_s = {d.name: sum(op.cost_on(d) for op in ops) * d.speed for d in topology.devices}
     return {name: sum_s for name, sum_s in sums_s.items() if sum_s < math.inf}
 
 
 def _labelled_costs(ops: Sequence[Op]) -> dict[str, float]:
-    """The same by the labels that all ops with costs share."""
+    """Cost label (name or kind) -> seconds of all ops, for labels that all ops with costs share."""
     priced = [op.cost_s for op in ops if op.cost_s]
     labels = set.intersection(*map(set, priced)) if priced else set()
     return {label: sum(cost_s[label] for cost_s in priced) for label in sorted(labels)}
 
 
 def _common_devices(ops: Sequence[Op], topology: Topology | None) -> tuple[str, ...] | None:
-    """What every op may run on; None where none of them says."""
+    """The devices that every op may run on; None where no op is limited."""
     limits = [set(op.devices) for op in ops if op.devices is not None]
     if not limits:
         return None
@@ -274,9 +271,9 @@ def _common_devices(ops: Sequence[Op], topology: Topology | None) -> tuple[str, 
 
 
 def _group_edges(graph: OpGraph, members: Sequence[Sequence[int]], labels: Sequence[int]) -> tuple[Edge, ...]:
-    """One edge per tensor and group that needs it; a group's tensors are numbered as they appear.
+    """One edge per tensor and group that needs it; a group's tensors are numbered in order of appearance.
 
-    Groups of one class never send each other anything, so one edge keeps their order.
+    Groups of one unit share a device and send each other nothing, so a single edge keeps their order.
     """
     group_of = {op: g for g, group in enumerate(members) for op in group}
     outputs: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)

@@ -15,7 +15,7 @@ from placer.graph.topology import Device, Link, Topology
 GRAPH_FORMAT = "placer.graph/1"
 TOPOLOGY_FORMAT = "placer.topology/1"
 Text = Annotated[str, msgspec.Meta(max_length=100_000)]
-# Bytes and seconds may be written as 0 or as 0.0. No real one reaches these bounds, and within them all stays finite.
+# Bytes and seconds may be written as 0 or 0.0. No real value reaches these bounds, and sums within them stay finite.
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Bytes = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 Rate = Annotated[float, msgspec.Meta(ge=1e-9)]
@@ -87,7 +87,7 @@ class TopologyFile(Document):
 
 
 def read_graph(path: str | Path) -> OpGraph:
-    """The graph in a placer.graph/1 file. Raises BadInputError."""
+    """Read a placer.graph/1 file. Raises BadInputError."""
     file = read_document(path, GraphFile, GRAPH_FORMAT)
     known = {op.name: i for i, op in enumerate(file.ops)}
     for i, edge in enumerate(file.edges):
@@ -105,7 +105,7 @@ def read_graph(path: str | Path) -> OpGraph:
 
 
 def write_graph(path: str | Path, graph: OpGraph) -> None:
-    """`graph` as placer.graph/1. Raises PlacerError where it cannot be written."""
+    """Write `graph` as placer.graph/1. Raises PlacerError where it cannot be written."""
     names = [op.name for op in graph.ops]
     ops = [
         OpEntry(
@@ -124,7 +124,7 @@ def write_graph(path: str | Path, graph: OpGraph) -> None:
 
 
 def read_topology(path: str | Path) -> Topology:
-    """The topology in a placer.topology/1 file. Raises BadInputError."""
+    """Read a placer.topology/1 file. Raises BadInputError."""
     file = read_document(path, TopologyFile, TOPOLOGY_FORMAT)
     devices = tuple(
         Device(
@@ -143,7 +143,7 @@ def read_topology(path: str | Path) -> Topology:
 
 
 def write_topology(path: str | Path, topology: Topology) -> None:
-    """`topology` as placer.topology/1. Raises PlacerError where it cannot be written."""
+    """Write `topology` as placer.topology/1. Raises PlacerError where it cannot be written."""
     devices = [msgspec.convert(device, DeviceEntry, from_attributes=True) for device in topology.devices]
     links = [msgspec.convert(link, LinkEntry, from_attributes=True) for link in topology.links]
     contention = cast(Literal["none", "link", "port"], topology.contention)
@@ -163,5 +163,5 @@ def _op(entry: OpEntry) -> Op:
 
 
 def _whole(number: float) -> int:
-    """Bytes as an int; a fraction, as averaged profiles have it, is kept."""
+    """Bytes as an int where whole; fractions, which averaged profiles have, are kept."""
     return int(number) if number.is_integer() else cast(int, number)

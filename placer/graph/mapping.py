@@ -18,17 +18,15 @@ class MappingError(BadInputError):
 
 @dataclass(frozen=True)
 class Mapping:
-    """Op i of `graph` runs on device `devices[i]` of `topology`.
+    """Op i of `graph` runs on device `devices[i]` of `topology`. Only `devices` is compared for equality.
 
-    headroom: the share of each device's memory that must stay free (0 = it may be filled to the last byte).
-    Two mappings are equal when they put the same graph's ops on the same devices.
     Raises MappingError where an op cannot run, colocation is broken, or memory does not suffice.
     """
 
     graph: OpGraph = field(compare=False, repr=False)
     topology: Topology = field(compare=False, repr=False)
     devices: tuple[int, ...]
-    headroom: float = field(default=0.0, compare=False)
+    headroom: float = field(default=0.0, compare=False)  # share of each device's memory that must stay free
 
     def __post_init__(self) -> None:
         if len(self.devices) != len(self.graph):
@@ -54,7 +52,7 @@ class Mapping:
 
     @classmethod
     def of(cls, graph: OpGraph, topology: Topology, assignment: MappingABC[str, str], headroom: float = 0.0) -> Mapping:
-        """From {op name: device name}. Raises MappingError where it is not total or names something unknown."""
+        """Build from {op name: device name}. Raises MappingError where it is not total or names something unknown."""
         missing = [op.name for op in graph.ops if op.name not in assignment]
         if missing:
             raise MappingError(f"the mapping leaves out {len(missing)} of {len(graph)} ops, first {short(missing[0])}.")
@@ -81,7 +79,7 @@ class Mapping:
 
     @cached_property
     def memory_bytes(self) -> tuple[int, ...]:
-        """Bytes of `memory_bytes` each device holds."""
+        """For each device, the sum of its ops' `memory_bytes`."""
         used = [0] * len(self.topology)
         for op, d in zip(self.graph.ops, self.devices, strict=True):
             used[d] += op.memory_bytes
@@ -89,7 +87,7 @@ class Mapping:
 
     @property
     def key(self) -> str:
-        """A short, stable name: the graph's fingerprint and one digit group per op."""
+        """A stable key: the graph's fingerprint and the device index of each op."""
         return f"{self.graph.fingerprint}:{','.join(map(str, self.devices))}"
 
     @property

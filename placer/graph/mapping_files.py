@@ -17,29 +17,24 @@ MAPPING_FORMAT = "placer.mapping/1"
 
 
 class GraphMark(Document):
-    """Which graph a mapping is for."""
+    """The graph that a mapping is for."""
 
     name: Name
     fingerprint: Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class MappingFile(Document, kw_only=True, omit_defaults=False):
-    """placer.mapping/1. Times are seconds; None where not known. Reading needs only format and assignment.
-
-    objective: makespan or max-load, the meaning of predicted_s and lower_bound_s. spread_s: interquartile
-    range of measured_s over `repeats` steps. baseline: seconds by the name of what the mapping was compared
-    with.
-    """
+    """placer.mapping/1. Times are seconds; None where unknown. Reading needs only format and assignment."""
 
     format: str
     graph: GraphMark | None = None
     assignment: dict[Name, Name]
-    objective: Name | None = None
+    objective: Name | None = None  # makespan or max-load: the meaning of predicted_s and lower_bound_s
     predicted_s: float | None = None
     measured_s: float | None = None
-    spread_s: float | None = None
+    spread_s: float | None = None  # interquartile range of measured_s over `repeats` steps
     repeats: int | None = None
-    baseline: dict[Name, float | None] = msgspec.field(default_factory=dict)
+    baseline: dict[Name, float | None] = msgspec.field(default_factory=dict)  # seconds, by name
     lower_bound_s: float | None = None
     seed: int | None = None
     searcher: Name | None = None
@@ -60,7 +55,7 @@ def mapping_file(
     searcher: str | None = None,
     versions: dict[str, str] | None = None,
 ) -> MappingFile:
-    """What is to be written about `mapping`."""
+    """The MappingFile that describes `mapping`."""
     return MappingFile(
         format=MAPPING_FORMAT,
         graph=GraphMark(mapping.graph.name, mapping.graph.fingerprint),
@@ -79,29 +74,29 @@ def mapping_file(
 
 
 def write_mapping(path: str | Path, file: MappingFile) -> None:
-    """Write `file`, whole or not at all. Raises PlacerError where it cannot be written."""
+    """Write `file` atomically. Raises PlacerError where it cannot be written."""
     write_document(path, file)
 
 
 def read_mapping_file(path: str | Path) -> MappingFile:
-    """All fields of a placer.mapping/1 file, not yet held against any graph. Raises BadInputError."""
+    """All fields of a placer.mapping/1 file, not yet checked against any graph. Raises BadInputError."""
     return read_document(path, MappingFile, MAPPING_FORMAT)
 
 
 def read_mapping(
     path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False, headroom: float = 0.0
 ) -> Mapping:
-    """The mapping in a placer.mapping/1 file, for `graph` on `topology`.
+    """Read the mapping in a placer.mapping/1 file, for `graph` on `topology`.
 
-    A mapping made for another graph is refused with both fingerprints; with match_by_name it is carried over
-    by op name, and ops it does not know go to a device of their neighbours. Raises BadInputError.
+    A mapping made for another graph is refused with both fingerprints named. With match_by_name it is carried over by
+    op name, and ops it does not name follow their neighbours. Raises BadInputError.
     """
     file = read_mapping_file(path)
     assignment = file.assignment
     if match_by_name:
         assignment = carried_over(path, assignment, graph, topology)
     elif file.graph is not None and file.graph.fingerprint != graph.fingerprint:
-        theirs, ours = _told_apart(file.graph.fingerprint, graph.fingerprint)
+        theirs, ours = _distinct_prefixes(file.graph.fingerprint, graph.fingerprint)
         raise BadInputError(
             f"{path} was made for graph {theirs} ({len(assignment)} ops); "
             f"this model is {ours} ({len(graph)}). Run placer search again, or pass --match-by-name."
@@ -112,14 +107,14 @@ def read_mapping(
         raise BadInputError(f"{path}: $.assignment: {error}") from None
 
 
-def _told_apart(a: str, b: str) -> tuple[str, str]:
-    """Two fingerprints, as short as tells them apart, four digits at least."""
+def _distinct_prefixes(a: str, b: str) -> tuple[str, str]:
+    """The shortest prefixes of two fingerprints that differ, at least four digits."""
     length = next((n for n in range(4, max(len(a), len(b))) if a[:n] != b[:n]), None)
     return a[:length], b[:length]
 
 
 def carried_over(path: str | Path, assignment: dict[str, str], graph: OpGraph, topology: Topology) -> dict[str, str]:
-    """A device for each unit of `graph`: its first known op's, else a neighbour's, else the cheapest."""
+    """Op name -> device. A unit takes its first known op's device, else a neighbour's, else the cheapest."""
     if not assignment.keys() & graph.index.keys():
         raise BadInputError(f"{path}: $.assignment has no op of graph {short(graph.name)}; run placer search again.")
     unit_of = {v: unit for unit in graph.colocated for v in unit}
@@ -135,7 +130,7 @@ def carried_over(path: str | Path, assignment: dict[str, str], graph: OpGraph, t
 
 
 def _device_for(unit: tuple[int, ...], device: dict[int, str], graph: OpGraph, topology: Topology) -> str:
-    """For a new unit: of the devices that can run it the one it shares most bytes with, then the cheapest."""
+    """For an unknown unit: of the devices that can run it, the one it exchanges most bytes with, then the cheapest."""
     can = [d for d in topology.devices if all(graph.ops[v].runs_on(d) for v in unit)]
     if not can:
         raise BadInputError(f"op {short(graph.ops[unit[0]].name)} can run on none of {listed(topology.names)}.")

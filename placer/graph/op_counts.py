@@ -1,4 +1,4 @@
-"""What an op counts for: its operations, multiply-adds and depth, those of a function that it calls included."""
+"""Counts of one op: FLOPs, multiply-adds and depth, including those of a function that it calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Bodies = Callable[[Any], Sequence[Any] | None]
 
 
 class Counts(NamedTuple):
-    """See the fields of the same names of placer.graph.op_graph.Op; None where unknown."""
+    """The fields of the same names of placer.graph.op_graph.Op; None where unknown."""
 
     flops: float | None
     multiply_adds: float | None
@@ -20,8 +20,10 @@ class Counts(NamedTuple):
 
 
 def counts_of(op: Any, bodies: Bodies) -> Counts:
-    """The counts of a tf.Operation. bodies: the ops of the function that an op calls, producers first; None where it is
-    not there. Calls are left in a folded graph where XLA compiles them, as it must for convolutions in groups.
+    """The counts of a tf.Operation.
+
+    bodies: returns the ops of the function that an op calls, producers first, or None where the function is missing. A
+    folded graph still has calls where XLA compiles them, as it must for convolutions in groups.
     """
     called = bodies(op) if op.type in CALLS else None
     if called is None:
@@ -32,7 +34,7 @@ def counts_of(op: Any, bodies: Bodies) -> Counts:
 
 
 def total(counts: Sequence[float | None]) -> float | None:
-    """The sum; None where one of them is not known."""
+    """The sum; None where one count is unknown."""
     known = [count for count in counts if count is not None]
     return float(sum(known)) if len(known) == len(counts) else None
 

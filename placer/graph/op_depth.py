@@ -1,4 +1,4 @@
-"""The sequential depth of one op: how many scalar operations in it have to follow one another."""
+"""The sequential depth of one op: how many of its scalar operations have to follow one another."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from math import ceil, log2, prod
 from typing import Any
 
-from placer.graph.op_flops import dims, op_flops
+from placer.graph.op_flops import BATCH_NORMS, SOFTMAXES, dims, op_flops
 
 
 def op_depth(op: Any) -> int | None:
-    """Levels of scalar operations of a tf.Operation if all that can be done at once is; None where that is not known.
+    """Levels of scalar operations of a tf.Operation on unlimited processors; None where unknown.
 
     With unlimited processors k operands are combined in ceil(log2 k) levels, a balanced tree: the span of work-span
     analysis (Blelloch 1996, "Programming parallel algorithms"). An output element of an op with w FLOPs per output
     element is such a tree: 1 level element-wise, ceil(log2 k) where k elements are reduced to one, and one more for the
-    products of a convolution or matrix product. What only renames a tensor has none.
+    products of a convolution or matrix product. An op that only renames a tensor has 0 levels.
     """
     flops = op_flops(op)
     if not flops:
@@ -29,7 +29,7 @@ def op_depth(op: Any) -> int | None:
 
 
 def tree(operands: float) -> int:
-    """Levels of a balanced tree over so many operands."""
+    """Levels of a balanced tree over `operands` values."""
     return ceil(log2(operands)) if operands > 1 else 0
 
 
@@ -56,14 +56,10 @@ def _normalised_over_window(op: Any) -> int:
 
 
 DEPTHS: dict[str, Callable[[Any], int]] = {
-    "Softmax": _softmax,
-    "LogSoftmax": _softmax,
-    "SoftmaxCrossEntropyWithLogits": _softmax,
-    "SparseSoftmaxCrossEntropyWithLogits": _softmax,
-    "FusedBatchNormV3": _batch_norm,
-    "_FusedBatchNormEx": _batch_norm,
+    **dict.fromkeys(SOFTMAXES, _softmax),
+    **dict.fromkeys(BATCH_NORMS, _batch_norm),
     "FusedBatchNormGradV3": _batch_norm_gradient,
     "LRN": _normalised_over_window,
     "LRNGrad": _normalised_over_window,
 }
-"""Types that reduce and then go on with each element, or reduce more than once."""
+"""Types that reduce and then continue element-wise, or reduce more than once."""

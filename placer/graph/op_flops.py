@@ -7,9 +7,9 @@ from math import prod
 from typing import Any
 
 FREE = frozenset({"Reshape", "Identity", "ReadVariableOp", "VarHandleOp", "Squeeze", "ExpandDims", "NoOp", "Shape"})
-# How often what is in them runs is not told by the graph.
+# Control flow: the graph does not say how often their bodies run.
 LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})  # for what is in them see placer/graph/op_counts.py
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})  # counted in placer/graph/op_counts.py
 
 
 def op_flops(op: Any) -> float | None:
@@ -17,7 +17,7 @@ def op_flops(op: Any) -> float | None:
 
     Convolutions and their gradients cost the same: 2 x output elements of the forward op x kernel elements per
     output channel (Goodfellow et al. 2016, ch. 9). Reductions count one per element that goes in; element-wise ops,
-    and those that only move data, one per element that comes out, or that they write where nothing comes out.
+    and those that only move data, count one per output element, or per element written where there is no output.
     """
     if op.type in FREE:
         return 0.0
@@ -97,7 +97,7 @@ def _depthwise_filter_gradient(op: Any) -> int:
 
 
 def _einsum(op: Any) -> int:
-    """A multiply-add per combination of all labels; only a product where no label is summed over."""
+    """One multiply-add per combination of all labels; only a product where no label is summed over."""
     taken, _, left = op.get_attr("equation").decode().replace(" ", "").partition("->")
     sizes: dict[str, int] = {}
     for labels, tensor in zip(taken.split(","), op.inputs, strict=True):
@@ -108,7 +108,7 @@ def _einsum(op: Any) -> int:
 
 
 def _label_sizes(labels: str, sizes: list[int]) -> dict[str, int]:
-    """Label -> size; what `...` stands for is numbered from the right, for there it lines up."""
+    """Label -> size; the axes of `...` are numbered from the right, because broadcasting aligns them there."""
     before, dots, after = labels.partition("...")
     middle = len(sizes) - len(before) - len(after)
     named = [*before, *(str(i) for i in reversed(range(middle if dots else 0))), *after]
@@ -136,12 +136,12 @@ def _softmax(op: Any) -> int:
 
 
 def _batch_norm(op: Any) -> int:
-    """A multiply-add an element; in training the sums of all and of their squares before."""
+    """One multiply-add per element; training adds the sums of elements and of squares."""
     return (5 if op.get_attr("is_training") else 2) * _elements(op.inputs[0])
 
 
 def _batch_norm_gradient(op: Any) -> int:
-    return 8 * _elements(op.inputs[0])  # two sums, one of them of products; normalising again; and the combination
+    return 8 * _elements(op.inputs[0])  # two sums (one of products), normalising again, and combining
 
 
 Count = Callable[[Any], int]
@@ -166,6 +166,8 @@ MULTIPLY_ADDS: dict[str, Count] = {
     "Einsum": _einsum,
 }
 """The types whose work is multiply-adds: convolutions, matrix products, and gradients of these."""
+SOFTMAXES = ("Softmax", "LogSoftmax", "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
+BATCH_NORMS = ("FusedBatchNormV3", "_FusedBatchNormEx")
 REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "ArgMax", "ArgMin", "EuclideanNorm", "L2Loss",
               "BiasAddGrad", "SegmentSum", "UnsortedSegmentSum")  # fmt: skip
 COUNTS: dict[str, Count] = {
@@ -178,11 +180,7 @@ COUNTS: dict[str, Count] = {
     "AvgPoolGrad": _pool_gradient,
     "LRN": _normalised_over_window,
     "LRNGrad": _normalised_over_window,
-    "Softmax": _softmax,
-    "LogSoftmax": _softmax,
-    "SoftmaxCrossEntropyWithLogits": _softmax,
-    "SparseSoftmaxCrossEntropyWithLogits": _softmax,
-    "FusedBatchNormV3": _batch_norm,
-    "_FusedBatchNormEx": _batch_norm,
+    **dict.fromkeys(SOFTMAXES, _softmax),
+    **dict.fromkeys(BATCH_NORMS, _batch_norm),
     "FusedBatchNormGradV3": _batch_norm_gradient,
 }

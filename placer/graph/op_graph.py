@@ -19,31 +19,22 @@ PHASES = ("forward", "backward", "update")
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One op, or one group of ops.
-
-    cost_s: seconds by device name or device kind; a name wins over a kind.
-    memory_bytes: bytes held on the op's device for the whole step (its variables).
-    colocate: ops with the same value must share a device.
-    devices: names or kinds the op may run on; None = wherever it has a cost.
-    flops: floating-point operations (a multiply-add counts two). multiply_adds: those of convolutions and matrix
-    products. depth: how many operations have to follow one another. See placer/graph/op_counts.py; None where unknown.
-    shapes: one tuple per output, None for an unknown dimension.
-    """
+    """One op, or one group of ops. Counts (placer/graph/op_counts.py) are None where unknown."""
 
     name: str
     type: str = ""
-    cost_s: MappingABC[str, float] = field(default_factory=dict)
-    memory_bytes: int = 0
-    colocate: str | None = None
-    devices: tuple[str, ...] | None = None
-    phase: str | None = None
-    flops: float | None = None
-    multiply_adds: float | None = None
-    depth: int | None = None
-    shapes: tuple[tuple[int | None, ...] | None, ...] = ()
+    cost_s: MappingABC[str, float] = field(default_factory=dict)  # by device name or kind; a name wins over a kind
+    memory_bytes: int = 0  # held on the op's device for the whole step (its variables)
+    colocate: str | None = None  # ops with the same value must share a device
+    devices: tuple[str, ...] | None = None  # names or kinds the op may run on; None = wherever it has a cost
+    phase: str | None = None  # one of PHASES
+    flops: float | None = None  # floating-point operations; a multiply-add counts two
+    multiply_adds: float | None = None  # of convolutions and matrix products
+    depth: int | None = None  # how many scalar operations have to follow one another
+    shapes: tuple[tuple[int | None, ...] | None, ...] = ()  # one per output; None for an unknown rank or dimension
 
     def runs_on(self, device: Device) -> bool:
-        """Whether `device` may run this op: allowed by `devices`, and with a known cost if any is known."""
+        """Whether `device` may run this op: `devices` allows it, and it has a cost there if any cost is known."""
         allowed = self.devices is None or device.name in self.devices or device.kind in self.devices
         known = device.name in self.cost_s or device.kind in self.cost_s
         return allowed and (known or (not self.cost_s and self.devices is not None))
@@ -57,7 +48,7 @@ class Op:
 
 
 class Edge(NamedTuple):
-    """`edge_bytes` of output `output_index` of op `src` that op `dst` needs; src and dst are op indices."""
+    """Output `output_index` of op `src` is an input of op `dst`; src and dst are op indices."""
 
     src: int
     dst: int
@@ -120,7 +111,7 @@ class OpGraph:
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """A topological order; of the ops that could come next, the lowest index first. Short if cyclic."""
+        """A topological order of op indices; shorter than the graph if it has a cycle."""
         waiting = [len({e.src for e in into}) for into in self.in_edges]
         ready = sorted((i for i, n in enumerate(waiting) if n == 0), reverse=True)
         order: list[int] = []
@@ -143,10 +134,7 @@ class OpGraph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hex digits over names, types and edges: the same structure, the same fingerprint.
-
-        Costs are left out, for a graph that is profiled again stays the same graph.
-        """
+        """Sixteen hex digits over names, types and edges; costs are left out, so profiling again keeps it."""
         digest = hashlib.sha256()
         for op in self.ops:
             digest.update(f"{op.name}\0{op.type}\0".encode())
@@ -175,7 +163,7 @@ class OpGraph:
         left = set(range(len(self.ops))) - set(self.order)
         path = [min(left)]
         place = {path[0]: 0}
-        while True:  # every op left over waits for another one left over: walking back must meet itself
+        while True:  # every op left waits for another op left, so walking back must close a loop
             before = next(e.src for e in self.in_edges[path[-1]] if e.src in left)
             if before in place:
                 loop = [before, *reversed(path[place[before] :])]

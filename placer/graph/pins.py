@@ -1,4 +1,4 @@
-"""Pins: ops, by a pattern of their names, that must run on a certain device or kind of device."""
+"""Pins: the user keeps ops whose names match a pattern on a device or a kind of device."""
 
 from __future__ import annotations
 
@@ -18,14 +18,10 @@ MOST_CLOSE = 3
 
 @dataclass(frozen=True)
 class Pin:
-    """Ops whose whole name matches the regular expression `pattern` run on `device`, a name or a kind.
+    """Ops whose whole name matches `pattern` run on `device`. Raises BadInputError where that is no regex."""
 
-    A word that is both stands for both, as in an op's `devices`. Raises BadInputError where `pattern` is no regular
-    expression.
-    """
-
-    pattern: str
-    device: str
+    pattern: str  # a regular expression
+    device: str  # a device name or kind; a word that is both stands for both, as in an op's `devices`
 
     def __post_init__(self) -> None:
         _ = self.expression
@@ -35,10 +31,9 @@ class Pin:
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
-        """The pattern, compiled."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of syntax that may mean something else one day
+                warnings.simplefilter("ignore")  # FutureWarning: syntax whose meaning may change
                 return re.compile(self.pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise BadInputError(
@@ -47,7 +42,7 @@ class Pin:
             ) from None
 
     def matches(self, name: str) -> bool:
-        """Whether the pin is about the op called `name`."""
+        """Whether the pin applies to the op called `name`."""
         return self.expression.fullmatch(name) is not None
 
     def allows(self, device: Device) -> bool:
@@ -56,7 +51,7 @@ class Pin:
 
 
 def parse_pin(text: str) -> Pin:
-    """The pin 'PATTERN=DEVICE'; of several '=' the last one parts them. Raises BadInputError."""
+    """Parse 'PATTERN=DEVICE', split at the last '='. Raises BadInputError."""
     pattern, parted, device = text.rpartition("=")
     if not parted or not pattern.strip() or not device.strip():
         raise BadInputError(f"--pin {short(text)}: give PATTERN=DEVICE, such as 'embedding.*=cpu'.")
@@ -64,10 +59,10 @@ def parse_pin(text: str) -> Pin:
 
 
 def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
-    """`graph` with the ops that pins are about, and those colocated with them, limited to the pins' devices.
+    """`graph` with the ops that pins match, and those colocated with them, limited to the pins' devices.
 
-    Raises BadInputError where a pin is about no op or no device, where an op cannot run where it is pinned to, and
-    where pins contradict one another.
+    Raises BadInputError where a pin matches no op or no device, where an op cannot run where it is pinned, and where
+    pins contradict one another.
     """
     if not pins:
         return graph
@@ -85,7 +80,7 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
 
 
 def _matched(graph: OpGraph, pin: Pin, topology: Topology) -> list[int]:
-    """The ops that `pin` is about, one at least."""
+    """The ops that `pin` matches. Raises BadInputError where there are none."""
     if not any(pin.allows(device) for device in topology.devices):
         kinds = sorted({device.kind for device in topology.devices} - set(topology.names))
         of_kinds = f" and the kinds {listed(kinds)}" if kinds else ""
@@ -103,7 +98,7 @@ def _matched(graph: OpGraph, pin: Pin, topology: Topology) -> list[int]:
 
 
 def _hint(graph: OpGraph, pin: Pin) -> str:
-    """What may have been meant."""
+    """A suggestion of what the user may have meant, for the error line."""
     inside = next((op.name for op in graph.ops if pin.expression.search(op.name)), None)
     if inside is not None:
         return f"; it is found in {short(inside)}, so write '.*' where more may stand"
@@ -120,13 +115,13 @@ def _hint(graph: OpGraph, pin: Pin) -> str:
 
 @dataclass(frozen=True)
 class _Limited:
-    """Finds what pins leave of the devices."""
+    """Finds the devices that pins leave to a unit."""
 
     graph: OpGraph
     topology: Topology
 
     def to(self, unit: Sequence[int], pins_of: Sequence[Sequence[Pin]]) -> list[Device]:
-        """The devices that a unit of colocated ops may use, one at least. Raises BadInputError where none is left."""
+        """The devices that a unit may use. Raises BadInputError where none is left."""
         left = list(self.topology.devices)
         before: list[tuple[Pin, int]] = []
         for v in unit:
@@ -143,7 +138,7 @@ class _Limited:
         return left
 
     def _contradiction(self, before: Sequence[tuple[Pin, int]], pin: Pin, v: int) -> BadInputError:
-        """Two pins without a common device; of three or more that have none together, the last two."""
+        """Name two pins without a common device; where only three or more conflict together, the last two."""
         apart = [(p, u) for p, u in before if not any(p.allows(d) and pin.allows(d) for d in self.topology.devices)]
         other, u = apart[0] if apart else before[-1]
         name, others = self.graph.ops[v].name, self.graph.ops[u].name
@@ -154,7 +149,7 @@ class _Limited:
         )
 
     def _cannot_run(self, before: Sequence[tuple[Pin, int]], v: int, left: Sequence[Device]) -> BadInputError:
-        """Op v has no cost on any device that is left, or its own `devices` leave it out."""
+        """Op v has no cost on any device left, or its own `devices` exclude them."""
         op = self.graph.ops[v]
         pin, u = next(((p, u) for p, u in before if u == v), before[0])
         with_it = "" if u == v else f", colocated with {short(self.graph.ops[u].name)},"

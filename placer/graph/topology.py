@@ -1,4 +1,4 @@
-"""The machine as the search sees it: devices, and the links between them."""
+"""The machine that a search plans for: devices and the links between them."""
 
 from __future__ import annotations
 
@@ -15,27 +15,23 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Something an op can run on.
-
-    memory_bytes: None = unlimited. speed: costs are divided by it.
-    ingress/egress_bytes_per_s: used by the max-load objective only; None = free.
-    """
+    """Something an op can run on."""
 
     name: str
     kind: str
-    memory_bytes: int | None = None
-    speed: float = 1.0
-    ingress_bytes_per_s: float | None = None
+    memory_bytes: int | None = None  # None = unlimited
+    speed: float = 1.0  # costs are divided by it
+    ingress_bytes_per_s: float | None = None  # ingress and egress: max-load objective only; None = free
     egress_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a tensor's way from `src` to `dst` takes; `*` matches any device.
+    """What a transfer from `src` to `dst` costs; `*` matches any device.
 
-    A transfer lasts latency_s + bytes / bandwidth_bytes_per_s and overlaps compute. The sending device is busy for
-    send_s + bytes * send_s_per_byte before it starts, the receiving one for receive_s + bytes *
-    receive_s_per_byte after it arrived.
+    A transfer lasts latency_s + bytes / bandwidth_bytes_per_s and overlaps compute. Before it starts, the sending
+    device is busy for send_s + bytes * send_s_per_byte; after it arrives, the receiving device is busy for
+    receive_s + bytes * receive_s_per_byte.
     """
 
     src: str
@@ -48,15 +44,15 @@ class Link:
     receive_s_per_byte: float = 0.0
 
     def transfer_s(self, link_bytes: float) -> float:
-        """Seconds on the way, neither end's work counted."""
+        """Seconds of the transfer, without either end's work."""
         return self.latency_s + link_bytes / self.bandwidth_bytes_per_s
 
     def send_busy_s(self, link_bytes: float) -> float:
-        """Seconds of the sender's compute that the transfer takes."""
+        """Seconds the sender's compute is busy."""
         return self.send_s + link_bytes * self.send_s_per_byte
 
     def receive_busy_s(self, link_bytes: float) -> float:
-        """Seconds of the receiver's compute that the transfer takes."""
+        """Seconds the receiver's compute is busy."""
         return self.receive_s + link_bytes * self.receive_s_per_byte
 
 
@@ -90,12 +86,11 @@ class Topology:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The device names in order."""
         return tuple(device.name for device in self.devices)
 
     @cached_property
     def table(self) -> tuple[tuple[Link | None, ...], ...]:
-        """table[src][dst]: the link that counts, None on the diagonal and where none was given."""
+        """table[src][dst]: the link in effect; None on the diagonal and where none was given."""
         n = len(self.devices)
         table: list[list[Link | None]] = [[None] * n for _ in range(n)]
         for link in self.links:

@@ -115,7 +115,7 @@ def as_it_comes(_: Mapping) -> Sequence[str]:
 
 
 @dataclass(eq=False)
-class Entry:
+class RacedStep:
     """One step in a race: the seconds until its first step had ended, those of its steps, and why it gave up."""
 
     step: PlacedStep
@@ -169,7 +169,7 @@ class Runner:
         if self.anchor is None and len(mappings) > 1:
             return [self.measure(mappings[0]), *self.race(mappings[1:])]
         ready = [self.ready(mapping) for mapping in mappings]
-        entries = [Entry(*placed) for placed in ready if not isinstance(placed, Failed)]
+        entries = [RacedStep(*placed) for placed in ready if not isinstance(placed, Failed)]
         try:
             results = iter(self._raced(entries))
         finally:
@@ -231,14 +231,14 @@ class Runner:
     def _names(self, mapping: Mapping) -> list[str]:
         return [self.devices.tf_name(d) for d in mapping.devices]
 
-    def _raced(self, entries: Sequence[Entry]) -> list[Result]:
+    def _raced(self, entries: Sequence[RacedStep]) -> list[Result]:
         peers = self._in_turn(entries)
         self._keep_the_fastest(entries, peers)
         return [self._result(entry, peers) for entry in entries]
 
-    def _in_turn(self, entries: Sequence[Entry]) -> list[Entry]:
+    def _in_turn(self, entries: Sequence[RacedStep]) -> list[RacedStep]:
         """Step the entries in turn with anchor and incumbent, heat after heat; returns what those two took."""
-        peers = [Entry(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
+        peers = [RacedStep(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
         live = list(entries)
         for _ in range(self.settings.warm_up):
             live = [entry for entry in live if self._stepped(entry) and not self._is_dropped(entry)]
@@ -252,7 +252,7 @@ class Runner:
             live = sorted(live, key=lambda entry: median(entry.seconds))[: (len(live) + 1) // 2]
         return peers
 
-    def _stepped(self, entry: Entry) -> bool:
+    def _stepped(self, entry: RacedStep) -> bool:
         """Whether the entry took one more step."""
         took_s: float | Failed = attempted(lambda: timed(entry.step, self.inputs, self.clock))
         if isinstance(took_s, Failed):
@@ -261,7 +261,7 @@ class Runner:
         entry.seconds.append(took_s)
         return True
 
-    def _is_hopeless(self, entry: Entry, peers: Sequence[Entry]) -> bool:
+    def _is_hopeless(self, entry: RacedStep, peers: Sequence[RacedStep]) -> bool:
         """Whether it is clearly worse than the incumbent."""
         if not peers:
             return False
@@ -270,12 +270,12 @@ class Runner:
             return True
         return len(mine) >= self.settings.give_up_after and min(mine) > max(theirs)
 
-    def _is_dropped(self, entry: Entry) -> bool:
+    def _is_dropped(self, entry: RacedStep) -> bool:
         """Whether it is told by its first warm-up step."""
         most = self.settings.drop_at_once
         return most is not None and 0 < most * self.incumbent_s < entry.seconds[0]
 
-    def _result(self, entry: Entry, peers: Sequence[Entry]) -> Result:
+    def _result(self, entry: RacedStep, peers: Sequence[RacedStep]) -> Result:
         """In the anchor's time, as the anchor was in the same turns."""
         failed = entry.failed or next((peer.failed for peer in peers if peer.failed), None)
         if failed is not None:
@@ -286,7 +286,7 @@ class Runner:
         early = found.repeats < self.settings.repeats
         return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, entry.switch_s, early)
 
-    def _keep_the_fastest(self, entries: Sequence[Entry], peers: Sequence[Entry]) -> None:
+    def _keep_the_fastest(self, entries: Sequence[RacedStep], peers: Sequence[RacedStep]) -> None:
         """Who came through all heats and is faster than the incumbent takes its place."""
         through = [e for e in entries if not e.failed and len(e.seconds) == self.settings.repeats]
         if not through:

@@ -22,7 +22,7 @@ CROSSING = ("H2D", "D2H", "P2P")
 TRUNCATED_S = 0.5e-6  # durations come cut to whole microseconds, which on average takes half of one
 
 
-class Work(NamedTuple):
+class GpuActivity(NamedTuple):
     """A row of a GPU's tracks. kind: kernel, other, sync, or the direction of a copy (H2D, D2H, D2D, P2P).
 
     name: who launched it, as the trace says it. Times in seconds from the step's first op.
@@ -38,7 +38,7 @@ class Work(NamedTuple):
 class Copy(NamedTuple):
     """Output of op `op` on its way between devices. row: the op that asked for the copy, "" where none is known."""
 
-    work: Work
+    work: GpuActivity
     op: str
     row: str
 
@@ -50,12 +50,12 @@ class Attributed:
     unattributed_s: seconds of kernels that no op is known to have launched.
     """
 
-    of_op: Mapping[str, Sequence[Work]]
+    of_op: Mapping[str, Sequence[GpuActivity]]
     copies: tuple[Copy, ...]
     unattributed_s: float
 
 
-def gpu_work(step_stats: Any, zero_ns: int) -> list[Work]:
+def gpu_activities(step_stats: Any, zero_ns: int) -> list[GpuActivity]:
     """All that GPUs did in a StepStats proto, each once; empty where the trace has no such rows (CUPTI is missing).
 
     zero_ns: the moment that seconds are counted from.
@@ -67,9 +67,9 @@ def gpu_work(step_stats: Any, zero_ns: int) -> list[Work]:
     return found
 
 
-def attributed(work: Iterable[Work], types: Mapping[str, str]) -> Attributed:
+def attributed(work: Iterable[GpuActivity], types: Mapping[str, str]) -> Attributed:
     """types: name -> type of the ops that ran on GPUs, and of all that sent or received."""
-    of_op: dict[str, list[Work]] = defaultdict(list)
+    of_op: dict[str, list[GpuActivity]] = defaultdict(list)
     copies, unattributed_s = [], 0.0
     for row in work:
         copy, op = _copy(row, types), owner(row.name, types)
@@ -86,7 +86,7 @@ def attributed(work: Iterable[Work], types: Mapping[str, str]) -> Attributed:
     return Attributed(dict(of_op), tuple(copies), unattributed_s)
 
 
-def _copy(row: Work, types: Mapping[str, str]) -> Copy | None:
+def _copy(row: GpuActivity, types: Mapping[str, str]) -> Copy | None:
     """A copy that a send or a receive asked for. TensorFlow names it after the edge ("edge_9_net/a"), or after the node
     that it put in for it ("net/a/_12:_Recv").
     """
@@ -125,7 +125,7 @@ def union_s(spans: Iterable[tuple[float, float]]) -> float:
     return total_s
 
 
-def _work(node: Any, track: str, zero_ns: int) -> Work:
+def _work(node: Any, track: str, zero_ns: int) -> GpuActivity:
     kind = {"stream:all": "kernel", "stream:": "other", "sync": "sync"}.get(track, "")
     label = node.timeline_label
     if not kind:
@@ -133,4 +133,4 @@ def _work(node: Any, track: str, zero_ns: int) -> Work:
     size = SIZE.search(label)
     start_s = (node.all_start_micros * 1000 - zero_ns) * 1e-9
     end_s = start_s + node.op_end_rel_micros * 1e-6 + TRUNCATED_S
-    return Work(node.node_name, kind, start_s, end_s, int(size[1]) if size else 0)
+    return GpuActivity(node.node_name, kind, start_s, end_s, int(size[1]) if size else 0)

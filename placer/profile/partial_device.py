@@ -1,4 +1,4 @@
-"""Profiling a device that cannot run the whole step: what runs elsewhere meanwhile, and what that would take there."""
+"""Profiling a device that cannot run the whole step: what runs elsewhere meanwhile, and estimates of its cost here."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Topology
 
-SHARES = (0.5, 0.25, 0.1, 0.0)  # of a device's memory that variables may take, in the order of trying
+SHARES = (0.5, 0.25, 0.1, 0.0)  # of a device's memory that variables may take, in the order tried
 Times = Mapping[str, Mapping[str, float]]
 """Op name -> device name -> measured seconds."""
 
 
 def attempts(graph: OpGraph, topology: Topology, device: int) -> Iterator[tuple[int, ...]]:
-    """Device of each op, for profiling `device`: as much on it as it can run and hold, then ever less.
+    """Assignments (device of each op) for profiling `device`: as much on it as it can run and hold, then less and less.
 
-    What it has no kernels for runs elsewhere, each colocated unit as a whole. Where its memory does not suffice, the
-    largest variables go, with what is dear to cut from them (as in placer.graph.coarsen).
+    What it has no kernels for runs elsewhere, each colocated unit as a whole. Where memory does not suffice, the
+    largest variables move, with whatever is expensive to cut from them (the units of placer.graph.coarsen).
     """
     whole = tuple(alone(graph, topology, device))
     held = [op.memory_bytes for op, d in zip(graph.ops, whole, strict=True) if d == device]
@@ -30,17 +30,17 @@ def attempts(graph: OpGraph, topology: Topology, device: int) -> Iterator[tuple[
     if len(topology) == 1 or not any(held):
         return
     seen = {whole}
-    classes = _classes(graph, topology)
+    units = _units(graph, topology)
     for share in SHARES:
         room = share * min(sum(held), math.inf if limit is None else limit)
-        assignment = tuple(_relieved(graph, topology, device, whole, classes, room))
+        assignment = tuple(_relieved(graph, topology, device, whole, units, room))
         if assignment not in seen and device in assignment:
             seen.add(assignment)
             yield assignment
 
 
 def alone(graph: OpGraph, topology: Topology, device: int) -> list[int]:
-    """Device of each op: `device` for all that can run there, for each other colocated unit the roomiest that can."""
+    """Device of each op: `device` where it can run; for other colocated units the one with most memory that can."""
     places = [device] * len(graph)
     for unit in graph.colocated:
         if not _can(graph, unit, topology.devices[device]):
@@ -51,7 +51,7 @@ def alone(graph: OpGraph, topology: Topology, device: int) -> list[int]:
 
 
 def without(graph: OpGraph, topology: Topology, barred: Collection[tuple[str, str]]) -> OpGraph:
-    """The graph in which no op may run where it is `barred`, (op, device name); the same graph where none is."""
+    """The graph with the (op name, device name) pairs in `barred` ruled out; the same graph where there are none."""
     if not barred:
         return graph
     devices: dict[str, list[str]] = {}
@@ -64,10 +64,10 @@ def without(graph: OpGraph, topology: Topology, barred: Collection[tuple[str, st
 
 
 def by_ratio(graph: OpGraph, topology: Topology, times: Times) -> dict[str, dict[str, float]]:
-    """`times`, and an estimate for each op on each device that was profiled and may run it, but did not.
+    """`times` completed with an estimate for each op on each profiled device that may run it but did not.
 
-    That is its time on another device, one of the same kind if possible, times the median ratio between the two devices
-    over the ops of its type that ran on both, or over all ops.
+    The estimate is the op's time on another device (of the same kind if possible) times the median ratio between the
+    two devices over ops of its type that ran on both, or over all ops.
     """
     devices = {device.name: device for device in topology.devices}
     ratios = _Ratios(graph, times)
@@ -93,7 +93,7 @@ class _Ratios:
         self.known: dict[tuple[str, str, str], float | None] = {}
 
     def of(self, kind: str, device: str, other: str) -> float | None:
-        """Seconds on `device` over seconds on `other`, of ops of a type; None where no op ran on both."""
+        """Median of seconds on `device` / seconds on `other` for ops of type `kind`; None where no op ran on both."""
         key = (kind, device, other)
         if key not in self.known:
             both = [(t, row[device] / row[other]) for t, row in self.rows if row.get(device, 0) and row.get(other, 0)]
@@ -107,12 +107,12 @@ def _relieved(
     topology: Topology,
     device: int,
     whole: Sequence[int],
-    classes: Sequence[Sequence[int]],
+    units: Sequence[Sequence[int]],
     room: float,
 ) -> list[int]:
-    """`whole` with the largest classes of ops elsewhere, until the variables left take no more than `room` bytes."""
+    """`whole` with the largest units moved elsewhere until the remaining variables take at most `room` bytes."""
     places = list(whole)
-    here = [[v for v in members if whole[v] == device] for members in classes]
+    here = [[v for v in members if whole[v] == device] for members in units]
     sized = [(sum(graph.ops[v].memory_bytes for v in members), members) for members in here]
     left = sum(size for size, _ in sized)
     for size, members in sorted(sized, key=lambda row: row[0], reverse=True):
@@ -125,14 +125,14 @@ def _relieved(
     return places
 
 
-def _classes(graph: OpGraph, topology: Topology) -> list[list[int]]:
+def _units(graph: OpGraph, topology: Topology) -> list[list[int]]:
     """Ops that belong together: variables with their slots, gradients and updates."""
     groups = coarsen(graph, topology=topology)
     return [[v for g in unit for v in groups.members[g]] for unit in groups.graph.colocated]
 
 
 def _elsewhere(graph: OpGraph, topology: Topology, device: int, ops: Sequence[int]) -> int:
-    """The roomiest other device that can run all of `ops`, a CPU rather than another; `device` where there is none."""
+    """The other device with most memory that can run all of `ops`, preferring CPUs; `device` where there is none."""
     others = [d for d in range(len(topology)) if d != device and _can(graph, ops, topology.devices[d])]
     return max(others, key=lambda d: _room(topology.devices[d]), default=device)
 
@@ -146,5 +146,5 @@ def _can(graph: OpGraph, ops: Sequence[int], device: Device) -> bool:
 
 
 def _can_op(op: Op, device: Device) -> bool:
-    """Whether the op has a kernel there, known costs aside."""
+    """Whether the op has a kernel there, whatever its known costs."""
     return op.devices is None or device.name in op.devices or device.kind in op.devices

@@ -28,7 +28,7 @@ from placer.trace.capture import Captured
 from placer.trace.node_def import handle_node, source_of
 
 RUNS, WARM_UP = 5, 3
-TELL_LOST = 0.1  # of a GPU's kernel time
+MOST_LOST = 0.1  # of a GPU's kernel time
 UNABLE = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
 MOST_UNABLE = 12  # ops that are found to have no kernel on a GPU, one a try
 NODE = re.compile(r"\{\{node ([^{}\s]+)\}\}")
@@ -65,7 +65,7 @@ def profile(
                 warnings.warn(f"{device.name} gets no ops, for it could not be profiled: {found}", stacklevel=2)
             continue
         assignment, steps = found
-        tell_of_kernels(steps, device)
+        warn_of_lost_kernels(steps, device)
         seen = _medians(able, topology, assignment, steps)
         for (name, at), seconds in seen.items():
             if seconds is not None:
@@ -108,7 +108,7 @@ def _named(error: tf.errors.OpError, graph: OpGraph, is_here: Sequence[bool]) ->
     return next((name for name in named if name in graph.index and is_here[graph.index[name]]), None)
 
 
-def tell_of_kernels(steps: Sequence[TracedStep], device: Device) -> None:
+def warn_of_lost_kernels(steps: Sequence[TracedStep], device: Device) -> None:
     """Warn where a GPU's trace has no kernels, or many that no op of the step is known to have launched."""
     if device.kind != "gpu" or not any(op.device == device.name for step in steps for op in step.ops):
         return
@@ -118,7 +118,7 @@ def tell_of_kernels(steps: Sequence[TracedStep], device: Device) -> None:
             "the trace of this GPU has no kernel times (CUPTI is missing or may not be used), so launch times stand in "
             "for them until steps are measured; install TensorFlow as tensorflow[and-cuda], or allow profiling."
         )
-    elif lost_s > TELL_LOST * kernel_s:
+    elif lost_s > MOST_LOST * kernel_s:
         warnings.warn(f"{device.name}: {lost_s / kernel_s:.0%} of its kernels' time belongs to no op.", stacklevel=3)
 
 

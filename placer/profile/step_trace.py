@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placer.profile.gpu_trace import RECEIVES, SENDS, Copy, Work, attributed, gpu_work, union_s
+from placer.profile.gpu_trace import RECEIVES, SENDS, Copy, GpuActivity, attributed, gpu_activities, union_s
 
 NANO = 1e-9
 
@@ -67,7 +67,7 @@ def traced_step(step_stats: Any, names: Mapping[str, str]) -> TracedStep:
     ops = [_op(node, device, zero_ns) for node, device in executed]
     transfers = [_transfer(node, device, zero_ns) for node, device in rows if node.node_name == "RecvTensor"]
     gpus = {name for tf_name, name in names.items() if "device:GPU:" in tf_name}
-    work = gpu_work(step_stats, zero_ns) if gpus else []
+    work = gpu_activities(step_stats, zero_ns) if gpus else []
     if not work:
         return TracedStep(tuple(ops), tuple(transfers))
     launched = attributed(work, {op.name: op.type for op in ops if op.device in gpus or op.type in SENDS + RECEIVES})
@@ -98,7 +98,7 @@ def _transfer(node: Any, device: str, zero_ns: int) -> TracedOp:
 
 def _with_kernels(
     ops: Sequence[TracedOp],
-    of_op: Mapping[str, Sequence[Work]],
+    of_op: Mapping[str, Sequence[GpuActivity]],
     gpus: set[str],
     syncs: Sequence[tuple[float, float]],
 ) -> list[TracedOp]:
@@ -111,7 +111,7 @@ def _with_kernels(
     return [*(op for op in ops if op.name not in launches), *merged]
 
 
-def _merged(rows: Sequence[TracedOp], kernels: Sequence[Work], syncs: Sequence[tuple[float, float]]) -> TracedOp:
+def _merged(rows: Sequence[TracedOp], kernels: Sequence[GpuActivity], syncs: Sequence[tuple[float, float]]) -> TracedOp:
     """One op. Waiting for the GPU is no launching: it is in the kernels waited for."""
     spans = [(kernel.start_s, kernel.end_s) for kernel in kernels]
     waits = [(max(a, row.start_s), min(b, row.end_s)) for row in rows for a, b in syncs]

@@ -312,7 +312,7 @@ def build_graph(
     placed = [node for node in graph_def.node if node.op not in RIDERS and node.name not in host]
     index = {node.name: i for i, node in enumerate(placed)}
     phases = op_phases(graph_def, outputs)
-    colocate = _resource_classes(graph_def, tf_graph)
+    colocate = _variable_units(graph_def, tf_graph)
     behind = behind_host(graph_def, host)
     bodies = bodies_of(graph_def)
     ops = []
@@ -352,7 +352,7 @@ def _edges(
     return list(edges.values())
 
 
-def _resource_classes(graph_def: Any, tf_graph: Any) -> dict[str, str]:
+def _variable_units(graph_def: Any, tf_graph: Any) -> dict[str, str]:
     """Node -> name of its colocation class: a variable's handle and every op that touches the handle."""
     parent: dict[str, str] = {}
 

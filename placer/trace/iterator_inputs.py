@@ -14,10 +14,10 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import BadInputError
+from placer.graph.op_flops import CALLS
 from placer.trace.node_def import parse_input, set_inputs, source_of
 from placer.trace.signature import Layout
 
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 NEXT = "IteratorGetNext"
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.devices.link_probes import QUICK_PROBES, QUICK_REPEATS, measure_links
-from placer.devices.load_probes import Pace
+from placer.devices.load_probes import LoadProbes
 from placer.errors import BadInputError, PlacerError
 from placer.execute.output_check import attempted
 from placer.execute.rewrite import PlacedStep, Template
@@ -318,10 +318,10 @@ class LiveStep:
             self.session.devices is not None and self.session.devices.workers is not None
         ) or not self.session.fragile
 
-    def pace(self) -> Pace:
+    def pace(self) -> LoadProbes:
         """Probes of the devices that are there."""
         assert self.session.devices is not None
-        return Pace(self.session.devices)
+        return LoadProbes(self.session.devices)
 
     def mapping(self, devices: tuple[int, ...]) -> Mapping:
         """The main signature's ops on these devices."""

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from placer.devices.cluster import Devices, open_devices
 from placer.devices.logical import division
-from placer.devices.reconnect import Revival
+from placer.devices.reconnect import Reconnection
 from placer.devices.workers import Workers, start_workers
 from placer.errors import BadInputError, PlacerError
 from placer.train.replicas import Replicas
@@ -96,7 +96,7 @@ class DeviceSession:
         self._recovering = False
         self.missing: tuple[str, ...] = ()
         self.suspected = False  # whether work in the background met what may be a loss
-        self._revivals: list[Revival] = []
+        self._revivals: list[Reconnection] = []
         self._workers: Workers | None = None
         self._whole: Devices | None = None
         self._snapshot: dict[int, Any] | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from statistics import median
 
-from placer.devices.load_reading import Reading
+from placer.devices.load_reading import LoadReading
 from placer.result import Measured
 from placer.train.modes import Placed, Way
 from search.online.diagnose.change_detection import Change, ChangeTest
@@ -141,9 +141,9 @@ class Adaptation:
         """Whether steps have changed beyond doubt, and nothing was done about it."""
         return is_clear(self._unsolved)
 
-    def _nothing_to_gain(self, found: Diagnosis, readings: list[Reading]) -> None:
+    def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> None:
         if found.kind == "alike":
-            self.gauge.latest = Reading.middle(readings)
+            self.gauge.latest = LoadReading.middle(readings)
             self._unsolved = 1.0
         self._stay(found.why)
 
@@ -156,7 +156,7 @@ class Adaptation:
                 factors[contest.name_of(single)] = self._unsolved * median(took) / contest.known_s(single)
         return diagnose(factors, {}, self._unsolved)
 
-    def _readings(self) -> Steps[list[Reading]]:
+    def _readings(self) -> Steps[list[LoadReading]]:
         readings = [self.probes.take()]
         while len(readings) < READINGS:
             self.contest.lately.append((yield self.contest.way))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from placer.devices.load_reading import Reading
+from placer.devices.load_reading import LoadReading
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
@@ -50,9 +50,9 @@ class Ground(Protocol):
 
 
 class Probes(Protocol):
-    """How fast devices are now; `placer.devices.load_probes.Pace`."""
+    """How fast devices are now; `placer.devices.load_probes.LoadProbes`."""
 
-    def take(self) -> Reading: ...
+    def take(self) -> LoadReading: ...
 
     def device(self, name: str) -> float: ...
 

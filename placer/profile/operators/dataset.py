@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from placer.errors import BadInputError, PlacerError
 
 Shape = tuple[int | None, ...] | None
-SOURCES = ("step", "single")
 ITEM_BYTES = {
     "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "half": 2, "complex64": 8, "complex128": 16,
     "int64": 8, "uint64": 8, "int32": 4, "uint32": 4, "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1,

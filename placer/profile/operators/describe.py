@@ -10,7 +10,7 @@ from placer.graph.op_flops import op_flops
 from placer.profile.operators.dataset import Operator, Tensor
 from placer.trace.capture import Captured
 
-DULL = frozenset(
+IRRELEVANT = frozenset(
     {
         "use_cudnn_on_gpu", "leakyrelu_alpha", "epsilon", "exponential_avg_factor", "num_args", "num_host_args",
         "validate_shape", "container", "shared_name", "use_locking", "validate_indices", "is_weight_const",
@@ -18,7 +18,6 @@ DULL = frozenset(
     }
 )  # fmt: skip
 PLAIN_ELEMENTS = 16  # longer integer constants are data, not settings
-CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "PartitionedCall"})
 
 
 def operators_of(captured: Captured) -> dict[str, Operator]:
@@ -54,7 +53,7 @@ def _plain_attributes(node: Any) -> dict[str, Any]:
     """The attributes that change the work, as plain values; dtypes stand with the tensors."""
     found = {}
     for name, attr in node.attr.items():
-        value = None if name.startswith("_") or name in DULL else _plain(attr)
+        value = None if name.startswith("_") or name in IRRELEVANT else _plain(attr)
         if value is not None and not (name == "dilations" and set(value) == {1}):
             found[name] = value
     return found

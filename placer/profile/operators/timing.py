@@ -16,7 +16,7 @@ from placer.devices.cluster import Devices
 from placer.profile.operators.dataset import Operator
 from placer.profile.operators.probes import Feed, Probe, constant_node, has_kernel, with_inputs
 from placer.profile.partial_device import alone
-from placer.profile.profiler import session_config, tell_of_kernels, trace_steps
+from placer.profile.profiler import session_config, trace_steps, warn_of_lost_kernels
 from placer.profile.step_trace import traced_step
 from placer.trace.capture import Captured
 
@@ -40,7 +40,7 @@ def step_samples(
     signatures = {name: operator.signature for name, operator in operators.items()}
     here = devices.topology.devices[device]
     steps = trace_steps(captured, devices, alone(captured.graph, devices.topology, device), inputs, runs)
-    tell_of_kernels(steps, here)
+    warn_of_lost_kernels(steps, here)
     for step in steps:
         alike: Samples = defaultdict(list)
         for name, seconds in step.cost_s(here.name).items():
@@ -142,7 +142,7 @@ def _random(dtype: tf.DType, size: int) -> Any:
 
 def _probes_graph(probes: Sequence[Probe], reads: dict[tf.DType, Any], where: str) -> Any:
     """The GraphDef of a chain of probes. Each input is cut from the pool, written anew, and given its shape."""
-    chain = _Chain(reads)
+    chain = _ProbeChain(reads)
     for i, probe in enumerate(probes):
         after = [f"^probe_{i - 1}"] if i else []
         inputs = [chain.feed(feed, after) for feed in probe.feeds]
@@ -152,7 +152,7 @@ def _probes_graph(probes: Sequence[Probe], reads: dict[tf.DType, Any], where: st
     return chain.graph_def
 
 
-class _Chain:
+class _ProbeChain:
     """A GraphDef under construction, in which equal constants are one."""
 
     def __init__(self, reads: dict[tf.DType, Any]) -> None:

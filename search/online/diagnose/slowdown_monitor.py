@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from placer.devices.load_reading import Reading, Slowdown
+from placer.devices.load_reading import LoadReading, Slowdown
 from search.online.diagnose.diagnosis import LEAST, Diagnosis, diagnose
 from search.online.interfaces import Probes
 
@@ -21,12 +21,12 @@ EASED = 0.4  # share of a slowdown that may be left when the load is said to hav
 class Gauge:
     """Readings of now against the baseline, and against those that were acted on last."""
 
-    def __init__(self, probes: Probes, readings: Sequence[Reading]) -> None:
+    def __init__(self, probes: Probes, readings: Sequence[LoadReading]) -> None:
         """readings: of these probes, while all is well."""
         self._probes = probes
         self._quiet = list(readings)
-        self._late: Reading | None = None  # an alarm may yet tell that it was not quiet
-        self.baseline = self.latest = Reading.middle(readings)
+        self._late: LoadReading | None = None  # an alarm may yet tell that it was not quiet
+        self.baseline = self.latest = LoadReading.middle(readings)
         self.load = Slowdown({}, {})
 
     @property
@@ -39,7 +39,7 @@ class Gauge:
         """The devices that are slower than in the baseline, and how many times."""
         return {name: factor for name, factor in self.load.devices.items() if factor > 1}
 
-    def take(self) -> Reading:
+    def take(self) -> LoadReading:
         """How fast all is now."""
         return self._probes.take()
 
@@ -47,18 +47,18 @@ class Gauge:
         """One more reading while all is well; it counts for the baseline at the next call."""
         if self._late is not None:
             self._quiet = [*self._quiet[1 - QUIET :], self._late]
-            self.baseline = self.latest = Reading.middle(self._quiet)
+            self.baseline = self.latest = LoadReading.middle(self._quiet)
         self._late = self.take()
 
     def alarmed(self) -> None:
         """What was read lately is not to count as quiet."""
         self._late = None
 
-    def diagnose(self, readings: Sequence[Reading], step_ratio: float) -> Diagnosis:
+    def diagnose(self, readings: Sequence[LoadReading], step_ratio: float) -> Diagnosis:
         """What changed since it was last acted on, by the median of these readings, in the way that steps did. Where
         steps changed clearly and probes hardly, which device changed beside the others.
         """
-        changed = Reading.middle(readings).against(self.latest)
+        changed = LoadReading.middle(readings).against(self.latest)
         devices = {name: _with(factor, step_ratio) for name, factor in changed.devices.items()}
         links = {pair: _with(factor, step_ratio) for pair, factor in changed.links.items()}
         found = diagnose(devices, _beyond(links, LINK_LEAST), step_ratio)
@@ -68,9 +68,9 @@ class Gauge:
         beside = {name: factor / usual for name, factor in changed.devices.items()}
         return diagnose(beside, {}, step_ratio, FAINT)
 
-    def act_on(self, readings: Sequence[Reading], found: Diagnosis) -> None:
+    def act_on(self, readings: Sequence[LoadReading], found: Diagnosis) -> None:
         """From now on these are what changes are told against. found: what steps say, where the baseline does not."""
-        self.latest = Reading.middle(readings)
+        self.latest = LoadReading.middle(readings)
         against = self.latest.against(self.baseline)
         self.load = Slowdown(_beyond(against.devices, LEAST), _beyond(against.links, LINK_LEAST))
         if not self.load.devices and found.step_ratio > CLEAR:

@@ -1,4 +1,4 @@
-"""Pace: medians of probes that nothing folds away, and which device a busy process slows."""
+"""LoadProbes: medians of probes that nothing folds away, and which device a busy process slows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from placer.devices.load_probes import PROBE_S, REPEATS, Pace, Reading, Slowdown
+from placer.devices.load_probes import PROBE_S, REPEATS, LoadProbes, LoadReading, Slowdown
 from placer.errors import BadInputError
 from placer.tf_internals import collected_partitions
 
@@ -26,7 +26,7 @@ while True: pass
 BESIDE_A_HOG = f"""
 import subprocess, sys
 from placer.devices.cluster import open_devices
-from placer.devices.load_probes import Pace
+from placer.devices.load_probes import LoadProbes
 
 HOG = {HOG!r}
 
@@ -47,7 +47,7 @@ def factors(pace, core):
             hog.wait()
 
 with open_devices("workers:2", links=False) as devices:
-    pace = Pace(devices)
+    pace = LoadProbes(devices)
     seen = []
     for _ in range(3):
         slower = factors(pace, devices.workers.cores[1][0])
@@ -74,8 +74,8 @@ class Ticks:
         return self.now
 
 
-def reading(zero: float, one: float, link: float) -> Reading:
-    return Reading({"worker:0": zero, "worker:1": one}, {PAIR: link})
+def reading(zero: float, one: float, link: float) -> LoadReading:
+    return LoadReading({"worker:0": zero, "worker:1": one}, {PAIR: link})
 
 
 def test_factors_above_one_are_slower_now():
@@ -85,16 +85,18 @@ def test_factors_above_one_are_slower_now():
 
 def test_readings_of_different_devices_are_refused():
     with pytest.raises(BadInputError, match="different devices"):
-        reading(1.0, 1.0, 1.0).against(Reading({"worker:0": 1.0}, {}))
+        reading(1.0, 1.0, 1.0).against(LoadReading({"worker:0": 1.0}, {}))
 
 
 def test_a_reading_is_the_median_and_names_each_device_and_pair(two_cpus):
     clock = Ticks()
-    pace = Pace(two_cpus, clock)
+    pace = LoadProbes(two_cpus, clock)
     rounds = [(1.0, 5.0, 7.0), (90.0, 4.0, 8.0), (2.0, 70.0, 9.0)]
     assert len(rounds) == REPEATS
     clock.durations = chain.from_iterable(rounds)
-    assert pace.take() == Reading({"cpu:0": pytest.approx(2.0), "cpu:1": pytest.approx(5.0)}, {("cpu:0", "cpu:1"): 8.0})
+    assert pace.take() == LoadReading(
+        {"cpu:0": pytest.approx(2.0), "cpu:1": pytest.approx(5.0)}, {("cpu:0", "cpu:1"): 8.0}
+    )
     clock.durations = iter([3.0, 1.0, 2.0])
     assert pace.device("cpu:1") == pytest.approx(2.0)
 
@@ -102,7 +104,7 @@ def test_a_reading_is_the_median_and_names_each_device_and_pair(two_cpus):
 def test_a_probe_is_doubled_until_it_takes_long_enough_and_nothing_is_folded_away(two_cpus):
     """Three timings a size: two to warm up, the third decides. cpu:0 needs the third size, cpu:1 the first."""
     with collected_partitions() as graphs:
-        Pace(two_cpus, Ticks(*[0.0] * 8, PROBE_S))
+        LoadProbes(two_cpus, Ticks(*[0.0] * 8, PROBE_S))
     ran = [(node.op.removeprefix("_Mkl"), node.device[-1:]) for graph in graphs for node in graph.node]
     assert (ran.count(("MatMul", "0")), ran.count(("MatMul", "1"))) == (1 + 2 + 4, 1)
     assert (ran.count(("AddV2", "0")), ran.count(("AddV2", "1"))) == (4, 4)

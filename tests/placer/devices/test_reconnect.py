@@ -1,16 +1,16 @@
-"""Revival: what fails is told, what is not there yet is tried again, and no call waits."""
+"""Reconnection: what fails is told, what is not there yet is tried again, and no call waits."""
 
 from __future__ import annotations
 
 import threading
 
-from placer.devices.reconnect import POLL_S, Revival
+from placer.devices.reconnect import POLL_S, Reconnection
 from placer.errors import PlacerError
 
 PATIENCE_S = 30.0
 
 
-def settled(revival: Revival) -> bool:
+def settled(revival: Reconnection) -> bool:
     """`done()` once the attempts that run now have ended."""
     for current in revival._waiting.values():
         current._thread.join(PATIENCE_S)
@@ -19,7 +19,7 @@ def settled(revival: Revival) -> bool:
 
 def test_a_call_does_not_wait_for_an_attempt():
     release = threading.Event()
-    revival = Revival({"worker:0": lambda: release.wait(PATIENCE_S)})
+    revival = Reconnection({"worker:0": lambda: release.wait(PATIENCE_S)})
     assert not revival.done()
     release.set()
     assert settled(revival)
@@ -34,7 +34,7 @@ def test_what_is_not_there_is_tried_again_but_not_more_often_than_every_two_seco
         asked.append(now[0])
         return next(answers)
 
-    revival = Revival({"worker:0": attempt, "worker:1": lambda: True}, clock=lambda: now[0])
+    revival = Reconnection({"worker:0": attempt, "worker:1": lambda: True}, clock=lambda: now[0])
     for now[0] in (0.0, POLL_S / 2, POLL_S, 1.5 * POLL_S, 2 * POLL_S):
         assert not settled(revival)
     assert settled(revival)
@@ -45,7 +45,7 @@ def test_a_device_that_cannot_come_back_is_told_and_never_done():
     def attempt() -> bool:
         raise PlacerError("worker:0 could not start")
 
-    revival = Revival({"worker:0": attempt, "worker:1": lambda: True})
+    revival = Reconnection({"worker:0": attempt, "worker:1": lambda: True})
     assert not settled(revival)
     assert revival.failed == "worker:0 could not start"
     assert not settled(revival)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from placer.execute.output_check import same
 from placer.graph.mapping import Mapping
 from placer.measure.runner import (
-    Entry,
+    RacedStep,
     Runner,
     RunnerSettings,
     UntouchedStep,
@@ -91,7 +91,7 @@ def race(captured, two_cpus, candidates, anchor, incumbent, settings=FEW):
     runner.anchor, runner.anchor_s = FakeStep(clock, forever(anchor)), 2.0
     runner.incumbent = FakeStep(clock, forever(incumbent))
     steps = [FakeStep(clock, candidate) for candidate in candidates]
-    return runner, steps, runner._raced([Entry(step, 0.5) for step in steps])
+    return runner, steps, runner._raced([RacedStep(step, 0.5) for step in steps])
 
 
 def test_summary_is_median_and_interquartile_range():
@@ -120,12 +120,14 @@ def test_a_candidate_whose_best_step_loses_to_the_worst_is_stopped_early(capture
 def test_a_candidate_far_behind_is_told_by_its_first_step_and_another_goes_on(captured, two_cpus):
     clock = Clock()
     runner = Runner(captured[0], two_cpus, captured[1], [], replace(FEW, drop_at_once=3.0), clock)
-    assert runner._raced([Entry(FakeStep(clock, forever(2.0)), 0.5)])[0].repeats == FEW.repeats  # nobody to lose to
+    assert runner._raced([RacedStep(FakeStep(clock, forever(2.0)), 0.5)])[0].repeats == FEW.repeats  # nobody to lose to
     far, near = FakeStep(clock, iter([6.5])), FakeStep(clock, forever(5.5))
-    results = runner._raced([Entry(step, 0.5) for step in (far, near)])
+    results = runner._raced([RacedStep(step, 0.5) for step in (far, near)])
     assert results[0] == Measured(6.5, 0.0, 1, 0.5, stopped_early=True)
     assert results[1].repeats > 1
-    assert runner._raced([Entry(FakeStep(clock, iter([7.0])), 0.5)]) == [Measured(7.0, 0.0, 1, 0.5, stopped_early=True)]
+    assert runner._raced([RacedStep(FakeStep(clock, iter([7.0])), 0.5)]) == [
+        Measured(7.0, 0.0, 1, 0.5, stopped_early=True)
+    ]
 
 
 def test_a_hopeless_candidate_is_stopped_at_once(captured, two_cpus):
@@ -157,7 +159,7 @@ def test_a_candidate_that_fails_leaves_the_race_to_the_others(captured, two_cpus
 
     runner, _, _ = race(captured, two_cpus, [], anchor=4.0, incumbent=3.5)
     clock = runner.clock
-    failed, result = runner._raced([Entry(Lost(clock, []), 0.0), Entry(FakeStep(clock, forever(3.0)), 0.0)])
+    failed, result = runner._raced([RacedStep(Lost(clock, []), 0.0), RacedStep(FakeStep(clock, forever(3.0)), 0.0)])
     assert failed == Failed("device", "worker 1 is gone")
     assert result.repeats == FEW.repeats
 

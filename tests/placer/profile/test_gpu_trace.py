@@ -11,7 +11,7 @@ from placer.graph.topology import Device
 from placer.profile import profiler
 from placer.profile.gpu_trace import owner, union_s
 from placer.profile.operators import timing
-from placer.profile.profiler import tell_of_kernels
+from placer.profile.profiler import warn_of_lost_kernels
 from placer.profile.step_trace import traced_step
 
 TASK = "/job:localhost/replica:0/task:0/device:"
@@ -207,19 +207,19 @@ def test_without_kernel_times_the_launch_passes_for_them_and_that_is_told_once()
     assert trace.step.cost_s()["a"] == us(10)
     profiler._warn_once.cache_clear()
     with pytest.warns(UserWarning, match=r"no kernel times.*CUPTI.*install"):
-        tell_of_kernels([trace.step], Device("gpu:0", "gpu"))
+        warn_of_lost_kernels([trace.step], Device("gpu:0", "gpu"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tell_of_kernels([trace.step], Device("gpu:0", "gpu"))
-        tell_of_kernels([trace.step], Device("cpu:0", "cpu"))
+        warn_of_lost_kernels([trace.step], Device("gpu:0", "gpu"))
+        warn_of_lost_kernels([trace.step], Device("cpu:0", "cpu"))
 
 
 def test_a_trace_that_attributes_too_little_is_told():
     good = Trace().op("gpu:0", "a", "X", 2).kernel("a:X", 10, 990).kernel("x", 990, 1000)
-    tell_of_kernels([good.step], Device("gpu:0", "gpu"))
+    warn_of_lost_kernels([good.step], Device("gpu:0", "gpu"))
     bad = Trace().op("gpu:0", "a", "X", 2).kernel("a:X", 10, 510).kernel("x", 510, 1010)
     with pytest.warns(UserWarning, match="gpu:0: 50% of its kernels"):
-        tell_of_kernels([bad.step], Device("gpu:0", "gpu"))
+        warn_of_lost_kernels([bad.step], Device("gpu:0", "gpu"))
 
 
 def test_probes_on_a_gpu_take_their_kernels_time():

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from placer.devices.load_reading import Reading
+from placer.devices.load_reading import LoadReading
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
@@ -320,7 +320,7 @@ class Machine:
         load = {name: factor**self.understated for name, factor in zip(TOPOLOGY.names, self.load, strict=True)}
         probed = {name: 7e-3 * f * math.exp(self.rng.normal(0, self.probe_noise)) for name, f in load.items()}
         link_s = 4e-3 * max(load.values()) * math.exp(self.rng.normal(0, self.probe_noise))
-        return Reading(probed, {TOPOLOGY.names: link_s})
+        return LoadReading(probed, {TOPOLOGY.names: link_s})
 
     def device(self, name):
         self.clock.now_s -= 0.03
