@@ -38,7 +38,7 @@ RULES = ("heft", "donf", "local")
 
 
 @dataclass(frozen=True)
-class Sample:
+class MeasuredMappings:
     """One network, and measured mappings of it, the single devices first.
 
     prediction: by the costs as profiled. placements: [mappings, groups] device indices; step_s, spread_s: [mappings]
@@ -72,7 +72,7 @@ class Share:
     total: int
 
 
-def measure(model: str, workers: int, mappings: int, share: Share, seed: int = 0) -> Sample:
+def measure(model: str, workers: int, mappings: int, share: Share, seed: int = 0) -> MeasuredMappings:
     """Measure the single devices, then mappings of every kind, batch by batch beside the first single device.
 
     All take the same number of steps, however slow. Raises PlacerError where no single device can be measured, and
@@ -86,7 +86,7 @@ def measure(model: str, workers: int, mappings: int, share: Share, seed: int = 0
         raise PlacerError(f"measuring ended early: {one_line(str(error.message))}") from None
 
 
-def _measured(model: str, workers: int, mappings: int, share: Share, seed: int) -> Sample:
+def _measured(model: str, workers: int, mappings: int, share: Share, seed: int) -> MeasuredMappings:
     with (
         bar(model, share) as watcher,
         Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), watcher) as job,
@@ -104,9 +104,9 @@ def _measured(model: str, workers: int, mappings: int, share: Share, seed: int) 
         return _sample(job, rows, singles, _disagreement(dict(rows), twice))
 
 
-def _sample(job: Job, rows: Sequence[tuple[Mapping, Result]], singles: int, disagreement: float) -> Sample:
+def _sample(job: Job, rows: Sequence[tuple[Mapping, Result]], singles: int, disagreement: float) -> MeasuredMappings:
     good = [(mapping, result) for mapping, result in rows if isinstance(result, Measured)]
-    return Sample(
+    return MeasuredMappings(
         model=job.settings.model,
         prediction=Prediction.profiled(job.groups, job.topology, job.settings.headroom),
         placements=np.array([mapping.devices for mapping, _ in good], dtype=np.int32),
@@ -149,7 +149,7 @@ def _disagreement(first: dict[Mapping, Result], twice: Sequence[tuple[Mapping, R
     return mean(apart) if apart else 0.0
 
 
-def kinds(problem: Problem, chance: random.Random) -> Iterator[Placement]:
+def kinds(problem: Problem, rng: random.Random) -> Iterator[Placement]:
     """Placements that differ by more than names of equal devices: by rule and by expert, then without end in turn one
     of these shaken, two crossed, one shaken hard, and a random one.
     """
@@ -159,17 +159,17 @@ def kinds(problem: Problem, chance: random.Random) -> Iterator[Placement]:
     yield from _new(known, problem, seen)
     tired = 0  # a small network has only so many mappings
     while tired < 100:
-        one, other = chance.choice(known), chance.choice(known)
-        hard = kicked(problem, kicked(problem, kicked(problem, one, chance), chance), chance)
-        drawn = random_placement(make_searcher("random", problem, seed=chance.randrange(10**6)))
-        found = list(_new((kicked(problem, one, chance), _crossed(one, other, chance), hard, drawn), problem, seen))
+        one, other = rng.choice(known), rng.choice(known)
+        hard = kicked(problem, kicked(problem, kicked(problem, one, rng), rng), rng)
+        drawn = random_placement(make_searcher("random", problem, seed=rng.randrange(10**6)))
+        found = list(_new((kicked(problem, one, rng), _crossed(one, other, rng), hard, drawn), problem, seen))
         yield from found
         tired = 0 if found else tired + 1
 
 
-def _crossed(one: Placement, other: Placement, chance: random.Random) -> Placement:
+def _crossed(one: Placement, other: Placement, rng: random.Random) -> Placement:
     """The front of one placement, the back of another."""
-    cut = chance.randrange(len(one) + 1)
+    cut = rng.randrange(len(one) + 1)
     return one[:cut] + other[cut:]
 
 

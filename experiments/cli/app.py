@@ -297,7 +297,7 @@ def bench(
         Path | None, typer.Option("--runs", help="Folder for runs that benchmarks share; what is in it is not rerun.")
     ] = None,
     spec: Annotated[
-        str | None, typer.Option("--devices", help="gpu only: cpus:N tries its way without a GPU, for no figures.")
+        str | None, typer.Option("--devices", help="gpu only: cpus:N tries all parts without a GPU, for no figures.")
     ] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", help="gpu, spoc: begin nothing new after this long.")

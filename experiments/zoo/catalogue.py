@@ -18,7 +18,7 @@ NATIVE = "native"
 TABLES = re.compile(r"[1-9][0-9]{0,6}MiB")
 
 
-class Entry(NamedTuple):
+class ZooNetwork(NamedTuple):
     """The module under `experiments.zoo` with a function of the network's name, and the default batch.
 
     native_batch, native: of NAME@native, the network as published or as a GPU would be given it; what the function
@@ -32,18 +32,18 @@ class Entry(NamedTuple):
 
 
 NETWORKS = {
-    "inception_v3": Entry("vision", 8, 32, {"side": 299}),
-    "resnet50": Entry("vision", 8, 32, {"side": 224}),
-    "nasnet_mobile": Entry("vision", 8, 32, {"side": 224}),
-    "mobilenet_v3": Entry("vision", 16, 64, {"side": 224}),
-    "vgg16": Entry("vision", 8, 32, {"side": 224}),
-    "alexnet": Entry("alexnet", 32, 128, {"side": 227}),
-    "towers": Entry("towers", 32, 64, {"filters": 96}),
-    "mnist_softmax": Entry("mnist", 128, 128),
-    "seq2seq_lstm": Entry("seq2seq", 16, 128, {"units": 1024}),
-    "transformer": Entry("transformer", 8, 32, {"length": 128, "width": 512, "heads": 8, "layers": 6}),
-    "moe": Entry("moe", 512, 4096, {"features": 512, "hidden": 1024}),
-    "two_tower": Entry("two_tower", 1024, 4096, {"tables_mib": 768}),
+    "inception_v3": ZooNetwork("vision", 8, 32, {"side": 299}),
+    "resnet50": ZooNetwork("vision", 8, 32, {"side": 224}),
+    "nasnet_mobile": ZooNetwork("vision", 8, 32, {"side": 224}),
+    "mobilenet_v3": ZooNetwork("vision", 16, 64, {"side": 224}),
+    "vgg16": ZooNetwork("vision", 8, 32, {"side": 224}),
+    "alexnet": ZooNetwork("alexnet", 32, 128, {"side": 227}),
+    "towers": ZooNetwork("towers", 32, 64, {"filters": 96}),
+    "mnist_softmax": ZooNetwork("mnist", 128, 128),
+    "seq2seq_lstm": ZooNetwork("seq2seq", 16, 128, {"units": 1024}),
+    "transformer": ZooNetwork("transformer", 8, 32, {"length": 128, "width": 512, "heads": 8, "layers": 6}),
+    "moe": ZooNetwork("moe", 512, 4096, {"features": 512, "hidden": 1024}),
+    "two_tower": ZooNetwork("two_tower", 1024, 4096, {"tables_mib": 768}),
 }
 
 
@@ -73,11 +73,11 @@ def find(name: str) -> Builder:
 
 
 def _size(network: str, size: str) -> Size:
-    entry = NETWORKS[network]
+    found = NETWORKS[network]
     if size == NATIVE:
-        return Size(entry.native_batch, entry.native)
+        return Size(found.native_batch, found.native)
     if network == "two_tower" and TABLES.fullmatch(size):
-        return Size(entry.native_batch, {**entry.native, "tables_mib": int(size.removesuffix("MiB"))})
+        return Size(found.native_batch, {**found.native, "tables_mib": int(size.removesuffix("MiB"))})
     tables = ", or @4096MiB for tables of that size in all" if network == "two_tower" else ""
     raise BadInputError(f"{network} has no size {short(size)}; write {network}@{NATIVE}{tables}.")
 

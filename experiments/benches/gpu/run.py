@@ -20,17 +20,17 @@ from experiments.benches.gpu.tasks import (
     TIGHT_BATCH,
     TRIAL_BATCH,
     Budget,
+    Hardware,
     Task,
     Wanted,
-    Way,
+    hardware_of,
     tables_mib,
     tasks_of,
-    way_of,
 )
 from placer.errors import BadInputError, PlacerError
 
 MEASUREMENTS = 8  # mappings of each search, single devices aside
-HOW = 1  # of measuring; what was measured another way is measured again
+HOW = 1  # version of the measuring; what another version measured is measured again
 START_S = 180.0  # in which a process must say what the hardware is
 PICTURE = Path("docs/gpu.png")
 
@@ -39,21 +39,21 @@ def run(options: BenchOptions) -> Facts:
     """What there is time for, the most important first; with --runs what was measured before is not measured again.
 
     --model: only these networks. --measurements: mappings of each search beside single devices. --minutes: of all
-    together. --devices cpus:N: the whole way on logical CPU devices at the zoo's small sizes, for no figures. Raises
-    BadInputError without a GPU.
+    together. --devices cpus:N: all parts on logical CPU devices at the zoo's small sizes, for no figures.
+    Raises BadInputError without a GPU.
     """
     budget = Budget(_minutes(options))
-    way, planned = _checked(options)
+    hardware, planned = _checked(options)
     with Host() as host:
         compile_ahead(SEARCHERS)  # while the first process starts and its first network is built
-        device = _device(host, way)
-        bench = Bench(options, way, host, budget, device)
+        device = _device(host, hardware)
+        bench = Bench(options, hardware, host, budget, device)
         results = bench.results(planned)
     facts = {
         "device": device,
-        "real": way.real,
+        "real": hardware.real,
         **_assembled(planned, results),
-        "limit_mib": way.limit_mib,
+        "limit_mib": hardware.limit_mib,
         "measurements": bench.measurements,
         "minutes": _minutes(options),
         "seconds": budget.spent_s,
@@ -69,8 +69,8 @@ def run(options: BenchOptions) -> Facts:
 class Bench:
     """One run of the bench: what it asks, and the seconds it has for that."""
 
-    def __init__(self, options: BenchOptions, way: Way, host: Host, budget: Budget, device: str) -> None:
-        self.options, self.way, self.host, self.budget, self.device = options, way, host, budget, device
+    def __init__(self, options: BenchOptions, hardware: Hardware, host: Host, budget: Budget, device: str) -> None:
+        self.options, self.hardware, self.host, self.budget, self.device = options, hardware, host, budget, device
         self.measurements = options.measurements or MEASUREMENTS
         self.runs = replace(options, runs=None if options.runs is None else options.runs / "gpu")
 
@@ -95,12 +95,12 @@ class Bench:
 
     def _asked(self, task: Task, share_s: float) -> Facts:
         method = "autoplaced" if task.part == "autoplace" else "searched"
-        wanted = Wanted(self.way.model(task.name), self.measurements, share_s)
+        wanted = Wanted(self.hardware.model(task.name), self.measurements, share_s)
         return self.host.ask(task.devices, method, wanted, self.budget.limit_s(share_s))
 
     def _tight(self, task: Task, share_s: float) -> Facts:
         """The default in a process of its own, then the search in another, where nothing is left of the first."""
-        limit_mib, batch = self.way.limit_mib, TIGHT_BATCH if self.way.real else TRIAL_BATCH
+        limit_mib, batch = self.hardware.limit_mib, TIGHT_BATCH if self.hardware.real else TRIAL_BATCH
         model = f"{task.name}@{tables_mib(limit_mib)}MiB"
         wanted = Wanted(model, self.measurements, share_s, batch, limit_mib * 2**20)
         self.host.end()
@@ -110,16 +110,16 @@ class Bench:
         return tight_facts(default, placed)
 
 
-def _checked(options: BenchOptions) -> tuple[Way, list[Task]]:
+def _checked(options: BenchOptions) -> tuple[Hardware, list[Task]]:
     """Refuse at once what could only fail later. Raises BadInputError."""
     if options.measurements is not None and options.measurements < 1:
         raise BadInputError(f"--measurements {options.measurements}: give at least 1.")
-    way = way_of(options.devices)
-    if options.record and not way.real:
+    hardware = hardware_of(options.devices)
+    if options.record and not hardware.real:
         raise BadInputError(
             f"--record with --devices {options.devices}: no GPU takes part, so there is no figure to keep."
         )
-    return way, tasks_of(way, options.models)
+    return hardware, tasks_of(hardware, options.models)
 
 
 def _minutes(options: BenchOptions) -> float:
@@ -129,17 +129,17 @@ def _minutes(options: BenchOptions) -> float:
     return minutes
 
 
-def _device(host: Host, way: Way) -> str:
+def _device(host: Host, hardware: Hardware) -> str:
     """What is measured on, in words. Raises BadInputError without a GPU, PlacerError where nothing can be asked."""
-    if not way.real:
-        return f"{way.whole}, logical CPU devices, for no figures"
-    found = host.ask(way.whole, "hardware", None, START_S)
+    if not hardware.real:
+        return f"{hardware.whole}, logical CPU devices, for no figures"
+    found = host.ask(hardware.whole, "hardware", None, START_S)
     if "failed" in found:
         raise PlacerError(f"the process that should measure could not say what GPUs there are: {found['failed']}")
     if not found["gpus"]:
         raise BadInputError(
             "TensorFlow sees no GPU here (it needs tensorflow[and-cuda] and NVIDIA's driver); `--devices cpus:2` tries "
-            "the bench's way on logical CPU devices, for no figures."
+            "all parts on logical CPU devices, for no figures."
         )
     return ", ".join(found["gpus"])
 

@@ -26,15 +26,13 @@ TIGHT_BATCH, TRIAL_BATCH = 2048, 128
 
 
 @dataclass(frozen=True)
-class Way:
-    """What is measured on. whole: devices of the part `models`; splits: of one card as several; tight: with little
-    memory. native: whether networks have native size. real: whether GPUs take part, so that figures mean something.
-    """
+class Hardware:
+    """What is measured on."""
 
-    whole: str | None
-    splits: tuple[str, ...]
-    tight: str
-    real: bool
+    whole: str | None  # devices of the part `models`
+    splits: tuple[str, ...]  # one card as several devices
+    tight: str  # a device with little memory
+    real: bool  # whether GPUs take part: networks have native size, and figures mean something
 
     @property
     def limit_mib(self) -> int:
@@ -48,15 +46,13 @@ class Way:
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to measure. part: models, splits, tight or autoplace. name: the network. first: it may take `most_s`
-    although little is then left for others.
-    """
+    """One thing to measure."""
 
-    part: str
-    name: str
+    part: str  # models, splits, tight or autoplace
+    name: str  # of the network
     devices: str | None
     most_s: float
-    first: bool = False
+    first: bool = False  # whether it may take `most_s` although little is then left for others
 
     @property
     def key(self) -> str:
@@ -72,48 +68,46 @@ class Task:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a process is asked to search. measurements: beside single devices. seconds: that it should take. batch: None
-    = the network's own. limit_bytes: of every device but the last, which is the CPU; None = what they have.
-    """
+    """What a process is asked to search."""
 
     model: str
-    measurements: int
-    seconds: float
-    batch: int | None = None
-    limit_bytes: int | None = None
+    measurements: int  # beside single devices
+    seconds: float  # that it should take
+    batch: int | None = None  # None = the network's own
+    limit_bytes: int | None = None  # of every device but the last, which is the CPU; None = what they have
 
 
-def way_of(devices: str | None) -> Way:
+def hardware_of(devices: str | None) -> Hardware:
     """What `--devices` asks for. Raises BadInputError."""
     if devices is None:
-        return Way(None, ("gpus:2", "gpus:4"), f"gpus:1@{LIMIT_MIB}", real=True)
+        return Hardware(None, ("gpus:2", "gpus:4"), f"gpus:1@{LIMIT_MIB}", real=True)
     count = devices.removeprefix("cpus:")
     if devices == count or not count.isdecimal() or int(count) < 2:
         raise BadInputError(
-            f"--devices {devices}: bench gpu measures on this machine's GPUs, or tries its way without one; "
+            f"--devices {devices}: bench gpu measures on this machine's GPUs, or tries all parts without one; "
             "write cpus:N with N >= 2, or leave it out."
         )
-    return Way(devices, (devices,), devices, real=False)
+    return Hardware(devices, (devices,), devices, real=False)
 
 
-def tasks_of(way: Way, models: Sequence[str] | None = None) -> list[Task]:
-    """The most important first; what shares its devices stands together where importance lets it, for every new process
-    takes seconds. models: only these networks. Raises BadInputError for one that is not in the zoo.
+def tasks_of(hardware: Hardware, models: Sequence[str] | None = None) -> list[Task]:
+    """The most important first; tasks on the same devices stand together where importance lets them, because every new
+    process takes seconds. models: only these networks. Raises BadInputError for one that is not in the zoo.
     """
     if unknown := [name for name in models or () if name not in zoo.names()]:
         raise BadInputError(f"--model {unknown[0]!r} is none of {', '.join(zoo.names())}.")
     overhead = OVERHEAD_MODEL if models is None or OVERHEAD_MODEL in models else models[0]
     planned = [
-        Task("models", "vgg16", way.whole, 120.0, first=True),
-        Task("models", "alexnet", way.whole, 60.0, first=True),
-        Task("models", "mnist_softmax", way.whole, 30.0, first=True),
-        Task("tight", TIGHT_MODEL, way.tight, 80.0, first=True),
-        Task("autoplace", overhead, way.whole, 60.0, first=True),
-        *(Task("models", name, way.whole, 90.0) for name in OTHERS),
-        *(Task("splits", name, split, 60.0) for split in way.splits for name in SPLIT),
-        *(Task("splits", "inception_v3", split, 90.0) for split in way.splits[:1]),
-        *(Task("models", name, way.whole, 120.0) for name in LAST),
-        *(Task("splits", "inception_v3", split, 90.0) for split in way.splits[1:]),
+        Task("models", "vgg16", hardware.whole, 120.0, first=True),
+        Task("models", "alexnet", hardware.whole, 60.0, first=True),
+        Task("models", "mnist_softmax", hardware.whole, 30.0, first=True),
+        Task("tight", TIGHT_MODEL, hardware.tight, 80.0, first=True),
+        Task("autoplace", overhead, hardware.whole, 60.0, first=True),
+        *(Task("models", name, hardware.whole, 90.0) for name in OTHERS),
+        *(Task("splits", name, split, 60.0) for split in hardware.splits for name in SPLIT),
+        *(Task("splits", "inception_v3", split, 90.0) for split in hardware.splits[:1]),
+        *(Task("models", name, hardware.whole, 120.0) for name in LAST),
+        *(Task("splits", "inception_v3", split, 90.0) for split in hardware.splits[1:]),
     ]
     return [task for task in planned if models is None or task.name in models]
 

@@ -19,7 +19,7 @@ def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
         "overhead": _worst(row.get("overhead") for row in found["overhead"].values()),
         "vs_oracle": _worst(row.get("vs_oracle") for row in found["oracle"].values()),
         "vs_single": _worst(row.get("vs_single") for row in found["oracle"].values()),
-        "recovery_steps": _worst(recovered(recovery, way) for way in ("landed", "left")),
+        "recovery_steps": _worst(recovered(recovery, event) for event in ("landed", "left")),
         "recovery_steps_landed": recovered(recovery, "landed"),
         "recovery_steps_left": recovered(recovery, "left"),
         "false_alarms": sum(s["moves"] for s in stretches) if len(stretches) == 2 else None,
@@ -46,9 +46,9 @@ def _killed(run: Facts) -> Facts:
     return judged_kills(run)
 
 
-def recovered(recovery: Facts, way: str) -> float | None:
+def recovered(recovery: Facts, event: str) -> float | None:
     """The median over rounds of the steps until recovery, one that never came counting as more than any; None then."""
-    found = [row[way]["steps"] for row in recovery.get("rounds", ())]
+    found = [row[event]["steps"] for row in recovery.get("rounds", ())]
     steps = median(float("inf") if s is None else float(s) for s in found) if found else float("inf")
     return None if steps == float("inf") else steps
 

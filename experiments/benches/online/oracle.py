@@ -37,8 +37,8 @@ class References:
         """A block of steps of every mapping that the run had at such a moment before, and of the one it has."""
         if not self.held:
             self.held = training.hold_singles()
-        if training.way.devices not in [held.placed.devices for held in self.held]:
-            self.held.append(training.hold_way())
+        if training.placed.devices not in [held.placed.devices for held in self.held]:
+            self.held.append(training.hold_placed())
         took = raced(self.held, rounds=1, each=each)
         self.at.append(call)
         self.took.append({label(held): median(took[held]) for held in self.held})
@@ -51,7 +51,7 @@ class References:
 
     def best(self, held: Sequence[Held]) -> Held:
         """The fastest of these over all looks."""
-        return min(held, key=lambda way: median(self.seconds(label(way))))
+        return min(held, key=lambda one: median(self.seconds(label(one))))
 
 
 def part(settings: OracleSettings) -> Facts:
@@ -108,7 +108,7 @@ def _better(training: Training, own: Held, settings: OracleSettings) -> tuple[He
     """The best of a second search, and its step and that of the run's own best, side by side."""
     found = training.searched(seed=1)[:2]
     took = raced([own, *found], rounds=4, each=settings.each)
-    better, better_s = fastest({way: took[way] for way in found} or {own: took[own]})
+    better, better_s = fastest({held: took[held] for held in found} or {own: took[own]})
     return better, better_s, median(took[own])
 
 

@@ -64,11 +64,11 @@ def _recoveries(facts: Facts) -> list[list[str]]:
     found, rows = facts["recovery"], []
     if "failed" in found:
         return [["steps until recovery", "30", "", "failed", found["failed"]]]
-    for way, words in (("landed", "after a CPU hog landed"), ("left", "after it left")):
-        steps = facts[f"recovery_steps_{way}"]
-        shares = ", ".join(f"{row[way]['ended_share']:.2f}" for row in found["rounds"])
+    for event, words in (("landed", "after a CPU hog landed"), ("left", "after it left")):
+        steps = facts[f"recovery_steps_{event}"]
+        shares = ", ".join(f"{row[event]['ended_share']:.2f}" for row in found["rounds"])
         details = (
-            f"each: {spread([row[way]['steps'] for row in found['rounds']])}, of {found['steps_watched']} watched; "
+            f"each: {spread([row[event]['steps'] for row in found['rounds']])}, of {found['steps_watched']} watched; "
             f"speed at the end, by the optimum's: {shares}"
         )
         figure = "never" if steps is None else f"{steps:.0f}"

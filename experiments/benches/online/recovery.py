@@ -36,7 +36,7 @@ def part(settings: RecoverySettings) -> Facts:
     rounds: list[Facts] = []
     with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
         training.until_steady()
-        before = training.hold_way()
+        before = training.hold_placed()
         begin = training.clock()
         for repeat in range(settings.repeats):
             if training.clock() - begin > settings.limit_s:
@@ -54,13 +54,13 @@ def part(settings: RecoverySettings) -> Facts:
 def _landed(training: Training, before: Held, seed: int, settings: RecoverySettings) -> Facts:
     """Under the hog; the optimum is the best of where the run ended up and of a fresh search."""
     took, at = _stepped(training, settings.steps)
-    ways = [training.hold_way(), before, *training.searched(seed)[:2]]
-    return _recovered(training, took, at, ways, settings)
+    mappings = [training.hold_placed(), before, *training.searched(seed)[:2]]
+    return _recovered(training, took, at, mappings, settings)
 
 
 def _watched(training: Training, others: Sequence[Held], settings: RecoverySettings) -> Facts:
     took, at = _stepped(training, settings.steps)
-    return _recovered(training, took, at, [training.hold_way(), *others], settings)
+    return _recovered(training, took, at, [training.hold_placed(), *others], settings)
 
 
 def _stepped(training: Training, count: int) -> tuple[list[float], int]:
@@ -69,12 +69,12 @@ def _stepped(training: Training, count: int) -> tuple[list[float], int]:
 
 
 def _recovered(
-    training: Training, took: Sequence[float], at: int, ways: Sequence[Held], settings: RecoverySettings
+    training: Training, took: Sequence[float], at: int, mappings: Sequence[Held], settings: RecoverySettings
 ) -> Facts:
-    """ways[0]: where the run ended up; `at`: the step before the first of `took`."""
-    race = raced(ways, rounds=4, each=settings.each)
+    """mappings[0]: where the run ended up; `at`: the step before the first of `took`."""
+    race = raced(mappings, rounds=4, each=settings.each)
     best, optimum_s = fastest(race)
-    ended_s = median(race[ways[0]])
+    ended_s = median(race[mappings[0]])
     return {
         "steps": steps_until(took, optimum_s),
         "optimum_s": optimum_s,
@@ -92,7 +92,7 @@ def _recovered(
 def steps_until(took: Sequence[float], optimum_s: float, share: float = SHARE, window: int = WINDOW) -> int | None:
     """After how many steps the running median came within `share` of the optimum's speed; None: it never did.
 
-    The next `window` steps must confirm it: a step tried on the way in a race is no recovery.
+    The next `window` steps must confirm it: a step tried in a race before it is no recovery.
 
         took/optimum   1.6 1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0 1.0 1.0 1.0 1.0 1.0
         running median                 1.6 1.6 1.6 1.0 ...       -> 8

@@ -137,19 +137,19 @@ class Training:
         return [e.sentence for e in self.auto.journal.entries if e.kind == kind and e.step >= since]
 
     @property
-    def way(self) -> Placed:
+    def placed(self) -> Placed:
         """The incumbent, whatever is tried beside it. Raises PlacerError while the step runs untouched."""
-        way = self.auto.controller.way
-        if not isinstance(way, Placed):
+        placed = self.auto.controller.way
+        if not isinstance(placed, Placed):
             raise PlacerError(f"the step runs untouched, {self.auto.phase}: nothing to compare with.")
-        return way
+        return placed
 
     @property
     def bare(self) -> Callable[[], Any]:
         """The function that trains, placed or not, called past autoplace. It trains all the same."""
-        way = self.auto.controller.way
-        if isinstance(way, Placed):
-            step, inputs = way.step, self.inputs
+        placed = self.auto.controller.way
+        if isinstance(placed, Placed):
+            step, inputs = placed.step, self.inputs
             return lambda: values(step.run_flat(inputs))
         function, batch = self.live.plain.function, self.batches[0]
         return lambda: values(tf.nest.flatten(function(*batch)))
@@ -166,16 +166,16 @@ class Training:
         built = self.live.background(lambda: self.live.build(devices, order, name)).result()
         return None if isinstance(built, Failed) else Held(name, built, self.inputs)
 
-    def hold_way(self) -> Held:
+    def hold_placed(self) -> Held:
         """What runs now."""
-        held = self.hold(self.way.devices, self.way.order, self.way.name)
+        held = self.hold(self.placed.devices, self.placed.order, self.placed.name)
         if held is None:
             raise PlacerError("the mapping that trains cannot be built beside the training.")
         return held
 
     def hold_singles(self) -> list[Held]:
         """Everything on one device, for each that can."""
-        ops, topology = len(self.way.devices), self.live.topology
+        ops, topology = len(self.placed.devices), self.live.topology
         assert topology is not None
         found = [self.hold((d,) * ops, (), name) for d, name in enumerate(topology.names)]
         return [held for held in found if held is not None]
@@ -208,19 +208,19 @@ class Training:
         return sorted(found, key=lambda held: found[held].step_s)
 
 
-def raced(ways: Sequence[Held], rounds: int, each: int) -> dict[Held, list[float]]:
+def raced(mappings: Sequence[Held], rounds: int, each: int) -> dict[Held, list[float]]:
     """Seconds of bare steps, in blocks in turn; the first of a block is not counted."""
-    took: dict[Held, list[float]] = {way: [] for way in ways}
+    took: dict[Held, list[float]] = {held: [] for held in mappings}
     for _ in range(rounds):
-        for way in ways:
-            way.step()
-            took[way].extend(way.step() for _ in range(each))
+        for held in mappings:
+            held.step()
+            took[held].extend(held.step() for _ in range(each))
     return took
 
 
 def fastest(took: dict[Held, list[float]]) -> tuple[Held, float]:
     """The one with the least median, and that."""
-    best = min(took, key=lambda way: median(took[way]))
+    best = min(took, key=lambda held: median(took[held]))
     return best, median(took[best])
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from experiments.benches.bench import FOLDER, BenchOptions, Facts
 from experiments.benches.comparisons import kept
 from experiments.benches.sampling import Share
-from experiments.benches.scaling.contest import GENERIC, TARGET, pooled, study
 from experiments.benches.scaling.design import DEVICES, FORMS, FREE, JOINED, SPACES, SUM, Config, design
+from experiments.benches.scaling.judge import GENERIC, TARGET, pooled, study
 from experiments.benches.scaling.plot import draw, picture_of
 from experiments.benches.scaling.runs import measure
 from placer.errors import BadInputError, PlacerError

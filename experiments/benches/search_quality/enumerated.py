@@ -151,8 +151,8 @@ def _ranked(problem: Problem, space: Sequence[Placement]) -> list[Placement]:
     return sorted(space, key=lambda placement: (value[placement], placement))
 
 
-def _sample(ranked: Sequence[Placement], chance: random.Random) -> list[Placement]:
-    return [*ranked[:BEST], *chance.sample(ranked[BEST:], min(DRAWN, len(ranked) - BEST))]
+def _sample(ranked: Sequence[Placement], rng: random.Random) -> list[Placement]:
+    return [*ranked[:BEST], *rng.sample(ranked[BEST:], min(DRAWN, len(ranked) - BEST))]
 
 
 def _new(job: Job, chosen: Sequence[Placement], searched: Sequence[Row]) -> list[Mapping]:

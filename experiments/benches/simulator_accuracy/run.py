@@ -38,7 +38,7 @@ CALIBRATED_ON = 8  # of them, what a search has measured before it asks what the
 
 
 @dataclass(frozen=True)
-class Sample:
+class MeasuredNetwork:
     """One network: its profiled ops, and measured mappings of them, the single devices first.
 
     placements: [mappings, ops] device indices; step_s, spread_s: [mappings] seconds.
@@ -84,7 +84,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return mean(known) if known else None
 
 
-def _in_process(model: str, options: BenchOptions) -> Sample | None:
+def _in_process(model: str, options: BenchOptions) -> MeasuredNetwork | None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
             sample = pool.submit(measure, model, options.workers, options.measurements or MAPPINGS).result()
@@ -96,7 +96,7 @@ def _in_process(model: str, options: BenchOptions) -> Sample | None:
     return sample
 
 
-def measure(model: str, workers: int, mappings: int, seed: int = 0) -> Sample:
+def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredNetwork:
     """Measure single devices, then mappings of every kind: what heuristics and searches ask, and random ones."""
     with Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job:
         job.runner.settings = replace(job.runner.settings, repeats=REPEATS, hopeless=inf, give_up_after=REPEATS)
@@ -110,7 +110,7 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> Sample:
             if isinstance(row.result, Failed):
                 print(f"{model}: a mapping failed: {row.result.reason}, {row.result.detail}", file=sys.stderr)
         rows = [(row, row.result) for row in job.rows if isinstance(row.result, Measured)]
-        return Sample(
+        return MeasuredNetwork(
             model=model,
             graph=job.groups.fine,
             topology=job.topology,
@@ -122,16 +122,16 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> Sample:
         )
 
 
-def _kinds(job: Job, chance: random.Random) -> Iterator[Placement]:
+def _kinds(job: Job, rng: random.Random) -> Iterator[Placement]:
     """Placements that differ in kind, none twice: by rule, searched, cut by depth, shaken, random."""
     problem = job.problem
     best, heft, expert = (problem.placement(make_searcher(n, problem).ask()) for n in ("local", "heft", "expert"))
     seen: set[Placement] = set()
     yield from _new((best, heft, expert), seen)
     while True:
-        shaken = kicked(problem, best, chance)
-        drawn = random_placement(make_searcher("random", problem, seed=chance.randrange(10**6)))
-        kinds = (shaken, _cut_by_depth(job, chance), kicked(problem, shaken, chance), drawn)
+        shaken = kicked(problem, best, rng)
+        drawn = random_placement(make_searcher("random", problem, seed=rng.randrange(10**6)))
+        kinds = (shaken, _cut_by_depth(job, rng), kicked(problem, shaken, rng), drawn)
         yield from _new((placement for placement in kinds if problem.fits(placement)), seen)
 
 
@@ -143,15 +143,15 @@ def _new(placements: Iterable[Placement], seen: set[Placement]) -> Iterator[Plac
             yield placement
 
 
-def _cut_by_depth(job: Job, chance: random.Random) -> Placement:
+def _cut_by_depth(job: Job, rng: random.Random) -> Placement:
     """The step in a few slices, from front to back, devices in turn."""
     count, devices = len(job.problem.units), len(job.topology)
-    cuts = sorted(chance.sample(range(1, count), min(chance.choice((1, 2, 4)), count - 1)))
-    first = chance.randrange(devices)
+    cuts = sorted(rng.sample(range(1, count), min(rng.choice((1, 2, 4)), count - 1)))
+    first = rng.randrange(devices)
     return tuple((first + sum(u >= cut for cut in cuts)) % devices for u in range(count))
 
 
-def _judged(sample: Sample, others: Sequence[Sample]) -> Facts:
+def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts:
     """Errors of one network's predictions, by what the calibration was shown."""
     n, splits = len(sample.step_s), slice(sample.singles, None)
     shown = min(CALIBRATED_ON, n - 1)
@@ -174,7 +174,7 @@ def _judged(sample: Sample, others: Sequence[Sample]) -> Facts:
     }
 
 
-def _from_others(others: Sequence[Sample]) -> Calibration:
+def _from_others(others: Sequence[MeasuredNetwork]) -> Calibration:
     """What other networks say about links, to begin with on a network that was never split."""
     fits = [sample.calibrated(len(sample.step_s)).calibration for sample in others]
     contentions = [fit.contention for fit in fits]
@@ -186,9 +186,9 @@ def _from_others(others: Sequence[Sample]) -> Calibration:
     )
 
 
-def _mape(sample: Sample, predictor: Predictor, which: slice) -> float:
+def _mape(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float:
     return float(np.mean(np.abs(predictor.step_s(sample.placements[which]) / sample.step_s[which] - 1)))
 
 
-def _tau(sample: Sample, predictor: Predictor, which: slice) -> float:
+def _tau(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float:
     return float(kendalltau(predictor.step_s(sample.placements[which]), sample.step_s[which]).statistic)

@@ -69,14 +69,14 @@ def layered(ops: int, edges: int, width: int, seed: int = 0) -> OpGraph:
 
     Costs are uniform from 10 us to 1 ms, tensors from 1 kB to 1 MB.
     """
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     layer = [v // width for v in range(ops)]
-    pairs = {(chance.randrange((layer[v] - 1) * width, layer[v] * width), v) for v in range(width, ops)}
+    pairs = {(rng.randrange((layer[v] - 1) * width, layer[v] * width), v) for v in range(width, ops)}
     while len(pairs) < edges:
-        v = chance.randrange(width, ops)
-        pairs.add((chance.randrange(max(0, layer[v] - 3) * width, layer[v] * width), v))
-    sizes = [chance.randrange(1_000, 1_000_000) for _ in range(ops)]
-    nodes = tuple(Op(f"v{v}", cost_s={"cpu": chance.uniform(1e-5, 1e-3)}) for v in range(ops))
+        v = rng.randrange(width, ops)
+        pairs.add((rng.randrange(max(0, layer[v] - 3) * width, layer[v] * width), v))
+    sizes = [rng.randrange(1_000, 1_000_000) for _ in range(ops)]
+    nodes = tuple(Op(f"v{v}", cost_s={"cpu": rng.uniform(1e-5, 1e-3)}) for v in range(ops))
     return OpGraph(f"layered{ops}", nodes, tuple(Edge(u, v, sizes[u]) for u, v in sorted(pairs)))
 
 
@@ -131,10 +131,10 @@ def _built(problem: Problem) -> Problem:
 
 def _agreement(graph: OpGraph) -> dict[str, dict[str, Facts]]:
     """How screening ranks random mappings, and mappings that share more or less with HEFT's, by schedule."""
-    chance = np.random.default_rng(1)
-    anywhere = chance.integers(0, DEVICES, (RANKED, OPS))
+    rng = np.random.default_rng(1)
+    anywhere = rng.integers(0, DEVICES, (RANKED, OPS))
     best = np.array(heft(Problem(graph, machine())).devices)
-    moved = chance.random((RANKED, OPS)) < chance.random((RANKED, 1))
+    moved = rng.random((RANKED, OPS)) < rng.random((RANKED, 1))
     populations = {"random": anywhere, "near_heft": np.where(moved, anywhere, best)}
     return {
         schedule: {name: _ranking(Simulator(graph, machine(), schedule), rows) for name, rows in populations.items()}

@@ -75,7 +75,7 @@ DEFAULT = "additive"
 
 
 @dataclass(frozen=True)
-class Sample:
+class TimedNetworks:
     """Networks that were measured. metrics: name -> [networks]; seconds: [networks], by one reference's pace."""
 
     names: tuple[str, ...]
@@ -89,11 +89,11 @@ class Sample:
         return found
 
 
-def sample_of(rows: Sequence[Facts], target: str) -> Sample:
+def timed_of(rows: Sequence[Facts], target: str) -> TimedNetworks:
     """The rows, {name, family, ...} as measured, for one target. Seconds are told at the reference's median pace."""
     reference_s = np.array([row["reference_s"] for row in rows])
     seconds = np.array([row[f"{target}_s"] for row in rows]) * np.median(reference_s) / reference_s
-    return Sample(
+    return TimedNetworks(
         tuple(row["name"] for row in rows),
         tuple(row["family"] for row in rows),
         {name: np.array([float(row[target][name] or 0) for row in rows]) for name in METRICS},
@@ -101,15 +101,15 @@ def sample_of(rows: Sequence[Facts], target: str) -> Sample:
     )
 
 
-def left_out(sample: Sample, metrics: Sequence[str], make: Callable[[], Regressor]) -> Floats:
+def left_out(timed: TimedNetworks, metrics: Sequence[str], make: Callable[[], Regressor]) -> Floats:
     """[networks] seconds, each predicted by a fit that saw no network of its family."""
-    x, of = sample.x(metrics), np.array(sample.families)
-    if len(set(sample.families)) < FEWEST_FAMILIES:
+    x, of = timed.x(metrics), np.array(timed.families)
+    if len(set(timed.families)) < FEWEST_FAMILIES:
         raise PlacerError("only one family of networks could be measured, so none can be left out; measure more.")
     predicted = np.empty(len(x))
-    for family in set(sample.families):
+    for family in set(timed.families):
         out = of == family
-        predicted[out] = make().fit(x[~out], sample.seconds[~out]).predict(x[out])
+        predicted[out] = make().fit(x[~out], timed.seconds[~out]).predict(x[out])
     return predicted
 
 
@@ -129,36 +129,36 @@ def correlation(values: Floats, seconds: Floats) -> Facts:
     return {"pearson": float(pearsonr(*logs).statistic), "spearman": float(spearmanr(values, seconds).statistic)}
 
 
-def analysed(sample: Sample, kind: str = DEFAULT) -> Facts:
+def analysed(timed: TimedNetworks, kind: str = DEFAULT) -> Facts:
     """Correlations of every metric and of the predictions, errors of every set by every regressor, and by family."""
     errors_of: Facts = {}
     for other, make in KINDS.items():
         named = SETS if other == kind else (FLOPS, SPOC)  # the others are there to be compared with only
-        errors_of[other] = {name: errors(left_out(sample, SETS[name], make), sample.seconds) for name in named}
-    by_set = {name: left_out(sample, SETS[name], KINDS[kind]) for name in (FLOPS, SPOC)}
-    found = {name: correlation(sample.metrics[name], sample.seconds) for name in METRICS}
+        errors_of[other] = {name: errors(left_out(timed, SETS[name], make), timed.seconds) for name in named}
+    by_set = {name: left_out(timed, SETS[name], KINDS[kind]) for name in (FLOPS, SPOC)}
+    found = {name: correlation(timed.metrics[name], timed.seconds) for name in METRICS}
     return {
-        "correlations": found | {f"{SPOC}, fitted": correlation(by_set[SPOC], sample.seconds)},
+        "correlations": found | {f"{SPOC}, fitted": correlation(by_set[SPOC], timed.seconds)},
         "errors": errors_of,
         "spoc_error": errors_of[kind][SPOC]["mean"],
         "flops_error": errors_of[kind][FLOPS]["mean"],
-        "families": _by_family(sample, by_set),
+        "families": _by_family(timed, by_set),
         "points": {
-            "family": list(sample.families),
-            "measured_s": sample.seconds.tolist(),
+            "family": list(timed.families),
+            "measured_s": timed.seconds.tolist(),
             **{name: predicted.tolist() for name, predicted in by_set.items()},
         },
     }
 
 
-def _by_family(sample: Sample, by_set: Mapping[str, Floats]) -> Facts:
-    of, found = np.array(sample.families), {}
-    for family in dict.fromkeys(sample.families):
+def _by_family(timed: TimedNetworks, by_set: Mapping[str, Floats]) -> Facts:
+    of, found = np.array(timed.families), {}
+    for family in dict.fromkeys(timed.families):
         some = of == family
         found[family] = {
             "networks": int(some.sum()),
-            "fastest_s": float(sample.seconds[some].min()),
-            "slowest_s": float(sample.seconds[some].max()),
-            **{name: errors(predicted[some], sample.seconds[some]) for name, predicted in by_set.items()},
+            "fastest_s": float(timed.seconds[some].min()),
+            "slowest_s": float(timed.seconds[some].max()),
+            **{name: errors(predicted[some], timed.seconds[some]) for name, predicted in by_set.items()},
         }
     return found

@@ -61,8 +61,8 @@ def _branches(side: int, filters: int, branches: int, depth: int) -> Any:
 
 def _cells(side: int, seed: int, filters: int, cells: int) -> Any:
     """Cells of random wiring, the same in all, as in searches for architectures (Zoph et al. 2018)."""
-    chance = random.Random(seed)
-    plan = [[(node, chance.choice(list(EDGES))) for node in _some(chance, i + 1)] for i in range(NODES)]
+    rng = random.Random(seed)
+    plan = [[(node, rng.choice(list(EDGES))) for node in _some(rng, i + 1)] for i in range(NODES)]
 
     def body(x: Any) -> Any:
         x = _conv(x, filters)
@@ -75,9 +75,9 @@ def _cells(side: int, seed: int, filters: int, cells: int) -> Any:
     return _image_network(side, body)
 
 
-def _some(chance: random.Random, count: int) -> list[int]:
+def _some(rng: random.Random, count: int) -> list[int]:
     """One or two of the nodes before."""
-    return sorted(chance.sample(range(count), min(count, chance.choice((1, 2)))))
+    return sorted(rng.sample(range(count), min(count, rng.choice((1, 2)))))
 
 
 def _cell(x: Any, plan: list[list[tuple[int, str]]], filters: int) -> Any:

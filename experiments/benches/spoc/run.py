@@ -27,7 +27,7 @@ from experiments.benches.spoc.analysis import (
     analysed,
     errors,
     left_out,
-    sample_of,
+    timed_of,
 )
 from experiments.benches.spoc.networks import Network, families, networks, stratified
 from experiments.benches.spoc.published import PUBLISHED, WITHIN, judged, native
@@ -40,7 +40,7 @@ NETWORKS = 60  # measured by default
 ALL = "all"
 FEWEST = 6
 NOT_REACHED = "not reached"
-HOW = 1  # of measuring; what was measured another way is measured again
+HOW = 1  # version of the measuring; what another version measured is measured again
 DATA = FOLDER / "spoc.csv"
 PICTURE = Path("docs/spoc.png")
 
@@ -137,7 +137,7 @@ def analysed_rows(rows: Sequence[Facts]) -> Facts:
     """The facts of networks that were measured. Raises PlacerError where these are too few."""
     if len(rows) < FEWEST:
         raise PlacerError(f"{len(rows)} networks could be measured, too few to fit anything; see what was skipped.")
-    by_target = {target: analysed(sample_of(rows, target)) for target in TARGETS}
+    by_target = {target: analysed(timed_of(rows, target)) for target in TARGETS}
     step = by_target["step"]
     return {
         "n_networks": len(rows),
@@ -159,9 +159,9 @@ def part_facts(rows: Sequence[Facts]) -> Facts | None:
     part = [row for row in rows if row["name"] in default]
     if not len(part) == NETWORKS < len(rows):
         return None
-    sample = sample_of(part, "step")
+    timed = timed_of(part, "step")
     spoc_error, flops_error = (
-        float(errors(left_out(sample, SETS[name], KINDS[DEFAULT]), sample.seconds)["mean"]) for name in (SPOC, FLOPS)
+        float(errors(left_out(timed, SETS[name], KINDS[DEFAULT]), timed.seconds)["mean"]) for name in (SPOC, FLOPS)
     )
     return {"n_networks": len(part), "spoc_error": spoc_error, "flops_error": flops_error}
 

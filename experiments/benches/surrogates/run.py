@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts, ms
-from experiments.benches.sampling import AGAIN, REPEATS, Sample, Share, measure
+from experiments.benches.sampling import AGAIN, REPEATS, MeasuredMappings, Share, measure
 from experiments.benches.surrogates.plot import draw, picture_of
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
@@ -53,7 +53,7 @@ def run(options: BenchOptions) -> Facts:
     return facts
 
 
-def _measured(models: Sequence[str], workers: int, mappings: int) -> list[Sample]:
+def _measured(models: Sequence[str], workers: int, mappings: int) -> list[MeasuredMappings]:
     samples = []
     for i, model in enumerate(models):
         sample = _in_process(model, workers, mappings, Share(i * mappings, len(models) * mappings))
@@ -70,7 +70,7 @@ def _measured(models: Sequence[str], workers: int, mappings: int) -> list[Sample
     return samples
 
 
-def _in_process(model: str, workers: int, mappings: int, share: Share) -> Sample | None:
+def _in_process(model: str, workers: int, mappings: int, share: Share) -> MeasuredMappings | None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
             return pool.submit(measure, model, workers, mappings, share).result()
@@ -79,7 +79,7 @@ def _in_process(model: str, workers: int, mappings: int, share: Share) -> Sample
             return None
 
 
-def compared(samples: Sequence[Sample]) -> Facts:
+def compared(samples: Sequence[MeasuredMappings]) -> Facts:
     """Every regressor on every network, and on all of them."""
     by_model, all_scores, folds_by_model = {}, [], {}
     for sample in samples:
@@ -110,7 +110,7 @@ def compared(samples: Sequence[Sample]) -> Facts:
     }
 
 
-def folds_of(sample: Sample) -> list[Fold]:
+def folds_of(sample: MeasuredMappings) -> list[Fold]:
     """Everything that is learned is learned from a fold's known mappings: the simulator is calibrated on these, too."""
     folds = []
     for known, unseen in splits(len(sample)):
@@ -143,7 +143,7 @@ def points(folds: Sequence[Fold], name: str) -> Facts:
     return {"measured_s": np.concatenate([fold.unseen_s for fold in folds]).tolist(), **predicted}
 
 
-def _facts_of(sample: Sample, scores: Mapping[str, Scores]) -> Facts:
+def _facts_of(sample: MeasuredMappings, scores: Mapping[str, Scores]) -> Facts:
     return {
         "n_mappings": len(sample),
         "groups": len(sample.prediction.groups.graph),
@@ -161,7 +161,7 @@ def _facts_of(sample: Sample, scores: Mapping[str, Scores]) -> Facts:
     }
 
 
-def keep_data(samples: Sequence[Sample], path: Path, largest_bytes: int = LARGEST_BYTES) -> str | None:
+def keep_data(samples: Sequence[MeasuredMappings], path: Path, largest_bytes: int = LARGEST_BYTES) -> str | None:
     """Features and step times of every mapping as CSV; None, and nothing written, where that would be too large.
 
     The features are by simulators calibrated on all of a network's mappings.

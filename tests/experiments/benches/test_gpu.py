@@ -31,7 +31,7 @@ from experiments.benches.gpu.figures import (
 )
 from experiments.benches.gpu.page import page
 from experiments.benches.gpu.plot import draw, picture_of
-from experiments.benches.gpu.tasks import Budget, Task, tables_mib, way_of
+from experiments.benches.gpu.tasks import Budget, Task, hardware_of, tables_mib
 from experiments.jobs.finding import Row
 from placer.devices.variables import variable_on
 from placer.errors import BadInputError
@@ -102,7 +102,7 @@ def made_up():
 
 class TestTasks:
     def test_published_networks_come_first_then_tight_memory_then_the_rest(self):
-        planned = tasks.tasks_of(way_of(None))
+        planned = tasks.tasks_of(hardware_of(None))
         assert [task.name for task in planned[:3]] == ["vgg16", "alexnet", "mnist_softmax"]
         assert planned[3].part == "tight" and planned[4].part == "autoplace"
         assert {task.name for task in planned if task.part == "models"} == set(zoo.names())
@@ -110,14 +110,18 @@ class TestTasks:
         assert len({task.key for task in planned}) == len({task.title for task in planned}) == len(planned)
 
     def test_a_trial_on_cpus_has_small_networks_and_is_not_real(self):
-        way = way_of("cpus:2")
-        assert not way.real and way.model("vgg16") == "vgg16" and way_of(None).model("vgg16") == "vgg16@native"
-        planned = tasks.tasks_of(way)
+        hardware = hardware_of("cpus:2")
+        assert (
+            not hardware.real
+            and hardware.model("vgg16") == "vgg16"
+            and hardware_of(None).model("vgg16") == "vgg16@native"
+        )
+        planned = tasks.tasks_of(hardware)
         assert {task.devices for task in planned} == {"cpus:2"}
         assert len({task.key for task in planned}) == len({task.title for task in planned}) == len(planned)
 
     def test_only_some_networks(self):
-        planned = tasks.tasks_of(way_of(None), ("moe",))
+        planned = tasks.tasks_of(hardware_of(None), ("moe",))
         assert {(task.part, task.devices) for task in planned} == {
             ("models", None), ("autoplace", None), ("splits", "gpus:2"), ("splits", "gpus:4"),
         }  # fmt: skip
@@ -161,7 +165,7 @@ class TestBudget:
         """Each takes all that it is let, and those after it what is left."""
         clock = Clock()
         budget = Budget(minutes, clock)
-        planned = tasks.tasks_of(way_of(None))
+        planned = tasks.tasks_of(hardware_of(None))
         reached = 0
         for i, task in enumerate(planned):
             share_s = budget.share_s(task, len(planned) - i)
@@ -372,7 +376,7 @@ class TestRun:
     def test_what_there_is_no_time_for_is_listed(self, monkeypatch):
         monkeypatch.setattr(gpu.Budget, "left_s", tasks.LEAST_S - 1)
         facts, _ = self.run(monkeypatch)
-        assert facts["models"] == {} and len(facts["not_reached"]) == len(tasks.tasks_of(way_of(None)))
+        assert facts["models"] == {} and len(facts["not_reached"]) == len(tasks.tasks_of(hardware_of(None)))
 
     def test_a_second_run_goes_on_where_the_first_ended(self, monkeypatch, tmp_path):
         first, _ = self.run(monkeypatch, runs=tmp_path, models=("moe",))

@@ -9,8 +9,8 @@ import pytest
 
 from experiments.benches.bench import BenchOptions
 from experiments.benches.scaling import run as scaling
-from experiments.benches.scaling.contest import GENERIC, blackboxes, features, pooled, stability, study
 from experiments.benches.scaling.design import FORMS, SPACES, Config, Range, design, reference
+from experiments.benches.scaling.judge import GENERIC, blackboxes, features, pooled, stability, study
 from experiments.benches.scaling.page import page
 from experiments.benches.scaling.plot import draw, picture_of
 from placer.errors import BadInputError, PlacerError
@@ -83,7 +83,7 @@ def facts():
         patch.setattr(scaling, "_in_process", measured_rows)
         patch.setattr(scaling, "ProcessPoolExecutor", Here)
         patch.setattr(scaling, "study", lambda kind, runs, operations: study(kind, runs, operations, QUICK))
-        patch.setattr("experiments.benches.scaling.contest.SEEDS", 2)
+        patch.setattr("experiments.benches.scaling.judge.SEEDS", 2)
         yield scaling.run(BenchOptions(("cnn", "mlp"), measurements=80))
 
 
@@ -204,7 +204,7 @@ def test_errors_of_kinds_are_pooled_run_by_run():
 
 
 def test_a_seeded_search_that_is_not_polished_is_less_stable(monkeypatch):
-    monkeypatch.setattr("experiments.benches.scaling.contest.SEEDS", 3)
+    monkeypatch.setattr("experiments.benches.scaling.judge.SEEDS", 3)
     runs = scaling.runs_of(good("cnn", 40))
     table = stability(runs, Form.parse(*FORMS["cnn"]["joined"]), (np.arange(30), np.arange(30, 40)), QUICK)
     of = {(row["search"], row["resampled"], row["weight"] > 0): row for row in table}

@@ -10,7 +10,7 @@ import pytest
 from experiments.benches.bench import BenchOptions
 from experiments.benches.simulator_accuracy import run as simulator_accuracy
 from experiments.benches.simulator_accuracy.page import page
-from experiments.benches.simulator_accuracy.run import Sample
+from experiments.benches.simulator_accuracy.run import MeasuredNetwork
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
@@ -28,7 +28,9 @@ def sample(name, seed, mappings=14, noise=0.01):
     topology = Topology((Device("a", "cpu"), Device("b", "cpu")), (link,))
     graph = OpGraph(name, ops, edges)
     placements = np.array([[0] * 24, [1] * 24, *rng.integers(0, 2, (mappings - 2, 24))], dtype=np.int32)
-    made = Sample(name, graph, topology, launches(graph), placements, np.ones(mappings), np.ones(mappings), singles=2)
+    made = MeasuredNetwork(
+        name, graph, topology, launches(graph), placements, np.ones(mappings), np.ones(mappings), singles=2
+    )
     step_s = made.predictor(TRUTH).step_s(placements) * rng.normal(1, noise, mappings)
     return replace(made, step_s=step_s, spread_s=noise * step_s)
 

@@ -28,7 +28,7 @@ from experiments.benches.spoc.analysis import (
     analysed,
     correlation,
     left_out,
-    sample_of,
+    timed_of,
 )
 from experiments.benches.spoc.measure import Repeats, Study, in_turn
 from experiments.benches.spoc.networks import Network, families, networks, stratified
@@ -122,28 +122,28 @@ def test_what_to_measure_is_chosen_by_options():
 
 
 def test_an_additive_law_is_found_and_predicts_families_that_it_has_not_seen(rows):
-    sample = sample_of(rows, "step")
-    predicted = left_out(sample, tuple(METRICS), Additive)
-    np.testing.assert_allclose(predicted, sample.seconds, rtol=0.02)
-    alone = left_out(sample, ("operations",), Additive)
-    assert np.mean(np.abs(alone / sample.seconds - 1)) > 0.2
+    timed = timed_of(rows, "step")
+    predicted = left_out(timed, tuple(METRICS), Additive)
+    np.testing.assert_allclose(predicted, timed.seconds, rtol=0.02)
+    alone = left_out(timed, ("operations",), Additive)
+    assert np.mean(np.abs(alone / timed.seconds - 1)) > 0.2
 
 
 def test_a_left_out_family_is_really_left_out(rows):
     """Spoiling a family's times leaves the predictions of that family as they were."""
-    sample = sample_of(rows, "step")
-    spoilt = sample_of([r | {"step_s": r["step_s"] * 1e3} if r["family"] == "family3" else r for r in rows], "step")
-    of = np.array(sample.families) == "family3"
-    before, after = (left_out(s, ("ops", "operations"), Additive) for s in (sample, spoilt))
+    timed = timed_of(rows, "step")
+    spoilt = timed_of([r | {"step_s": r["step_s"] * 1e3} if r["family"] == "family3" else r for r in rows], "step")
+    of = np.array(timed.families) == "family3"
+    before, after = (left_out(s, ("ops", "operations"), Additive) for s in (timed, spoilt))
     np.testing.assert_allclose(after[of], before[of], rtol=1e-6)
     assert not np.allclose(after[~of], before[~of], rtol=0.05)
 
 
 def test_the_reference_takes_out_the_pace_of_the_machine(rows):
     """Every row was measured at another pace; by the reference's all follow one law."""
-    sample = sample_of(rows, "step")
-    law = sum(rate * sample.metrics[key] for key, rate in RATES.items())
-    ratio = sample.seconds / law
+    timed = timed_of(rows, "step")
+    law = sum(rate * timed.metrics[key] for key, rate in RATES.items())
+    ratio = timed.seconds / law
     np.testing.assert_allclose(ratio, ratio[0])
 
 
@@ -168,7 +168,7 @@ def test_facts_have_every_key_and_spoc_beats_flops(facts):
 
 def test_one_family_cannot_be_left_out_and_few_networks_cannot_be_fitted(rows):
     with pytest.raises(PlacerError, match="only one family"):
-        analysed(sample_of(rows[:8], "step"))
+        analysed(timed_of(rows[:8], "step"))
     with pytest.raises(PlacerError, match="3 networks"):
         bench.analysed_rows(rows[:3])
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.benches import sampling
 from experiments.benches.bench import BenchOptions
-from experiments.benches.sampling import Sample, kinds, side_by_side
+from experiments.benches.sampling import MeasuredMappings, kinds, side_by_side
 from experiments.benches.surrogates import run as surrogates
 from experiments.benches.surrogates.page import page
 from experiments.benches.surrogates.plot import draw, picture_of
@@ -51,7 +51,7 @@ def sample(name, seed, mappings=20, noise=0.01):
     placements = np.array([[0] * 12, [1] * 12, *rng.integers(0, 2, (mappings - 2, 12))], dtype=np.int32)
     simulated_s = prediction.problem.simulator.makespans(placements)
     step_s = simulated_s * (1 + placements[:, [0, 6]].sum(axis=1) / 3) * rng.normal(1, noise, mappings)
-    return Sample(name, prediction, placements, step_s, noise * step_s, 2, noise, 1.0)
+    return MeasuredMappings(name, prediction, placements, step_s, noise * step_s, 2, noise, 1.0)
 
 
 @pytest.fixture(scope="module")

@@ -126,8 +126,8 @@ def blackboxes(runs: Runs, known: Rows, unseen: Rows, seed: int) -> dict[str, Fl
             x = features(runs, logs=view == "logs")
             y = np.log(seconds) if view == "logs" else seconds
             predict = _learned(LEARNERS[name], x[known], y[known], seed)
-            told = predict(x[unseen])
-            found[f"{name} ({view})"] = np.exp(told) if view == "logs" else told
+            answers = predict(x[unseen])
+            found[f"{name} ({view})"] = np.exp(answers) if view == "logs" else answers
     return found
 
 
@@ -187,13 +187,13 @@ def _seeded(
 
 def _spread(seeds: Sequence[tuple[Problem, Floats, float]], larger: Runs) -> Facts:
     exponents = np.array([constants[problem.coding.exponents] for problem, constants, _ in seeds])
-    told = np.array(
+    predicted_s = np.array(
         [scale * problem.values(constants, problem.coding.coded(larger.columns)) for problem, constants, scale in seeds]
     )
-    errors = np.abs(told / larger.numbers(TARGET) - 1).mean(axis=1)
+    errors = np.abs(predicted_s / larger.numbers(TARGET) - 1).mean(axis=1)
     return {
         "exponents": float(exponents.std(axis=0).mean()) if exponents.size else 0.0,
-        "predictions": float(np.median(told.std(axis=0) / told.mean(axis=0))),
+        "predictions": float(np.median(predicted_s.std(axis=0) / predicted_s.mean(axis=0))),
         "mape": float(errors.mean()),
         "mape_spread": float(errors.std()),
     }
@@ -201,7 +201,7 @@ def _spread(seeds: Sequence[tuple[Problem, Floats, float]], larger: Runs) -> Fac
 
 def _errors(predicted: Mapping[str, Floats], seconds: Floats) -> dict[str, list[float]]:
     """|predicted / measured - 1| of each method, run by run."""
-    return {name: np.abs(told / seconds - 1).tolist() for name, told in predicted.items()}
+    return {name: np.abs(predicted_s / seconds - 1).tolist() for name, predicted_s in predicted.items()}
 
 
 def _points(runs: Runs, rows: Rows, predicted: Floats) -> Facts:
