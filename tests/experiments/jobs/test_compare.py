@@ -127,6 +127,15 @@ def test_ctrl_c_ends_the_rounds_and_what_was_measured_is_told(two_cpus):
     assert comparison_lines(comparison_facts(found))[0].startswith(f"Interrupted after {len(found.measured)} ")
 
 
+@pytest.fixture
+def ctrl_c_interrupts():
+    """Python's own handler of Ctrl-C, whatever was inherited: a shell starts background jobs with SIGINT ignored."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
+@pytest.mark.usefixtures("ctrl_c_interrupts")
 def test_a_second_ctrl_c_interrupts_as_always():
     with pytest.raises(KeyboardInterrupt), interruptible() as pressed:
         assert not pressed()

@@ -16,6 +16,7 @@ PAIR = ("worker:0", "worker:1")
 # Factors are compared with one another: other processes slow these machines, too. Three busy processes outweigh them;
 # each is in a session of its own, for Linux shares a core equally among sessions, and ends by itself.
 HOGS = 3
+TRIES = 6  # judged so often at most, because another program may have had the core while it was taken to be calm
 HOG = """
 import os, resource
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
@@ -49,7 +50,7 @@ def factors(pace, core):
 with open_devices("workers:2", links=False) as devices:
     pace = LoadProbes(devices)
     seen = []
-    for _ in range(3):
+    for _ in range({TRIES}):
         slower = factors(pace, devices.workers.cores[1][0])
         seen.append(slower)
         if slower.devices["worker:1"] > max(1.3, 1.15 * slower.devices["worker:0"]):
@@ -112,5 +113,5 @@ def test_a_probe_is_doubled_until_it_takes_long_enough_and_nothing_is_folded_awa
 
 @pytest.mark.workers
 def test_a_busy_process_on_one_workers_core_slows_that_worker():
-    ran = subprocess.run([sys.executable, "-c", BESIDE_A_HOG], capture_output=True, text=True, timeout=180)
+    ran = subprocess.run([sys.executable, "-c", BESIDE_A_HOG], capture_output=True, text=True, timeout=600)
     assert ran.stdout == "told\n", ran.stdout + ran.stderr

@@ -102,10 +102,10 @@ def test_a_worker_ends_when_its_parent_is_killed(start):
     with parent:
         pid, port = map(int, parent.stdout.readline().split())
         worker = psutil.Process(pid)
-        with socket.create_connection(("127.0.0.1", port), timeout=10):
+        with socket.create_connection(("127.0.0.1", port), timeout=120):
             pass
         parent.kill()
-    _, alive = psutil.wait_procs([worker], timeout=20)
+    _, alive = psutil.wait_procs([worker], timeout=120)
     assert not alive
 
 

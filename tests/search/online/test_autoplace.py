@@ -137,7 +137,7 @@ def profiled(captured, devices, *args, **how):
         os.kill(killed[0], signal.SIGKILL)
     return profile(captured, devices, *args, **how)
 
-placer.train.live_step.profile, placer.train.live_step.PROFILE_LIMIT_S = profiled, 5.0
+placer.train.live_step.profile, placer.train.live_step.PROFILE_LIMIT_S = profiled, 20.0
 undisturbed, inputs = small_step()
 undisturbed = tf.function(undisturbed)
 expected = [float(undisturbed(*inputs)) for _ in range(5000)]  # compiled before workers are joined

@@ -664,4 +664,4 @@ def test_when_devices_are_back_the_mapping_of_before_runs_again(left):
 
 def test_deciding_needs_no_tensorflow():
     code = "import search.online.controller, sys; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

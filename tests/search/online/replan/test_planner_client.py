@@ -1,5 +1,6 @@
 """The planner: a plan in a process of its own answers as one here does, and what happens to it stays there."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import wait
@@ -107,7 +108,7 @@ def test_a_planner_answers_in_order_what_a_plan_here_does(planner):
     assert [call.result() for call in calls] == expected
     assert "no searcher" not in error_of(planner.predict((0,)))
     assert planner.singles().result(PATIENCE_S)
-    assert psutil.Process(planner.pid).nice() == NICENESS
+    assert psutil.Process(planner.pid).nice() == min(os.nice(0) + NICENESS, 19)
     loaded = Path(f"/proc/{planner.pid}/maps").read_text()
     assert "numpy" in loaded
     assert "tensorflow" not in loaded
