@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,10 +44,37 @@ _MODULE_OF = {
 }
 
 
+# Packages of ours beside `placer` whose names a user's own files may have, too.
+_NEIGHBOURS = ("surrogate", "search", "experiments")
+
+
+def check_not_hidden() -> None:
+    """Raises BadInputError where a file or folder of the user's is imported instead of one of Placer's packages."""
+    home = Path(__file__).resolve().parent.parent
+    for package in filter(lambda name: (home / name).is_dir(), _NEIGHBOURS):
+        spec = find_spec(package)
+        folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+        if spec is None or any(Path(folder).resolve() == home / package for folder in folders):
+            continue
+        from placer.errors import BadInputError
+
+        raise BadInputError(
+            f"{folders[0] if folders else spec.origin} hides Placer's own package {package!r} ({home / package}): "
+            "rename yours, or run `python -P`, which does not import from the script's folder, or use another folder."
+        )
+
+
+def load(module: str, name: str) -> Any:
+    """`name` of `module`, which must be ours. Raises BadInputError where the user's own file or folder hides it."""
+    if not module.startswith("placer."):
+        check_not_hidden()
+    return getattr(import_module(module), name)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'placer' has no attribute {name!r}")
-    return getattr(import_module(_MODULE_OF[name]), name)
+    return load(_MODULE_OF[name], name)
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from placer import load
 
 if TYPE_CHECKING:
     from search.online.keras_callback import AutoPlace as AutoPlace
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name != "AutoPlace":
         raise AttributeError(f"module 'placer.keras' has no attribute {name!r}")
-    return import_module("search.online.keras_callback").AutoPlace
+    return load("search.online.keras_callback", name)
 
 
 def __dir__() -> list[str]:

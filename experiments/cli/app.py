@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from experiments.cli.scale import app as scale
+from placer import __version__
 from placer.errors import BadInputError, PlacerError, one_line
 
 app = typer.Typer(
@@ -51,6 +52,22 @@ Pins = Annotated[
     ),
 ]
 Schedule = Annotated[str, typer.Option("--schedule", help="rank, donf, or fifo (TensorFlow's own order).")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"placer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """What holds for every command; the help text is that of `app`."""
+    del version  # its callback has done all there is
 
 
 @app.command()

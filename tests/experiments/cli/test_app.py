@@ -57,6 +57,10 @@ def test_help_has_an_example_for_every_command():
         assert "Example: placer " + command in placer(command, "--help").stdout
 
 
+def test_version():
+    assert (placer("--version").stdout, placer("--version").returncode) == ("placer 0.1.0\n", 0)
+
+
 def test_plan_then_simulate_agree(topology, tmp_path):
     out = tmp_path / "mapping.json"
     planned = placer("plan", GRAPH, topology, "--seconds", 2, "--out", out, "--json")
