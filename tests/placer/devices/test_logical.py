@@ -231,7 +231,7 @@ def test_this_process_is_two_cpus_and_stays_so(two_cpus):
 TOO_LATE = """
 import tensorflow as tf
 import placer
-from placer import internals
+from placer import tf_internals
 assert not tf_internals.devices_are_set_up()
 weight = tf.Variable(1.0)
 assert tf_internals.devices_are_set_up()
@@ -282,10 +282,10 @@ captured = capture(step, batch)
 inputs = captured.flat_inputs(batch)
 _, references = measure_untouched(captured, inputs)
 devices = open_devices("cpus:2")
-assert cluster.has_local and len(cluster.topology.links) == 2
+assert devices.has_local and len(devices.topology.links) == 2
 graph = profile(captured, devices, inputs)
 assert all(set(op.cost_s) == {"cpu:0", "cpu:1"} for op in graph.ops)
-groups = coarsen(graph, 20, cluster.topology)
+groups = coarsen(graph, 20, devices.topology)
 runner = Runner(captured, devices, inputs, references, RunnerSettings(repeats=3))
 n = len(groups.graph)
 rng = np.random.default_rng(0)
@@ -293,8 +293,8 @@ for wanted in [[0] * n, [1] * n, *(rng.integers(0, 2, n).tolist() for _ in range
     for unit in groups.graph.colocated:
         for g in unit:
             wanted[g] = wanted[unit[0]]
-    fine = groups.expand(Mapping(groups.graph, cluster.topology, tuple(wanted)))
-    result = runner.measure(Mapping(captured.graph, cluster.topology, tuple(fine)))
+    fine = groups.expand(Mapping(groups.graph, devices.topology, tuple(wanted)))
+    result = runner.measure(Mapping(captured.graph, devices.topology, tuple(fine)))
     assert isinstance(result, Measured), result
     (traced,) = trace_steps(captured, devices, fine, inputs, runs=1)
     assert {op.device for op in traced.ops} >= {f"cpu:{d}" for d in set(wanted)}
