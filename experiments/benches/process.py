@@ -6,19 +6,23 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import psutil
 
 from experiments.benches.bench import Facts
 from placer.devices.worker import end_with_parent
 from placer.devices.workers import KEEP_MEMORY
-from placer.errors import one_line
+from placer.errors import PlacerError, one_line
+
+T = TypeVar("T")
 
 POLL_S = 0.2
 GIB = 2**30
@@ -32,6 +36,15 @@ class Caps:
     seconds: float = 150.0
     memory_bytes: int = 7 * GIB
     batch: int = 12
+
+
+def alone(call: Callable[..., T], *arguments: Any) -> T:
+    """What `call` returns in a process of its own. Raises what it raises, and PlacerError where the process dies."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(call, *arguments).result()
+        except BrokenProcessPool as error:
+            raise PlacerError(str(error) or "its process died") from None
 
 
 class Doer(Protocol):

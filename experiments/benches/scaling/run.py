@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from io import StringIO
 from multiprocessing import get_context
@@ -17,6 +16,7 @@ import numpy as np
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts
 from experiments.benches.comparisons import kept
+from experiments.benches.process import alone
 from experiments.benches.sampling import Share
 from experiments.benches.scaling.design import DEVICES, FORMS, FREE, JOINED, SPACES, SUM, Config, design
 from experiments.benches.scaling.judge import GENERIC, TARGET, pooled, study
@@ -90,11 +90,10 @@ def _chunks(configs: Sequence[Config]) -> Iterator[Sequence[Config]]:
 
 
 def _in_process(records: Sequence[Facts], share: Share) -> Facts:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(measure, records, share).result()
-        except (PlacerError, BrokenProcessPool) as error:
-            return {"failed": str(error) or "its process died"}
+    try:
+        return alone(measure, records, share)
+    except PlacerError as error:
+        return {"failed": str(error)}
 
 
 def _told(configs: Sequence[Config], rows: Sequence[Facts]) -> tuple[list[tuple[Config, float]], float]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import product
-from multiprocessing import get_context
 from typing import Any
 
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import MEASUREMENTS, kept
+from experiments.benches.process import alone
 from experiments.jobs.compare import RACE, prepared
 from experiments.jobs.finding import Progress, Row, fastest, step_s
 from experiments.jobs.search import Job, SearchSettings
@@ -62,12 +61,10 @@ def _enumerated(space: Space, options: BenchOptions) -> Facts:
 
 
 def _in_process(settings: Facts) -> Facts:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        names = ("model", "groups", "workers", "measurements")
-        try:
-            return pool.submit(enumerate_space, *(settings[name] for name in names)).result()
-        except PlacerError as error:
-            return {"failed": str(error)}
+    try:
+        return alone(enumerate_space, *(settings[name] for name in ("model", "groups", "workers", "measurements")))
+    except PlacerError as error:
+        return {"failed": str(error)}
 
 
 def enumerate_space(model: str, groups: int, workers: int, measurements: int, seed: int = 0) -> Facts:

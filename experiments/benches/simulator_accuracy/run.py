@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from math import inf
-from multiprocessing import get_context
 from statistics import geometric_mean, mean
 
 import numpy as np
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from experiments.benches.bench import BenchOptions, Facts, ms
+from experiments.benches.process import alone
 from experiments.jobs.finding import Progress
 from experiments.jobs.search import Job, SearchSettings
 from placer.errors import PlacerError
@@ -85,12 +84,11 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _in_process(model: str, options: BenchOptions) -> MeasuredNetwork | None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            sample = pool.submit(measure, model, options.workers, options.measurements or MAPPINGS).result()
-        except PlacerError as error:
-            print(f"{model}: {error}", file=sys.stderr)
-            return None
+    try:
+        sample = alone(measure, model, options.workers, options.measurements or MAPPINGS)
+    except PlacerError as error:
+        print(f"{model}: {error}", file=sys.stderr)
+        return None
     slowest, fastest = sample.step_s.max(), sample.step_s.min()
     print(f"{model}: {len(sample.step_s)} mappings, {ms(fastest)} to {ms(slowest)}", file=sys.stderr)
     return sample

@@ -6,16 +6,14 @@ import csv
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from io import StringIO
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts, ms
+from experiments.benches.process import alone
 from experiments.benches.sampling import AGAIN, REPEATS, MeasuredMappings, Share, measure
 from experiments.benches.surrogates.plot import draw, picture_of
 from placer.errors import BadInputError, PlacerError
@@ -71,12 +69,11 @@ def _measured(models: Sequence[str], workers: int, mappings: int) -> list[Measur
 
 
 def _in_process(model: str, workers: int, mappings: int, share: Share) -> MeasuredMappings | None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(measure, model, workers, mappings, share).result()
-        except (PlacerError, BrokenProcessPool) as error:
-            print(f"{model}: {error}", file=sys.stderr)
-            return None
+    try:
+        return alone(measure, model, workers, mappings, share)
+    except PlacerError as error:
+        print(f"{model}: {error}", file=sys.stderr)
+        return None
 
 
 def compared(samples: Sequence[MeasuredMappings]) -> Facts:
