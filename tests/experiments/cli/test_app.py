@@ -88,7 +88,9 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
     [
         (("search", "no_such_net", "--workers", 2), 2, "no_such_net"),
         (("search", "towers", "--workers", 2, "--devices", "workers:2"), 2, "--workers and --devices"),
-        (("search", "mnist_softmax", "--workers", 4096), 2, "4096 workers were asked for"),
+        pytest.param(
+            ("search", "mnist_softmax", "--workers", 4096), 2, "4096 workers were asked for", marks=pytest.mark.slow
+        ),
         (("search", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
         pytest.param(("search", "missing.py:make", "--workers", 2), 2, "missing.py", marks=pytest.mark.slow),
         (("compare", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
@@ -177,12 +179,14 @@ def test_a_plan_keeps_its_pins_and_says_that_no_single_device_can(mixed, tmp_pat
     ("pins", "says"),
     [
         (["a"], "give PATTERN=DEVICE"),
-        (["(a=cpu"], "no regular expression"),
-        (["d=cpu"], "no op of graph 'chain'"),
+        pytest.param(["(a=cpu"], "no regular expression", marks=pytest.mark.slow),
+        pytest.param(["d=cpu"], "no op of graph 'chain'", marks=pytest.mark.slow),
         (["a=tpu"], "the topology has the devices gpu:0, cpu:0 and the kinds cpu, gpu"),
-        (["c=cpu"], "op 'c'"),
+        pytest.param(["c=cpu"], "op 'c'", marks=pytest.mark.slow),
         (["a=cpu", "[ab]=gpu"], "--pin 'a=cpu' and --pin '[ab]=gpu' contradict each other for op 'a'"),
-        (["[abc]=gpu"], "need 30 bytes, it holds 20 (0% kept free), 10 too few: a, b, c. "),
+        pytest.param(
+            ["[abc]=gpu"], "need 30 bytes, it holds 20 (0% kept free), 10 too few: a, b, c. ", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_bad_pin_is_one_line(mixed, tmp_path, pins, says):

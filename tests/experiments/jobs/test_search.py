@@ -71,6 +71,7 @@ def test_files_go_back_into_the_tools(found, tmp_path):
     assert "best single device" in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_stored_mapping_is_not_measured_again(found, store):
     before = len(store)
     assert before == len(found.measured)
@@ -86,6 +87,7 @@ def apart(two_cpus):
     return run_search(replace(SETTINGS, measurements=3, pins=(".*/MatMul=cpu:0", ".*BiasAdd.*=cpu:1")))
 
 
+@pytest.mark.slow
 def test_pins_are_kept_by_all_that_is_measured_and_by_what_is_handed_back(apart):
     groups_of = {op: g for g, members in enumerate(apart.groups.members) for op in members}
     for row in apart.measured:
@@ -162,6 +164,7 @@ def test_ctrl_c_hands_back_the_best_so_far(two_cpus):
     assert any("interrupted after" in line for line in summary_lines(found))
 
 
+@pytest.mark.slow
 def test_a_search_with_nothing_left_to_ask_ends_and_says_so(two_cpus):
     found = run_search(replace(SETTINGS, measurements=9, searchers=("single",)))
     assert len(found.measured) == 2

@@ -111,6 +111,7 @@ def test_a_probe_is_doubled_until_it_takes_long_enough_and_nothing_is_folded_awa
     assert (ran.count(("AddV2", "0")), ran.count(("AddV2", "1"))) == (4, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.workers
 def test_a_busy_process_on_one_workers_core_slows_that_worker():
     ran = subprocess.run([sys.executable, "-c", BESIDE_A_HOG], capture_output=True, text=True, timeout=600)

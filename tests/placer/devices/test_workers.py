@@ -94,6 +94,7 @@ def test_no_worker_is_started_again_once_all_are_closed():
     assert not workers.running(0)
 
 
+@pytest.mark.slow
 @pytest.mark.workers
 @pytest.mark.parametrize("start", ["start()", "threading.Thread(target=start).start()"], ids=["main", "thread"])
 def test_a_worker_ends_when_its_parent_is_killed(start):

@@ -166,7 +166,9 @@ STEPS_OF = {
 }
 
 
-@pytest.mark.parametrize("kind", STEPS_OF)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow) if k == "bidirectional_lstm" else k for k in STEPS_OF]
+)
 def test_a_placed_step_trains_like_the_untouched_one(two_cpus, kind):
     untouched = tf.function(STEPS_OF[kind]())
     expected = [untouched(X, Y) for _ in range(STEPS)]

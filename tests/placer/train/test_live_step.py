@@ -164,7 +164,7 @@ def same(one, other):
     return True
 
 
-QUICK = (momentum, adam, batch_norm)
+QUICK = (adam, batch_norm)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,7 @@ def test_looking_saving_and_writing_in_the_middle_disturb_nothing(run, kind, tmp
     assert seen == seen_too and len(seen) == 2
 
 
+@pytest.mark.slow
 def test_keras_evaluates_and_changes_the_learning_rate_in_the_middle(two_cpus, live_hand):
     def trained_with(moves):
         keras.utils.set_random_seed(11)
@@ -227,6 +228,7 @@ def test_keras_evaluates_and_changes_the_learning_rate_in_the_middle(two_cpus, l
     assert same(trained_with(True), trained_with(False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
 def test_batches_of_other_shapes_train_the_same_variables(two_cpus, live_hand, wrap):
     def trained_with(moves):

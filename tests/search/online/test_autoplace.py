@@ -110,14 +110,14 @@ def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp
         ({"sync_every": 0}, "sync_every is 0"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_door(how: dict[str, Any], named: str, make_step: Callable[[], Made]) -> None:
+def test_what_cannot_be_is_refused_at_the_door(how: dict[str, Any], named: str) -> None:
     with pytest.raises(BadInputError, match=named):
-        autoplace(make_step()[0], **how)
+        autoplace(lambda x: x, **how)
 
 
-def test_a_mapping_that_is_no_file_is_refused_at_the_door(make_step: Callable[[], Made], tmp_path: Path) -> None:
+def test_a_mapping_that_is_no_file_is_refused_at_the_door(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"nope\.json"):
-        place(make_step()[0], tmp_path / "nope.json")
+        place(lambda x: x, tmp_path / "nope.json")
     with pytest.raises(BadInputError, match="no training step"):
         autoplace(3)  # type: ignore[arg-type]
 

@@ -172,7 +172,7 @@ HOW: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-QUICK = ("arrays", "validation data")
+QUICK = ("validation data",)
 
 
 @pytest.mark.parametrize("how", [how if how in QUICK else pytest.param(how, marks=pytest.mark.slow) for how in HOW])
@@ -359,6 +359,7 @@ def ends_soon(done: Callable[[], bool]) -> bool:
     return done()
 
 
+@pytest.mark.slow
 def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: Any) -> None:
     x, y = data()
     model = make_model()
