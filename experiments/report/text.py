@@ -32,7 +32,8 @@ def cell(text: object, length: int = 60) -> str:
     return escape(printable(str(text), length))
 
 
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]] = (), left: Iterable[int] = (0,)) -> list[str]:
     """The lines of a Markdown table. left: the columns that are aligned to the left, the others to the right."""
-    ruler = ["---" if i in set(left) else "---:" for i in range(len(heads))]
+    aligned = set(left)
+    ruler = ["---" if i in aligned else "---:" for i in range(len(heads))]
     return ["| " + " | ".join(row) + " |" for row in (heads, ruler, *rows)]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from experiments.benches.bench import Facts, ms
 from experiments.benches.gpu.figures import DEFAULT
 from experiments.benches.gpu.tasks import SEARCHERS
+from experiments.report.text import markdown_table
 
 NOTICED = 0.01  # a ratio nearer to 1 than this, or than twice its standard error, is no difference
 
@@ -39,7 +40,7 @@ def page(facts: Facts) -> list[str]:
 def _table(models: dict[str, Facts]) -> list[str]:
     heads = ["network", "TensorFlow's default", "delivered", "ratio to default", "bound", "ratio to best single"]
     heads += ["GPU only", "CPU only", *SEARCHERS, "ops, seconds on the GPU"]
-    lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    lines = markdown_table(heads)
     for name, row in models.items():
         if "failed" in row:
             lines.append(f"| `{name}` | failed: {row['failed']} |" + " |" * (len(heads) - 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms
+from experiments.report.text import markdown_table
 
 
 def page(facts: Facts) -> list[str]:
@@ -15,8 +16,7 @@ def page(facts: Facts) -> list[str]:
         "predicted bound is what no mapping can be predicted below; it rests on the costs that the search profiled, "
         "so a step measured minutes later may undercut it.",
         "",
-        "| " + " | ".join(heads) + " |",
-        "| --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
+        *markdown_table(heads, left=(0, 4)),
     ]
     for name, row in facts["models"].items():
         if "failed" in row:

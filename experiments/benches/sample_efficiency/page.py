@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms
 from experiments.benches.sample_efficiency.run import AT, NEAR, PICTURE
-from experiments.report.text import percent
+from experiments.report.text import markdown_table, percent
 
 
 def page(facts: Facts) -> list[str]:
@@ -30,8 +30,7 @@ def page(facts: Facts) -> list[str]:
         "would deliver, side by side with the best known. A gap of a percent or two is noise. These are the runs of "
         "search-quality.",
         "",
-        "| " + " | ".join(heads) + " |",
-        "| --- | ---: | --- |" + " ---: |" * (len(heads) - 3),
+        *markdown_table(heads, left=(0, 2)),
         *(_line(name, row, peers) for name, row in models.items()),
         "",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms
 from experiments.benches.search_quality.enumerated import BEST, DRAWN, REPEATS
+from experiments.report.text import markdown_table
 
 
 def page(facts: Facts) -> list[str]:
@@ -54,8 +55,7 @@ def _all_searchers(facts: Facts) -> list[str]:
         "Each searcher's fastest proposal, how many times faster than the best single device (below 1: slower), and "
         "how many mappings it had measured:",
         "",
-        "| network | " + " | ".join(names) + " |",
-        "| --- |" + " ---: |" * len(names),
+        *markdown_table(["network", *names]),
     ]
     for model, row in models.items():
         cells = [_cell(row["searchers"].get(name)) for name in names]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms
+from experiments.report.text import markdown_table
 
 
 def page(facts: Facts) -> list[str]:
@@ -16,8 +17,7 @@ def page(facts: Facts) -> list[str]:
         "from the other networks, only this one's single-device steps are known. *Single devices only*: links as "
         "measured by themselves. *Noise*: interquartile range of one mapping's step times.",
         "",
-        "| " + " | ".join(heads) + " |",
-        "| --- |" + " ---: |" * (len(heads) - 1),
+        *markdown_table(heads),
     ]
     for name, row in [*facts["by_model"].items(), ("mean", facts)]:
         times = f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}" if "fastest_s" in row else ""

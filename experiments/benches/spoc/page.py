@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from experiments.benches.bench import Facts, ms
 from experiments.benches.spoc.analysis import FLOPS, METRICS, SETS, SPOC, TARGETS
+from experiments.report.text import markdown_table
 
 PICTURE = "docs/spoc.png"
 
@@ -113,7 +114,7 @@ def _correlations(facts: Facts) -> list[str]:
 def _families(facts: Facts) -> list[str]:
     step, inference = (facts["targets"][target]["families"] for target in ("step", "inference"))
     heads = ("family left out", "networks", "training steps", "SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone")
-    lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    lines = markdown_table(heads)
     for family, row in step.items():
         times = f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}"
         figures = [part[family][name]["mean"] for part in (step, inference) for name in (SPOC, FLOPS)]
