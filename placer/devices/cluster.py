@@ -1,4 +1,4 @@
-"""The devices at hand: finds or starts them, measures the links between them, and names them as TensorFlow does."""
+"""Devices: finds or starts them, measures the links between them, and maps their names to TensorFlow's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 0.2
 JOIN_TIMEOUT_S = 30.0
 RETRY_S = 0.25
-RECONNECT_S = 1.0  # after which one worker tries another again that it could not reach
+RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
@@ -39,24 +39,21 @@ SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N or host:port,host:port"
 
 @dataclass
 class Devices:
-    """A topology whose devices are there: each name with its TensorFlow device, and the session that reaches all.
+    """An open topology: the TensorFlow device behind each name, and the session that reaches them all.
 
-    host: TensorFlow's name of the coordinating process's CPU. addresses: host:port of each worker by device name, in
-    task order. original: all devices, where some are left out. hardware: what GPUs are called, by device name.
-
-    Workers get lost and come back (docs/decisions/008-lost-devices.md). `without` and `rejoined` join this process
-    anew: afterwards the variables and functions on workers are gone, also those on survivors, and functions made before
+    Workers get lost and come back (docs/decisions/008-lost-devices.md). `without` and `rejoined` connect this process
+    again: afterwards all variables and functions on workers are gone, even on survivors, and functions made before
     must never be called again. No other thread may use TensorFlow meanwhile.
     """
 
     topology: Topology
-    tf_names: dict[str, str]
-    host: str
+    tf_names: dict[str, str]  # TensorFlow's full name by device name
+    host: str  # TensorFlow's name of the coordinating process's CPU
     session_target: str = ""
-    workers: Workers | None = None
-    addresses: dict[str, str] = field(default_factory=dict)
-    original: Devices | None = None
-    hardware: dict[str, str] = field(default_factory=dict)
+    workers: Workers | None = None  # worker processes started for this topology
+    addresses: dict[str, str] = field(default_factory=dict)  # host:port of each worker by device name, in task order
+    original: Devices | None = None  # all devices, where some are left out
+    hardware: dict[str, str] = field(default_factory=dict)  # product name of each GPU by device name
 
     def __enter__(self) -> Devices:
         return self
@@ -66,8 +63,8 @@ class Devices:
 
     @cached_property
     def same_bits(self) -> bool:
-        """Whether an op gives the same bits wherever and whenever it runs. GPUs do not promise it, not even one alone:
-        they add up in any order, and libraries choose among algorithms by how fast these are at the moment.
+        """Whether an op gives the same bits wherever and whenever it runs. Not even a single GPU promises it: sums are
+        taken in any order, and libraries choose the algorithm that is fastest at the moment.
         """
         return {device.kind for device in self.topology.devices} == {"cpu"}
 
@@ -86,14 +83,14 @@ class Devices:
         return self.original or self
 
     def lost(self) -> tuple[str, ...]:
-        """Those of these devices whose process does not answer right now; devices in this process always do.
+        """The devices whose process does not answer right now; devices in this process always answer.
 
-        Where an op failed and none is lost, a worker was restarted by whoever serves it: call `rejoined`.
+        Where an op failed and none is lost, a worker was restarted from outside: call `rejoined`.
         """
         return tuple(name for name in self.topology.names if name in self.addresses and not self._answers(name))
 
     def without(self, names: Collection[str]) -> Devices:
-        """Joined to the devices left without `names`; each keeps its name, its place in the order and its links.
+        """Connect to the devices without `names`; each keeps its name, its place in the order and its links.
 
         Raises PlacerError where no worker is left, or one of those left does not answer.
         """
@@ -112,8 +109,8 @@ class Devices:
         )
 
     def revive(self, names: Collection[str], clock: Callable[[], float] = time.monotonic) -> Reconnection:
-        """Have lost devices back, in the background: workers that were started here are started again, others'
-        addresses are tried every 2 s until they answer. Call `rejoined` once it is done. clock: seconds.
+        """Bring lost devices back in the background: workers that this process started are restarted, the addresses of
+        others are tried every 2 s until they answer. Call `rejoined` once it is done. clock: seconds.
         """
         self._check_known(names)
         if local := [name for name in names if name not in self.addresses]:
@@ -121,7 +118,7 @@ class Devices:
         return Reconnection({name: partial(self._bring_back, name) for name in names}, clock)
 
     def rejoined(self) -> Devices:
-        """Joined to all devices again, with the names, the order and the links they had.
+        """Connect to all devices again, with the names, order and links they had.
 
         Raises PlacerError where one does not answer.
         """
@@ -129,12 +126,12 @@ class Devices:
         return self.whole
 
     def close(self) -> None:
-        """End the workers that were started for this topology, those left out and those on their way back included."""
+        """End all workers started for this topology, including those left out and those being restarted."""
         if self.workers is not None:
             self.workers.close()
 
     def _answers(self, name: str) -> bool:
-        """The process may be there and not listen yet, or no longer: it dies socket by socket."""
+        """Check process and port: a process may exist and not listen yet, or not any more while it dies."""
         there = self.workers is None or self.workers.running(self._task(name))
         return there and _listens(self.addresses[name])
 
@@ -170,16 +167,16 @@ def open_devices(
     resilient: bool = False,
     workers: Workers | None = None,
 ) -> Devices:
-    """The devices named by `spec`: None = this process's GPUs and CPU, "gpus:N" = the same with every GPU as N logical
-    ones of equal memory, "gpus:N@MIB" = of so many mebibytes each, "cpus:N" = this process's CPU as N devices,
-    "workers:N" = N local worker processes, "host:port,host:port" = workers that already serve.
+    """Open the devices named by `spec`: None = this process's GPUs and CPU, "gpus:N" = the same with every GPU split
+    into N logical ones of equal memory, "gpus:N@MIB" = of MIB mebibytes each, "cpus:N" = this process's CPU as N
+    devices, "workers:N" = N local worker processes, "host:port,host:port" = workers that already serve.
 
-    GPUs and CPU can be divided only before TensorFlow sets them up: call `split` before models are made.
+    GPUs and CPU can be divided only before TensorFlow initialises them: call `split` before models are made.
 
-    links: measure latency, bandwidth and the ends' own work between every pair. resilient: what touches a lost worker
-    fails at once, instead of waiting for ever; for the whole process, and only before it first joins workers. workers:
-    those of "workers:N", started before. Raises BadInputError for a spec that names nothing, PlacerError where a device
-    does not answer.
+    links: measure latency, bandwidth and the ends' own work between every pair. resilient: ops on a lost worker fail
+    at once instead of waiting forever; applies to the whole process, and only before it first joins workers. workers:
+    the processes of "workers:N", if already started. Raises BadInputError for an unknown spec, PlacerError where a
+    device does not answer.
     """
     if resilient:
         _fail_at_once()
@@ -192,7 +189,7 @@ def open_devices(
 
 
 def check_spec(spec: str | None) -> None:
-    """Raises BadInputError for what `open_devices` could not open: it names nothing, or more workers than cores."""
+    """Raises BadInputError for a spec that is unknown or asks for more workers than cores."""
     if spec is None or division(spec) is not None:
         return
     if spec.startswith("workers:"):
@@ -227,7 +224,7 @@ def _found(spec: str | None, workers: Workers | None, include_local: bool) -> De
 
 
 def _in_process(*, gpus: bool) -> Devices:
-    """All GPUs of this process, unless they are left out, then its CPU. A GPU copies one tensor at a time each way."""
+    """This process's GPUs (if `gpus`), then its CPU. A GPU copies one tensor at a time in each direction."""
     cards = tf.config.list_logical_devices("GPU") if gpus else []
     names = {f"gpu:{i}": full_name(card.name) for i, card in enumerate(cards)}
     limits = tf_internals.device_memory_limits()
@@ -242,7 +239,7 @@ def _in_process(*, gpus: bool) -> Devices:
 
 
 def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: bool) -> Devices:
-    """Join the workers at `addresses` to this process; of own workers, what this opens listens on loopback only."""
+    """Join the workers at `addresses`; with own workers, ports that this process opens listen on loopback only."""
     logical = _join_workers(dict(enumerate(addresses)), own=workers is not None)
     share = memory_bytes_each(len(addresses))
     tf_names = {f"worker:{i}": full_name(f"/job:worker/task:{i}/device:CPU:0") for i in range(len(addresses))}
@@ -256,10 +253,9 @@ def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: 
 
 
 def _join_workers(tasks: Mapping[int, str], own: bool) -> list[str]:
-    """Join the workers, task number -> address, and no others to this process; TensorFlow's names of all CPUs.
+    """Join exactly these workers (task number -> address) to this process; returns TensorFlow's names of all CPUs.
 
-    Joining the same cluster twice in a row breaks it (the workers are told of a port that nobody listens on), so a
-    cluster in which the first worker has a number of its own comes between. own: listen on loopback only.
+    own: ports that this process opens listen on loopback only.
     """
     before = listening_ports()
     deadline = time.monotonic() + JOIN_TIMEOUT_S
@@ -267,7 +263,7 @@ def _join_workers(tasks: Mapping[int, str], own: bool) -> list[str]:
         while True:
             try:
                 return _joined_once(tasks)
-            except tf.errors.UnavailableError:  # connections to a process started anew are tried about once a second
+            except tf.errors.UnavailableError:  # TensorFlow retries a restarted process about once a second
                 if time.monotonic() > deadline or not all(map(_listens, tasks.values())):
                     raise
             time.sleep(RETRY_S)
@@ -280,6 +276,8 @@ def _join_workers(tasks: Mapping[int, str], own: bool) -> list[str]:
 
 
 def _joined_once(tasks: Mapping[int, str]) -> list[str]:
+    # Joining the same cluster twice in a row breaks it (the workers get a port that is closed), so join a cluster in
+    # which the first worker has another number in between.
     clusters = [dict(tasks)]
     if tf_internals.joined_tasks() == clusters[0]:
         clusters.insert(0, {max(tasks) + 1: tasks[min(tasks)]})
@@ -289,15 +287,15 @@ def _joined_once(tasks: Mapping[int, str]) -> list[str]:
 
 
 def _reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
-    """Wait until a tensor gets from each worker to each other. One that met a dead worker tries it again only about a
-    second later, and what crosses until then fails though nobody is lost. Raises PlacerError where that lasts.
+    """Wait until a tensor gets from each worker to each other. A worker that met a dead one tries it again only about a
+    second later, and transfers until then fail although no worker is lost. Raises PlacerError after JOIN_TIMEOUT_S.
     """
     deadline = time.monotonic() + JOIN_TIMEOUT_S
     for src, dst in permutations(names, 2):
         while True:
             try:
                 with tf.device(src):
-                    tensor = tf.random.uniform([])  # no constant, which is made where it is needed
+                    tensor = tf.random.uniform([])  # not a constant, which would be made where it is used
                 with tf.device(dst):
                     tf.identity(tensor).numpy()
                 break
@@ -308,7 +306,7 @@ def _reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
 
 
 def _fail_at_once() -> None:
-    """Neither stream ops to workers, which never notices that one is gone, nor wait for one to come back."""
+    """Turn off streaming of ops, which never notices a lost worker, and gRPC's waiting for one to come back."""
     if tf_internals.joined_tasks() and os.environ.get(STREAMING) != "false":
         warnings.warn(
             "workers were joined earlier in this process, so a lost worker will not be noticed: "
@@ -330,7 +328,7 @@ def _narrowed(topology: Topology, names: Collection[str]) -> Topology:
 
 
 def _listens(address: str) -> bool:
-    """Whether somebody listens at host:port; False after `ANSWER_TIMEOUT_S`."""
+    """Whether host:port accepts a connection within ANSWER_TIMEOUT_S."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S):
@@ -340,7 +338,7 @@ def _listens(address: str) -> bool:
 
 
 def _check_answers(address: str) -> None:
-    """Refuse at once what TensorFlow would wait minutes for."""
+    """Raise PlacerError where no worker answers; TensorFlow would wait for minutes."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""Waiting for GPUs: a call returns while kernels it started still run, and they would count to the next step."""
+"""Waiting for GPUs: a call returns while its kernels still run, and their time would count to the next step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def drain() -> None:
-    """Return when every GPU of this process has done what it was given; at once where there is none."""
+    """Return when every GPU of this process is idle; at once where there is none."""
     for gpu in _gpus():
         with tf.device(gpu):
             tf.raw_ops.SyncDevice()

@@ -1,4 +1,4 @@
-"""What a tensor's way between two devices takes: the way itself, and the work it makes at both ends. Measured."""
+"""Measures a transfer between two devices: latency, bandwidth, and the work at both ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 from placer.devices.variables import variable_on
 from placer.graph.topology import Link
 
-# Floats a tensor, tensors a probe: from a scalar's size to beyond any cache, where a byte costs more.
+# (floats per tensor, tensors per probe): from a scalar's size to beyond any cache, where a byte costs more.
 PROBES = ((16, 8), (65_536, 8), (1_048_576, 4), (4_194_304, 4))
 QUICK_PROBES, QUICK_REPEATS = PROBES[:3], 3  # an eighth of the time
 REPEATS = 7
@@ -29,14 +29,14 @@ def measure_links(
     probes: Sequence[tuple[int, int]] = PROBES,
     repeats: int = REPEATS,
 ) -> tuple[Link, ...]:
-    """One link for every ordered pair of devices. probes: (floats a tensor, tensors) of each, taken `repeats` times.
+    """Measure one link per ordered pair of devices. probes: (floats per tensor, tensors) of each, run `repeats` times.
 
-    Two probes per tensor size, each compared with the same work where nothing crosses. In the *chain* tensors cross
-    there and back, one after the other: each takes send + way + receive. Each end does half of the work, so it is held
-    against the mean of both ends alone. In the *stream*, one for each direction, independent tensors cross together,
-    and a one-core end can do only one at a time: each takes the busier end's work, max(send, receive), which is charged
-    to both. A straight line over the sizes splits each into a part per tensor and a part per byte. To and from a GPU
-    there is no stream: its copies run beside its kernels, and queue for the way (`contention` "link"), not for compute.
+    Two kinds of probes per tensor size, each compared with the same work where nothing crosses. In the *chain*, tensors
+    cross back and forth one after the other: each takes send + transfer + receive. Each end does half of the work, so
+    the reference is the mean of both ends alone. In the *stream*, one for each direction, independent tensors cross
+    together, and a one-core end handles one at a time: each takes the busier end's work, max(send, receive), which is
+    charged to both. A line fitted over the sizes gives a part per tensor and a part per byte. To and from a GPU there
+    is no stream: its copies run beside its kernels and queue for the link (`contention` "link"), not for compute.
     """
     links = []
     for a in range(len(names)):
@@ -60,7 +60,7 @@ def _line_over_sizes(
     probes: Sequence[tuple[int, int]],
     repeats: int,
 ) -> tuple[float, float]:
-    """Seconds per tensor and per byte that crossing adds to the probe, against the mean of the devices `alone`."""
+    """Seconds per tensor and per byte that crossing adds to the probe, compared with the mean of devices `alone`."""
     sizes, seconds = [], []
     for floats, count in probes:
         start = tf.zeros([floats])
@@ -72,7 +72,7 @@ def _line_over_sizes(
 
 
 def _split(hop: tuple[float, float], busy: tuple[float, float]) -> dict[str, float]:
-    """A hop as the work of both ends and the way between them."""
+    """The fields of a Link: a hop split into the work of both ends and the transfer between them."""
     busy_s, busy_s_per_byte = min(busy[0], hop[0] / 2), min(busy[1], hop[1] / 2)
     way_s_per_byte = max(hop[1] - 2 * busy_s_per_byte, 1 / MOST_BYTES_PER_S)
     return {
@@ -86,7 +86,7 @@ def _split(hop: tuple[float, float], busy: tuple[float, float]) -> dict[str, flo
 
 
 def _chain(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
-    """`count` tensors, each made on one end from the one that came from the other."""
+    """`count` tensors, each computed on one end from the one that the other end sent."""
     base_a, base_b = variable_on(a, start), variable_on(b, start)
 
     def probe() -> Any:
@@ -103,7 +103,7 @@ def _chain(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
 
 
 def _stream(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
-    """`count` tensors made on `a` that do not wait for one another, all used on `b`."""
+    """`count` independent tensors made on `a`, all used on `b`."""
     base = variable_on(a, start)
 
     def probe() -> Any:
@@ -125,8 +125,8 @@ def _compiled(probe: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _in_turn(probes: Sequence[Callable[[], Any]], clock: Callable[[], float], repeats: int) -> list[float]:
-    """Median seconds of each probe, taken in turn so that drift meets all. A probe's last tensor needs all others, so
-    that to have it here is to have waited for everything, on a GPU, too.
+    """Median seconds of each probe, interleaved so that drift affects all alike. A probe's last tensor needs all
+    others, so fetching it waits for everything, on a GPU too.
     """
     for probe in (*probes, *probes):
         probe().numpy()

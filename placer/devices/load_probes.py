@@ -1,7 +1,7 @@
-"""How fast each device and each link is right now, by a few probe ops.
+"""How fast each device and each link is right now, measured by a few probe ops.
 
-Factors between two readings tell a slow device from a slow link. What else runs on a core shows in slices: at equal
-priority two processes share it in turns of 3-4 ms, so a probe lasts longer than a turn.
+The ratios between two readings tell a slow device from a slow link. Two processes of equal priority take turns of
+3-4 ms on a core, so a probe lasts longer than one turn.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["LoadProbes", "LoadReading", "Pair", "Slowdown"]
 
 
 class LoadProbes:
-    """Probes for these devices, compiled and sized once, in tenths of a second; they change nothing.
+    """Probes for these devices, compiled and sized once, which takes tenths of a second; they have no side effects.
 
-    A device's probe multiplies matrices, as often as makes it take `PROBE_S` to twice that. A link's sends
-    256 KB there and back four times. Of no use after the devices were joined anew: make another.
+    A device's probe multiplies matrices until that takes between `PROBE_S` and twice that. A link's probe sends 256 KB
+    back and forth four times. Make new probes after reconnecting: these lose their variables.
     """
 
     def __init__(self, devices: Devices, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -41,7 +41,7 @@ class LoadProbes:
         self._clock = clock
         squares = {name: variable_on(tf_names[name], tf.fill([SIDE, SIDE], 1.0 / SIDE)) for name in names}
         vectors = {name: variable_on(tf_names[name], tf.zeros([LINK_FLOATS])) for name in names}
-        self._kept = (squares, vectors)  # functions do not keep alive the variables they read
+        self._kept = (squares, vectors)  # functions do not keep the variables that they read alive
         self._devices = {name: self._sized(square) for name, square in squares.items()}
         self._links = {(a, b): _there_and_back(vectors[a], vectors[b]) for a, b in combinations(names, 2)}
         for probe in self._links.values():
@@ -49,7 +49,7 @@ class LoadProbes:
                 self._timed(probe)
 
     def take(self) -> LoadReading:
-        """The median of `REPEATS` rounds over all devices and links: one short disturbance does not count."""
+        """The median of `REPEATS` rounds over all devices and links, so that one short disturbance does not count."""
         probes: list[Callable[[], Any]] = [*self._devices.values(), *self._links.values()]
         rounds = [[self._timed(probe) for probe in probes] for _ in range(REPEATS)]
         seconds = [median(column) for column in zip(*rounds, strict=True)]
@@ -60,7 +60,7 @@ class LoadProbes:
         )
 
     def device(self, name: str) -> float:
-        """Seconds that one device's probe takes, the median of `REPEATS`."""
+        """Seconds of one device's probe, the median of `REPEATS`."""
         return median(self._timed(self._devices[name]) for _ in range(REPEATS))
 
     def _timed(self, probe: Callable[[], Any]) -> float:
@@ -80,10 +80,10 @@ class LoadProbes:
 
 
 def _products(square: tf.Variable, count: int) -> Callable[[], Any]:
-    """`count` matrix products in a row on the variable's device, each of the one before with what nothing can fold.
+    """`count` matrix products in a row on the variable's device, each with the variable, so that none can be folded.
 
-    All entries are 1 / SIDE, and stay so. A loop would go from thread to thread, and wait for its turn on the core each
-    time: ten times slower beside a busy process, not twice.
+    All entries are 1 / SIDE and stay so. The products are unrolled because a loop changes threads and waits for its
+    turn on the core each time: beside a busy process it would be ten times slower instead of twice.
     """
 
     def products() -> Any:
@@ -97,7 +97,7 @@ def _products(square: tf.Variable, count: int) -> Callable[[], Any]:
 
 
 def _there_and_back(a: tf.Variable, b: tf.Variable) -> Callable[[], Any]:
-    """Tensors that cross one after the other, each made on one end from the one that came from the other."""
+    """Tensors that cross one after the other, each computed on one end from the one that the other end sent."""
 
     def cross() -> Any:
         with tf.device(a.device):
@@ -114,6 +114,6 @@ def _there_and_back(a: tf.Variable, b: tf.Variable) -> Callable[[], Any]:
 
 
 def _compiled(probe: Callable[[], Any]) -> Callable[[], Any]:
-    """Traced now, once; calling what was traced spares the warning that a function of many sizes gets."""
+    """Trace `probe` now and call the concrete function, which avoids TensorFlow's warning about retracing."""
     compiled: Callable[[], Any] = tf.function(probe, autograph=False).get_concrete_function()
     return compiled

@@ -1,4 +1,4 @@
-"""Several logical devices out of one: this process's GPUs, or its CPU, divided before TensorFlow sets them up."""
+"""Logical devices: divides this process's GPUs or its CPU before TensorFlow initialises them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.errors import BadInputError, short
 
-MOST = 64  # logical devices of one
-HEADROOM_MIB, HEADROOM_SHARE = 2048, 0.02  # of a GPU, for what TensorFlow does not count: the driver's context, kernels
+MOST = 64  # logical devices per physical one
+HEADROOM_MIB, HEADROOM_SHARE = 2048, 0.02  # of a GPU, for what TensorFlow does not count: driver context, kernels
 MOST_HEADROOM_SHARE = 0.25
 ASK_TIMEOUT_S = 30.0
 ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.free", "--format=csv,noheader,nounits")
@@ -26,17 +26,15 @@ NUMBER = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class Division:
-    """Every physical device of a kind as `count` logical ones. spec: as the user wrote it. kind: TensorFlow's name.
-    mib: mebibytes of each; None = an equal share of what is free.
-    """
+    """Every physical device of a kind as `count` logical ones."""
 
-    spec: str
-    kind: str
+    spec: str  # as the user wrote it
+    kind: str  # TensorFlow's name: "GPU" or "CPU"
     count: int
-    mib: int | None = None
+    mib: int | None = None  # mebibytes of each; None = an equal share of what is free
 
     def is_made(self, parts: Sequence[Any] | None) -> bool:
-        """Whether a physical device's configuration, None where it has none, is this very one."""
+        """Whether a physical device already has this configuration. parts: its current one, None where it has none."""
         if parts is None:
             return self.count == 1 and self.mib is None
         limits = {part.memory_limit for part in parts}
@@ -44,7 +42,7 @@ class Division:
 
 
 def division(spec: str) -> Division | None:
-    """What "gpus:N", "gpus:N@MIB" or "cpus:N" asks for; None for any other spec. Raises BadInputError for nonsense."""
+    """Parse "gpus:N", "gpus:N@MIB" or "cpus:N"; None for any other spec. Raises BadInputError for invalid numbers."""
     kind, colon, rest = spec.partition(":")
     if kind not in ("gpus", "cpus") or not colon:
         return None
@@ -59,12 +57,12 @@ def division(spec: str) -> Division | None:
 
 
 def split(spec: str | None = None) -> None:
-    """Divide this process's GPUs or CPU as a devices spec says ("gpus:N", "gpus:N@MIB", "cpus:N"); no other is divided.
-    GPUs that are not divided take memory as they need it from then on, so that others can live beside, unless the
-    program has said how they are to.
+    """Divide this process's GPUs or CPU as a devices spec says: "gpus:N", "gpus:N@MIB" or "cpus:N"; others divide
+    nothing. GPUs that are not divided are set to allocate memory as they need it, so that other processes can use the
+    rest, unless the program has configured them.
 
-    Call it before anything is made of TensorFlow, for devices are set up with the first tensor. No harm is done where
-    they are as asked for. Raises BadInputError where that cannot be any more, or there is no GPU.
+    Call it before anything else uses TensorFlow, because the first tensor initialises the devices; calling it again
+    with the same spec does nothing. Raises BadInputError where it is too late, or there is no GPU.
     """
     asked = None if spec is None else division(spec)
     if asked is not None:
@@ -73,7 +71,7 @@ def split(spec: str | None = None) -> None:
 
 
 def gpu_names() -> list[str]:
-    """What each logical GPU of this process is called ("NVIDIA H200"), in TensorFlow's order; "" where unknown."""
+    """The product name of each logical GPU of this process ("NVIDIA H200"), in TensorFlow's order; "" where unknown."""
     names = []
     for gpu in tf.config.get_visible_devices("GPU"):
         name = tf.config.experimental.get_device_details(gpu).get("device_name", "")
@@ -104,14 +102,14 @@ def _divide(asked: Division) -> None:
 
 
 def _let_memory_grow() -> None:
-    """Where the program has not said otherwise: growth must be the same on all GPUs, and rules out logical ones."""
+    """Let GPUs grow unless the program configured any: growth must be alike on all, and excludes logical ones."""
     gpus = tf.config.get_visible_devices("GPU")
-    told = [tf.config.experimental.get_memory_growth(gpu) is not None for gpu in gpus]
-    if not gpus or any(told) or any(tf.config.get_logical_device_configuration(gpu) for gpu in gpus):
+    configured = [tf.config.experimental.get_memory_growth(gpu) is not None for gpu in gpus]
+    if not gpus or any(configured) or any(tf.config.get_logical_device_configuration(gpu) for gpu in gpus):
         return
     if any(tf.config.get_logical_device_configuration(cpu) for cpu in tf.config.get_visible_devices("CPU")):
-        os.environ.setdefault(GROWTH, "true")  # what TensorFlow 2.21 still heeds then
-    with suppress(RuntimeError):  # they are set up
+        os.environ.setdefault(GROWTH, "true")  # TensorFlow 2.21 still reads it at this point
+    with suppress(RuntimeError):  # they are initialised already
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
 
@@ -123,7 +121,7 @@ def _why_no_gpu() -> str:
 
 
 def _share_of_free_mib(asked: Division) -> int:
-    """Mebibytes of each logical GPU. TensorFlow knows them only once devices are set up, so the driver is asked."""
+    """Mebibytes of each logical GPU, by nvidia-smi, because TensorFlow knows them only once devices are initialised."""
     try:
         table = subprocess.run(ASK, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -139,9 +137,9 @@ def _share_of_free_mib(asked: Division) -> int:
 
 
 def least_free_mib(table: str, visible: str | None) -> int | None:
-    """Mebibytes free on the fullest GPU of a table of index, uuid, free memory; None where one's are not told.
+    """Mebibytes free on the fullest GPU in a table of index, uuid, free memory; None where one is missing.
 
-    visible: as CUDA_VISIBLE_DEVICES: indices, or beginnings of uuids, up to the first that is neither; None = all.
+    visible: as in CUDA_VISIBLE_DEVICES: indices or prefixes of uuids, up to the first that is neither; None = all.
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in table.splitlines() if line.count(",") == 2]
     if visible is not None:
@@ -161,6 +159,6 @@ def _named(rows: Sequence[list[str]], names: Sequence[str]) -> list[list[str]]:
 
 
 def share_mib(free_mib: int, count: int) -> int:
-    """What each of `count` logical GPUs gets of the free memory of one, head-room left out."""
+    """Mebibytes for each of `count` logical GPUs: equal shares of the free memory less head-room."""
     headroom = min(HEADROOM_MIB + HEADROOM_SHARE * free_mib, MOST_HEADROOM_SHARE * free_mib)
     return int(free_mib - headroom) // count

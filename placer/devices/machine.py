@@ -8,5 +8,5 @@ import psutil
 
 
 def machine_name(hardware: str = "") -> str:
-    """This machine, as results are kept under it. hardware: what its GPU is called, where the result is one's."""
+    """This machine's key for stored results. hardware: the GPU's product name, where the result is from a GPU."""
     return f"{platform.node()} {platform.machine()} {psutil.cpu_count()} {hardware}".strip()

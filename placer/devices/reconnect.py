@@ -1,4 +1,4 @@
-"""Lost devices on their way back: own workers started anew in the background, others' addresses asked now and then."""
+"""Reconnecting lost devices: restarts own workers in the background, and polls the addresses of others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Attempt = Callable[[], bool]
 
 
 class Reconnection:
-    """Waits for devices in threads of its own; none of its methods waits.
+    """Waits for devices in background threads; none of its methods blocks.
 
-    attempts: device name -> what is tried to have it back: True = it is there, False = to be tried again `POLL_S`
-    after the last try began, PlacerError or OSError = given up (`failed` says why). clock: seconds.
+    attempts: device name -> function that tries to bring it back: True = it is back, False = try again `POLL_S` after
+    the last try began, PlacerError or OSError = give up (`failed` says why). clock: seconds.
     """
 
     def __init__(self, attempts: Mapping[str, Attempt], clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,7 +25,7 @@ class Reconnection:
         self._waiting = {name: _Try(attempt, clock()) for name, attempt in attempts.items()}
 
     def done(self) -> bool:
-        """Whether all devices are back. Call it now and then: it is what tries again. Never so once `failed`."""
+        """Whether all devices are back; never True once `failed`. Call it regularly: it starts the next tries."""
         for name, current in list(self._waiting.items()):
             if current.running():
                 continue
@@ -39,7 +39,7 @@ class Reconnection:
 
 
 class _Try:
-    """One attempt, in a thread that does not keep the interpreter from ending."""
+    """One attempt, in a daemon thread, which does not keep the interpreter alive."""
 
     def __init__(self, attempt: Attempt, began_s: float) -> None:
         self.attempt = attempt
@@ -55,5 +55,5 @@ class _Try:
     def _run(self) -> None:
         try:
             self.found = self.attempt()
-        except (PlacerError, OSError, ValueError) as error:  # ValueError: its pipe was closed while it was waited for
+        except (PlacerError, OSError, ValueError) as error:  # ValueError: its pipe was closed meanwhile
             self.error = str(error)

@@ -1,9 +1,8 @@
 """One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent is gone.
 
-Run as `python -m placer.devices.worker`; started by placer.devices.workers. Prints `ready` on stdout once it
-listens. The cluster is
-unauthenticated by TensorFlow's design (whoever reaches the port runs code), so the listening socket is tied to the
-loopback interface right after the server opens it, before `ready` is said.
+Run as `python -m placer.devices.worker`; started by placer.devices.workers. Prints `ready` on stdout once it listens.
+TensorFlow does not authenticate clusters (whoever reaches the port can run code), so the listening socket is bound to
+the loopback interface right after the server opens it, before `ready` is printed.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def main() -> None:
     try:
         os.sched_setaffinity(0, cores)
         serve(ports, flags.task, len(cores), _parts(flags.whole))
-    except Exception as error:  # said on the one line the parent reads
+    except Exception as error:  # printed on the one line that the parent reads
         print(f"{type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
         os._exit(1)
     sys.stdin.read()
@@ -47,26 +46,26 @@ def main() -> None:
 
 
 def end_with_parent() -> None:
-    """Have this process killed when the thread that started it ends, in whatever way."""
+    """Ask the kernel to kill this process when the thread that started it ends."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any]) -> None:
-    """Start the gRPC server of `task`, tie it to loopback, and say `ready`. parts: as of `server_parts`."""
+    """Start the gRPC server of `task`, bind it to loopback, and print `ready`. parts: from `server_parts`."""
     config_pb2, server_lib = parts
     config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
     cluster = server_lib.ClusterSpec({"worker": [f"localhost:{port}" for port in ports]})
     server = server_lib.Server(cluster, job_name="worker", task_index=task, config=config)
     bind_to_loopback([ports[task]])
-    globals()["_server"] = server  # a server that is collected stops serving
+    globals()["_server"] = server  # a garbage-collected server stops serving
     print("ready", flush=True)
 
 
 def server_parts() -> tuple[Any, Any]:
     """TensorFlow's config_pb2 and server_lib without the rest of its Python: 0.5 s of a core instead of 4.
 
-    On cores that somebody trains on that is a second or two of his steps. The package is entered without being run;
-    this process can use TensorFlow for nothing else. Raises ImportError where a release has moved the parts.
+    On cores that a training uses, the difference is seconds of its steps. The package's __init__ is not run, so this
+    process can use TensorFlow for nothing else. Raises ImportError where a release has moved the parts.
     """
     found = importlib.util.find_spec("tensorflow")
     if found is None or found.submodule_search_locations is None:
@@ -78,7 +77,7 @@ def server_parts() -> tuple[Any, Any]:
 
 
 def _parts(whole: bool) -> tuple[Any, Any]:
-    """Of TensorFlow's server alone, else, in a process begun anew, of all of TensorFlow."""
+    """The parts of TensorFlow's server alone; where that fails, run this process again with --whole."""
     if whole:
         return _imported()
     try:
@@ -95,7 +94,7 @@ def _imported() -> tuple[Any, Any]:
 
 
 def bind_to_loopback(ports: Collection[int]) -> None:
-    """Tie this process's sockets that listen on `ports` to the loopback interface.
+    """Bind this process's sockets that listen on `ports` to the loopback interface.
 
     Raises OSError where the kernel refuses: the port must then not stay open.
     """
@@ -115,7 +114,7 @@ def listening_ports() -> set[int]:
 
 
 def _listeners() -> Iterator[socket.socket]:
-    """A duplicate of each listening TCP socket of this process, for the caller to close."""
+    """A duplicate of each listening TCP socket of this process; close it after use."""
     for entry in list(Path("/proc/self/fd").iterdir()):
         try:
             if not str(entry.readlink()).startswith("socket:"):

@@ -1,4 +1,4 @@
-"""Worker processes on this machine: real, separate devices where there is no GPU. Started, joined, ended here."""
+"""Starts and ends worker processes on this machine: real, separate devices where there is no GPU."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import psutil
 from placer.errors import BadInputError, PlacerError
 
 START_TIMEOUT_S = 120.0
-# A worker keeps the memory it frees. By default the C library hands large tensors' memory back after every op and takes
-# it anew, page by page: steps of MobileNetV3 took 100-150 ms instead of 68, and the same op 20 us or 80 us by chance.
+# Let a worker keep the memory it frees. By default the C library returns large tensors' memory after every op and
+# allocates it again page by page: steps of MobileNetV3 took 100-150 ms instead of 68, one op randomly 20 us or 80 us.
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "10000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
-# Of the coordinating process alone: workers shall wait for one another while one of them comes back.
+# For the coordinating process only: workers have to wait for one another while one of them restarts.
 FAIL_FAST = "GRPC_FAIL_FAST"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"}
 
@@ -30,7 +30,7 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_O
 class Workers:
     """Running worker processes, each pinned to its own cores, reachable from this machine only.
 
-    They end with `close()`, with the interpreter, and when this process dies in any way.
+    They end with `close()`, with the interpreter, and when this process dies.
     """
 
     ports: tuple[int, ...]
@@ -54,11 +54,11 @@ class Workers:
         self.close()
 
     def running(self, task: int) -> bool:
-        """Whether the process of worker number `task` is there."""
+        """Whether the process of worker number `task` is alive."""
         return task < len(self.processes) and self.processes[task].poll() is None
 
     def restart(self, task: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """End worker number `task`, start it anew on its port and cores, and wait until it serves (seconds).
+        """Restart worker number `task` on its port and cores, and wait until it serves (seconds).
 
         May run in any thread. Raises PlacerError where it does not come up, or all workers are closed meanwhile.
         """
@@ -82,7 +82,7 @@ class Workers:
 
 
 def start_workers(count: int, ports: Iterable[int] = (), clock: Callable[[], float] = time.monotonic) -> Workers:
-    """Start `count` workers, sharing this process's cores among them, and wait until all of them serve.
+    """Start `count` workers, divide this process's cores among them, and wait until all of them serve.
 
     Raises BadInputError for a count that does not fit the cores or a port in use, PlacerError where a worker does
     not come up.
@@ -119,7 +119,7 @@ def share_cores(count: int, cores: list[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Ports nobody listens on right now, all different."""
+    """`count` different ports that are free right now."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
     try:
         for s in sockets:
@@ -146,7 +146,7 @@ def _check_free(port: int) -> None:
 def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
     flags = ["--ports", ",".join(map(str, workers.ports)), "--task", str(task)]
     flags += ["--cores", ",".join(map(str, workers.cores[task]))]
-    if threading.current_thread() is threading.main_thread():  # the kernel watches the thread, not the process
+    if threading.current_thread() is threading.main_thread():  # the kernel watches the starting thread, not the process
         flags.append("--die-with-parent")
     inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
     return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Whether a placed step computes what the untouched one does: the values that both return, and failures as values."""
+"""Checks that a placed step returns what the untouched step returns, and turns exceptions into Failed values."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ import tensorflow as tf
 from placer.execute.rewrite import PlacementError
 from placer.result import Failed
 
-TOLERANCE = 1e-3  # relative; another device kind, or another number of threads, rounds differently
+TOLERANCE = 1e-3  # relative; other device kinds and thread counts round differently
 TF32_TOLERANCE = 1e-2  # where a GPU multiplies in TensorFloat-32, which keeps three digits
 MOST_TOLERANCE = 0.1
-SPREAD = 2.0  # how many times as far off as the untouched step is from itself when rounded differently
+SPREAD = 2.0  # allowed multiple of how far the untouched step's references differ among themselves
 
 Returned = Sequence[Sequence["np.ndarray[Any, Any]"]]
 """For each of the first steps, the values that it returned."""
-
 
 OUT_OF_MEMORY = ("Dst tensor is not initialized", "ALLOC_FAILED", "OUT_OF_MEMORY", "out of memory")
 
 
 class LossDiffersError(Exception):
-    """The placed step computes something else than the untouched one."""
+    """The placed step and the untouched step return different values."""
 
 
 REASONS: tuple[tuple[type[Exception], str], ...] = (
@@ -38,12 +37,12 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class Agreement:
-    """Holds what first steps returned against the untouched step's on the same batches and state.
+    """Compares what first steps returned with the untouched step's values on the same batches and state.
 
-    references: what the untouched step returned, in one or more ways to run it; a placed step has to agree with one
-    of them within `tolerance` (relative), for the untouched step may run on another number of threads. exact: the
-    devices give the same bits, so every mapping must also return the very bits of the first that was checked. random:
-    steps draw from hidden state, no two are alike, and nothing can be checked.
+    references: what the untouched step returned under one or more configurations; a placed step has to agree with one
+    of them within `tolerance` (relative), because thread counts may differ. exact: the devices give the same bits, so
+    every mapping must also return exactly the bits of the first one checked. random: steps draw from hidden state, no
+    two are alike, and nothing is checked.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Agreement:
         self.first: Returned | None = None
 
     def check(self, returned: Returned) -> None:
-        """Raises LossDiffersError."""
+        """Raises LossDiffersError where the values differ."""
         if self.random:
             return
         apart = [self._difference(returned, reference, exact=False) for reference in self.references]
@@ -66,7 +65,7 @@ class Agreement:
                 raise LossDiffersError(f"{bits} under another mapping")
 
     def _difference(self, mine: Returned, theirs: Returned, *, exact: bool) -> str:
-        """Where the returned values first differ, in words; empty where they agree."""
+        """A description of the first difference; empty where the values agree."""
         for number, (a, b) in enumerate(zip(mine, theirs, strict=True), start=1):
             for x, y in zip(a, b, strict=True):
                 if not same(x, y, exact=exact, tolerance=self.tolerance):
@@ -75,20 +74,20 @@ class Agreement:
 
 
 def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], *, exact: bool, tolerance: float = TOLERANCE) -> bool:
-    """Whether two returned values agree: to the last bit, or floats within `tolerance`, relative to the largest."""
+    """Whether two values are equal; unless `exact`, floats may differ by `tolerance` times the largest of `b`."""
     if exact or not np.issubdtype(a.dtype, np.floating):
         return bool(np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating)))
     return bool(np.allclose(a, b, rtol=0.0, atol=tolerance * _largest(b), equal_nan=True))
 
 
 def rounds_coarsely() -> bool:
-    """Whether a GPU of this process multiplies in TensorFloat-32, as TensorFlow lets it unless told otherwise."""
+    """Whether a GPU of this process multiplies in TensorFloat-32, TensorFlow's default."""
     return tf.config.experimental.tensor_float_32_execution_enabled() and bool(tf.config.list_logical_devices("GPU"))
 
 
 def tolerance(references: Sequence[Returned]) -> float:
-    """How far off a placed step may be, relative. In TensorFloat-32, some steps magnify what is rounded away; then
-    `SPREAD` times what the references differ among themselves.
+    """The relative difference allowed to a placed step. Some steps magnify TensorFloat-32's rounding; these may differ
+    by `SPREAD` times as much as the references do among themselves.
     """
     if not rounds_coarsely():
         return TOLERANCE
@@ -101,7 +100,7 @@ def _flat(reference: Returned) -> list[np.ndarray[Any, Any]]:
 
 
 def _apart(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
-    """How far two arrays differ, relative to the largest; what is not finite is left out."""
+    """The largest difference of two arrays relative to the largest value of `b`; non-finite values are ignored."""
     with np.errstate(invalid="ignore"):
         return _largest(a - b) / _largest(b) if _largest(b) else 0.0
 
@@ -112,7 +111,7 @@ def _largest(a: np.ndarray[Any, Any]) -> float:
 
 
 def attempted(run: Callable[[], Any]) -> Any:
-    """What `run` returns, or a Failed that says why it did not."""
+    """What `run` returns, or a Failed with the reason for its exception."""
     try:
         return run()
     except tuple(kind for kind, _ in REASONS) as error:
@@ -123,7 +122,7 @@ def attempted(run: Callable[[], Any]) -> Any:
 
 
 def is_out_of_memory(error: tf.errors.OpError) -> bool:
-    """Whether a device ran out of memory; CUDA's libraries and copies to a GPU say so in words of their own."""
+    """Whether a device ran out of memory; CUDA's libraries and copies to a GPU use messages of their own."""
     return isinstance(error, tf.errors.ResourceExhaustedError) or any(text in error.message for text in OUT_OF_MEMORY)
 
 

@@ -1,7 +1,7 @@
-"""Mapping -> placed step: the captured function with a device on every node, its variables moved to theirs.
+"""Mapping -> placed step: the captured function with a device on every node, and its variables on their devices.
 
-The function is not traced or imported again: one FunctionDef is made per captured step, and a mapping only writes
-device names into a copy of it (docs/decisions/001-function-defs.md).
+The function is not traced or imported again: each captured step has one FunctionDef, and a mapping only writes device
+names into a copy of it (docs/decisions/001-function-defs.md).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Template:
         self.constants = _constant_uses(self.function_def)
 
     def placed(self, name: str, devices: MappingABC[str, str], order: Sequence[str] = (), home: str = "") -> Any:
-        """The FunctionDef `name` with node n on devices[n]; each constant goes where it is used.
+        """The FunctionDef `name` with node n on devices[n]; constants are copied to where they are used.
 
-        order: nodes that run one after another, in this order, where they share a device. home: the device that what
-        the step returns is brought to; "" leaves it where it is made.
+        order: nodes that share a device run one after another in this order. home: the device to which the returned
+        tensors are sent; "" leaves them where they are made.
         """
         placed = type(self.function_def)()
         placed.CopyFrom(self.function_def)
@@ -83,10 +83,10 @@ class PlacedStep:
         order: Sequence[str] = (),
         proven: bool = False,
     ) -> None:
-        """devices: TensorFlow's name per op of the captured graph. sources: where the variables' values come from
-        (default: the caller's own); a source that already is on its device is taken over, not copied. variables: ready
-        on their devices, to be trained as they are. order: as in `Template.placed`. proven: this mapping was read back
-        before.
+        """devices: TensorFlow's device name per op of the captured graph. sources: the variables that values are copied
+        from (default: the user's own); a source that is already on its device is used itself. variables: variables on
+        their devices, used as they are. order: as in `Template.placed`. proven: where ops of this mapping run was
+        verified before.
         """
         captured = template.captured
         self.captured = captured
@@ -99,7 +99,7 @@ class PlacedStep:
         self._verified = proven
 
     def __call__(self, *args: Any) -> Any:
-        """One real training step. The first call reads back where every op ran.
+        """One real training step. The first call verifies where every op ran.
 
         Raises PlacementError where TensorFlow moved an op.
         """
@@ -116,12 +116,12 @@ class PlacedStep:
         return outputs
 
     def rebind(self, variables: MappingABC[str, tf.Variable]) -> None:
-        """Train these variables from now on, each on the device where the mapping has it."""
+        """Train these variables from now on; each must be on the device that the mapping says."""
         self.variables = {name: variables[name] for name in self.captured.variables}
         self._tail = [*self.captured.feeds.values(), *(v._handle for v in self.variables.values())]
 
     def close(self) -> None:
-        """Forget the function here and on the devices; harmless when called twice."""
+        """Remove the function here and on the devices; harmless when called twice."""
         self._finalizer()
 
     def _call(self, inputs: Sequence[Any]) -> list[Any]:
@@ -141,7 +141,7 @@ class PlacedStep:
         return moved
 
     def _verify(self, partitions: Sequence[Any]) -> None:
-        """Hold the graphs that the devices were handed against the mapping."""
+        """Compare the graphs that the devices were given with the mapping. Raises PlacementError."""
         seen = {node.name: node.device for graph in partitions for node in graph.node}
         wrong = [n for n, device in self.device_of.items() if seen.get(n, device) != device]
         if not any(name in seen for name in self.device_of):
@@ -186,7 +186,7 @@ def _argument_type(captured: Captured, name: str) -> tf.DType:
 
 
 def _constant_uses(function_def: Any) -> dict[str, list[str]]:
-    """Constant -> the nodes that take it, in order."""
+    """Constant -> the nodes that use it, in order."""
     uses: dict[str, list[str]] = {node.name: [] for node in function_def.node_def if node.op == "Const"}
     for node in function_def.node_def:
         for source in {source_of(i) for i in node.input}:

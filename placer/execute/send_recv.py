@@ -1,7 +1,7 @@
-"""What a mapping adds to the captured function: copies of constants, transfers, and the order in which ops run.
+"""What a mapping adds to the captured function: copies of constants, transfers, and the run order of ops.
 
-TensorFlow's own transfers start when its executor gets round to them, and its executor takes ready ops in an order that
-changes as training goes on. Both are settled here instead (docs/decisions/003-transfers.md, 006-run-order.md).
+TensorFlow starts its own transfers whenever its executor gets to them, and its executor takes ready ops in an order
+that changes during training. Both are fixed here instead (docs/decisions/003-transfers.md, 006-run-order.md).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Nodes = Any
 """The repeated NodeDef field of a GraphDef or FunctionDef."""
 
 HANDLES = frozenset({tf.resource.as_datatype_enum, tf.variant.as_datatype_enum})
-# oneDNN runs these and the bias that follows as one kernel, but only where neither has a control input.
+# oneDNN fuses these with the BiasAdd that follows, but only where neither has a control input.
 FUSED_WITH_BIAS = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul"})
 
 
 def spread(nodes: Nodes, by_name: MappingABC[str, Any], constant: str, users: Iterable[str]) -> None:
-    """One copy of a constant per device that uses it, added to `nodes`: a copy is free, a transfer is not."""
+    """Add to `nodes` one copy of a constant per device that uses it, which saves a transfer."""
     original = by_name[constant]
     copies = {"": original}
     for user in users:
@@ -43,8 +43,8 @@ def spread(nodes: Nodes, by_name: MappingABC[str, Any], constant: str, users: It
 
 
 def bring(function_def: Any, host: str) -> None:
-    """Have what a placed function returns on `host` when it ends: fetched afterwards, each tensor would cost a round
-    trip to its device. Handles stay where they are.
+    """Send the tensors that a placed function returns to `host` before it ends, because fetching each one afterwards
+    would cost a round trip. Handles stay where they are.
     """
     device = {node.name: node.device for node in function_def.node_def}
     for argument in function_def.signature.output_arg:
@@ -57,10 +57,10 @@ def bring(function_def: Any, host: str) -> None:
 
 
 def connect(nodes: Nodes) -> dict[str, list[str]]:
-    """Carry every tensor that is cut to each device that needs it, once. Returns node -> the nodes that send for it.
+    """Send every cut tensor once to each device that needs it. Returns node -> the nodes that send its tensors.
 
-    Between the CPUs of two processes by a send and a receive of our own. Within a process TensorFlow makes them, for it
-    knows which tensors lie in host memory; there each cut tensor gets a relay at the end of the function.
+    Between CPUs of two processes with our own _Send and _Recv. Within a process TensorFlow adds them, because it knows
+    which tensors are in host memory; there each cut tensor gets an Identity ("relay") at the end of the function.
     """
     device = {node.name: node.device for node in nodes}
     incarnations = tf_internals.incarnations()
@@ -88,9 +88,9 @@ def connect(nodes: Nodes) -> dict[str, list[str]]:
 
 
 def chain(nodes: Nodes, order: Sequence[str], sends: MappingABC[str, Sequence[str]]) -> None:
-    """Let each node of `order` wait for the one before it on its device, and until that one's tensors are sent.
+    """Make each node of `order` wait for the one before it on its device, and until that one's tensors are sent.
 
-    `order` must be a possible one: no node after one that needs it.
+    `order` must be topological.
     """
     by_name = {node.name: node for node in nodes}
     heads = _heads(nodes, by_name, set(order))
@@ -113,7 +113,7 @@ class _Crossing:
         self.send_name, self.receive_name, self.relay_name = f"{stem}_send", f"{stem}_recv", f"{stem}_relay"
 
     def pair(self, incarnation: int) -> tuple[Any, Any]:
-        """What TensorFlow's partitioner would put in, but with names that other nodes can wait for."""
+        """The _Send and _Recv that TensorFlow's partitioner would add, but with names that other nodes can wait for."""
         send = tf.compat.v1.NodeDef(name=self.send_name, op="_Send", device=self.src, input=[self.text])
         send.attr["T"].type = self.dtype
         receive = tf.compat.v1.NodeDef(name=self.receive_name, op="_Recv", device=self.dst)
@@ -127,14 +127,14 @@ class _Crossing:
         return send, receive
 
     def relay(self) -> Any:
-        """The consumer of the tensor on the receiving device; standing last, its send goes first."""
+        """The tensor's consumer on the receiving device; because it is the last node, its send starts first."""
         relay = tf.compat.v1.NodeDef(name=self.relay_name, op="Identity", device=self.dst, input=[self.text])
         relay.attr["T"].type = self.dtype
         return relay
 
 
 def _heads(nodes: Nodes, by_name: MappingABC[str, Any], ordered: set[str]) -> dict[str, Any]:
-    """For each BiasAdd that runs as one kernel with what is before it, the node where that kernel begins."""
+    """BiasAdd -> the node before it, for those that oneDNN fuses into one kernel."""
     readers = Counter(source_of(text) for node in nodes for text in node.input)
     heads = {}
     for node in nodes:
@@ -147,8 +147,8 @@ def _heads(nodes: Nodes, by_name: MappingABC[str, Any], ordered: set[str]) -> di
 
 
 def _gate(nodes: Nodes, node: Any, waits: Sequence[str]) -> None:
-    """Let `node` wait, by an Identity before its first tensor: a control input of its own would keep oneDNN from fusing
-    it. A node with no tensor to take waits itself.
+    """Make `node` wait for `waits`, by an Identity before its first tensor, because a control input would keep oneDNN
+    from fusing it. A node without tensor inputs gets control inputs itself.
     """
     for i, text in enumerate(node.input):
         dtype = -1 if text.startswith("^") else tf_internals.input_type(node, i)

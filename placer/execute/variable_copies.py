@@ -1,6 +1,6 @@
-"""Many variables copied at once, each from one device to another, by one call of one function.
+"""Copies many variables between devices by one call of one function.
 
-One by one takes a round trip each: 1.2 s for InceptionV3's 570 variables on another process, 0.2 s at once.
+One by one, each takes a round trip: 1.2 s for InceptionV3's 570 variables on another process, 0.2 s at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 
 class Transfers:
-    """Copies variables; keeps the functions that do it, by what goes from where to where."""
+    """Copies variables; caches the function for each list of (dtype, source device, target device)."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[tuple[int, str, str], ...], str] = {}
@@ -43,7 +43,7 @@ class Transfers:
         tf_internals.call_function(self._names[route], handles, 0, tf_internals.plain_config())
 
     def forget(self) -> None:
-        """Devices were joined anew: functions made before must not be called again."""
+        """Drop all cached functions; call it after reconnecting, because earlier functions must not be called again."""
         self._names.clear()
 
 
@@ -52,7 +52,7 @@ def _route(pair: Pair) -> tuple[int, str, str]:
 
 
 def _function_def(name: str, route: Sequence[tuple[int, str, str]]) -> tf_internals.FunctionDef:
-    """A function of handles, sources first: read each on its device, assign on the target's."""
+    """A function of handles, sources first: reads each on its device and assigns on the target's."""
     function = tf_internals.new_function(name)
     for kind in ("source", "target"):
         for i in range(len(route)):

@@ -1,1 +1,1 @@
-"""Mappings run for real: `runner` times them side by side, `store` keeps the results in SQLite."""
+"""Runs mappings for real: `runner` times them side by side, then `store` keeps the results in SQLite."""

@@ -1,4 +1,4 @@
-"""Runs mappings for real and measures them: in turn with the incumbent, checked against the untouched step."""
+"""Runs mappings for real and measures them, interleaved with the incumbent, checked against the untouched step."""
 
 from __future__ import annotations
 
@@ -19,41 +19,35 @@ from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result, heats, summary
 from placer.trace.capture import Captured
 
-CHECKED_STEPS = 2  # the second loss has seen the first update
+CHECKED_STEPS = 2  # the second loss depends on the first update
 
 RunOrder = Callable[[Mapping], Sequence[str]]
-"""The names of a mapping's ops that are to run in a certain order (docs/decisions/006-run-order.md)."""
+"""Mapping -> names of ops in the order in which they should run (docs/decisions/006-run-order.md)."""
 
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """How a mapping is measured.
+    """How a mapping is measured."""
 
-    warm_up: steps dropped after the first call. repeats: steps that count. give_up_after: steps after which a
-    candidate that is clearly worse is stopped; clearly worse = a step over `hopeless` times the incumbent's
-    median, or its best step slower than the incumbent's worst. drop_at_once: a candidate whose first warm-up step
-    already takes more than so many times the incumbent's median is told by that step alone; None = it goes on.
-    """
-
-    warm_up: int = 2
-    repeats: int = 12
-    give_up_after: int = 4
-    hopeless: float = 3.0
-    drop_at_once: float | None = None
+    warm_up: int = 2  # steps dropped after the first call
+    repeats: int = 12  # steps that count
+    give_up_after: int = 4  # steps after which a candidate is stopped if its best is slower than the incumbent's worst
+    hopeless: float = 3.0  # a candidate is stopped after a step of more than this many times the incumbent's median
+    drop_at_once: float | None = None  # the same for its first warm-up step, which is then the result; None = never
 
 
 class Step(Protocol):
-    """What can be timed: a placed step, or the step as TensorFlow runs it untouched."""
+    """What can be timed: a placed step or the untouched step."""
 
     def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
         """One training step on flat inputs; flat outputs."""
 
     def close(self) -> None:
-        """Give back what the step holds."""
+        """Release what the step holds."""
 
 
 class UntouchedStep:
-    """The caller's step as TensorFlow runs it by default, on the caller's variables, which `close` sets back."""
+    """The user's step as TensorFlow runs it by default, on the user's variables, which `close` restores."""
 
     def __init__(self, captured: Captured) -> None:
         self.captured = captured
@@ -64,7 +58,7 @@ class UntouchedStep:
         return list(tf.nest.flatten(self.captured.call(inputs), expand_composites=True))
 
     def close(self) -> None:
-        """Undo the training that measuring did."""
+        """Restore the variables to their values before measuring."""
         for name, variable in self.captured.variables.items():
             variable.assign(self.before[name])
 
@@ -75,10 +69,10 @@ def measure_untouched(
     settings: RunnerSettings | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Measured, tuple[Returned, ...]]:
-    """The step as TensorFlow runs it here by default, and what its first CHECKED_STEPS steps return.
+    """(the untouched step's time, what its first CHECKED_STEPS steps return with and without the graph optimiser).
 
-    What they return comes twice, with and without TensorFlow's graph optimiser, which rounds differently: on
-    ResNet-50 the second losses are 0.9 % apart. A placed step has to agree with one of the two.
+    The optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. A placed step has to agree with one
+    of the two.
 
     Call it before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
     while it is connected to a cluster (docs/decisions/002-untouched-first.md).
@@ -100,7 +94,7 @@ def _first_returned(step: Step, inputs: Sequence[Any]) -> Returned:
 
 @contextmanager
 def _graph_optimizer(*, on: bool) -> Iterator[None]:
-    """TensorFlow's graph optimiser on or off for what is first called inside."""
+    """Set TensorFlow's graph optimiser on or off for functions first called in the block."""
     before = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
     try:
@@ -116,7 +110,7 @@ def as_it_comes(_: Mapping) -> Sequence[str]:
 
 @dataclass(eq=False)
 class RacedStep:
-    """One step in a race: the seconds until its first step had ended, those of its steps, and why it gave up."""
+    """One placed step in a race: seconds of the switch to it and of each step, and why it failed if it did."""
 
     step: PlacedStep
     switch_s: float
@@ -128,9 +122,8 @@ class Runner:
     """Measures mappings of one captured step on real devices.
 
     The first mapping measured is the anchor, the fastest so far the incumbent. Every later one is stepped in turn
-    with both, and its result is told in the anchor's time: anchor's first step time x median / the anchor's median
-    now. So results compare although the machine drifts, and each is a side-by-side figure. order: in which the ops of a
-    mapping run.
+    with both, and its result is scaled to the anchor's time: anchor's first step time x median / the anchor's median
+    now. So results stay comparable although the machine drifts. order: the order in which a mapping's ops run.
     """
 
     def __init__(
@@ -179,7 +172,7 @@ class Runner:
         return [placed if isinstance(placed, Failed) else next(results) for placed in ready]
 
     def compare(self, steps: Sequence[Step], repeats: int) -> list[Measured]:
-        """Steps side by side, in turn, none stopped early: the figures that a report may quote."""
+        """Time steps interleaved, none stopped early: figures that a report may quote."""
         for step in steps:
             for _ in range(self.settings.warm_up):
                 timed(step, self.inputs, self.clock)
@@ -195,7 +188,7 @@ class Runner:
         return placed
 
     def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
-        """A placed step that was run and checked, and the seconds until its first step had ended."""
+        """(a placed step that was run and checked, seconds until its first step ended)."""
         begin = self.clock()
         step = PlacedStep(self.template, self._names(mapping), order=self.order(mapping))
         try:
@@ -209,8 +202,8 @@ class Runner:
         return step, switch_s
 
     def switch(self, step: PlacedStep, mapping: Mapping) -> tuple[PlacedStep, float]:
-        """Go on from `step` under a mapping that was measured before: the new step, and the seconds until its first
-        step has ended. Variables that stay where they are are taken over; `step` must not be called again.
+        """Continue from `step` under a mapping that was measured before: (the new step, seconds until its first step
+        ended). Variables that stay on their device are reused; `step` must not be called again.
         """
         begin = self.clock()
         switched = PlacedStep(
@@ -222,7 +215,7 @@ class Runner:
         return switched, seconds
 
     def close(self) -> None:
-        """Give back the variables and functions of the steps kept for comparison."""
+        """Release the variables and functions of the steps kept for comparison."""
         for step in (self.anchor, self.incumbent):
             if step is not None:
                 step.close()
@@ -237,7 +230,7 @@ class Runner:
         return [self._result(entry, peers) for entry in entries]
 
     def _in_turn(self, entries: Sequence[RacedStep]) -> list[RacedStep]:
-        """Step the entries in turn with anchor and incumbent, heat after heat; returns what those two took."""
+        """Step the entries in turn with anchor and incumbent, heat after heat; returns those two with their times."""
         peers = [RacedStep(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
         live = list(entries)
         for _ in range(self.settings.warm_up):
@@ -253,7 +246,7 @@ class Runner:
         return peers
 
     def _stepped(self, entry: RacedStep) -> bool:
-        """Whether the entry took one more step."""
+        """Run one more step; False where it failed."""
         took_s: float | Failed = attempted(lambda: timed(entry.step, self.inputs, self.clock))
         if isinstance(took_s, Failed):
             entry.failed = took_s
@@ -262,7 +255,7 @@ class Runner:
         return True
 
     def _is_hopeless(self, entry: RacedStep, peers: Sequence[RacedStep]) -> bool:
-        """Whether it is clearly worse than the incumbent."""
+        """Whether the entry is clearly worse than the incumbent (RunnerSettings.hopeless and give_up_after)."""
         if not peers:
             return False
         mine, theirs = entry.seconds, peers[-1].seconds
@@ -271,23 +264,23 @@ class Runner:
         return len(mine) >= self.settings.give_up_after and min(mine) > max(theirs)
 
     def _is_dropped(self, entry: RacedStep) -> bool:
-        """Whether it is told by its first warm-up step."""
+        """Whether its first warm-up step already rules it out (RunnerSettings.drop_at_once)."""
         most = self.settings.drop_at_once
         return most is not None and 0 < most * self.incumbent_s < entry.seconds[0]
 
     def _result(self, entry: RacedStep, peers: Sequence[RacedStep]) -> Result:
-        """In the anchor's time, as the anchor was in the same turns."""
+        """The entry's result, scaled by what the anchor took in the same turns."""
         failed = entry.failed or next((peer.failed for peer in peers if peer.failed), None)
         if failed is not None:
             return failed
         found = summary(entry.seconds)
         beside = peers[0].seconds[: found.repeats] if peers else []
-        scale = self.anchor_s / median(beside) if beside else 1.0  # nobody is, where all were dropped
+        scale = self.anchor_s / median(beside) if beside else 1.0  # no peer ran where all entries were dropped
         early = found.repeats < self.settings.repeats
         return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, entry.switch_s, early)
 
     def _keep_the_fastest(self, entries: Sequence[RacedStep], peers: Sequence[RacedStep]) -> None:
-        """Who came through all heats and is faster than the incumbent takes its place."""
+        """The fastest entry that finished all heats replaces a slower incumbent."""
         through = [e for e in entries if not e.failed and len(e.seconds) == self.settings.repeats]
         if not through:
             return
@@ -302,7 +295,7 @@ class Runner:
 
 
 def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> float:
-    """Seconds of one step, up to the returned values being here and GPUs having done all that belongs to it."""
+    """Seconds of one step, until its returned values are here and all GPUs are idle."""
     begin = clock()
     values(step.run_flat(inputs))
     drain()

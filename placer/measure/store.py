@@ -1,4 +1,4 @@
-"""What was measured, kept in SQLite: a mapping measured once for a graph and topology is not measured again."""
+"""Measurements in SQLite, so that a mapping measured once for a graph and topology is not measured again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS operators (
     PRIMARY KEY (signature, machine, device_kind, batch, network, source)
 )
 """
-# What is measured again is averaged with what was there, each by its repeats.
+# A new measurement is averaged with the stored one, weighted by repeats.
 MERGED = ", ".join(
     f"{name} = ({name} * repeats + excluded.{name} * excluded.repeats) / (repeats + excluded.repeats)"
     for name in ("median_s", "low_s", "spread_s")
@@ -43,15 +43,15 @@ ADD_OPERATOR = (
     f"DO UPDATE SET {MERGED}, repeats = repeats + excluded.repeats, device = excluded.device, at = excluded.at"
 )
 
-# How steps are placed and run; what was measured another way says nothing here. 1 ran ops in TensorFlow's own order.
-HOW = 2
+# Version of how steps are placed and run; results of other versions are not comparable. 1: TensorFlow's own op order.
+EXECUTION_VERSION = 2
 
 
 class Store:
-    """One SQLite file (WAL), one writer. Each result is one row, written whole or not at all.
+    """One SQLite file (WAL), one writer. Each result is one row, written atomically.
 
-    A step time is kept with its ratio to the anchor (everything on the first device that was measured in the same
-    session), for seconds of another day mean nothing here and now.
+    A step time is kept with its ratio to the anchor (the first mapping measured in the same session), because a busy
+    machine's seconds of one day are not comparable with another day's.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -84,7 +84,7 @@ class Store:
         self.connection.close()
 
     def find(self, mapping: Mapping, anchor_s: float) -> Result | None:
-        """The result of an earlier session, its seconds in the time of today's anchor; None where there is none."""
+        """The result of an earlier session, scaled to the current anchor's time; None where there is none."""
         row = self.connection.execute(
             "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?", _key(mapping)
         ).fetchone()
@@ -100,7 +100,7 @@ class Store:
         )
 
     def add(self, mapping: Mapping, result: Result, anchor_s: float, searcher: str) -> None:
-        """Keep a result; a newer one replaces it. Raises PlacerError where the disk refuses."""
+        """Store a result, replacing an older one. Raises PlacerError where that fails."""
         measured = isinstance(result, Measured)
         ratio = result.step_s / anchor_s if isinstance(result, Measured) else None
         row = (*_key(mapping), "measured" if measured else "failed", json.dumps(asdict(result)), ratio, searcher)
@@ -110,8 +110,8 @@ class Store:
             raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
 
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:
-        """Keep rows of the operator dataset, all or none; a signature measured before on the same machine, kind of
-        device, batch and network is merged with it, weighted by repeats. Raises PlacerError where the disk refuses.
+        """Store rows of the operator dataset, all or none. A signature measured before on the same machine, kind of
+        device, batch and network is averaged, weighted by repeats. Raises PlacerError where that fails.
         """
         records = [to_record(row) | {"batch": row.batch or 0} for row in rows]
         values = [(*(record[name] for name in COLUMNS), time.time()) for record in records]
@@ -125,7 +125,7 @@ class Store:
             raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
 
     def operators(self, machine: str | None = None) -> list[OperatorRow]:
-        """The operator dataset, of all machines or of one (as `machine_name` says it)."""
+        """The operator dataset of one machine (a `machine_name`), or of all."""
         query = f"SELECT {', '.join(COLUMNS)} FROM operators WHERE machine = coalesce(?, machine) ORDER BY rowid"
         found = self.connection.execute(query, (machine,)).fetchall()
         return [from_record(dict(zip(COLUMNS, values, strict=True))) for values in found]
@@ -135,17 +135,14 @@ class Store:
 
 
 def topology_key(topology: Topology) -> str:
-    """What makes results comparable: the machine, its devices, and how steps run there.
-
-    Link figures are measurements, and left out.
-    """
-    devices = " ".join(f"{d.name}:{d.kind}{_split(d)}" for d in topology.devices)
-    return hashlib.sha256(f"{machine_name()} {devices} {HOW}".encode()).hexdigest()[:16]
+    """A key for comparable results: the machine, its devices and EXECUTION_VERSION. Measured link figures are left out."""
+    devices = " ".join(f"{d.name}:{d.kind}{_gpu_share(d)}" for d in topology.devices)
+    return hashlib.sha256(f"{machine_name()} {devices} {EXECUTION_VERSION}".encode()).hexdigest()[:16]
 
 
-def _split(device: Device) -> str:
-    """A GPU may be split this way or that: what failed for memory in a small part may run in a larger one. In GiB, for
-    a whole GPU has a little more or less free each time.
+def _gpu_share(device: Device) -> str:
+    """A GPU's memory, because what does not fit a small logical GPU may fit a larger one. Rounded to GiB, because the
+    free memory of a whole GPU varies a little.
     """
     is_part = device.kind == "gpu" and device.memory_bytes is not None
     return f":{round((device.memory_bytes or 0) / 2**30)}" if is_part else ""
