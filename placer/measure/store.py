@@ -135,7 +135,7 @@ class Store:
 
 
 def topology_key(topology: Topology) -> str:
-    """A key for comparable results: the machine, its devices and EXECUTION_VERSION. Measured link figures are left out."""
+    """A key for comparable results: the machine, its devices and EXECUTION_VERSION; link measurements are left out."""
     devices = " ".join(f"{d.name}:{d.kind}{_gpu_share(d)}" for d in topology.devices)
     return hashlib.sha256(f"{machine_name()} {devices} {EXECUTION_VERSION}".encode()).hexdigest()[:16]
 

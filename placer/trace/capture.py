@@ -34,25 +34,19 @@ RANDOM = frozenset(
 
 @dataclass(frozen=True)
 class Captured:
-    """One training step, traced, inlined, folded and pruned.
-
-    graph_def: variables are VarHandleOp nodes, inputs and other captured tensors Placeholder nodes.
-    variables: node name -> the caller's variable. feeds: node name -> captured tensor that is no variable.
-    input_names: Placeholder node of each flat input; output_names: tensor ("node:0") of each flat output.
-    writes: nodes that must run although nobody reads them (variable updates). host_ops: nodes that run in the
-    coordinating process whatever the mapping (iterators, tables, Python functions, prints); no ops of `graph`.
-    """
+    """One training step, traced, inlined, folded and pruned."""
 
     name: str
     concrete: Any
-    graph_def: Any
-    variables: dict[str, tf.Variable]
-    feeds: dict[str, Any]
-    input_names: tuple[str, ...]
-    output_names: tuple[str, ...]
-    writes: tuple[str, ...]
+    graph_def: Any  # variables are VarHandleOp nodes, inputs and other captured tensors Placeholder nodes
+    variables: dict[str, tf.Variable]  # node name -> the user's variable
+    feeds: dict[str, Any]  # node name -> captured tensor that is not a variable
+    input_names: tuple[str, ...]  # Placeholder node of each flat input
+    output_names: tuple[str, ...]  # tensor ("node:0") of each flat output
+    writes: tuple[str, ...]  # nodes that must run although no node reads them (variable updates)
     graph: OpGraph
     host_ops: frozenset[str] = frozenset()
+    """Nodes, not in `graph`, that run in the coordinating process: iterators, tables, Python functions, prints."""
 
     @cached_property
     def nodes(self) -> dict[str, Any]:
@@ -61,19 +55,19 @@ class Captured:
 
     @cached_property
     def written(self) -> frozenset[str]:
-        """The nodes of the variables that the step may write: all whose handle is taken by more than reads."""
+        """The nodes of variables that the step may write: those whose handle goes to other ops than reads."""
         taken = (source_of(i) for node in self.graph_def.node if node.op not in READS for i in node.input)
         return frozenset(taken) & self.variables.keys()
 
     @property
     def is_random(self) -> bool:
-        """Whether a step draws random numbers from TensorFlow's hidden state: no two steps are then alike."""
+        """Whether a step draws random numbers from TensorFlow's hidden state, so that no two steps are alike."""
         return any(node.op in RANDOM for node in self.graph_def.node)
 
     @property
     def has_tables(self) -> bool:
-        """Whether a step looks things up in tables. Joining workers, TensorFlow 2.21 drops all tables that are not
-        anonymous, and then the untouched step fails, too.
+        """Whether a step uses lookup tables. When workers are joined, TensorFlow 2.21 drops all tables that are not
+        anonymous, and then the untouched step fails too.
         """
         return any(self.nodes[name].op.startswith("LookupTable") for name in self.host_ops)
 
@@ -82,7 +76,7 @@ class Captured:
         return flat_tensors(args, kwargs)
 
     def call(self, inputs: Sequence[Any]) -> Any:
-        """The step as TensorFlow runs it untouched, on flat inputs."""
+        """Run the untouched step on flat inputs."""
         return self.concrete(*inputs)
 
     def pack(self, outputs: Sequence[Any]) -> Any:
@@ -105,11 +99,10 @@ def capture(
 ) -> Captured:
     """Trace `step` (a function, a tf.function, or a compiled keras.Model) as called with `args` and `kwargs`.
 
-    Tensors and arrays in them are the step's inputs, everything else is a constant. needs_loss: whether a
-    floating-point tensor must come back. trains: whether a variable must be updated; an inference updates none.
-    elements: position of an iterator among the flat tensors -> the shapes of an element of it, which the captured step
-    takes instead (placer/trace/iterator_inputs.py). Raises BadInputError where the step cannot be traced or placed,
-    returns no such
+    Tensors and arrays in them are the step's inputs, everything else is a constant. needs_loss: require the step to
+    return a floating-point tensor. trains: require it to update a variable; an inference updates none. elements:
+    position of an iterator among the flat tensors -> the shapes of its element, which the captured step takes instead
+    (placer/trace/iterator_inputs.py). Raises BadInputError where the step cannot be traced or placed, returns no such
     tensor, or updates no variable.
     """
     concrete = _trace(step, args, kwargs, name)
@@ -140,10 +133,10 @@ def capture(
 
 
 def untouchable(step: Any) -> str | None:
-    """Why a step must be left alone, in words; None where it may be placed.
+    """Why a step must not be placed, in words; None where it may.
 
-    What a function closes over, its globals, and the attributes of the object that it is a method of are looked at,
-    not what those hold.
+    Looks at what the function closes over, the globals that it uses, and the attributes of the object that it is a
+    method of, but not inside of those.
     """
     if tf.config.functions_run_eagerly():
         return "functions are set to run eagerly (tf.config.run_functions_eagerly)"
@@ -160,7 +153,7 @@ def untouchable(step: Any) -> str | None:
 
 
 def _within(step: Any) -> list[Any]:
-    """The objects that a step uses, as far as its function tells."""
+    """The objects that a step's function refers to."""
     if isinstance(step, functools.partial):
         return [*step.args, *step.keywords.values(), *_within(step.func)]
     function = inspect.unwrap(getattr(step, "python_function", step))
@@ -169,14 +162,14 @@ def _within(step: Any) -> list[Any]:
     function = getattr(function, "__func__", function)
     if not inspect.isfunction(function):
         return [*found, *getattr(function, "__dict__", {}).values()]
-    with contextlib.suppress(ValueError):  # a cell is still empty
+    with contextlib.suppress(ValueError):  # a closure cell is empty
         used = inspect.getclosurevars(function)
         found += [*used.nonlocals.values(), *used.globals.values()]
     return [thing for thing in found if not inspect.ismodule(thing)]
 
 
 def _distribution(thing: Any) -> str | None:
-    """What tells that an object takes part in a distribution strategy."""
+    """In words, that an object takes part in a distribution strategy; None where it does not."""
     if isinstance(thing, tf.distribute.Strategy):
         return f"it uses the distribution strategy {type(thing).__name__}"
     variables = thing if isinstance(thing, (list, tuple)) else [thing, *(_asked(thing, "variables") or ())]
@@ -188,7 +181,7 @@ def _distribution(thing: Any) -> str | None:
 
 
 def _asked(thing: Any, name: str) -> Any:
-    """An attribute of anybody's object, which may raise whatever it likes; None where there is none to be had."""
+    """An attribute of an arbitrary object, whose properties may raise anything; None where it has none."""
     try:
         found = None if isinstance(thing, type) else getattr(thing, name, None)
         return found if name == "value" or isinstance(found, (list, tuple)) else None
@@ -215,7 +208,7 @@ def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, nam
 
 
 def _flat_step(step: Any, layout: Layout) -> Callable[..., Any]:
-    """The step as a function of its flat tensors. A tf.function is traced as the function in it: less to inline."""
+    """The step as a function of its flat tensors. A tf.function is unwrapped, which leaves less to inline."""
     inner = step
     if hasattr(step, "python_function") and getattr(step, "input_signature", None) is None:
         inner = step.python_function
@@ -231,7 +224,7 @@ def _flat_step(step: Any, layout: Layout) -> Callable[..., Any]:
 
 
 def _gist(error: Exception) -> str:
-    """What an exception says in one line; AutoGraph puts its own lines before."""
+    """An exception's message in one line, without the lines that AutoGraph puts before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return ""
@@ -268,15 +261,15 @@ def _captures(concrete: Any) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
 
 
 def _stable_names(concrete: Any) -> dict[str, str]:
-    """What a function within the step captures is named by a number that differs from process to process: its name ->
-    one by its place among the captures.
+    """Captures of a nested function are named by numbers that differ between processes: that name -> "captured_i" with
+    the capture's position.
     """
     names = (inner.op.name for _, inner in concrete.graph.captures)
     return {name: f"captured_{i}" for i, name in enumerate(names) if name.isdigit()}
 
 
 def _renamed(concrete: Any) -> Any:
-    """The traced GraphDef with stable names."""
+    """The traced GraphDef with stable names of captures."""
     graph_def = concrete.graph.as_graph_def()
     names = _stable_names(concrete)
     for node in graph_def.node:
@@ -286,7 +279,7 @@ def _renamed(concrete: Any) -> Any:
 
 
 def _writes(concrete: Any) -> tuple[str, ...]:
-    """Ops with an effect on a variable; mere reads, which TensorFlow also keeps in order, may go."""
+    """Ops with an effect on a variable, without the reads that TensorFlow also keeps in order."""
     return tuple(op.name for op in concrete.graph.control_outputs if op.type not in READS)
 
 
@@ -304,8 +297,8 @@ def build_graph(
     outputs: Sequence[str],
     host: frozenset[str] = frozenset(),
 ) -> OpGraph:
-    """The OpGraph of a folded GraphDef. Constants and inputs are left out: they ride with their consumers; so are
-    `host` ops, but what they make wait is kept, as control edges.
+    """The OpGraph of a folded GraphDef. Constants and inputs are left out because they are placed with their consumers.
+    So are `host` ops, but waiting through them is kept as control edges.
     """
     with tf.Graph().as_default() as tf_graph:
         tf.graph_util.import_graph_def(graph_def, name="")
@@ -345,7 +338,7 @@ def _edges(
             if source not in index:
                 continue
             outputs = tf_graph.get_operation_by_name(source).outputs
-            output = len(outputs) if output < 0 else output  # a control edge: a tensor of its own, without bytes
+            output = len(outputs) if output < 0 else output  # a control edge counts as a tensor of 0 bytes
             size = 0 if output == len(outputs) else tensor_bytes(outputs[output].shape, outputs[output].dtype)
             edge = Edge(index[source], index[node.name], size, output)
             edges.setdefault((edge.src, edge.dst, edge.output_index), edge)
@@ -353,7 +346,7 @@ def _edges(
 
 
 def _variable_units(graph_def: Any, tf_graph: Any) -> dict[str, str]:
-    """Node -> name of its colocation class: a variable's handle and every op that touches the handle."""
+    """Node -> name of its unit: a variable's handle and every op that takes the handle."""
     parent: dict[str, str] = {}
 
     def root(name: str) -> str:

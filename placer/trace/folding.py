@@ -1,4 +1,4 @@
-"""A traced GraphDef made ready to be placed: folded, inlined, and without whatever orders or places ops needlessly."""
+"""Prepares a traced GraphDef for placement: folds, inlines, drops needless control edges and old placements."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from placer import tf_internals
 from placer.trace.node_def import handle_node, parse_input, redirected, set_inputs, source_of
 
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
-RIDERS = frozenset({"Const", "Placeholder"})  # they go wherever their consumers are, so nobody places them
+RIDERS = frozenset({"Const", "Placeholder"})  # placed with their consumers, never by a mapping
 
-INLINED = "Func/"  # what Grappler's inlining calls the arguments of a call
+INLINED = "Func/"  # prefix that Grappler's inlining gives to the arguments of a call
 
 
 def fold(
@@ -23,7 +23,7 @@ def fold(
     outputs: Sequence[str],
     writes: Sequence[str],
 ) -> tuple[Any, tuple[str, ...]]:
-    """(the folded GraphDef, its writes): only what `outputs` and `writes` need is left, and all `inputs`."""
+    """(the folded GraphDef, its writes). Only what `outputs` and `writes` need is kept, and all `inputs`."""
     graph_def = _with_handles(graph_def, variables)
     _keep_control_flow_whole(graph_def)
     bodies = list(graph_def.library.function)
@@ -39,7 +39,7 @@ def fold(
 
 
 def _with_handles(graph_def: Any, variables: dict[str, tf.Variable]) -> Any:
-    """Captured handles as VarHandleOps, whose shapes are known, so that shape arithmetic folds away."""
+    """Turn captured handles into VarHandleOps, whose shapes are known, so that shape arithmetic can be folded."""
     for node in graph_def.node:
         name, variable = node.name, variables.get(node.name)
         if variable is not None:
@@ -49,7 +49,7 @@ def _with_handles(graph_def: Any, variables: dict[str, tf.Variable]) -> Any:
 
 
 def _keep_bodies(graph_def: Any, bodies: Sequence[Any]) -> None:
-    """Bodies of loops and branches as TensorFlow already knows them: under one name it takes one definition."""
+    """Restore bodies of loops and branches, because TensorFlow accepts only one definition under a name."""
     known = {body.signature.name: body for body in bodies}
     for function in graph_def.library.function:
         if function.signature.name in known:
@@ -57,7 +57,7 @@ def _keep_bodies(graph_def: Any, bodies: Sequence[Any]) -> None:
 
 
 def _drop_places(graph_def: Any) -> None:
-    """Devices and colocation of the caller's scopes, and those that inlining a function leaves, give way to ours."""
+    """Remove devices and colocation that the user's scopes or inlining set."""
     for node in graph_def.node:
         node.device = ""
         node.attr.pop("_class", None)
@@ -66,8 +66,8 @@ def _drop_places(graph_def: Any) -> None:
 def _drop_idle_control(graph_def: Any, outputs: Sequence[str]) -> None:
     """Drop control edges that order nothing: each would be a transfer where it crosses devices.
 
-    Constants, inputs and handles are there from the start, and so is what waits for nothing else. Returned tensors
-    wait for every update, but the placed function names its updates as control outputs, so they run all the same.
+    Constants, inputs, handles and NoOps behind only these are ready from the start. Returned tensors wait for every
+    update, but the placed function has its updates as control outputs, so they run anyway.
     """
     nodes = {node.name: node for node in graph_def.node}
     idle = {name for name in nodes if _is_idle(name, nodes)}
@@ -81,7 +81,7 @@ def _drop_idle_control(graph_def: Any, outputs: Sequence[str]) -> None:
 
 
 def _is_idle(name: str, nodes: dict[str, Any]) -> bool:
-    """Whether a node makes nobody wait."""
+    """Whether waiting for a node takes no time."""
     node = nodes[name]
     if node.op == "NoOp":
         return all(_is_idle(source_of(text), nodes) for text in node.input)
@@ -89,10 +89,10 @@ def _is_idle(name: str, nodes: dict[str, Any]) -> bool:
 
 
 def _open_calls(graph_def: Any, writes: Sequence[str]) -> list[str]:
-    """Take out what inlining leaves of calls with effects; the writes, with a call replaced by those made in it.
+    """Remove what inlining leaves of calls with effects. Returns `writes` with each call replaced by the writes in it.
 
-    Of a call that had to be kept Grappler leaves an IdentityN of its outputs, which waits for its effects. Here its
-    users take the outputs themselves, and it stays as a NoOp, for those that wait for the effects.
+    Of a call that had to be kept, Grappler leaves an IdentityN of its outputs that waits for its effects. Its users are
+    connected to the outputs themselves, and it becomes a NoOp for nodes that wait for the effects.
     """
     nodes = {node.name: node for node in graph_def.node}
     direct: dict[str, list[str]] = {}
@@ -111,7 +111,7 @@ def _open_calls(graph_def: Any, writes: Sequence[str]) -> list[str]:
 
 
 def _opened(text: str, direct: dict[str, list[str]]) -> str:
-    """An input text with what it takes from a call replaced by what the call took or made."""
+    """An input text that bypasses the Identity nodes in `direct`."""
     if text.startswith("^"):
         name = text[1:]
         while name in direct and name.startswith(INLINED):
@@ -124,7 +124,7 @@ def _opened(text: str, direct: dict[str, list[str]]) -> str:
 
 
 def _effects(write: str, nodes: dict[str, Any]) -> list[str]:
-    """The ops with an effect that a write, where it is a NoOp, waits for."""
+    """The ops with effects behind a write: itself, or what it waits for where it is a NoOp."""
     found, stack, seen = [], [write], {write}
     while stack:
         node = nodes[stack.pop()]
@@ -138,20 +138,18 @@ def _effects(write: str, nodes: dict[str, Any]) -> list[str]:
 
 
 def _drop_unused(graph_def: Any, opened: Collection[str]) -> None:
-    """Drop NoOps and opened calls that nobody takes or waits for any more."""
+    """Drop NoOps and opened calls that no node uses or waits for any more."""
     nodes = list(graph_def.node)
     count = -1
     while count != len(nodes):
         count = len(nodes)
         used = {source_of(text) for node in nodes for text in node.input}
         nodes = [node for node in nodes if node.name in used or (node.op != "NoOp" and node.name not in opened)]
-    kept = tf.compat.v1.GraphDef(node=nodes).node
-    del graph_def.node[:]
-    graph_def.node.extend(kept)
+    _set_nodes(graph_def, nodes)
 
 
 def _read_once(graph_def: Any) -> None:
-    """Reads of one variable that wait for the same ops read the same value: keep the first of them."""
+    """Keep only the first of the reads of one variable that wait for the same ops, because they read the same value."""
     first: dict[tuple[str, ...], str] = {}
     twin: dict[str, str] = {}
     for node in graph_def.node:
@@ -161,18 +159,22 @@ def _read_once(graph_def: Any) -> None:
     nodes = [node for node in graph_def.node if node.name not in twin]
     for node in nodes:
         _set_once(node, [redirected(text, twin) for text in node.input])
-    kept = tf.compat.v1.GraphDef(node=nodes).node
+    _set_nodes(graph_def, nodes)
+
+
+def _set_nodes(graph_def: Any, nodes: Sequence[Any]) -> None:
+    kept = tf.compat.v1.GraphDef(node=nodes).node  # copies, because deleting would invalidate `nodes`
     del graph_def.node[:]
     graph_def.node.extend(kept)
 
 
 def _set_once(node: Any, inputs: Sequence[str]) -> None:
-    """Replace all inputs of a node, each control input once."""
+    """Replace all inputs of a node; control inputs are deduplicated."""
     data = [text for text in inputs if not text.startswith("^")]
     set_inputs(node, [*data, *dict.fromkeys(text for text in inputs if text.startswith("^"))])
 
 
 def _keep_control_flow_whole(graph_def: Any) -> None:
-    """While and If run as one op on one device instead of being taken apart when the function is made ready."""
+    """Run While and If as one op on one device; TensorFlow would lower them into many when instantiating."""
     for node in graph_def.node:
         node.attr.pop("_lower_using_switch_merge", None)

@@ -1,4 +1,4 @@
-"""The ops of the functions that ops of a graph call, with the shapes that follow from those they are called with."""
+"""The ops inside functions that a graph calls, with shapes inferred from the call's inputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from placer.trace.folding import RIDERS
 
 
 def bodies_of(graph_def: Any) -> Bodies:
-    """What tells the ops of the function that a tf.Operation of `graph_def` calls, producers first, constants and
-    arguments left out; None where the function is not there.
+    """A function from a tf.Operation of `graph_def` to the ops of the function that it calls, producers first, without
+    constants and arguments; or to None where the called function is missing.
     """
     known = {function.signature.name: function for function in graph_def.library.function}
 
@@ -33,8 +33,8 @@ def bodies_of(graph_def: Any) -> Bodies:
 
 
 def _with_shapes(body: Any, given: dict[str, Any]) -> None:
-    """Arguments take the shapes of the tensors that are given for them; a variable's handle is made anew, for the shape
-    of what is read from it is known by its maker alone.
+    """Give arguments the shapes of the tensors passed for them. A variable's handle is replaced by a copy of its
+    VarHandleOp, because only that knows the shape of the value.
     """
     for node in body.node:
         tensor = given.get(node.name)

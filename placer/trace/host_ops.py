@@ -1,4 +1,4 @@
-"""Host ops: what has to run in the coordinating process whatever the mapping, and what waits behind it."""
+"""Host ops: ops that must run in the coordinating process under every mapping, and the ops they wait for."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ HOST_TYPES = frozenset(
     {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "HashTableV2", "MutableHashTableV2"}
     | {"MutableHashTableOfTensorsV2", "MutableDenseHashTableV2", "AnonymousHashTable", "AnonymousMutableHashTable"}
     | {"Iterator", "IteratorV2", "AnonymousIterator", "AnonymousIteratorV2", "AnonymousIteratorV3", "OneShotIterator"}
-)  # they need Python, its output, or a resource that they make for others
+)  # they need Python, its stdout, or make a resource
 TIED_TYPES = ("Collective", "Horovod", "Nccl", "TPU", "Xla")
 
 
 def host_ops(name: str, graph_def: Any) -> frozenset[str]:
-    """The nodes that have to run in the coordinating process: Python's own, and all that touch a resource that is no
-    variable, for it lives there.
+    """The nodes that must run in the coordinating process: Python functions, and all ops on a resource that is not a
+    variable, because it lives there.
 
-    Raises BadInputError where such an op takes a variable, too, which may have moved, or can run nowhere but where
-    the caller put it.
+    Raises BadInputError where such an op also takes a variable, which may be on another device, and for ops that can
+    run only where the user put them.
     """
     python = _functions_with(graph_def, HOST_TYPES)
     with tf.Graph().as_default() as tf_graph:
@@ -64,7 +64,7 @@ def _takes_host_resource(op: Any, host: set[str]) -> bool:
 
 
 def _maker(tensor: Any) -> Any:
-    """The op that made a tensor, copies aside."""
+    """The op that made a tensor, looking through Identity ops."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor.op
@@ -77,7 +77,7 @@ def _called(node: Any) -> Iterator[str]:
 
 
 def _functions_with(graph_def: Any, types: frozenset[str]) -> set[str]:
-    """Functions of the library that hold an op of such a type, or call one that does."""
+    """Functions of the library that contain an op of such a type, or call a function that does."""
     found: set[str] = set()
     functions = graph_def.library.function
     before = -1
@@ -90,7 +90,7 @@ def _functions_with(graph_def: Any, types: frozenset[str]) -> set[str]:
 
 
 def behind_host(graph_def: Any, host: frozenset[str]) -> dict[str, list[str]]:
-    """Host op -> the placed ops (and riders) whose outcome it waits for, through other host ops or directly."""
+    """Host op -> the other ops that it waits for, directly or through host ops."""
     inputs = {node.name: [source_of(text) for text in node.input] for node in graph_def.node}
     behind = {}
     for name in host:

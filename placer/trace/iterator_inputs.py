@@ -1,7 +1,7 @@
-"""Batches that a step takes from an iterator, taken for it: so a step can be repeated, and no device reads ahead.
+"""Takes batches out of a step's iterators and passes them to it, so that a step can be repeated on the same batch.
 
-A step whose traced graph takes exactly one element from each iterator that it is given, whatever happens, may as well
-be given the elements. Any other use of an iterator cannot be repeated.
+This is possible where the traced graph always takes exactly one element from each iterator that it is given. A step
+that uses an iterator in any other manner cannot be repeated.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ NEXT = "IteratorGetNext"
 
 @dataclass(frozen=True)
 class Feeding:
-    """Which of a call's flat tensors are iterators: position -> what an element is."""
+    """The iterators among a call's flat tensors: position -> TypeSpec of an element."""
 
     elements: Mapping[int, Any]
 
     @classmethod
     def of(cls, layout: Layout) -> Feeding | None:
-        """None for calls without iterators."""
+        """The iterators of a layout; None where it has none."""
         found = {i: leaf._element_spec for i, leaf in _placed_leaves(layout) if isinstance(leaf, tf.data.IteratorSpec)}
         return cls(found) if found else None
 
     def taken(self, tensors: Sequence[Any]) -> list[Any]:
-        """Flat tensors with the next element in place of each iterator. Raises OutOfRangeError at the end of data."""
+        """`tensors` with each iterator replaced by its next element. Raises OutOfRangeError at the end of data."""
         found: list[Any] = []
         for i, tensor in enumerate(tensors):
             found += self._next(i, tensor) if i in self.elements else [tensor]
@@ -42,7 +42,7 @@ class Feeding:
 
     @contextmanager
     def lent(self, tensors: Sequence[Any]) -> Iterator[list[Any]]:
-        """The other way round: flat tensors with an iterator over one element in place of that element's."""
+        """The inverse of `taken`: each element's tensors replaced by an iterator over that one element."""
         left, found, held = iter(tensors), [], []
         for i in range(self._width(len(tensors))):
             if i in self.elements:
@@ -68,7 +68,7 @@ class Feeding:
         return list(tf.raw_ops.IteratorGetNext(iterator=iterator, output_types=types, output_shapes=shapes))
 
     def _width(self, taken: int) -> int:
-        """Flat tensors of a call, of so many with elements in place of iterators."""
+        """Number of flat tensors with iterators, from the number with elements."""
         return taken - sum(len(tf.nest.flatten(spec)) - 1 for spec in self.elements.values())
 
 
@@ -92,8 +92,8 @@ def unrepeatable(layout: Layout, concrete: Any) -> str | None:
 
 
 def fed(graph_def: Any, iterator: str, shapes: Sequence[Any]) -> tuple[Any, list[str], str]:
-    """(the graph with Placeholders, of these shapes, for what it takes from input `iterator`; their names; the node
-    that took it). Raises BadInputError where that is more or less than one element.
+    """(the graph with Placeholders of these shapes for the element of input `iterator`; their names; the node that took
+    the element). Raises BadInputError where the step does not take exactly one element.
     """
     users = [node for node in graph_def.node if iterator in map(source_of, node.input)]
     if [node.op for node in users] != [NEXT]:
@@ -116,7 +116,7 @@ def fed(graph_def: Any, iterator: str, shapes: Sequence[Any]) -> tuple[Any, list
 
 
 def redirect_element(text: str, taker: str, names: Sequence[str]) -> str:
-    """An input or output text, "taker:1", with the Placeholder of that element in the place of its taker."""
+    """An input or output text, "taker:1", redirected from the taker to the element's Placeholder."""
     source, output = parse_input(text)
     return text if source != taker or output < 0 else f"{names[output]}:0"
 
@@ -135,14 +135,14 @@ def _is_iterator(captured: Any) -> bool:
 
 
 def _over_one(parts: Sequence[Any], spec: Any) -> Any:
-    """An iterator over the one element made of `parts`, which TensorFlow takes for one over `spec`."""
+    """An iterator over one element made of `parts`, with element type `spec`."""
     with tf.device("/device:CPU:0"):
         one = tf.data.Dataset.from_tensors(tuple(parts))
         return iter(tf.data.experimental.from_variant(tf.data.experimental.to_variant(one), spec))
 
 
 def _takes(nodes: Any, name: str, functions: Mapping[str, Any]) -> list[str]:
-    """The types of the ops that take the resource `name`, through calls."""
+    """The types of the ops that take the resource `name`, also inside called functions."""
     found = []
     for node in nodes:
         for i, text in enumerate(node.input):

@@ -1,4 +1,4 @@
-"""How a NodeDef writes its inputs, and the few NodeDefs we write ourselves."""
+"""Parsing and replacing a NodeDef's inputs, and the NodeDef of a variable handle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parse_input(text: str) -> tuple[str, int]:
 
 
 def redirected(text: str, names: Mapping[str, str]) -> str:
-    """An input text that names the node `names` has in the place of its own."""
+    """An input text with its node replaced as `names` says (old -> new)."""
     source = source_of(text)
     return text.replace(source, names[source], 1) if source in names else text
 

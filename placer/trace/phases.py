@@ -1,4 +1,4 @@
-"""Which phase of a training step each node belongs to, told from the graph's shape and TensorFlow's name scopes."""
+"""The phase of a training step that each node belongs to, from the graph's edges and TensorFlow's name scopes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ GRADIENT_SCOPES = ("gradient_tape/", "gradients/")
 def op_phases(graph_def: Any, outputs: Iterable[str]) -> dict[str, str]:
     """Node name -> "forward", "backward" or "update".
 
-    forward: what the returned tensors `outputs` need, whatever its scope (merged nodes keep one name of several).
-    backward: made by the gradient tape, or between two such nodes. update: downstream of a gradient, needed by none.
-    A constant is no gradient, whatever its name: equal ones are merged, those of the forward part with others.
+    forward: what the returned tensors `outputs` need, whatever its scope (merged nodes keep one of their names).
+    backward: made by the gradient tape, or between two such nodes. update: after a gradient, and before none.
+    A constant never counts as a gradient, because equal constants of all phases are merged under one name.
     """
     inputs = {node.name: [source_of(i) for i in node.input] for node in graph_def.node}
     returned = {source_of(tensor) for tensor in outputs}
@@ -44,7 +44,7 @@ def _phase(after_gradient: bool, before_gradient: bool, is_gradient: bool) -> st
 
 
 def _reach(start: Iterable[str], steps: dict[str, list[str]]) -> set[str]:
-    """Every node that can be reached from `start`, `start` left out unless it is reached again."""
+    """Every node reachable from `start`; nodes of `start` only where they are reached again."""
     seen: set[str] = set()
     stack = list(start)
     while stack:

@@ -1,4 +1,4 @@
-"""What a call of a step looks like: the key under which the step is captured once, and the call's flat tensors."""
+"""A call's signature (calls with equal keys share one captured step) and its flat tensors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from placer.errors import BadInputError, one_line
 
 
 class Signatures:
-    """Reads the calls of a step; one call's key is another's where one captured step serves both."""
+    """Reads calls of a step; calls have equal keys where one captured step serves both."""
 
     def of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Hashable, list[Any]]:
         """(key, flat tensors) of a call. Keys tell apart structures, types and shapes of tensors, and constants.
 
-        Numbers, strings and whatever else can be hashed are constants by value, all other objects by identity. It
-        runs on every step, so a call with nothing but tensors takes a short way. Raises BadInputError for arguments
-        that TensorFlow cannot take apart.
+        Hashable constants (numbers, strings, ...) are compared by value, other objects by identity. This runs on every
+        step, so calls with only tensors have a fast path. Raises BadInputError for arguments that TensorFlow cannot
+        flatten.
         """
         if not kwargs:
             tensors = _plain(args)
@@ -33,9 +33,9 @@ class Signatures:
 
 
 def flat_tensors(args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
-    """The tensors of a call, those inside of composite ones taken out, in the order in which a step is captured.
+    """The tensors of a call, composite ones flattened, in the order in which a step is captured.
 
-    Raises BadInputError for arguments that TensorFlow cannot take apart.
+    Raises BadInputError for arguments that TensorFlow cannot flatten.
     """
     tensors = None if kwargs else _plain(args)
     return _flat(_leaves(args, kwargs)) if tensors is None else tensors
@@ -43,18 +43,15 @@ def flat_tensors(args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -
 
 @dataclass(frozen=True)
 class Layout:
-    """How a call's arguments are put together again from its flat tensors.
+    """How to rebuild a call's arguments from its flat tensors."""
 
-    structure: (args, kwargs) with the TypeSpec of each tensor in its place. leaves: the same, flat.
-    """
-
-    structure: Any
-    leaves: tuple[Any, ...]
+    structure: Any  # (args, kwargs) with the TypeSpec of each tensor in its place
+    leaves: tuple[Any, ...]  # the same, flat
     are_tensors: tuple[bool, ...]
 
     @classmethod
     def of(cls, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
-        """The layout of a call. Raises BadInputError where it holds what no traced step can take."""
+        """The layout of a call. Raises BadInputError for plain Python iterators."""
         given = _leaves(args, kwargs)
         for leaf in given:
             if hasattr(leaf, "__next__") and not _is_composite(leaf):
@@ -68,7 +65,7 @@ class Layout:
 
     @cached_property
     def specs(self) -> tuple[Any, ...]:
-        """A tf.TensorSpec per flat tensor; sizes inside of composite tensors that may change are unknown."""
+        """A tf.TensorSpec per flat tensor; sizes that may change inside composite tensors are unknown."""
         tensors = [leaf for leaf, is_tensor in zip(self.leaves, self.are_tensors, strict=True) if is_tensor]
         return tuple(tf.nest.flatten(tensors, expand_composites=True))
 
@@ -87,7 +84,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class _Same:
-    """An object that equals only itself; held, so that no other takes over its identity."""
+    """An object that equals only itself; held, so that its id is not reused."""
 
     held: Any
 
@@ -112,7 +109,7 @@ def _plain(args: Sequence[Any]) -> list[Any] | None:
 
 
 def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
-    """What lies in the arguments' containers, arrays as tensors."""
+    """The leaves of the arguments, arrays as tensors."""
     try:
         found = tf.nest.flatten((tuple(args), dict(kwargs or {})))
     except (TypeError, ValueError) as error:
@@ -147,7 +144,7 @@ def _is_composite(leaf: Any) -> bool:
 
 
 def _is_array(leaf: Any) -> bool:
-    """Whatever NumPy takes for an array; what can be assigned to is a variable of some library."""
+    """Whether NumPy can read the leaf as an array; objects with `assign` are variables of some library, not arrays."""
     if isinstance(leaf, (tf.Tensor, tf.Variable, type)):
         return False
     return hasattr(leaf, "__array__") and not hasattr(leaf, "assign")
@@ -168,7 +165,7 @@ def _leaf_key(leaf: Any) -> Hashable:
 
 
 def _constant_key(value: Any) -> Hashable:
-    """By value, where 1, 1.0 and True are three; a NaN is itself."""
+    """A key by type and value: 1, 1.0 and True differ, NaN equals itself."""
     if isinstance(value, float):
         return (float, value.hex())
     try:
@@ -179,7 +176,7 @@ def _constant_key(value: Any) -> Hashable:
 
 
 def _structure(value: Any) -> Hashable:
-    """The containers of a nested structure, without what lies in them; None for a leaf."""
+    """The containers of a nested structure without their leaves; None for a leaf."""
     if not tf.nest.is_nested(value):
         return None
     if isinstance(value, Mapping):
