@@ -25,20 +25,15 @@ PAGE = Path("BENCHMARKS.md")
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What may be asked of a benchmark; each uses what applies to it. None = its own default.
-
-    record: the facts will be kept, so pictures and data beside them should be, too. runs: the folder in which runs
-    that benchmarks share are kept. devices: what to measure on (gpu only). minutes: for how long in all
-    (gpu and spoc).
-    """
+    """What may be asked of a benchmark; each uses what applies to it. None = its own default."""
 
     models: tuple[str, ...] | None = None
     workers: int = 2
     measurements: int | None = None
-    record: bool = False
-    runs: Path | None = None
-    devices: str | None = None
-    minutes: float | None = None
+    record: bool = False  # the facts will be kept, so pictures and data beside them should be, too
+    runs: Path | None = None  # the folder in which runs that benchmarks share are kept
+    devices: str | None = None  # what to measure on (gpu only)
+    minutes: float | None = None  # for how long in all (gpu and spoc)
 
 
 @dataclass(frozen=True)

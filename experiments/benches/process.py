@@ -31,11 +31,11 @@ SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}  # said onc
 
 @dataclass(frozen=True)
 class Caps:
-    """seconds, memory_bytes: that one network may take. batch: networks after which the process is renewed."""
+    """What one network may take, and how often the process is renewed."""
 
     seconds: float = 150.0
     memory_bytes: int = 7 * GIB
-    batch: int = 12
+    batch: int = 12  # networks after which the process is renewed
 
 
 def alone(call: Callable[..., T], *arguments: Any) -> T:

@@ -1,4 +1,4 @@
-"""What a search finds, mapping by mapping and at its end, and how it tells whoever watches."""
+"""What a search finds, mapping by mapping and at its end, and how it reports progress."""
 
 from __future__ import annotations
 
@@ -16,32 +16,20 @@ from surrogate.simulate.timeline import Timeline
 
 @dataclass(frozen=True)
 class Row:
-    """One measured mapping of the groups. ratio: best single device / this one, both in the anchor's time.
-
-    predicted_s: by all that was measured; asked_s: as predicted when it was asked for, before it was measured.
-    """
+    """One measured mapping of the groups."""
 
     searcher: str
     mapping: Mapping
     result: Result
-    predicted_s: float | None = None
-    ratio: float | None = None
-    stored: bool = False
-    asked_s: float | None = None
+    predicted_s: float | None = None  # by the calibration on all that was measured
+    ratio: float | None = None  # step of the best single device / this one, both in the anchor's time
+    stored: bool = False  # whether an earlier session measured it
+    asked_s: float | None = None  # as predicted when it was asked for, before it was measured
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a search found. `best` and `best_single` were measured side by side at the end, `measured` before.
-
-    best_single is None where no single device can run it, or none that can was measured. pins: what had to run where.
-    untouched: the step as TensorFlow runs it in the coordinating process with all its cores.
-    trace: the delivered mapping's step, predicted and measured. ended: why the search used fewer measurements than it
-    might have.
-    tf_default_s: the same, but only where those devices are the topology's. finals, tf_default: all that was measured
-    side by side at the end, `best` and `best_single` among them. switch_s: median seconds from leaving
-    one finalist to the end of the first step under another, training state moved.
-    """
+    """What a search found. `best` and `best_single` were measured side by side at the end, `measured` before."""
 
     model: str
     ops: int
@@ -50,25 +38,25 @@ class Finding:
     groups: Groups
     measured: tuple[Row, ...]
     best: Row
-    best_single: Row | None
-    untouched: Measured
-    tf_default_s: float | None
+    best_single: Row | None  # None where no single device can run it, or none that can was measured
+    untouched: Measured  # the step as TensorFlow runs it in the coordinating process with all its cores
+    tf_default_s: float | None  # the same, but only where that process has the topology's devices
     lower_bound_s: float
-    switch_s: float | None
+    switch_s: float | None  # median seconds from leaving one finalist to the end of the first step under another
     seed: int
     seconds: float
     interrupted: bool = False
-    ended: tuple[str, ...] = ()
-    pins: tuple[str, ...] = ()
-    trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)
-    finals: tuple[Row, ...] = ()
-    tf_default: Measured | None = None
+    ended: tuple[str, ...] = ()  # why the search used fewer measurements than it might have
+    pins: tuple[str, ...] = ()  # what had to run where
+    trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)  # the best step, predicted and measured
+    finals: tuple[Row, ...] = ()  # all mappings that were measured side by side at the end
+    tf_default: Measured | None = None  # measured with them
 
     @property
     def default_wins(self) -> bool:
         """Whether TensorFlow's own placement of the topology's devices beat every mapping: leave the step untouched.
 
-        Never where ops are pinned, for it heeds no pins.
+        Never where ops are pinned, because it heeds no pins.
         """
         best_s = self.best.result.step_s if isinstance(self.best.result, Measured) else float("inf")
         return self.tf_default_s is not None and self.tf_default_s < best_s and not self.pins
@@ -99,7 +87,7 @@ def by_merit(rows: Iterable[Row]) -> list[Row]:
 
 
 class Progress:
-    """What a search tells whoever watches; this one tells nobody."""
+    """What a search reports while it runs; this one shows nothing."""
 
     def phase(self, text: str) -> None:
         """A new part of the job begins."""

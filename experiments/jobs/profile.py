@@ -25,17 +25,14 @@ PASSES = 3
 
 @dataclass(frozen=True)
 class ProfileSettings:
-    """What to profile, and where. batches: None = each network's own. passes: how often the round is made.
-
-    scaled: also time the slower ops at other batch sizes and channels, one by one.
-    """
+    """What to profile, and where."""
 
     models: tuple[str, ...]
     devices: str | None = None
-    batches: tuple[int | None, ...] = (None,)
-    passes: int = PASSES
+    batches: tuple[int | None, ...] = (None,)  # None = each network's own
+    passes: int = PASSES  # how often all networks are timed in turn
     seed: int = 0
-    scaled: bool = True
+    scaled: bool = True  # whether the slower ops are timed at other batch sizes and channels, too, one by one
 
 
 @dataclass(frozen=True)

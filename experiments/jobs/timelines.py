@@ -28,8 +28,8 @@ def side_by_side(predicted: Timeline, measured: Timeline) -> dict[str, Any]:
 def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int], step: TracedStep) -> Timeline:
     """What `step` did under the mapping `devices` (device index per op), from the first op's start.
 
-    An op with kernels on a GPU is busy from its first kernel to its last; one without is not shown there, for it takes
-    the host's time alone, unless the trace has no kernels at all.
+    An op with kernels on a GPU is busy from its first kernel to its last; one without is not shown there, because
+    it takes the host's time alone, unless the trace has no kernels at all.
     """
     hosted = {device.name for device in topology.devices if device.kind == "gpu"} if step.kernel_s else set()
     rows = [row for row in step.ops if row.kernel_s is not None or row.device not in hosted]
@@ -42,7 +42,7 @@ def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int]
 def _span(graph: OpGraph, topology: Topology, row: TracedOp) -> Span | None:
     """An op, or what a mapping added to it: "net/a/cut_3_send" sends for net/a. None for all else that is added.
 
-    A receiving row is left out, for it waits most of its time and computes none of it.
+    A receiving row is left out, because it waits most of its time and computes none of it.
     """
     maker = row.name.rpartition("/")[0]
     if row.name in graph.index:

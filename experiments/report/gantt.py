@@ -63,7 +63,7 @@ class Panel(NamedTuple):
 class Chart:
     """Steps over one time axis of axis_s seconds, with the same lanes. kinds: those in use, in the legend's order.
 
-    links_left_out: how many links were used but are not shown, for they did least.
+    links_left_out: how many links were used but are not shown, because they did least.
     """
 
     title: str

@@ -19,16 +19,12 @@ TABLES = re.compile(r"[1-9][0-9]{0,6}MiB")
 
 
 class ZooNetwork(NamedTuple):
-    """The module under `experiments.zoo` with a function of the network's name, and the default batch.
+    """Where a network is built, and its sizes: the default, and NAME@native, as published or as a GPU would get it."""
 
-    native_batch, native: of NAME@native, the network as published or as a GPU would be given it; what the function
-    takes beside batch and generator.
-    """
-
-    module: str
+    module: str  # under experiments.zoo, with a function of the network's name
     batch: int
     native_batch: int
-    native: Mapping[str, int] = {}
+    native: Mapping[str, int] = {}  # what the function takes at native size, beside batch and generator
 
 
 NETWORKS = {

@@ -1,4 +1,4 @@
-"""Whom the bench `gpu` asks: one process at a time, for a process that holds a GPU leaves little of it to others."""
+"""The process that the bench `gpu` asks, one at a time: a process that holds a GPU leaves little of it to others."""
 
 from __future__ import annotations
 

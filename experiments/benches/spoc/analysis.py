@@ -90,7 +90,7 @@ class TimedNetworks:
 
 
 def timed_of(rows: Sequence[Facts], target: str) -> TimedNetworks:
-    """The rows, {name, family, ...} as measured, for one target. Seconds are told at the reference's median pace."""
+    """The rows, {name, family, ...} as measured, for one target. Seconds are scaled to the reference's median pace."""
     reference_s = np.array([row["reference_s"] for row in rows])
     seconds = np.array([row[f"{target}_s"] for row in rows]) * np.median(reference_s) / reference_s
     return TimedNetworks(
