@@ -1,7 +1,8 @@
-"""What a trace says of GPUs: their kernels and copies, and which op of the step launched each.
+"""Reads the GPU rows of a trace: kernels and copies, and which op of the step launched each.
 
-Times of ops on a GPU are the host's, which only launches; the GPU's own come as rows of its streams, by the ordinal of
-the card, whatever logical devices it is split into. A row is named after the op that launched it ("net/conv:Conv2D").
+The trace's times of ops on a GPU are the host's, which only launches kernels. The GPU's own times are rows of its
+streams, by the number of the physical card whatever logical devices it is split into. A row is named after the op that
+launched it ("net/conv:Conv2D").
 """
 
 from __future__ import annotations
@@ -12,31 +13,28 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-# "/device:GPU:0/stream:all" holds every kernel once more than "/device:GPU:0/stream:7"; "/stream:" what is neither
-# kernel nor copy (memsets).
+# "/device:GPU:0/stream:all" repeats every kernel of "/device:GPU:0/stream:7"; "/stream:" has what is neither kernel nor
+# copy (memsets).
 TRACK = re.compile(r"^(?:.*/)?device:GPU:\d+/(stream:all|stream:|memcpy|sync)$")
 SIZE = re.compile(r"\bsize:(\d+)")
 EDGE = re.compile(r"^edge_\d+_(?P<op>.+)$")
 SENDS, RECEIVES = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
 CROSSING = ("H2D", "D2H", "P2P")
-TRUNCATED_S = 0.5e-6  # durations come cut to whole microseconds, which on average takes half of one
+TRUNCATED_S = 0.5e-6  # durations are truncated to whole microseconds, which loses half of one on average
 
 
 class GpuActivity(NamedTuple):
-    """A row of a GPU's tracks. kind: kernel, other, sync, or the direction of a copy (H2D, D2H, D2D, P2P).
+    """A row of a GPU's tracks: a kernel, a copy, or a synchronisation."""
 
-    name: who launched it, as the trace says it. Times in seconds from the step's first op.
-    """
-
-    name: str
-    kind: str
-    start_s: float
+    name: str  # the op that launched it, as written in the trace
+    kind: str  # kernel, other, sync, or the direction of a copy (H2D, D2H, D2D, P2P)
+    start_s: float  # from the step's first op
     end_s: float
     work_bytes: int = 0
 
 
 class Copy(NamedTuple):
-    """Output of op `op` on its way between devices. row: the op that asked for the copy, "" where none is known."""
+    """A copy of an output of op `op` between devices. row: the op that requested the copy, "" where unknown."""
 
     work: GpuActivity
     op: str
@@ -45,20 +43,17 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True)
 class Attributed:
-    """Who launched what. of_op: op name -> its kernels, and copies that are part of its work.
-
-    unattributed_s: seconds of kernels that no op is known to have launched.
-    """
+    """GPU activities by the op that launched them."""
 
     of_op: Mapping[str, Sequence[GpuActivity]]
     copies: tuple[Copy, ...]
-    unattributed_s: float
+    unattributed_s: float  # seconds of kernels that no op is known to have launched
 
 
 def gpu_activities(step_stats: Any, zero_ns: int) -> list[GpuActivity]:
-    """All that GPUs did in a StepStats proto, each once; empty where the trace has no such rows (CUPTI is missing).
+    """All GPU activities in a StepStats proto, each once; empty where the trace has none (CUPTI is missing).
 
-    zero_ns: the moment that seconds are counted from.
+    zero_ns: the time that seconds are counted from.
     """
     found = []
     for stats in step_stats.dev_stats:
@@ -68,7 +63,7 @@ def gpu_activities(step_stats: Any, zero_ns: int) -> list[GpuActivity]:
 
 
 def attributed(work: Iterable[GpuActivity], types: Mapping[str, str]) -> Attributed:
-    """types: name -> type of the ops that ran on GPUs, and of all that sent or received."""
+    """Group activities by op. types: name -> type of ops that ran on GPUs, and of all sends and receives."""
     of_op: dict[str, list[GpuActivity]] = defaultdict(list)
     copies, unattributed_s = [], 0.0
     for row in work:
@@ -87,8 +82,8 @@ def attributed(work: Iterable[GpuActivity], types: Mapping[str, str]) -> Attribu
 
 
 def _copy(row: GpuActivity, types: Mapping[str, str]) -> Copy | None:
-    """A copy that a send or a receive asked for. TensorFlow names it after the edge ("edge_9_net/a"), or after the node
-    that it put in for it ("net/a/_12:_Recv").
+    """The copy that a send or a receive requested; None for other rows. TensorFlow names it after the edge
+    ("edge_9_net/a") or after the node that it added for it ("net/a/_12:_Recv").
     """
     if row.kind in ("kernel", "other", "sync"):
         return None
@@ -99,8 +94,8 @@ def _copy(row: GpuActivity, types: Mapping[str, str]) -> Copy | None:
 
 
 def owner(name: str, ops: Container[str]) -> str | None:
-    """The op that launched what the trace calls `name`: "net/conv", "net/conv:Conv2D"; or, for what a function within
-    an op launched, the op whose name it goes by: "net/while" of "net/while/body/add:AddV2".
+    """The op that launched the row called `name`: "net/conv" for "net/conv:Conv2D". For a row from a function inside an
+    op, the op whose name is a prefix: "net/while" for "net/while/body/add:AddV2".
     """
     if name in ops:
         return name

@@ -30,7 +30,7 @@ from placer.trace.node_def import handle_node, source_of
 RUNS, WARM_UP = 5, 3
 MOST_LOST = 0.1  # of a GPU's kernel time
 UNABLE = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
-MOST_UNABLE = 12  # ops that are found to have no kernel on a GPU, one a try
+MOST_UNABLE = 12  # tries, each of which finds one op without a kernel on the GPU
 NODE = re.compile(r"\{\{node ([^{}\s]+)\}\}")
 T = TypeVar("T")
 _serial = itertools.count()
@@ -47,9 +47,9 @@ def profile(
 ) -> OpGraph:
     """The captured graph with `cost_s` of every op on every device: the median of `runs` traced steps on each.
 
-    start, limit_s: as in `trace_steps`. What a device has no kernels for gets no costs there. Where its memory does not
-    suffice for the whole step, a part is run elsewhere and what that would take there is estimated
-    (placer.profile.partial_device). A device that can run nothing of the step gets no costs, and so no ops.
+    start, limit_s: as in `trace_steps`. An op without a kernel for a device gets no cost there. Where a device's memory
+    does not suffice for the whole step, a part runs elsewhere, and its cost on the device is estimated
+    (placer.profile.partial_device). A device that can run no op of the step gets no costs, and so no ops.
     """
     topology, able = devices.topology, captured.graph
     own: dict[str, dict[str, float]] = defaultdict(dict)
@@ -62,7 +62,7 @@ def profile(
         found, able = first_that_runs(traced, able, topology, d)
         if isinstance(found, str):
             if device.kind == "gpu":
-                warnings.warn(f"{device.name} gets no ops, for it could not be profiled: {found}", stacklevel=2)
+                warnings.warn(f"{device.name} gets no ops because it could not be profiled: {found}", stacklevel=2)
             continue
         assignment, steps = found
         warn_of_lost_kernels(steps, device)
@@ -78,8 +78,8 @@ def profile(
 def first_that_runs(
     traced: Callable[[Sequence[int]], T], graph: OpGraph, topology: Topology, device: int
 ) -> tuple[tuple[Sequence[int], T] | str, OpGraph]:
-    """The first assignment for profiling `device` that runs, with what `traced` makes of it, or why none does; and the
-    graph, in which ops that turned out to have no kernel on the GPU may no longer run there.
+    """((the first assignment for profiling `device` that runs, what `traced` returns for it) or why none runs, and the
+    graph without the ops on the GPU that turned out to have no kernel there).
     """
     reason = "none of it can run there"
     for _ in range(MOST_UNABLE):
@@ -103,13 +103,13 @@ def first_that_runs(
 
 
 def _named(error: tf.errors.OpError, graph: OpGraph, is_here: Sequence[bool]) -> str | None:
-    """The op that an error names, where it is one of those `is_here`."""
+    """The op that an error names, if it is one with `is_here`."""
     named = [node.name for node in [error.node_def] if node is not None] + NODE.findall(error.message)
     return next((name for name in named if name in graph.index and is_here[graph.index[name]]), None)
 
 
 def warn_of_lost_kernels(steps: Sequence[TracedStep], device: Device) -> None:
-    """Warn where a GPU's trace has no kernels, or many that no op of the step is known to have launched."""
+    """Warn where a GPU's trace has no kernels, or where many kernels belong to no known op."""
     if device.kind != "gpu" or not any(op.device == device.name for step in steps for op in step.ops):
         return
     kernel_s, lost_s = sum(step.kernel_s for step in steps), sum(step.unattributed_s for step in steps)
@@ -130,7 +130,7 @@ def _warn_once(text: str) -> None:
 def _medians(
     graph: OpGraph, topology: Topology, assignment: Sequence[int], steps: Sequence[TracedStep]
 ) -> dict[tuple[str, str], float | None]:
-    """(op, the device it was put on) -> seconds; None where TensorFlow ran it on another, having no kernel for it."""
+    """(op, its assigned device) -> seconds; None where TensorFlow ran it elsewhere because it has no kernel."""
     ran = {name: [step.cost_s(name) for step in steps] for name in topology.names}
     where = defaultdict(set)
     for step in steps:
@@ -145,7 +145,7 @@ def _medians(
 
 
 def with_costs(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]]) -> OpGraph:
-    """The graph with cost_s replaced; a graph keeps its fingerprint under new costs."""
+    """The graph with every op's cost_s replaced; the fingerprint stays."""
     ops = tuple(replace(op, cost_s=dict(costs[op.name]), devices=None) for op in graph.ops)
     return OpGraph(graph.name, ops, graph.edges, graph.source)
 
@@ -170,10 +170,10 @@ def trace_steps(
 ) -> list[TracedStep]:
     """`runs` traced steps under a mapping of the captured graph's ops, after `warm_up` untraced ones.
 
-    What is traced is the very function that a placed step calls. The steps train variables of their own; the inputs lie
-    ready on the devices. order: as in `Template.placed`. start: node name of each variable -> where it starts; None =
-    at the caller's values. limit_s: of one step; a session waits for a lost worker for ever. Raises what TensorFlow
-    raises.
+    The traced function is the one that a placed step calls. The steps train variables of their own; the inputs are
+    constants on the devices. order: as in `Template.placed`. start: node name of each variable -> its first value; None
+    = the user's values. limit_s: of one step; without it a session waits forever for a lost worker. Raises
+    tf.errors.OpError.
     """
     placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
     function = Template(captured, devices.host).placed("placer_traced", placed, order)
@@ -199,7 +199,7 @@ def trace_steps(
                 session.run(assigns, feed_dict=fed_values)
                 steps = _run(session, fetches, runs, warm_up, devices)
             except tf.errors.OpError as error:
-                if is_out_of_memory(error):  # else a worker may be lost, and would be waited for
+                if is_out_of_memory(error):  # after other errors the session might wait for a lost worker
                     session.run(drops)
                 raise
             session.run(drops)
@@ -222,7 +222,7 @@ def _run(session: Any, fetches: list[str], runs: int, warm_up: int, devices: Dev
 def _with_variables(
     graph_def: Any, captured: Captured, placed: MappingABC[str, str], handles: MappingABC[str, str]
 ) -> None:
-    """Arguments that are variable handles become variables that no other session or step shares."""
+    """Turn arguments that are variable handles into variables that no other session or step shares."""
     run = next(_serial)
     for node in graph_def.node:
         name = handles.get(node.name)
@@ -232,7 +232,7 @@ def _with_variables(
 
 
 def _with_inputs(graph_def: Any, values: MappingABC[str, Any]) -> None:
-    """Arguments that are tensors become constants, one copy on each device that uses them."""
+    """Turn arguments that are tensors into constants, one copy on each device that uses them."""
     by_name = {node.name: node for node in graph_def.node}
     for argument, tensor in values.items():
         node = by_name[argument]
@@ -256,7 +256,7 @@ def _assignments(graph: Any, start: MappingABC[str, Any]) -> tuple[list[Any], di
 
 
 def _drops(graph: Any, handles: Iterable[str]) -> list[Any]:
-    """What frees the session's variables, for a worker holds them longer than the session lives."""
+    """Ops that free the session's variables, which a worker would keep after the session ends."""
     drops = []
     for name in handles:
         handle = graph.get_tensor_by_name(f"{name}:0")
@@ -266,9 +266,9 @@ def _drops(graph: Any, handles: Iterable[str]) -> list[Any]:
 
 
 def session_config(limit_s: float | None = None, *, soft: bool = False) -> Any:
-    """No second optimisation: what is traced is what a placed step runs. The process's devices are split as they are.
+    """A ConfigProto with this process's logical devices and without graph optimisation, like a placed step.
 
-    limit_s: of each call; None = for ever. soft: an op without a kernel for its device runs on another.
+    limit_s: of each call; None = unlimited. soft: an op without a kernel for its device runs on another.
     """
     config = tf_internals.device_config()
     config.graph_options.rewrite_options.disable_meta_optimizer = True

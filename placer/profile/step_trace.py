@@ -1,4 +1,4 @@
-"""What ran in one traced step, and when: ops on devices, the kernels they launched on GPUs, and what crossed."""
+"""What ran when in one traced step: ops on devices, the kernels they launched on GPUs, and transfers."""
 
 from __future__ import annotations
 
@@ -14,43 +14,35 @@ NANO = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class TracedOp:
-    """One op, or one transfer, of a traced step. Times in seconds from the step's first op.
-
-    Of an op with kernels on a GPU, start_s and end_s say when the first began and the last ended, kernel_s how long
-    at least one of them ran, and launch_s how long the host took to launch them. kernel_s is None for all others: an op
-    without kernels on a GPU takes the host's time alone.
-    """
+    """One op, or one transfer, of a traced step."""
 
     name: str
     type: str
     device: str
-    start_s: float
-    end_s: float
-    launch_s: float = 0.0
-    kernel_s: float | None = None
+    start_s: float  # from the step's first op; with kernels on a GPU, the start of the first one
+    end_s: float  # with kernels on a GPU, the end of the last one
+    launch_s: float = 0.0  # how long the host took to launch its kernels
+    kernel_s: float | None = None  # how long at least one of its kernels ran; None without kernels on a GPU
 
     @property
     def cost_s(self) -> float:
-        """Seconds of its device. A GPU works through a queue that the host fills in order, so that an op holds up the
-        next one for as long as it runs or as long as it takes to launch, whichever is longer.
+        """Seconds for which it occupies its device. A GPU works through a queue that the host fills in order, so an op
+        delays the next one by its run time or its launch time, whichever is longer.
         """
         return max(self.end_s - self.start_s if self.kernel_s is None else self.kernel_s, self.launch_s)
 
 
 @dataclass(frozen=True)
 class TracedStep:
-    """What ran in one step, on which of our devices, and what crossed between them.
-
-    kernel_s: seconds of all kernels on GPUs; unattributed_s: of those that no op of the step is known to have launched.
-    """
+    """The ops of one step, by device, and the transfers between devices."""
 
     ops: tuple[TracedOp, ...]
     transfers: tuple[TracedOp, ...]
-    kernel_s: float = 0.0
-    unattributed_s: float = 0.0
+    kernel_s: float = 0.0  # seconds of all kernels on GPUs
+    unattributed_s: float = 0.0  # seconds of kernels that no op of the step is known to have launched
 
     def cost_s(self, device: str | None = None) -> dict[str, float]:
-        """Op name -> seconds, on all devices or on one; an op fused under another's name is not there."""
+        """Op name -> seconds, on all devices or on one; an op fused into another has no entry."""
         costs: dict[str, float] = defaultdict(float)
         for op in self.ops:
             if device in (None, op.device):
@@ -59,7 +51,7 @@ class TracedStep:
 
 
 def traced_step(step_stats: Any, names: Mapping[str, str]) -> TracedStep:
-    """The rows of a StepStats proto. names: our name by TensorFlow's full name of each device; others are left out."""
+    """Read a StepStats proto. names: TensorFlow's full device name -> our name; other devices are left out."""
     rows = [(node, names[stats.device]) for stats in step_stats.dev_stats if stats.device in names
             for node in stats.node_stats]  # fmt: skip
     executed = [(node, device) for node, device in rows if node.node_name != "RecvTensor"]
@@ -91,7 +83,7 @@ def _op(node: Any, device: str, zero_ns: int) -> TracedOp:
 
 
 def _transfer(node: Any, device: str, zero_ns: int) -> TracedOp:
-    """A tensor's way to `device`; such rows come in microseconds only."""
+    """A transfer to `device`; such rows have a resolution of microseconds."""
     begin_s = (node.all_start_micros * 1000 - zero_ns) * NANO
     return TracedOp(node.timeline_label, "RecvTensor", device, begin_s, begin_s + node.all_end_rel_micros * 1e-6)
 
@@ -102,7 +94,7 @@ def _with_kernels(
     gpus: set[str],
     syncs: Sequence[tuple[float, float]],
 ) -> list[TracedOp]:
-    """Ops that launched kernels at the time of these; what ran several times (in a loop) is one row then."""
+    """Replace ops that launched kernels by rows with the kernels' times; an op that ran repeatedly becomes one row."""
     launches: dict[str, list[TracedOp]] = defaultdict(list)
     for op in ops:
         if op.device in gpus and op.name in of_op:
@@ -112,7 +104,7 @@ def _with_kernels(
 
 
 def _merged(rows: Sequence[TracedOp], kernels: Sequence[GpuActivity], syncs: Sequence[tuple[float, float]]) -> TracedOp:
-    """One op. Waiting for the GPU is no launching: it is in the kernels waited for."""
+    """One row for an op. Its waits for the GPU are not launch time, because they are in the kernels waited for."""
     spans = [(kernel.start_s, kernel.end_s) for kernel in kernels]
     waits = [(max(a, row.start_s), min(b, row.end_s)) for row in rows for a, b in syncs]
     waited_s = union_s([(a, b) for a, b in waits if a < b])
@@ -126,7 +118,7 @@ def _merged(rows: Sequence[TracedOp], kernels: Sequence[GpuActivity], syncs: Seq
 
 
 class _Ends:
-    """Where ops ran, and the rows that received a tensor."""
+    """The device of each op, and the rows that received a tensor."""
 
     def __init__(self, ops: Sequence[TracedOp], gpus: set[str]) -> None:
         self.device = {op.name: op.device for op in ops}
@@ -137,9 +129,8 @@ class _Ends:
                 self.received[op.name.rpartition("/")[0]].append(op)
 
     def reached(self, copy: Copy) -> str | None:
-        """The device a copy went to: that of the row that received it, for several logical GPUs are one to the trace.
-
-        Of several such rows the first that ended after the copy, which it waited for.
+        """The device a copy went to: that of the row that received it, because the trace has one name for all logical
+        GPUs of a card. Of several such rows, the first that ended after the copy, because it waited for it.
         """
         there = self.hosts if copy.work.kind == "D2H" else self.gpus
         rows = [row for row in self.received[copy.op] if row.device in there]
@@ -152,8 +143,7 @@ class _Ends:
 
 
 def _copied(copy: Copy, ends: _Ends) -> TracedOp | None:
-    """A copy between devices, labelled as TensorFlow labels transfers between processes; None where nobody can tell
-    where it went."""
+    """A copy between devices, labelled like TensorFlow's transfers between processes; None for an unknown target."""
     device = ends.reached(copy)
     if device is None:
         return None

@@ -1,5 +1,6 @@
-"""The operator dataset: what decides an op's time, how it is measured, and the rows it becomes.
+"""The operator dataset: descriptions of ops, and measured times of each by itself and inside steps.
 
-`describe` reads operators off a graph, `probes` and `shapes` make single ops of them, `timing` runs these, `drift`
-removes the machine's mood, `operator_profile` does all of it for one network, and `dataset` holds the rows.
+Read in this order: `dataset` has the rows, `describe` reads operators from a graph, `probes` and `shapes` turn them
+into single ops to run, `timing` runs these, `drift` removes the machine's slow phases, and `operator_profile` does all
+of it for one network.
 """

@@ -1,4 +1,4 @@
-"""The operator dataset: what decides an op's time, how long it took, and the rows' way into CSV and Parquet."""
+"""The operator dataset: what decides an op's time, how long it took, and export to CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -22,51 +22,46 @@ ITEM_BYTES = {
 
 
 class Tensor(NamedTuple):
-    """Shape and dtype of one input or output; None for what is not known before the step runs."""
+    """Shape and dtype of one input or output; None for a rank or dimension unknown before the step runs."""
 
     shape: Shape
     dtype: str
 
     @property
     def elements(self) -> int:
-        """Number of elements; an unknown dimension counts as 1, an unknown rank as nothing."""
+        """Number of elements; an unknown dimension counts as 1, an unknown rank as 0."""
         return 0 if self.shape is None else prod(1 if dim is None else dim for dim in self.shape)
 
     @property
     def tensor_bytes(self) -> int:
-        """Bytes of the tensor; strings and handles count as nothing."""
+        """Bytes of the tensor; strings and handles count as 0."""
         return self.elements * ITEM_BYTES.get(self.dtype, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """All that decides an op's time on a device: two ops with equal operators do the same work.
-
-    attributes: plain values only, of the attributes that change the work (strides, padding, fused ops, ...); the
-    values of small integer constants (axes, paddings, sizes) stand beside them as `input1`, `input2`, ...
-    flops: a multiply-add counts two; None where unknown.
-    """
+    """All that decides an op's time on a device: two ops with equal operators do the same work."""
 
     type: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     attributes: MappingABC[str, Any]
-    flops: float | None = None
+    """Plain values that change the work (strides, padding, fused ops, ...), and the values of small integer constants
+    (axes, paddings, sizes) as `input1`, `input2`, ..."""
+    flops: float | None = None  # a multiply-add counts two; None where unknown
 
     @property
     def dtype(self) -> str:
-        """What it computes in: the dtype of the first floating-point tensor, else of the first tensor."""
+        """The dtype of the first floating-point tensor, else of the first tensor; outputs come first."""
         dtypes = [t.dtype for t in (*self.outputs, *self.inputs)]
         return next((d for d in dtypes if "float" in d or d == "half"), dtypes[0] if dtypes else "")
 
     @property
     def bytes_in(self) -> int:
-        """Bytes of all inputs."""
         return sum(t.tensor_bytes for t in self.inputs)
 
     @property
     def bytes_out(self) -> int:
-        """Bytes of all outputs."""
         return sum(t.tensor_bytes for t in self.outputs)
 
     @property
@@ -78,25 +73,20 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """How long one operator took on one device.
-
-    source: `step` = inside traced training steps, `single` = by itself on fresh inputs.
-    batch: examples a step of the network it comes from, None where unknown. phase: forward, backward or update.
-    median_s, low_s, spread_s: median, lower quartile and interquartile range of `repeats` times, in seconds.
-    """
+    """How long one operator took on one device."""
 
     operator: Operator
     device: str
     device_kind: str
     machine: str
-    batch: int | None
+    batch: int | None  # examples per step of the network, None where unknown
     network: str
-    phase: str | None
-    source: str
+    phase: str | None  # forward, backward or update
+    source: str  # "step" = inside traced training steps, "single" = by itself on fresh inputs
     median_s: float
-    low_s: float
-    spread_s: float
-    repeats: int
+    low_s: float  # lower quartile
+    spread_s: float  # interquartile range
+    repeats: int  # number of times behind the three figures
 
 
 COLUMNS = (
@@ -127,7 +117,7 @@ def to_record(row: OperatorRow) -> dict[str, Any]:
 
 
 def from_record(record: MappingABC[str, Any]) -> OperatorRow:
-    """The row of a flat record. Raises ValueError or KeyError where the record is none."""
+    """The row of a flat record. Raises ValueError or KeyError for an invalid record."""
     parsed = {name: json.loads(record[name]) for name in LISTS}
     operator = Operator(
         str(record["op_type"]),
@@ -158,12 +148,12 @@ def _tensors(shapes: Sequence[Any], dtypes: Sequence[str]) -> tuple[Tensor, ...]
 
 
 def _number(value: Any) -> float | None:
-    """CSV writes None as nothing."""
+    """A number, None where empty, as CSV writes None."""
     return None if value is None or value == "" else float(value)
 
 
 def check_export(path: Path) -> None:
-    """Refuse before the profile what could not be written after it. Raises BadInputError."""
+    """Check before profiling that `path` can be written after it. Raises BadInputError."""
     if path.suffix not in (".csv", ".parquet"):
         raise BadInputError(f"--export {path}: {path.suffix or 'no'} format is known; name a .csv or .parquet file.")
     if not path.parent.is_dir():
@@ -173,9 +163,9 @@ def check_export(path: Path) -> None:
 
 
 def export(rows: Iterable[OperatorRow], path: Path) -> None:
-    """Write the rows as CSV or Parquet, told by the file's name.
+    """Write the rows as CSV or Parquet, chosen by the file's suffix.
 
-    Raises BadInputError for another name and where Parquet is not installed, PlacerError where the disk refuses.
+    Raises BadInputError for another suffix and where Parquet is not installed, PlacerError where writing fails.
     """
     check_export(path)
     records = [to_record(row) for row in rows]
@@ -189,7 +179,7 @@ def export(rows: Iterable[OperatorRow], path: Path) -> None:
 
 
 def load(path: Path) -> list[OperatorRow]:
-    """The rows of a file that `export` wrote. Raises BadInputError where it is none."""
+    """Read a file that `export` wrote. Raises BadInputError for other files."""
     check_export(path)
     try:
         if path.suffix == ".csv":

@@ -1,4 +1,4 @@
-"""The operators of a captured step: what decides each op's time, read off its TensorFlow node."""
+"""The operators of a captured step: what decides each op's time, read from its TensorFlow node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IRRELEVANT = frozenset(
         "filter_format", "is_filter_const",
     }
 )  # fmt: skip
-PLAIN_ELEMENTS = 16  # longer integer constants are data, not settings
+PLAIN_ELEMENTS = 16  # longer integer constants count as data, not as settings
 
 
 def operators_of(captured: Captured) -> dict[str, Operator]:
@@ -34,7 +34,7 @@ def constant_values(captured: Captured) -> dict[str, Any]:
 
 
 def operator_of(op: Any, constants: dict[str, Any]) -> Operator:
-    """The operator of a tf.Operation; `constants` by the name of the node that feeds it."""
+    """The operator of a tf.Operation. constants: Const node -> TensorProto."""
     return Operator(
         op.type,
         tuple(_tensor(t) for t in op.inputs),
@@ -50,7 +50,7 @@ def _tensor(tensor: Any) -> Tensor:
 
 
 def _plain_attributes(node: Any) -> dict[str, Any]:
-    """The attributes that change the work, as plain values; dtypes stand with the tensors."""
+    """The attributes that change the work, as plain values, without dtypes, which the tensors have."""
     found = {}
     for name, attr in node.attr.items():
         value = None if name.startswith("_") or name in IRRELEVANT else _plain(attr)

@@ -21,14 +21,14 @@ from placer.profile.operators.shapes import SCALES, rescaled
 from placer.profile.operators.timing import Samples, single_samples, step_samples
 from placer.trace.capture import Captured
 
-RUNS = 5  # a pass; passes minutes apart see more of the machine's moods than more runs at once
+RUNS = 5  # per pass; passes minutes apart sample more of the machine's states than more runs at once
 WORTH_SCALING_S = 20e-6
 
 
 class OperatorProfile:
-    """One captured step's operators on one device. Each `run_pass` adds repeats; `rows` sums them up.
+    """One captured step's operators on one device. Each `run_pass` adds repeats; `rows` summarises them.
 
-    batch: examples a step, for the record. scales: also time the slower ops at other sizes.
+    batch: examples per step, stored with the rows. scales: also time the slower ops at other sizes.
     """
 
     def __init__(
@@ -48,11 +48,10 @@ class OperatorProfile:
         self.probes = probes_of(captured, self.by_name)
         self.operators = {operator.signature: operator for operator in self.by_name.values()}
         self.phases = {self.by_name[op.name].signature: op.phase for op in reversed(captured.graph.ops)}
-        self.blocks: dict[tuple[str, int], Samples] = {}  # what ran together: (source, number of the session)
+        self.blocks: dict[tuple[str, int], Samples] = {}  # by (source, session number): ops that ran together
 
     def run_pass(self, runs: int = RUNS) -> None:
-        """Time every op `runs` times more, in the step and by itself. A device that cannot run the step times the
-        single ops only."""
+        """Time every op `runs` more times, in the step (where the device can run it) and by itself."""
         with suppress(tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):
             steps = step_samples(self.captured, self.by_name, self.devices, self.device, self.inputs, runs)
             self._extend("step", 0, steps)
@@ -63,9 +62,9 @@ class OperatorProfile:
             self._extend("single", i, samples)
 
     def rows(self, runs: slice = slice(None)) -> list[OperatorRow]:
-        """One row per signature and source, of the times without the machine's moods (placer.profile.operators.drift).
+        """One row per signature and source, of times corrected for drift (placer.profile.operators.drift).
 
-        runs: which of the repeats count; two halves tell how well repeats agree.
+        runs: which repeats count; comparing two halves shows how well repeats agree.
         """
         rows = []
         for (source, _), samples in self.blocks.items():
@@ -83,7 +82,7 @@ class OperatorProfile:
             block.setdefault(signature, []).extend(seconds)
 
     def _add_scaled(self) -> None:
-        """Probes of the ops worth it at other sizes."""
+        """Add probes, at other sizes, of ops that take at least WORTH_SCALING_S in the step."""
         steps = self.blocks.get(("step", 0), {})
         for probe in list(self.probes.values()):
             signature = probe.operator.signature

@@ -1,4 +1,4 @@
-"""Single-op probes: an op with its real input shapes, dtypes and attributes, by itself on fresh inputs."""
+"""Single-op probes: an op with its original input shapes, dtypes and attributes, by itself on fresh inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from placer.profile.operators.describe import constant_values, operator_of
 from placer.trace.capture import RIDERS, Captured
 from placer.trace.node_def import parse_input
 
-LARGEST_CONSTANT = 1024  # elements; a longer one is data, and fresh data does as well
+LARGEST_CONSTANT = 1024  # elements; a longer one counts as data, which is replaced by fresh data
 # Integer inputs that pick rows or classes: input -> (the input it points into, that input's axis).
 INDICES = {
     "SparseSoftmaxCrossEntropyWithLogits": {1: (0, -1)},
@@ -27,7 +27,7 @@ PLAIN_INPUTS = frozenset({tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.bo
 
 
 class Feed(NamedTuple):
-    """One input of a probe. constant: its real value (a TensorProto). below: integers drawn under this bound."""
+    """One input of a probe. constant: its original value (a TensorProto). below: draw integers under this bound."""
 
     shape: tuple[int, ...]
     dtype: tf.DType
@@ -48,7 +48,7 @@ def probes_of(captured: Captured, operators: dict[str, Operator]) -> dict[str, P
     """Signature -> probe, for each distinct operator of a captured step that can be probed.
 
     Ops that touch variables, call functions or carry control flow are left to the traced step; so are those with
-    inputs of unknown shape, and with computed integers that mean something (indices of an unknown range).
+    inputs of unknown shape, and those with computed integers of unknown range (indices).
     """
     constants = constant_values(captured)
     found: dict[str, Probe] = {}
@@ -69,7 +69,7 @@ def _can_stand_alone(node: Any, operator: Operator) -> bool:
 
 
 def _feeds(node: Any, operator: Operator, constants: dict[str, Any]) -> tuple[Feed, ...] | None:
-    """The inputs of a probe of `node`; None where one of them cannot be made up."""
+    """The inputs of a probe of `node`; None where one of them cannot be generated."""
     sources = [parse_input(text)[0] for text in node.input if not text.startswith("^")]
     feeds = []
     for i, (source, tensor) in enumerate(zip(sources, operator.inputs, strict=True)):

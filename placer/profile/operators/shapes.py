@@ -1,4 +1,4 @@
-"""The same op at other sizes, so that the operator models learn how time grows: batch, inner and outer channels."""
+"""Probes of the same op at other batch and channel sizes, so that operator models learn how time grows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 from placer.profile.operators.probes import Feed, Probe, reshaped
 
 # One text per input, one letter per axis: N batch, C inner channels, O outer channels. After "=" the letters belong
-# to the values of a constant that holds a shape.
+# to the values of a constant shape.
 LETTERS = {
     "Conv2D": ("N..C", "..CO"),
     "_FusedConv2D": ("N..C", "..CO"),
@@ -23,7 +23,7 @@ LETTERS = {
     "AvgPoolGrad": ("=N..C", "N..C"),
     "SparseSoftmaxCrossEntropyWithLogits": ("N.", "N"),
 }
-# Types whose inputs line up on the right: N is the first axis of the largest rank, C the last.
+# Types whose inputs are aligned at the last axis: N is the first axis of the largest rank, C the last.
 ALIGNED = frozenset(
     {
         "Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "DivNoNan", "Maximum", "Minimum", "Pow", "SquaredDifference",
@@ -38,7 +38,7 @@ SCALES = (("N", 0.5), ("N", 2.0), ("C", 0.75), ("C", 1.5), ("O", 0.75), ("O", 1.
 
 
 def rescaled(probe: Probe, letter: str, factor: float) -> Probe | None:
-    """The probe with every axis of that letter `factor` times as long; None where it has none, or nothing changes."""
+    """The probe with every axis of that letter `factor` times as long; None where that changes nothing."""
     if probe.operator.attributes.get("data_format", "NHWC") != "NHWC":
         return None
     letters = _letters(probe)
@@ -80,8 +80,7 @@ def _scaled(feed: Feed, text: str, letter: str, factor: float) -> Feed:
         sizes = [_size(int(d), c == letter, factor) for d, c in zip(values, text[1:], strict=True)]
         return feed._replace(constant=tf.make_tensor_proto(np.asarray(sizes, values.dtype)))
     shape = tuple(_size(d, c == letter, factor) for d, c in zip(feed.shape, text, strict=True))
-    below = feed.below
-    return feed if shape == feed.shape else feed._replace(shape=shape, below=below)
+    return feed if shape == feed.shape else feed._replace(shape=shape)
 
 
 def _size(dim: int, scale: bool, factor: float) -> int:

@@ -1,4 +1,4 @@
-"""Times operators on a device: inside traced training steps, and by themselves, one after the other in one session."""
+"""Times operators on a device: inside traced training steps, and alone, one after the other in one session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from placer.profile.profiler import session_config, trace_steps, warn_of_lost_ke
 from placer.profile.step_trace import traced_step
 from placer.trace.capture import Captured
 
-CHUNK = 200  # probes a session: oneDNN keeps at most 1024 prepared kernels, and preparing one again would be timed
+CHUNK = 200  # probes per session: oneDNN caches 1024 prepared kernels, and preparing one again would be timed
 WARM_UP = 2
 NUMBER = re.compile(r"\bprobe_(\d+)\b")
 _serial = itertools.count()
@@ -30,10 +30,10 @@ Samples = dict[str, list[float]]
 def step_samples(
     captured: Captured, operators: dict[str, Operator], devices: Devices, device: int, inputs: Sequence[Any], runs: int
 ) -> Samples:
-    """Signature -> seconds in each of `runs` traced steps, everything on one device that has kernels there: the median
-    of the ops that share a signature.
+    """Signature -> seconds in each of `runs` traced steps: the median of the ops with that signature. All ops that have
+    a kernel on the device run there.
 
-    An op that Grappler fused into another has no row of its own. Raises tf.errors.OpError where the device cannot
+    An op that Grappler fused into another has no entry. Raises tf.errors.OpError where the device cannot
     run the step.
     """
     samples: Samples = defaultdict(list)
@@ -63,7 +63,7 @@ def single_samples(probes: Sequence[Probe], devices: Devices, device: int, runs:
 
 
 def _chunk_samples(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> Samples:
-    """The same for probes of one session; begun anew without a probe that fails."""
+    """The same for the probes of one session, which is restarted without a probe that fails."""
     left = list(probes)
     while left:
         try:
@@ -92,7 +92,7 @@ def _run(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> S
 
 
 def _probe_times(step_stats: Any, tf_name: str) -> Iterator[tuple[str, float]]:
-    """Of each probe that ran on the device, its seconds there, as in a traced step."""
+    """(name, seconds) of each probe that ran on the device."""
     for name, seconds in traced_step(step_stats, {tf_name: tf_name}).cost_s().items():
         if NUMBER.fullmatch(name):
             yield name, seconds
@@ -108,7 +108,7 @@ def _session(probes: Sequence[Probe], devices: Devices, device: int) -> Iterator
         graph_def = _probes_graph(probes, {dtype: read.op.name for dtype, read in pools.reads.items()}, where)
         reads = {read.name: read for read in pools.reads.values()}
         tf.graph_util.import_graph_def(graph_def, input_map=reads, name="")
-        config = session_config(soft="GPU" in where)  # a GPU holds no pool of int32
+        config = session_config(soft="GPU" in where)  # a GPU has no int32 variables
         with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
             session.run(pools.fills)
             yield session
@@ -116,7 +116,7 @@ def _session(probes: Sequence[Probe], devices: Devices, device: int) -> Iterator
 
 
 class _Pools:
-    """One variable of random numbers per dtype, from which the inputs are cut."""
+    """One variable of random numbers per dtype, from which inputs are sliced."""
 
     def __init__(self, probes: Sequence[Probe]) -> None:
         sizes: dict[tf.DType, int] = defaultdict(int)
@@ -133,7 +133,7 @@ class _Pools:
 
 
 def _random(dtype: tf.DType, size: int) -> Any:
-    """Positive numbers of ordinary size, for denormal ones are slow; indices are taken modulo their bound."""
+    """Random numbers in 0.1..1, because denormal ones are slow; integers are later taken modulo their bound."""
     if dtype.is_integer:
         return tf.cast(tf.random.stateless_uniform([size], [1, 2], maxval=2**30, dtype=tf.int32), dtype)
     numbers = tf.random.stateless_uniform([size], [3, 4], minval=0.1, maxval=1.0)
@@ -141,7 +141,7 @@ def _random(dtype: tf.DType, size: int) -> Any:
 
 
 def _probes_graph(probes: Sequence[Probe], reads: dict[tf.DType, Any], where: str) -> Any:
-    """The GraphDef of a chain of probes. Each input is cut from the pool, written anew, and given its shape."""
+    """The GraphDef of a chain of probes. Each input is sliced from the pool, rewritten, and reshaped."""
     chain = _ProbeChain(reads)
     for i, probe in enumerate(probes):
         after = [f"^probe_{i - 1}"] if i else []
@@ -153,7 +153,7 @@ def _probes_graph(probes: Sequence[Probe], reads: dict[tf.DType, Any], where: st
 
 
 class _ProbeChain:
-    """A GraphDef under construction, in which equal constants are one."""
+    """A GraphDef under construction, in which equal constants are shared."""
 
     def __init__(self, reads: dict[tf.DType, Any]) -> None:
         self.graph_def = tf.compat.v1.GraphDef()
@@ -162,12 +162,12 @@ class _ProbeChain:
         self.count = itertools.count()
 
     def add(self, node: Any) -> str:
-        """Append a node; its name."""
+        """Append a node; returns its name."""
         self.graph_def.node.append(node)
         return str(node.name)
 
     def feed(self, feed: Feed, after: list[str]) -> str:
-        """The tensor of one input, made after the nodes `after` have run."""
+        """The name of one input's tensor, computed after the nodes `after` have run."""
         if feed.constant is not None:
             return self.add(constant_node(f"given_{next(self.count)}", feed.constant))
         cut = self._op(
