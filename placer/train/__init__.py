@@ -1,6 +1,6 @@
-"""A user's training step that stays live while the way it runs changes.
+"""A user's training step that stays live while its mode changes: untouched, or placed by one mapping or another.
 
-`live_step` is the whole; `variant` is the step for one signature and `modes` are the ways to run it. `untouched` runs
-the user's own function; `recorder` keeps its steps and `trial_run` repeats them on a placed one. `session` owns the
-devices and, through `replicas`, the replicas of variables; `variable_hooks` notices every use of a variable.
+Read in this order: `modes` are the modes a step can run in and `variant` is the step for one signature. `untouched`
+runs the user's own function; `recorder` keeps its steps and `trial_run` repeats them on a placed one. `replicas` and
+`variable_hooks` keep the user's variables true; `session` owns them and the devices. `live_step` is the whole.
 """

@@ -1,7 +1,7 @@
-"""A training step that stays live while the way it runs changes: untouched, or placed by one mapping or another.
+"""A training step that stays live while its mode changes: untouched, or placed by one mapping or another.
 
-Every call is one real step. What takes long (capturing, building, rehearsing) can be done by another thread; what a
-call runs next is decided elsewhere (search/online/controller.py).
+Every call is one real step. What takes long (capturing, building, trial runs) can be done by another thread; which mode
+runs next is decided elsewhere (search/online/controller.py).
 """
 
 from __future__ import annotations
@@ -28,26 +28,23 @@ from placer.result import Failed
 from placer.trace.capture import Captured, capture, untouchable
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout, Signatures
-from placer.train.modes import UNTOUCHED, Placed, Way
+from placer.train.modes import UNTOUCHED, Mode, Placed
 from placer.train.recorder import Recorder
 from placer.train.session import DeviceSession
-from placer.train.trial_run import Rehearsal
-from placer.train.untouched import Plain
+from placer.train.trial_run import TrialRun
+from placer.train.untouched import UntouchedFunction
 from placer.train.variable_hooks import unwatched
 from placer.train.variant import Variant
 
 T = TypeVar("T")
 PROFILED = 3  # traced steps on each device
-DRAINED = 64  # calls after a change of way whose seconds hold all that they started; later ones follow one another
+DRAINED = 64  # calls after a change of mode that are timed until all they started is done; later ones overlap
 PROFILE_LIMIT_S = 60.0  # for one of them, on workers that may get lost
 KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
 
 
 class LiveStep:
-    """A caller's step, and the ways to run it. The training thread calls `run`; `background` is one other thread.
-
-    main: the signature whose mapping is searched; others follow it.
-    """
+    """A user's step, and the modes it can run in. The training thread uses `call`; `background` is one other thread."""
 
     def __init__(
         self,
@@ -57,11 +54,11 @@ class LiveStep:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.session, self.name, self.clock = session, name, clock
-        self.plain = Plain(step, session, name, clock)
-        self.main: Variant | None = None
-        self._way: Way = UNTOUCHED
-        self._calls_so = 0  # placed ones since the way changed
-        self.rehearsal: Rehearsal | None = None
+        self.untouched = UntouchedFunction(step, session, name, clock)
+        self.main: Variant | None = None  # the signature whose mapping is searched; others follow it
+        self._mode: Mode = UNTOUCHED
+        self._calls_so = 0  # placed ones since the mode changed
+        self.trial_run: TrialRun | None = None
         self.topology: Topology | None = None
         self.graph: OpGraph | None = None
         self.left_alone: str | None = None
@@ -75,25 +72,25 @@ class LiveStep:
     # The training thread.
 
     @property
-    def way(self) -> Way:
+    def mode(self) -> Mode:
         """How calls of the main signature run."""
-        return self._way
+        return self._mode
 
-    @way.setter
-    def way(self, way: Way) -> None:
-        """What was placed on devices as they were before a loss must never be called: it is not taken."""
-        if way is self._way or (isinstance(way, Placed) and not self.is_current(way)):
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        """Change the mode; what was placed on the devices of before a loss must never be called, so it is ignored."""
+        if mode is self._mode or (isinstance(mode, Placed) and not self.is_current(mode)):
             return
         drain()
-        self._way, self._calls_so = way, 0
+        self._mode, self._calls_so = mode, 0
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float | None]:
-        """One step as the caller asked for it: what it returns, and the seconds of a step of the main signature.
+        """Run one step: what it returns, and its seconds if it is of the main signature.
 
-        Within another function's trace, or under a gradient tape, it is the caller's function that is called.
+        Within another function's trace, or under a gradient tape, the user's own function is called.
         """
         if tf_internals.is_recorded():
-            return self.plain.within(args, kwargs), None
+            return self.untouched.within(args, kwargs), None
         with self.session.lock:
             key, tensors = self._signatures.of(args, kwargs)
             variant = self._variants.get(key)
@@ -104,29 +101,29 @@ class LiveStep:
                 self.session.look()
             if variant is not self.main:
                 return self._aside(variant, args, kwargs, tensors), None
-            way = self._way
-            if isinstance(way, Placed):
-                return self._placed(variant, way, self._given(variant, tensors))
+            mode = self._mode
+            if isinstance(mode, Placed):
+                return self._placed(variant, mode, self._given(variant, tensors))
             return self._untouched(variant, args, kwargs, tensors)
 
     def _given(self, variant: Variant, tensors: Sequence[Any]) -> Sequence[Any]:
-        """What a placed step takes: a batch where the caller gave an iterator. Raises OutOfRangeError at its end."""
+        """What a placed step takes: a batch where the user gave an iterator. Raises OutOfRangeError at its end."""
         return tensors if variant.feeding is None else variant.feeding.taken(tensors)
 
     def again(self, key: Any, tensors: Sequence[Any]) -> None:
         """As in `Member`."""
         variant = self._variants[key]
-        way = self.way if variant is self.main else self._following(variant)
-        if isinstance(way, Placed):
-            self._run(way, tensors)
+        mode = self.mode if variant is self.main else self._following(variant)
+        if isinstance(mode, Placed):
+            self._run(mode, tensors)
         else:
-            self.plain.run_flat(variant, tensors)
+            self.untouched.run_flat(variant, tensors)
 
     def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
         variant = self._variants[key] = Variant(key, args, kwargs, Layout.of(args, kwargs))
         if self.main is None:
             self.main = variant
-            self.left_alone = untouchable(self.plain.step) or self.plain.trace(variant)
+            self.left_alone = untouchable(self.untouched.step) or self.untouched.trace(variant)
         if not self.left_alone:
             variant.feeding = Feeding.of(variant.layout)
         return variant
@@ -134,23 +131,23 @@ class LiveStep:
     def _untouched(
         self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> tuple[Any, float]:
-        wanted = variant is self.main and self.rehearsal is None and not self._recorder.is_full
+        wanted = variant is self.main and self.trial_run is None and not self._recorder.is_full
         if not wanted or self.left_alone or variant.calls <= 1:
-            return self.plain.run(variant, args, kwargs)
+            return self.untouched.run(variant, args, kwargs)
         given = self._given(variant, tensors)
         if variant.feeding is not None:
             variant.shapes = variant.feeding.shapes(given)
-        trained = self.plain.function.get_concrete_function(*variant.args, **variant.kwargs).graph.variables
-        return self._recorder.record(trained, given, lambda: self.plain.run_flat(variant, given))
+        trained = self.untouched.function.get_concrete_function(*variant.args, **variant.kwargs).graph.variables
+        return self._recorder.record(trained, given, lambda: self.untouched.run_flat(variant, given))
 
-    def _placed(self, variant: Variant, way: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
+    def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         assert variant.captured is not None
         if self.session.fragile:
             self.session.before_placed()
-            if way.generation != self.session.generation:  # a loss showed in that
+            if mode.generation != self.session.generation:  # a loss showed in that
                 return self._placed_anew(variant, tensors)
         try:
-            outputs, step_s = self._run(way, tensors)
+            outputs, step_s = self._run(mode, tensors)
         except BaseException as error:
             if not self.session.is_loss(error):
                 self.session.broke_off()
@@ -162,30 +159,30 @@ class LiveStep:
         return variant.captured.pack(outputs), step_s
 
     def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
-        """A step as it runs now, on the devices that are left if some were lost since it began."""
-        way = self.way if variant is self.main else self._following(variant)
-        if isinstance(way, Placed):
-            return self._placed(variant, way, tensors)
-        return self.plain.run_flat(variant, tensors)
+        """Run a step in the mode of now: devices may have been lost since it began."""
+        mode = self.mode if variant is self.main else self._following(variant)
+        if isinstance(mode, Placed):
+            return self._placed(variant, mode, tensors)
+        return self.untouched.run_flat(variant, tensors)
 
-    def _run(self, way: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:
-        """One placed step; its seconds without those that variables took to come."""
-        assert way.use is not None
-        self.session.replicas.before(way.use)
+    def _run(self, mode: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:
+        """One placed step; its seconds do not include fetching variables."""
+        assert mode.use is not None
+        self.session.replicas.before(mode.use)
         begin = self.clock()
         try:
-            outputs = way.step.run_flat(tensors)
+            outputs = mode.step.run_flat(tensors)
             self._calls_so += 1
             if self._calls_so <= DRAINED:
                 drain()
             step_s = self.clock() - begin
         finally:  # a step that failed may have written
-            self.session.replicas.after(way.use)
+            self.session.replicas.after(mode.use)
         return outputs, step_s
 
     def _aside(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]) -> Any:
         """A step of another signature than the main one."""
-        if not isinstance(self.way, Placed) or variant.refused:
+        if not isinstance(self.mode, Placed) or variant.refused:
             return self._untouched(variant, args, kwargs, tensors)[0]
         given = self._given(variant, tensors)
         if variant.feeding is not None:
@@ -195,11 +192,11 @@ class LiveStep:
         except PlacerError as error:
             warnings.warn(f"{self.name}: {error} Calls of this signature run untouched.", stacklevel=4)
             variant.refused = True
-        return self.plain.run_flat(variant, given)[0]
+        return self.untouched.run_flat(variant, given)[0]
 
-    def _following(self, variant: Variant) -> Way:
+    def _following(self, variant: Variant) -> Mode:
         """The step of another signature under the main one's mapping."""
-        main = self.way
+        main = self.mode
         if not isinstance(main, Placed):
             return UNTOUCHED
         if variant.follows is not main:
@@ -226,7 +223,7 @@ class LiveStep:
     # Either thread.
 
     def background(self, work: Callable[[], T]) -> Future[T]:
-        """Have `work` done by the other thread."""
+        """Run `work` on the other thread."""
         future = self._thread.submit(_unseen, work)
         self._busy = [busy for busy in self._busy if not busy.done()] + [future]
         return future
@@ -240,14 +237,16 @@ class LiveStep:
 
     def _captured(self, variant: Variant) -> Captured:
         how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
-        captured = capture(self.plain.function, variant.args, self.name, **how)
+        captured = capture(self.untouched.function, variant.args, self.name, **how)
         if self.session.replicas.read_within:
             raise BadInputError(f"{self.name}: a Python function in it reads a variable, which may be elsewhere then.")
         if captured.has_tables and self.session.joins:
             raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
         for node in (captured.nodes[name] for name in captured.host_ops):
             if node.op in KEPT_EFFECTS:
-                raise BadInputError(f"{self.name}: op {node.name} ({node.op}) has an effect that cannot be rehearsed.")
+                raise BadInputError(
+                    f"{self.name}: op {node.name} ({node.op}) has an effect that cannot be tried without keeping it."
+                )
         return captured
 
     def join(self) -> Topology:
@@ -259,7 +258,7 @@ class LiveStep:
             self.session.adopt(main.captured.variables.values())
             main.template = Template(main.captured, self._host())
             recording = self._recorder.recording(main.captured, self.name)
-            self.rehearsal = Rehearsal(main.captured, recording, exact=self._exact())
+            self.trial_run = TrialRun(main.captured, recording, exact=self._exact())
             self._recorder.clear()
             if self.session.fragile:
                 self.session.save()
@@ -270,14 +269,14 @@ class LiveStep:
         """The main signature's graph with costs, and the topology with its links as measured."""
         devices = self.session.join()
         main = self.main
-        assert main is not None and main.captured is not None and self.rehearsal is not None
+        assert main is not None and main.captured is not None and self.trial_run is not None
         names = devices.topology.names
         links = measure_links(
             names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES, repeats=QUICK_REPEATS
         )
         self.topology = Topology(devices.topology.devices, links, devices.topology.contention)
         devices.topology = self.topology
-        recording = self.rehearsal.recording
+        recording = self.trial_run.recording
         batch = recording.batches[-1]
         limit_s = PROFILE_LIMIT_S if self.session.fragile else None
         self.graph = profile(
@@ -286,9 +285,9 @@ class LiveStep:
         return self.graph, self.topology
 
     def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Placed | Failed:
-        """The main signature placed and rehearsed; `settle` makes it ready to run. A failure is a value."""
-        assert self.main is not None and self.rehearsal is not None
-        built: Placed | Failed = attempted(lambda: self._build(self.main, devices, order, name, self.rehearsal))
+        """Place the main signature and try it; `settle` makes it ready to run. A failure is a value."""
+        assert self.main is not None and self.trial_run is not None
+        built: Placed | Failed = attempted(lambda: self._build(self.main, devices, order, name, self.trial_run))
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
         return built
@@ -306,14 +305,12 @@ class LiveStep:
         return placed
 
     def release(self, keep: Sequence[Placed]) -> None:
-        """Free the replicas of variables that none of these ways needs; the training thread only."""
+        """Free the replicas of variables that none of these needs; the training thread only."""
         self.session.replicas.drop_unused([placed.use for placed in keep if placed.use is not None])
 
     @property
     def shares_cores(self) -> bool:
-        """Whether the devices compute on cores of this process, so that what is measured on them disturbs the training
-        and the other way round.
-        """
+        """Whether the devices compute on cores of this process, so measuring and training disturb each other."""
         return (
             self.session.devices is not None and self.session.devices.workers is not None
         ) or not self.session.fragile
@@ -351,29 +348,29 @@ class LiveStep:
         for variant in self._variants.values():
             variant.follows = variant.placed = variant.template = None
         main = self.main
-        if main is None or main.captured is None or self.rehearsal is None:
+        if main is None or main.captured is None or self.trial_run is None:
             return
-        self.rehearsal.forget()
+        self.trial_run.forget()
         main.template = Template(main.captured, self._host())
-        if not isinstance(self.way, Placed):
+        if not isinstance(self.mode, Placed):
             return
         if self.session.devices is None:
-            self.way = UNTOUCHED
+            self.mode = UNTOUCHED
             return
         there = [self._topology().index[name] for name in self.session.devices.topology.names]
-        same = set(self.way.devices) <= set(there)
-        devices = self.way.devices if same else (there[0],) * len(self.way.devices)
-        self.way = self.settle(self._build(main, devices, self.way.order if same else (), self.way.name))
+        same = set(self.mode.devices) <= set(there)
+        devices = self.mode.devices if same else (there[0],) * len(self.mode.devices)
+        self.mode = self.settle(self._build(main, devices, self.mode.order if same else (), self.mode.name))
 
     def close(self) -> None:
-        """Leave the session, with the caller's variables true."""
+        """Leave the session, with the user's variables true."""
         self.pause()
         self._thread.shutdown(wait=True, cancel_futures=True)
-        if self.rehearsal is not None:
-            self.rehearsal.forget()
+        if self.trial_run is not None:
+            self.trial_run.forget()
         with self.session.lock:
             self.session.leave(self)
-        self.way = UNTOUCHED
+        self.mode = UNTOUCHED
 
     def _build(
         self,
@@ -381,16 +378,16 @@ class LiveStep:
         devices: Sequence[int],
         order: Sequence[str],
         name: str,
-        rehearsal: Rehearsal | None = None,
+        trial_run: TrialRun | None = None,
     ) -> Placed:
         begin, generation = self.clock(), self.session.generation
         assert variant is not None and variant.template is not None and variant.captured is not None
         names = [self._tf_names()[self._topology().names[d]] for d in devices]
         device_of = {op.name: n for op, n in zip(variant.captured.graph.ops, names, strict=True)}
         mine = variant.captured.variables
-        if rehearsal is not None:
-            step = PlacedStep(variant.template, names, variables=rehearsal.variables(device_of), order=order)
-            rehearsal.run(step)
+        if trial_run is not None:
+            step = PlacedStep(variant.template, names, variables=trial_run.variables(device_of), order=order)
+            trial_run.run(step)
         else:
             step = PlacedStep(variant.template, names, variables=mine, order=order)
         made = self.session.replicas.missing(list(mine.values()), [device_of[node] for node in mine])
@@ -416,6 +413,6 @@ class LiveStep:
 
 
 def _unseen(work: Callable[[], T]) -> T:
-    """Work that looks at variables without anybody fetching their values."""
+    """Run `work` without fetching the variables that it looks at."""
     with unwatched():
         return work()

@@ -1,4 +1,4 @@
-"""The ways to run a training step: untouched, or placed by one mapping or another."""
+"""The modes in which a training step runs: untouched, or placed by one mapping or another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Untouched:
-    """The way a step runs that Placer leaves alone: the caller's function, the caller's variables."""
+    """Placer leaves the step alone: the user's function runs on the user's variables."""
 
     name = "untouched"
 
@@ -23,19 +23,16 @@ UNTOUCHED = Untouched()
 
 @dataclass(eq=False)
 class Placed:
-    """The way a step runs under one mapping. devices: topology index per op of the captured graph, all devices counted.
+    """The step runs under one mapping."""
 
-    name: who proposed it. switch_s: seconds that building it took.
-    """
-
-    devices: tuple[int, ...]
-    order: tuple[str, ...]
-    name: str
+    devices: tuple[int, ...]  # topology index per op of the captured graph, all devices counted
+    order: tuple[str, ...]  # op names, that run one after another where they share a device
+    name: str  # who proposed it
     step: PlacedStep
-    generation: int
-    switch_s: float = 0.0
-    made: dict[tuple[int, str], tf.Variable] = field(default_factory=dict)
-    use: Use | None = None
+    generation: int  # of the session's devices when it was built
+    switch_s: float = 0.0  # seconds that building it took
+    made: dict[tuple[int, str], tf.Variable] = field(default_factory=dict)  # blank replicas that `use` will take
+    use: Use | None = None  # set by `LiveStep.settle`
 
 
-Way = Untouched | Placed
+Mode = Untouched | Placed

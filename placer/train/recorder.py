@@ -1,4 +1,4 @@
-"""Untouched steps kept as they run, for placed ones to be rehearsed on."""
+"""Untouched steps recorded as they run, so that trial runs can repeat them on placed ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from placer.train.session import DeviceSession
 from placer.train.trial_run import Recording
 from placer.train.variable_hooks import unwatched
 
-RECORDED = 2  # steps that rehearsals repeat
+RECORDED = 2  # steps that a trial run repeats
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Recorder:
 
     @property
     def is_full(self) -> bool:
-        """Whether a rehearsal needs no more."""
+        """Whether a trial run needs no more."""
         return len(self._steps) >= RECORDED
 
     def record(
@@ -59,7 +59,7 @@ class Recorder:
     def recording(self, captured: Captured, name: str) -> Recording:
         """What was recorded, by the captured graph's names. Raises BadInputError where nothing was."""
         if not self._steps:
-            raise BadInputError(f"{name}: no untouched step was recorded, so nothing can be rehearsed.")
+            raise BadInputError(f"{name}: no untouched step was recorded, so nothing can be tried.")
         first, last = self._steps[0], self._steps[-1]
         start = {node: first.start[id(variable)] for node, variable in captured.variables.items()}
         end = {node: last.end[id(variable)] for node, variable in captured.variables.items()}

@@ -23,7 +23,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.train.replicas import Replicas
 from placer.train.variable_hooks import renew_all
 
-SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the caller does not say how many steps apart
+SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the user does not say how many steps apart
 LEAST_STEPS = 16  # between two snapshots
 MOST_LOG_BYTES = 512 * 2**20
 NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
@@ -35,28 +35,28 @@ RPC_ERRORS = (
     tf.errors.InternalError,
     tf.errors.UnknownError,
     tf.errors.DeadlineExceededError,
-)  # what a device on its way out may cause; others are the step's own
+)  # what a device that is going down may cause; others are the step's own
 
 
 class Member(Protocol):
-    """A live step at the session, as a loss concerns it."""
+    """What a session needs of a live step when devices are lost or come back."""
 
     def pause(self) -> None:
-        """Return when nothing of this step runs in the background any more; what has not begun never will."""
+        """Cancel work in the background that has not begun, and wait for the rest."""
 
     def finish(self) -> None:
-        """Return when all that this step has going on in the background is done."""
+        """Wait for all work in the background."""
 
     def rebuild(self) -> None:
-        """What was built is void; build what steps need on the devices that are left."""
+        """Forget what was built; build what steps need on the devices that are left."""
 
     def again(self, key: Any, tensors: Sequence[Any]) -> None:
-        """One step of those lost, once more."""
+        """Repeat one of the steps lost."""
 
 
 @dataclass(frozen=True)
 class Logged:
-    """A step taken since the last snapshot, and what the caller had written to variables before it."""
+    """A step taken since the last snapshot, and what the user had written to variables before it."""
 
     member: Member
     key: Any
@@ -66,21 +66,16 @@ class Logged:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a loss came to: devices, steps repeated from the snapshot, steps that could not be, and seconds."""
+    """What a loss cost."""
 
-    lost: tuple[str, ...]
-    repeated: int
-    forgotten: int
+    lost: tuple[str, ...]  # devices
+    repeated: int  # steps, from the snapshot
+    forgotten: int  # steps that could not be repeated
     seconds: float
 
 
 class DeviceSession:
-    """Devices and variables; all use of TensorFlow by the training thread goes on under `lock`.
-
-    devices: None until `join`, or while none of them is left. generation: how often devices were joined; what was
-    built under another one must never be called. sync_every: snapshots are that many steps apart at most; None = so
-    that they take SYNC_SHARE of the time.
-    """
+    """Devices and variables; all use of TensorFlow by the training thread goes on under `lock`."""
 
     _open: ClassVar[dict[tuple[str | None, bool], DeviceSession]] = {}
 
@@ -88,9 +83,9 @@ class DeviceSession:
         self.spec, self.include_local, self.clock = spec, include_local, clock
         self.lock = threading.RLock()
         self.replicas = Replicas(self.lock, self._mended)
-        self.devices: Devices | None = None
-        self.generation = 0
-        self.sync_every: int | None = None
+        self.devices: Devices | None = None  # until `join`, or while none of them is left
+        self.generation = 0  # how often devices were joined; what was built under another one must never be called
+        self.sync_every: int | None = None  # steps between snapshots at most; None: SYNC_SHARE of the time
         self.members: list[Member] = []
         self.losses: list[Loss] = []
         self._recovering = False
@@ -104,7 +99,7 @@ class DeviceSession:
         self._log: list[Logged] = []
         self._log_bytes = 0
         self._forgotten = 0  # steps since the snapshot that cannot be repeated
-        self._pending: dict[int, Any] = {}  # what the caller wrote since the last step logged
+        self._pending: dict[int, Any] = {}  # what the user wrote since the last step logged
         self._stale = False  # whether the log does not tell all that happened since the snapshot
         self._preparing = threading.Lock()
 
@@ -132,7 +127,7 @@ class DeviceSession:
         return bool(self._whole and self._whole.addresses)
 
     def prepare(self) -> None:
-        """What joining needs and takes long; any thread. Raises BadInputError for devices that cannot be."""
+        """Do what takes long before joining; any thread. Raises BadInputError for devices that cannot be."""
         count = (self.spec or "").removeprefix("workers:")
         with self._preparing:
             wanted = self._workers is None and self._whole is None and (self.spec or "").startswith("workers:")
@@ -153,17 +148,17 @@ class DeviceSession:
         return self._whole
 
     def adopt(self, variables: Iterable[tf.Variable]) -> None:
-        """Keep these variables true from now on, and have them in the next snapshot."""
+        """Keep these variables true from now on, and include them in the next snapshot."""
         if self.replicas.adopt(variables):
             self._stale = True
 
     def untouched_ran(self) -> None:
-        """A step has trained the caller's own variables, which were true before."""
+        """A step has trained the user's own variables, which were true before."""
         self.replicas.untouched_ran()
         self._stale = True
 
     def before_placed(self) -> None:
-        """A placed step is about to run: have all that a loss during it would take."""
+        """Before a placed step: keep all that recovering from a loss during it needs."""
         if not self.fragile:
             return
         if self._stale:
@@ -172,7 +167,7 @@ class DeviceSession:
             self._pending.update(self.replicas.writes())
 
     def look(self) -> None:
-        """Between steps: if work in the background met what may be a loss, and it was one, go on without."""
+        """Between steps: check whether devices were lost, as background work suspects, and go on without them."""
         self.suspected = False
         if self.fragile and self.devices is not None and self.devices.lost():
             self.before_placed()
@@ -180,11 +175,11 @@ class DeviceSession:
                 self.recover()
 
     def broke_off(self) -> None:
-        """A step may have written a part of what it writes, and cannot be repeated."""
+        """A step failed half-way: it may have written some variables, and cannot be repeated."""
         self._stale = True
 
     def ran(self, member: Member, key: Any, tensors: Sequence[Any], step_s: float) -> None:
-        """A placed step was taken: log it, and take a snapshot when one is due."""
+        """After a placed step: log it, and take a snapshot when one is due."""
         if not self.fragile:
             return
         if any(tensor.dtype in (tf.resource, tf.variant) for tensor in tensors):  # an iterator: it has moved on
@@ -197,7 +192,7 @@ class DeviceSession:
             self.save()
 
     def save(self) -> None:
-        """Take a snapshot of all variables; also makes the caller's true."""
+        """Take a snapshot of all variables; also makes the user's true."""
         begin = self.clock()
         self._snapshot = self.replicas.snapshot()
         self._snapshot_s = self.clock() - begin
@@ -207,11 +202,11 @@ class DeviceSession:
         self._stale = False
 
     def is_loss(self, error: BaseException) -> bool:
-        """Whether an error came of a lost device; waits a moment for a process that is dying."""
+        """Whether a lost device caused an error; waits a moment for a process that is dying."""
         return self.fragile and isinstance(error, tf.errors.OpError) and self._gone(error) is not None
 
     def recover(self) -> None:
-        """Go on with the devices that are left, from the last snapshot, and take the steps since then once more.
+        """Go on with the devices that are left, from the last snapshot, and repeat the steps since then.
 
         Raises PlacerError where there is no snapshot.
         """
@@ -222,7 +217,7 @@ class DeviceSession:
             self._recovering = False
 
     def _mended(self, error: BaseException) -> bool:
-        """Go on after a loss that showed while the caller looked at his variables."""
+        """Go on after a loss that showed while the user read variables; returns whether there was one."""
         if self._recovering or not self.is_loss(error):
             return False
         self._pending.update(self.replicas.writes())
@@ -262,7 +257,7 @@ class DeviceSession:
         return bool(self._revivals) and all(revival.done() for revival in self._revivals)
 
     def rejoin(self) -> None:
-        """Take the devices that came back in again. Training goes on from the very state it is in."""
+        """Take devices that came back in again. Training goes on from the state it is in."""
         with self.lock:
             self._rejoin()
 
@@ -287,7 +282,7 @@ class DeviceSession:
             self.recover()
 
     def leave(self, member: Member) -> None:
-        """One step less; with the last one go the devices, and the caller's variables are his alone."""
+        """Take a step out; with the last one the devices are closed and the user's variables no longer watched."""
         if self.fragile and member in self.members:
             self.save()  # nobody can be asked to repeat steps of one who left
         if member in self.members:
@@ -325,8 +320,8 @@ class DeviceSession:
         self.replicas.lose()
 
     def _gone(self, error: tf.errors.OpError) -> tuple[str, ...] | None:
-        """The devices whose loss an error came of; none of them where a worker was started anew behind our back. None:
-        it has another cause.
+        """The devices whose loss caused an error; empty where a worker was restarted unnoticed, None where the error
+        has another cause.
         """
         if not isinstance(error, RPC_ERRORS):
             return None

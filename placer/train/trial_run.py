@@ -35,7 +35,7 @@ class Recording:
     end: MappingABC[str, Any]
 
 
-class Rehearsal:
+class TrialRun:
     """Runs placed steps from a recording's start, and holds what they do against what the untouched step did.
 
     May be used by another thread than the one that trains: no variable of the training is touched.

@@ -1,4 +1,4 @@
-"""The caller's own function, run as he wrote it, on his own variables."""
+"""The user's own function, run as written, on the user's own variables."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ from placer.train.variable_hooks import unwatched
 from placer.train.variant import Variant
 
 
-class Plain:
-    """Runs `step` untouched, whatever else happens to its variables between calls.
-
-    function: what is called and captured, a tf.function wherever that can be.
-    """
+class UntouchedFunction:
+    """Runs `step` untouched, whatever else happens to its variables between calls."""
 
     def __init__(
         self,
@@ -32,21 +29,22 @@ class Plain:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.step, self.session, self.name, self.clock = step, session, name, clock
+        # What is called and captured: a tf.function wherever that can be.
         self.function: Any = step if hasattr(step, "get_concrete_function") else tf.function(step)
-        self._told = False
+        self._warned = False
 
     def trace(self, variant: Variant) -> str | None:
-        """Trace the step; why it cannot be, or cannot be repeated."""
+        """Trace the step; returns why it cannot be traced or repeated, None where it can."""
         try:
             concrete = self.function.get_concrete_function(*variant.args, **variant.kwargs)
-        except Exception as error:  # whatever the caller's code raises under tracing
+        except Exception as error:  # whatever the user's code raises under tracing
             line = next(iter(str(error).strip().splitlines()), "")
             self.function = self.step
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
         return unrepeatable(variant.layout, concrete)
 
     def run(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
-        """A call as the caller made it; what it returns, and its seconds."""
+        """A call as the user made it: what it returns, and its seconds."""
         self.session.replicas.pull()
         with unwatched():
             return self._timed(variant, args, kwargs)
@@ -59,11 +57,11 @@ class Plain:
             return self._timed(variant, args, kwargs)
 
     def within(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A call that somebody differentiates, or makes a part of a function."""
+        """A call under a gradient tape, or within another function's trace."""
         if tf.inside_function():
             return self.function(*args, **kwargs)
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             warnings.warn(
                 f"{self.name} is called under a tf.GradientTape, which cannot see into a placed step: such calls run "
                 "untouched.", stacklevel=6,
@@ -76,7 +74,7 @@ class Plain:
         return outputs
 
     def _timed(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
-        """On variables that are true."""
+        """Run the step on variables that are true: what it returns, and its seconds."""
         begin = self.clock()
         try:
             if self.session.fragile and not variant.compiled:

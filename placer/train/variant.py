@@ -15,23 +15,18 @@ from placer.train.modes import Placed
 
 @dataclass(eq=False)
 class Variant:
-    """What is known of a signature since its first call, with `args` and `kwargs`.
-
-    compiled: whether the untouched function ran before devices were joined. feeding: set where iterators are taken from
-    for the step; shapes: of what was taken. refused: whether it cannot be placed, other than the main one. placed: of
-    another signature than the main one, what follows the main one's mapping.
-    """
+    """What is known of one signature since its first call."""
 
     key: Hashable
-    args: Sequence[Any]
+    args: Sequence[Any]  # of the first call
     kwargs: dict[str, Any]
     layout: Layout
     calls: int = 0
-    compiled: bool = False
-    feeding: Feeding | None = None
-    shapes: dict[int, list[Any]] | None = None
-    refused: bool = False
+    compiled: bool = False  # whether the untouched function ran before devices were joined
+    feeding: Feeding | None = None  # set where the step takes its batches from iterators
+    shapes: dict[int, list[Any]] | None = None  # of the batches taken
+    refused: bool = False  # whether a signature other than the main one cannot be placed
     captured: Captured | None = None
     template: Template | None = None
-    placed: Placed | None = None
-    follows: Placed | None = None
+    placed: Placed | None = None  # of a signature other than the main one: what follows the main one's mapping
+    follows: Placed | None = None  # the main one's mapping that `placed` was built for

@@ -1,8 +1,7 @@
-"""Adaptation: step times tell that the load changed, probes what slowed, the planner what might be better, and a race
-whether it is.
+"""Adaptation: step times show that the load changed, probes what slowed, the planner proposes, and a race decides.
 
-    steps  ~~~~~~~~~~|‾‾‾‾‾‾‾|‾‾‾‾‾‾‾‾|‾‾‾‾‾‾‾|──A──|────────B────
-                     load    alarm    probed  what was built before is looked at; then what is new, as it gets built
+steps  ~~~~~~~~~~|‾‾‾‾‾‾‾|‾‾‾‾‾‾‾‾|‾‾‾‾‾‾‾|──A──|────────B────
+                 load    alarm    probed  what was built before is looked at; then what is new, as it gets built
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from statistics import median
 
 from placer.devices.load_reading import LoadReading
 from placer.result import Measured
-from placer.train.modes import Placed, Way
+from placer.train.modes import Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest
 from search.online.diagnose.diagnosis import Backoff, Diagnosis, diagnose
-from search.online.diagnose.slowdown_monitor import Gauge, is_clear
-from search.online.interfaces import Probes, Proposing, Steps
+from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
+from search.online.interfaces import PlannerLike, Probes, Steps
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
 from search.online.trials.race import look
-from search.online.trials.trials import Contest, Say, ms
+from search.online.trials.trials import Say, Trials, ms
 
 READINGS = 3  # that say what slowed, a step apart
 PROBE_STEPS = 2  # on one device, where probes see nothing
@@ -32,7 +31,7 @@ LATEST = 5  # steps that say how long one takes now
 HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
 LONG = 500  # steps after which the baseline is renewed
 CLEAR_GAIN = 0.15  # needs no second look
-LEAST_PREDICTED = 0.03  # gain for which what was built before is looked at, or a mapping by the same prediction
+LEAST_PREDICTED = 0.03  # least predicted gain for a look at a mapping built before, or newly proposed
 
 
 class Adaptation:
@@ -40,15 +39,15 @@ class Adaptation:
 
     def __init__(
         self,
-        contest: Contest,
-        planner: Proposing,
+        trials: Trials,
+        planner: PlannerLike,
         probes: Probes,
         settings: OnlineSettings,
         say: Say,
         step: Callable[[], int],
     ) -> None:
         """step: how many calls there were."""
-        self.contest, self.planner, self.settings, self.say = contest, planner, settings, say
+        self.trials, self.planner, self.settings, self.say = trials, planner, settings, say
         self.probes = probes
         self._test = ChangeTest()
         self._backoff = Backoff()
@@ -60,12 +59,12 @@ class Adaptation:
         self._predicted: dict[Placed, float] = {}  # seconds of a step of what was built, under the load of now
 
     def begin(self) -> Steps[None]:
-        """Learn what is usual."""
-        self.gauge = Gauge(self.probes, (yield from self._readings()))
+        """Learn what is normal."""
+        self.monitor = SlowdownMonitor(self.probes, (yield from self._readings()))
         self._learn()
 
     def watch(self, step_s: float) -> Steps[None]:
-        """After each step of the incumbent: mostly nothing. Raises PlacerError where the planner is gone."""
+        """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner is gone."""
         step = self._step()
         change = self._test.add(step_s)
         if change is not None:
@@ -73,9 +72,9 @@ class Adaptation:
         elif step % self.settings.probe_every == 0:
             self._probe()
         if self._returning:
-            backoff, way = self._backoff, self.contest.way
+            backoff, mode = self._backoff, self.trials.mode
             yield from self._adapt()
-            if self.contest.way is not way:
+            if self.trials.mode is not mode:
                 self._backoff = backoff
         elif self._backoff.due(step):
             yield from self._adapt()
@@ -83,37 +82,37 @@ class Adaptation:
     def _alarm(self, change: Change) -> None:
         self._ratio *= change.ratio
         self._gone_or_alarmed(not change.slower)
-        self.gauge.alarmed()
+        self.monitor.alarmed()
         self.say(
             "alarm", f"steps take {change.ratio:.2f}x as long since {change.steps} steps.",
             ratio=change.ratio, steps=change.steps,
         )  # fmt: skip
 
     def _gone_or_alarmed(self, eased: bool) -> None:
-        """A load that goes is followed at once, for the way back is built and costs little; else the backoff says when
-        to act.
+        """Act at once where a load has gone, because the favourite is built and cheap to look at; else the backoff
+        says when to act.
         """
-        favourite = self.contest.favourite
-        may_return = favourite in self.contest.current and favourite is not self.contest.way
+        favourite = self.trials.favourite
+        may_return = favourite in self.trials.current and favourite is not self.trials.mode
         if eased and may_return and self._step() >= self._backoff.ready_step:
             self._returning = True
         else:
             self._backoff = self._backoff.alarmed(self._step())
 
     def _probe(self) -> None:
-        """Look whether a load has gone; while there is none, learn what is usual."""
+        """Check whether a load has gone; while there is none, learn what is normal."""
         if self._backoff.pending:
             return
-        if self.gauge.slow:
-            if self.gauge.has_eased():
+        if self.monitor.slow:
+            if self.monitor.has_eased():
                 self._gone_or_alarmed(True)
-        elif not self.gauge.is_sure or self._step() % LONG == 0:
-            self.gauge.calm()
+        elif not self.monitor.is_sure or self._step() % LONG == 0:
+            self.monitor.calm()
 
     def _learn(self) -> None:
-        """What is normal now: so far the incumbent's latest steps."""
+        """Restart the change test with the incumbent's latest steps."""
         self._test.restart()
-        for step_s in list(self.contest.lately):
+        for step_s in list(self.trials.lately):
             self._test.add(step_s)
 
     def _adapt(self) -> Steps[None]:
@@ -122,160 +121,160 @@ class Adaptation:
         ratio, self._ratio = self._ratio, 1.0
         self._unsolved *= ratio if is_clear(ratio) else 1.0
         readings = yield from self._readings()
-        found = self.gauge.diagnose(readings, self._unsolved if self._is_unsolved else ratio)
-        self.contest.renew(list(self.contest.lately)[-LATEST:])
+        found = self.monitor.diagnose(readings, self._unsolved if self._is_unsolved else ratio)
+        self.trials.renew(list(self.trials.lately)[-LATEST:])
         if found.kind == "nothing" and self._is_unsolved and not self.settings.dry_run:
             found = yield from self._by_singles()
         if not found.may_gain:
             self._nothing_to_gain(found, readings)
             return
-        before = self.gauge.latest
-        self.gauge.act_on(readings, found)
+        before = self.monitor.latest
+        self.monitor.act_on(readings, found)
         if self.settings.dry_run:
             yield from self._only_say(found)
         elif not (yield from self._place_anew(found)):
-            self.gauge.latest = before
+            self.monitor.latest = before
 
     @property
     def _is_unsolved(self) -> bool:
-        """Whether steps have changed beyond doubt, and nothing was done about it."""
+        """Whether steps have clearly changed, and nothing was done about it."""
         return is_clear(self._unsolved)
 
     def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> None:
         if found.kind == "alike":
-            self.gauge.latest = LoadReading.middle(readings)
+            self.monitor.latest = LoadReading.middle(readings)
             self._unsolved = 1.0
         self._stay(found.why)
 
     def _by_singles(self) -> Steps[Diagnosis]:
-        """What slowed, where probes see nothing: by a few steps on one device and the other, beside the incumbent's."""
-        contest, factors = self.contest, {}
-        for single in contest.singles:
-            if single in contest.step_s and contest.stage.is_current(single):
+        """What slowed where probes see nothing: by a few steps on each single device, compared with before."""
+        trials, factors = self.trials, {}
+        for single in trials.singles:
+            if single in trials.step_s and trials.live.is_current(single):
                 took = yield from look(single, PROBE_STEPS)
-                factors[contest.name_of(single)] = self._unsolved * median(took) / contest.known_s(single)
+                factors[trials.name_of(single)] = self._unsolved * median(took) / trials.known_s(single)
         return diagnose(factors, {}, self._unsolved)
 
     def _readings(self) -> Steps[list[LoadReading]]:
         readings = [self.probes.take()]
         while len(readings) < READINGS:
-            self.contest.lately.append((yield self.contest.way))
+            self.trials.lately.append((yield self.trials.mode))
             readings.append(self.probes.take())
         return readings
 
     def _place_anew(self, found: Diagnosis) -> Steps[bool]:
-        """What was built before and what is proposed first, then what is predicted to be better still; whether anything
-        was. Not all that the budget of a search would allow: a load may go while one looks for a percent.
+        """Look at what was built before and what is proposed first, then at what is predicted to be better still;
+        returns whether it moved. Tries less than a search would, because the load may go meanwhile.
         """
-        contest, before, spent_s, begin = self.contest, self.contest.way, self.contest.spent_s, self._step()
-        contest.only_incumbent()
-        asked, quick = self._ask(contest.known_s(before)), self.settings.quick
-        if _has_eased(found) and contest.favourite in contest.current and contest.favourite is not before:
-            yield from contest.look_at(contest.favourite, quick)
+        trials, before, spent_s, begin = self.trials, self.trials.mode, self.trials.spent_s, self._step()
+        trials.only_incumbent()
+        asked, quick = self._ask(trials.known_s(before)), self.settings.quick
+        if _has_eased(found) and trials.favourite in trials.current and trials.favourite is not before:
+            yield from trials.look_at(trials.favourite, quick)
         if asked:
-            yield from contest.enter((yield from contest.meanwhile(asked.pop(0))), quick)
+            yield from trials.enter((yield from trials.meanwhile(asked.pop(0))), quick)
         yield from self._look_at_known()
         if asked:
             yield from self._look_at_more(asked.pop(0))
-        yield from contest.race_near(contest.built, self.settings.quick)
+        yield from trials.race_near(trials.built, self.settings.quick)
         yield from self._compare(before)
-        return self._conclude(found, before, contest.spent_s - spent_s, begin)
+        return self._conclude(found, before, trials.spent_s - spent_s, begin)
 
     def _look_at_more(self, asked: Future[list[Proposal]]) -> Steps[None]:
-        """At what was proposed before the first was measured, and as long as that helps at what is proposed since."""
-        contest, settings = self.contest, self.settings
-        way = contest.way
-        bar_s = contest.known_s(way)
-        if isinstance(way, Placed):  # predicted at the same time, both err alike
-            bar_s = (1 - LEAST_PREDICTED) * min(bar_s, contest.predicted_s(way))
-        yield from contest.rest(REST)  # builds and looks slow several steps each; the training is to have its gain
-        yield from contest.enter(_below(bar_s, (yield from contest.meanwhile(asked))), settings.quick)
+        """Look at what was proposed before the first was measured, then at new proposals as long as they help."""
+        trials, settings = self.trials, self.settings
+        mode = trials.mode
+        bar_s = trials.known_s(mode)
+        if isinstance(mode, Placed):  # predicted at the same time, so both err alike
+            bar_s = (1 - LEAST_PREDICTED) * min(bar_s, trials.predicted_s(mode))
+        yield from trials.rest(REST)  # each build and look slows several steps; let the training profit first
+        yield from trials.enter(_below(bar_s, (yield from trials.meanwhile(asked))), settings.quick)
         for _ in range(ROUNDS):
-            way, known_s = contest.way, contest.known_s(contest.way)
-            proposals = yield from contest.meanwhile(self.planner.propose(settings.replan, settings.replan_s))
-            yield from contest.enter(_below(known_s / settings.optimism, proposals)[:1], settings.quick)
-            if contest.way is way:
+            mode, known_s = trials.mode, trials.known_s(trials.mode)
+            proposals = yield from trials.meanwhile(self.planner.propose(settings.replan, settings.replan_s))
+            yield from trials.enter(_below(known_s / settings.optimism, proposals)[:1], settings.quick)
+            if trials.mode is mode:
                 break
 
     def _ask(self, now_s: float) -> list[Future[list[Proposal]]]:
-        """Tell the planner of the load, and what the incumbent takes under it, which says more than probes; ask for a
-        mapping in haste, and then for more, unless all is as it was.
+        """Tell the planner the load and what the incumbent takes under it, which says more than probes; unless there is
+        no load, ask for one mapping quickly and then for more.
         """
-        load, settings = self.gauge.load, self.settings
+        load, settings = self.monitor.load, self.settings
         self.planner.slowed(load.devices, load.links)
         if not load.devices and not load.links:
             self._predict()
             return []
-        if isinstance(self.contest.way, Placed) and now_s < math.inf:
-            self.planner.tell([(self.contest.way.devices, Measured(now_s))])
+        if isinstance(self.trials.mode, Placed) and now_s < math.inf:
+            self.planner.tell([(self.trials.mode.devices, Measured(now_s))])
         first = self.planner.propose(1, HASTE * settings.replan_s)
         self._predict()
         return [first, self.planner.propose(settings.replan, settings.replan_s)]
 
     def _predict(self) -> None:
         self._predicted = {}
-        self._asked = [(built, self.planner.predict(built.devices)) for built in self.contest.current]
+        self._asked = [(built, self.planner.predict(built.devices)) for built in self.trials.current]
 
     def _look_at_known(self) -> Steps[None]:
-        """At what was built before, if it is predicted to be better than the incumbent."""
+        """Look at the best built before, if it is predicted to be better than the incumbent."""
         best, best_s = yield from self._best_known()
-        if best is not None and best_s < (1 - LEAST_PREDICTED) * self.contest.known_s(self.contest.way):
-            yield from self.contest.look_at(best, self.settings.quick)
+        if best is not None and best_s < (1 - LEAST_PREDICTED) * self.trials.known_s(self.trials.mode):
+            yield from self.trials.look_at(best, self.settings.quick)
 
     def _best_known(self) -> Steps[tuple[Placed | None, float]]:
-        """Of what was built before the load changed, and the seconds of a step that are predicted for it now."""
+        """The best built before the load changed, and its predicted seconds of a step now."""
         while self._asked:
             built, future = self._asked.pop()
-            self._predicted[built] = yield from self.contest.meanwhile(future)
-        new = [built for built in self._predicted if built not in self.contest.step_s]
+            self._predicted[built] = yield from self.trials.meanwhile(future)
+        new = [built for built in self._predicted if built not in self.trials.step_s]
         best = min(new, key=self._predicted.__getitem__, default=None)
         return best, math.inf if best is None else self._predicted[best]
 
-    def _compare(self, before: Way) -> Steps[None]:
-        """With what ran before, unless the gain is clear, and with the single device that should be fastest now."""
-        contest, quick = self.contest, self.settings.quick
-        if contest.way is not before and contest.known_s(contest.way) > (1 - CLEAR_GAIN) * contest.known_s(before):
-            yield from contest.race([before, contest.way], quick)
-        single = min(contest.singles, key=lambda single: self._predicted.get(single, math.inf), default=None)
-        if single is not None and single not in contest.step_s:
-            yield from contest.look_at(single, quick)
+    def _compare(self, before: Mode) -> Steps[None]:
+        """Compare with the mode of before, unless the gain is clear, and with the single device predicted fastest."""
+        trials, quick = self.trials, self.settings.quick
+        if trials.mode is not before and trials.known_s(trials.mode) > (1 - CLEAR_GAIN) * trials.known_s(before):
+            yield from trials.race([before, trials.mode], quick)
+        single = min(trials.singles, key=lambda single: self._predicted.get(single, math.inf), default=None)
+        if single is not None and single not in trials.step_s:
+            yield from trials.look_at(single, quick)
 
-    def _conclude(self, found: Diagnosis, before: Way, cost_s: float, begin: int) -> bool:
-        contest, now_s = self.contest, self.contest.known_s(self.contest.way)
-        gain_s = contest.known_s(before) - now_s
-        moved = contest.way is not before and gain_s > 0
+    def _conclude(self, found: Diagnosis, before: Mode, cost_s: float, begin: int) -> bool:
+        trials, now_s = self.trials, self.trials.known_s(self.trials.mode)
+        gain_s = trials.known_s(before) - now_s
+        moved = trials.mode is not before and gain_s > 0
         if moved:
             pays_back = max(1, math.ceil(cost_s / gain_s))
             self._unsolved = 1.0
             self._backoff = self._backoff.moved(begin, pays_back)
-            self._say_moved(found, cost_s, gain_s / contest.known_s(before), pays_back)
+            self._say_moved(found, cost_s, gain_s / trials.known_s(before), pays_back)
         else:
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s)} a step: staying")
-        if not self.gauge.load.devices and _has_eased(found) and isinstance(contest.way, Placed):
-            contest.favourite = contest.way
-        contest.forget(self.settings.kept)
+        if not self.monitor.load.devices and _has_eased(found) and isinstance(trials.mode, Placed):
+            trials.favourite = trials.mode
+        trials.forget(self.settings.kept)
         self._learn()
         return moved
 
     def _say_moved(self, found: Diagnosis, cost_s: float, gain: float, pays_back: int) -> None:
         self.say(
-            "moved", f"{found.why}; {self.contest.describe(self.contest.way)} gains {gain:.0%} a step; finding it cost "
+            "moved", f"{found.why}; {self.trials.describe(self.trials.mode)} gains {gain:.0%} a step; finding it cost "
             f"{cost_s:.2g} s, pays back in {pays_back} steps.",
             cost_s=cost_s, gain=gain, pays_back_steps=pays_back,
         )  # fmt: skip
 
     def _only_say(self, found: Diagnosis) -> Steps[None]:
-        """What one would try, and what for."""
-        asked = self._ask(self.contest.known_s(self.contest.way))
+        """Only report what would be tried."""
+        asked = self._ask(self.trials.known_s(self.trials.mode))
         best, best_s = yield from self._best_known()
-        hopes = [f"{self.contest.describe(best)}, built before, {ms(best_s)} a step predicted"] if best else []
+        hopes = [f"{self.trials.describe(best)}, built before, {ms(best_s)} a step predicted"] if best else []
         for future in asked[-1:]:
-            proposals = yield from self.contest.meanwhile(future)
+            proposals = yield from self.trials.meanwhile(future)
             hopes += [f"one of {p.searcher}, {ms(p.predicted_s)} a step predicted" for p in proposals[:1]]
         self._stay(f"{found.why}; would try {' and '.join(hopes) or 'nothing else'}, but only watches")
 
     def _stay(self, why: str) -> None:
-        """To be looked at again after a while, if steps have changed beyond doubt."""
+        """Change nothing; look again after a while if steps have clearly changed."""
         self._backoff = self._backoff.missed(self._step())
         if self._is_unsolved:
             self._backoff = self._backoff.alarmed(self._step())
@@ -283,7 +282,7 @@ class Adaptation:
 
 
 def _below(bar_s: float, proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Those that are predicted to take less than so many seconds a step."""
+    """Those predicted to take less than `bar_s` a step."""
     return [proposal for proposal in proposals if proposal.predicted_s < bar_s]
 
 

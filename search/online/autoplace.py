@@ -63,7 +63,7 @@ class AutoStep:
         self._live = LiveStep(step, self._session, self.name, clock)
         self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
         self._script: Steps[None] | None = self._first_script()
-        self._live.way = next(self._script)
+        self._live.mode = next(self._script)
         self._generation = 0
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
@@ -73,7 +73,7 @@ class AutoStep:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One training step: what the step returns. Raises what the step raises."""
         if self._live.left_alone and self._script is None:
-            return self._live.plain.function(*args, **kwargs)
+            return self._live.untouched.function(*args, **kwargs)
         outputs, step_s = self._live.call(args, kwargs)
         self.steps += 1
         if step_s is not None:
@@ -88,8 +88,8 @@ class AutoStep:
     @property
     def mapping(self) -> Mapping | None:
         """Where the ops of the main signature run; None while the step runs untouched."""
-        way = self._live.way
-        return self._live.mapping(way.devices) if isinstance(way, Placed) else None
+        mode = self._live.mode
+        return self._live.mapping(mode.devices) if isinstance(mode, Placed) else None
 
     @property
     def phase(self) -> str:
@@ -99,7 +99,7 @@ class AutoStep:
     @property
     def step_s(self) -> float | None:
         """Seconds of a step under the present mapping, as last measured beside others; None while unknown."""
-        return self._controller.step_s.get(self._live.way)
+        return self._controller.step_s.get(self._live.mode)
 
     @property
     def speedup(self) -> float | None:
@@ -198,7 +198,7 @@ class AutoStep:
         controller = self._controller
         controller.step = self.steps
         self._journal.scalar(self.steps, "step_s", step_s)
-        if self._live.way is UNTOUCHED and self._live.topology is None and self.steps > 1:  # the first compiles
+        if self._live.mode is UNTOUCHED and self._live.topology is None and self.steps > 1:  # the first compiles
             self._before.append(step_s)
         self._tell_losses()
         if self._generation not in (0, self._session.generation):
@@ -208,7 +208,7 @@ class AutoStep:
         if self._script is None:
             return
         try:
-            way = next(self._script) if step_s == 0.0 else self._script.send(step_s)
+            mode = next(self._script) if step_s == 0.0 else self._script.send(step_s)
         except BadInputError as error:
             self._give_up(str(error))
             if self._mapping is not None:
@@ -219,18 +219,18 @@ class AutoStep:
                 return
             self._give_up(f"{type(error).__name__}: {error}")
         else:
-            self._live.way = way
+            self._live.mode = mode
 
     def _look_anew(self) -> None:
         """A device was lost while the script used it: the next call goes on without, and then a script of its own."""
         self._session.suspected, self._generation = True, STALE
-        self._live.way = self._controller.way
+        self._live.mode = self._controller.mode
 
     def _give_up(self, why: str) -> None:
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
         warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
         self._script = None
-        self._live.way = self._controller.way
+        self._live.mode = self._controller.mode
         self._controller.phase = "left alone"
 
     def _tell_losses(self) -> None:

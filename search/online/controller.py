@@ -1,11 +1,11 @@
-"""The controller of a live step: decides which way the next call runs. It is one long script, a generator: it yields a
-way to run a step and is sent the seconds that the step took, so that a contest within the training reads like one.
+"""The controller of a live step: decides in which mode the next call runs. It is one long script, a generator: it
+yields a mode and is sent the seconds that the step took, so that trials within a training read like a plain search.
 
     untouched ──capture, join, profile, plan──▶ singles ──▶ proposals, until none pays any more ──▶ keep
                                                                  ▲                                    │
     step times change ──probe──▶ what slowed ──new costs──▶ plan ┘◀───────────────────────────────────┘
 
-The contest itself is search/online/trials/trials.py, and what to do when the load changes search/online/adaptation.py.
+The trials are in search/online/trials/trials.py; what to do when the load changes is in search/online/adaptation.py.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
 from placer.result import Failed, Measured
-from placer.train.modes import UNTOUCHED, Placed, Untouched, Way
+from placer.train.modes import UNTOUCHED, Mode, Placed, Untouched
 from search.online.adaptation import Adaptation
-from search.online.interfaces import Proposing, Stage, Steps
+from search.online.interfaces import LiveStepLike, PlannerLike, Steps
 from search.online.journal import Journal, Kind
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import PlanSettings, Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import Contest, Tried, ms
+from search.online.trials.trials import Trial, Trials, ms
 
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
     from placer.graph.topology import Topology
     from placer.measure.store import Store
 
-__all__ = ["Controller", "OnlineSettings", "Steps", "Tried"]
+__all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
 
 T = TypeVar("T")
-GIVEN = "given"  # who proposed a mapping that the caller gave
+GIVEN = "given"  # the proposer of a mapping that the user gave
 SETTLING = 60  # steps after the search until its time is compared
 DRIFTED = 1.05  # change of it that may have decided the search
 LOOK_EVERY = 50  # steps between looks whether all workers are there
@@ -46,19 +46,19 @@ class Controller:
 
     def __init__(
         self,
-        live: Stage,
+        live: LiveStepLike,
         journal: Journal,
         settings: OnlineSettings,
         store: Store | None = None,
         clock: Callable[[], float] = time.perf_counter,
-        planner: Callable[[OpGraph, Topology, PlanSettings], Proposing] = Planner,
+        planner: Callable[[OpGraph, Topology, PlanSettings], PlannerLike] = Planner,
     ) -> None:
         self.live, self.journal, self.settings, self.store, self.clock = live, journal, settings, store, clock
         self.step = 0
         self.phase = "starting"
-        self.planner: Proposing | None = None
+        self.planner: PlannerLike | None = None
         self.topology: Topology | None = None
-        self.contest = Contest(live, self._say, self._told)
+        self.trials = Trials(live, self._say, self._report)
         self._make_planner = planner
         self._each_s = 0.0  # what a mapping costs that is tried
         self._why_ended = ""
@@ -68,29 +68,29 @@ class Controller:
         self._misses = 0  # rounds that did not pay, since one that did
 
     @property
-    def way(self) -> Way:
-        """The incumbent: what calls run but for a few that measure others."""
-        return self.contest.way
+    def mode(self) -> Mode:
+        """The incumbent: the mode of all calls but the few that measure others."""
+        return self.trials.mode
 
     @property
-    def step_s(self) -> dict[Way, float]:
-        """Seconds of a step by way, all comparable."""
-        return self.contest.step_s
+    def step_s(self) -> dict[Mode, float]:
+        """Seconds of a step by mode, all comparable."""
+        return self.trials.step_s
 
     @property
-    def tried(self) -> Sequence[Tried]:
+    def tried(self) -> Sequence[Trial]:
         """What was measured so far."""
-        return self.contest.tried
+        return self.trials.tried
 
     @property
     def best_single(self) -> Placed | None:
         """The fastest device that runs everything, as far as measured."""
-        return self.contest.best_single
+        return self.trials.best_single
 
     @property
     def moves(self) -> int:
         """How often the incumbent changed."""
-        return self.contest.moves
+        return self.trials.moves
 
     # Scripts.
 
@@ -101,11 +101,11 @@ class Controller:
             yield from self._keep()
         self._now("left alone")
         while True:
-            yield self.way
+            yield self.mode
 
     def script_after_joining(self) -> Steps[None]:
-        """After devices were lost or came back: what was built is gone but the way that runs."""
-        self.contest.start_anew(self.live.way)
+        """After devices were lost or came back: what was built is gone but the mode that runs."""
+        self.trials.start_anew(self.live.mode)
         there = self._there()
         if self._given is not None:
             yield from self._give_again(self._given, there)
@@ -131,8 +131,8 @@ class Controller:
         built = self.live.build(self._given, (), GIVEN)
         if isinstance(built, Failed):
             raise PlacerError(f"the mapping cannot run: {built.detail}")
-        self.contest.start_anew(self.live.settle(built))
-        self._say("moved", f"placed by the mapping given: {self.contest.describe(built)}.")
+        self.trials.start_anew(self.live.settle(built))
+        self._say("moved", f"placed by the mapping given: {self.trials.describe(built)}.")
         yield from self._keep()
 
     def _give_again(self, devices: tuple[int, ...], there: Sequence[str]) -> Steps[None]:
@@ -141,12 +141,12 @@ class Controller:
         if {self.topology.names[d] for d in devices} <= set(there):
             built = yield from self._meanwhile(self.live.background(lambda: self.live.build(devices, (), GIVEN)))
             if not isinstance(built, Failed):
-                self.contest.move(self.live.settle(built), (), "its devices are there")
+                self.trials.move(self.live.settle(built), (), "its devices are there")
 
     # The search.
 
     def _begin(self) -> Steps[bool]:
-        """Untouched steps, until the devices are joined; whether there is something to place."""
+        """Run untouched steps until the devices are joined; returns whether there is something to place."""
         yield UNTOUCHED
         if self.live.left_alone:
             self._say("alone", f"the step runs untouched: {self.live.left_alone}.")
@@ -167,7 +167,7 @@ class Controller:
         return True
 
     def _find(self) -> Steps[None]:
-        """The best mapping, from what was done of it before a device was lost, if one was."""
+        """Find the best mapping; goes on from an earlier search where a device was lost during it."""
         if self.planner is None:
             yield from self._plan((yield from self._profile()))
         else:
@@ -205,94 +205,94 @@ class Controller:
             self.planner = None
 
     def _search(self) -> Steps[None]:
-        """Measure the single devices, then what the planner proposes, until that pays no more.
+        """Measure the single devices, then what the planner proposes, until that no longer pays.
 
-        Meanwhile the fastest way known runs, the step untouched included, though it may be no candidate in the end.
+        Meanwhile the fastest mode known runs, the step untouched included, though it may be no candidate in the end.
         """
         if self.planner is None:
             return
         self._now("measuring single devices")
         singles = yield from self._meanwhile(self.planner.singles())
-        yield from self.contest.enter(singles, self.settings.thorough)
+        yield from self.trials.enter(singles, self.settings.thorough)
         self._now("searching")
-        self._each_s = self.contest.spent_s / max(1, len(singles))
+        self._each_s = self.trials.spent_s / max(1, len(singles))
         while not self._why_ended:
             self._why_ended = yield from self._round(self.planner)
 
-    def _round(self, planner: Proposing) -> Steps[str]:
-        """Look at what is proposed and may pay, and race the best; why not to go on, if so."""
+    def _round(self, planner: PlannerLike) -> Steps[str]:
+        """Look at what is proposed and may pay, and race the best; returns why to end the search, "" to go on."""
         proposals = yield from self._meanwhile(planner.propose(min(self.settings.batch, self._left())))
         if not proposals:
             return (yield from self._meanwhile(planner.ended())) or "nothing else was proposed."
-        before_s, spent_s = self.contest.bar_s, self.contest.spent_s
+        before_s, spent_s = self.trials.bar_s, self.trials.spent_s
         made: list[Placed] = []
         first = not self._rounds
         self._rounds += 1
         for proposal in proposals:
             if first or self._may_pay(proposal):
-                made += yield from self.contest.enter([proposal], self.settings.thorough)
+                made += yield from self.trials.enter([proposal], self.settings.thorough)
         if made:
             self._leave_untouched()
-        yield from self.contest.race_near(made, self.settings.thorough)
+        yield from self.trials.race_near(made, self.settings.thorough)
         if not made:
             return "nothing else is predicted to pay."
         if self._left() <= 0:
             return "the budget is spent."
-        spent_s = self.contest.spent_s - spent_s
+        spent_s = self.trials.spent_s - spent_s
         self._each_s = spent_s / len(made)
-        paid = (before_s - self.contest.bar_s) * self.settings.horizon > spent_s
+        paid = (before_s - self.trials.bar_s) * self.settings.horizon > spent_s
         self._misses = 0 if paid else self._misses + 1
         return "the last mappings did not pay." if self._misses >= self.settings.patience else ""
 
     def _may_pay(self, proposal: Proposal) -> bool:
-        """Whether it gains, if it is as good as prediction errs, more than the last ones cost."""
-        gain_s = self.contest.bar_s - self.settings.optimism * proposal.predicted_s
+        """Whether it would gain more within the horizon than recent trials cost, given how far predictions may err."""
+        gain_s = self.trials.bar_s - self.settings.optimism * proposal.predicted_s
         return gain_s * self.settings.horizon > self._each_s
 
     def _left(self) -> int:
-        return self.settings.budget - sum(1 for tried in self.tried if tried.devices)
+        return self.settings.budget - sum(1 for trial in self.tried if trial.devices)
 
     def _settle(self) -> Steps[None]:
-        """Side by side with what it must not be slower than; in doubt that stays. Then free what is not needed."""
+        """Race the incumbent against what it must not be slower than, which wins in doubt. Free the rest."""
         self._leave_untouched()
-        bars: list[Way] = [self.best_single] if self.best_single is not None else []
-        if self.contest.untouched_competes:
+        bars: list[Mode] = [self.best_single] if self.best_single is not None else []
+        if self.trials.untouched_competes:
             bars.append(UNTOUCHED)
-        bars.sort(key=self.contest.known_s)
-        if self.contest.built:
-            others: list[Way] = [self.way] if self.way not in bars else []
-            yield from self.contest.race([*bars, *others], self.settings.final, max(1, len(bars)))
-        self.contest.forget(self.settings.kept)
+        bars.sort(key=self.trials.known_s)
+        if self.trials.built:
+            others: list[Mode] = [self.mode] if self.mode not in bars else []
+            yield from self.trials.race([*bars, *others], self.settings.final, max(1, len(bars)))
+        self.trials.forget(self.settings.kept)
         yield from self._look_again()
-        self.contest.favourite = self.way if isinstance(self.way, Placed) else None
+        self.trials.favourite = self.mode if isinstance(self.mode, Placed) else None
         self._say_end()
 
     def _look_again(self) -> Steps[None]:
-        """At the nearest of the others, if steps take clearly another time once nothing is built any more: then what
-        the machine did beside the search may have been what told them apart.
+        """Race the nearest others again if step times clearly changed once nothing is built any more: then what the
+        machine did beside the search may have decided it.
         """
-        if not isinstance(self.way, Placed) or not self.contest.lately:
+        if not isinstance(self.mode, Placed) or not self.trials.lately:
             return
         self._now("settling")
-        compared_s = median(self.contest.lately)
-        yield from self.contest.rest(SETTLING)
-        if not 1 / DRIFTED < median(self.contest.lately) / compared_s < DRIFTED:
-            yield from self.contest.race_near(self.contest.built, self.settings.thorough)
+        compared_s = median(self.trials.lately)
+        yield from self.trials.rest(SETTLING)
+        if not 1 / DRIFTED < median(self.trials.lately) / compared_s < DRIFTED:
+            yield from self.trials.race_near(self.trials.built, self.settings.thorough)
 
     def _leave_untouched(self) -> None:
-        """Untouched steps are no mapping of the devices where this process computes nothing."""
-        best = self.contest.fastest(self.contest.built)
-        if isinstance(self.way, Untouched) and best is not None and not self.contest.untouched_competes:
-            self.contest.move(best, (), f"the fastest on these devices, {ms(self.contest.known_s(best))} a step")
+        """Leave the untouched step where it is no candidate because this process computes nothing."""
+        best = self.trials.fastest(self.trials.built)
+        if isinstance(self.mode, Untouched) and best is not None and not self.trials.untouched_competes:
+            self.trials.move(best, (), f"the fastest on these devices, {ms(self.trials.known_s(best))} a step")
 
     def _say_end(self) -> None:
-        at_s, measured = self.contest.known_s(self.way), sum(1 for tried in self.tried if tried.devices)
-        alone_s = self.contest.known_s(self.best_single) if self.best_single is not None else None
+        at_s, measured = self.trials.known_s(self.mode), sum(1 for trial in self.tried if trial.devices)
+        alone_s = self.trials.known_s(self.best_single) if self.best_single is not None else None
         gain = f", {alone_s / at_s:.2f}x the fastest single device" if alone_s else ""
         took = f"; {ms(at_s)} a step{gain}" if at_s in self.step_s.values() else ""
-        said = f"{measured} mappings measured{took}; on with {self.contest.describe(self.way)}. {self._why()}"
-        here_s = self.contest.known_s(UNTOUCHED)
-        if here_s < at_s and not self.contest.untouched_competes:
+        said = f"{measured} mappings measured{took}; on with {self.trials.describe(self.mode)}. {self._why()}"
+        here_s = self.trials.known_s(UNTOUCHED)
+        if here_s < at_s and not self.trials.untouched_competes:
             said += f" Untouched in this process it took {ms(here_s)}: include_local=True lets that compete."
         self._say("end", said.strip(), step_s=at_s, measured=measured)
 
@@ -305,13 +305,18 @@ class Controller:
         """Steady steps, until the load changes or devices come back."""
         self._now("steady")
         adaptation = None
-        if self.settings.adapt and self.planner is not None and len(self._there()) > 1 and isinstance(self.way, Placed):
+        if (
+            self.settings.adapt
+            and self.planner is not None
+            and len(self._there()) > 1
+            and isinstance(self.mode, Placed)
+        ):
             probes = yield from self._meanwhile(self.live.background(self.live.pace))
-            adaptation = Adaptation(self.contest, self.planner, probes, self.settings, self._say, lambda: self.step)
+            adaptation = Adaptation(self.trials, self.planner, probes, self.settings, self._say, lambda: self.step)
             yield from adaptation.begin()
         while True:
-            step_s = yield self.way
-            self.contest.lately.append(step_s)
+            step_s = yield self.mode
+            self.trials.lately.append(step_s)
             if adaptation is not None:
                 try:
                     yield from adaptation.watch(step_s)
@@ -324,45 +329,45 @@ class Controller:
         session = self.live.session
         if session.missing and self.step % self.settings.probe_every == 0 and session.is_back():
             session.rejoin()
-        elif self.step % LOOK_EVERY == 0:  # a worker that has nothing to do is missed by nobody
+        elif self.step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
 
     def _place_anew(self, there: Sequence[str]) -> Steps[None]:
-        """A mapping for the devices that are there now: if all are, first the one of before."""
+        """Find a mapping for the devices that are there now; if all are, try the one of before."""
         assert self.planner is not None
         self._now("searching")
         yield from self._meanwhile(self.planner.only(there))
         whole = self._is_whole(there)
-        before = self.contest.favourite
+        before = self.trials.favourite
         if whole and before is not None:
-            proposals = [Proposal(before.devices, before.order, self.contest.predicted_s(before), before.name)]
+            proposals = [Proposal(before.devices, before.order, self.trials.predicted_s(before), before.name)]
         elif len(there) > 1:
             proposals = yield from self._meanwhile(self.planner.propose(self.settings.replan, self.settings.replan_s))
         else:
             proposals = yield from self._meanwhile(self.planner.singles())
-        made = yield from self.contest.enter(proposals, self.settings.quick)
+        made = yield from self.trials.enter(proposals, self.settings.quick)
         self._leave_untouched()
         if whole:
-            self.contest.favourite = next(iter(made), None)
-            self._say("back", f"all of {listed(there)} are there; on with {self.contest.describe(self.way)}.")
+            self.trials.favourite = next(iter(made), None)
+            self._say("back", f"all of {listed(there)} are there; on with {self.trials.describe(self.mode)}.")
 
     # Small things.
 
     def _meanwhile(self, future: Future[T]) -> Steps[T]:
-        return (yield from self.contest.meanwhile(future))
+        return (yield from self.trials.meanwhile(future))
 
-    def _told(self, tried: Tried, first: bool) -> None:
-        """Hand a result to the planner, the journal and the store."""
-        if first and isinstance(tried.result, Measured):
-            step_s = tried.result.step_s
-            self._say("measured", f"{tried.name}: {ms(step_s)} a step.", step_s=step_s, searcher=tried.name)
-        if not tried.devices:
+    def _report(self, trial: Trial, first: bool) -> None:
+        """Pass a result to the planner, the journal and the store."""
+        if first and isinstance(trial.result, Measured):
+            step_s = trial.result.step_s
+            self._say("measured", f"{trial.name}: {ms(step_s)} a step.", step_s=step_s, searcher=trial.name)
+        if not trial.devices:
             return
         if self.planner is not None:
-            self.planner.tell([(tried.devices, tried.result)])
+            self.planner.tell([(trial.devices, trial.result)])
         anchor_s = next((t.result.step_s for t in self.tried if isinstance(t.result, Measured)), None)
         if self.store is not None and self.live.graph is not None and anchor_s is not None:
-            self.store.add(self.live.mapping(tried.devices), tried.result, anchor_s, tried.name)
+            self.store.add(self.live.mapping(trial.devices), trial.result, anchor_s, trial.name)
 
     def _there(self) -> list[str]:
         devices = self.live.session.devices

@@ -1,4 +1,4 @@
-"""What a controller needs of a live step: ways to run it are built and settled, and somebody else runs them."""
+"""What a controller needs of a live step: it builds and settles modes, and somebody else runs them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed
-from placer.train.modes import Placed, Way
+from placer.train.modes import Mode, Placed
 
 if TYPE_CHECKING:
     from search.online.replan.proposal import Devices, Proposal
 
 T = TypeVar("T")
-Steps = Generator[Way, float, T]
-"""A script: yields the way in which the next call runs, is sent the seconds that it took, and returns a T."""
+Steps = Generator[Mode, float, T]
+"""A script: yields the mode of the next call, is sent the seconds that it took, and returns a T."""
 
 
-class Joined(Protocol):
-    """Devices that are there."""
+class DevicesLike(Protocol):
+    """The devices that are there; `placer.devices.cluster.Devices`."""
 
     @property
     def topology(self) -> Topology: ...
@@ -31,11 +31,11 @@ class Joined(Protocol):
     def has_local(self) -> bool: ...
 
 
-class Ground(Protocol):
+class SessionLike(Protocol):
     """Where devices come from, get lost, and come back; `placer.train.session.DeviceSession`."""
 
     @property
-    def devices(self) -> Joined | None: ...
+    def devices(self) -> DevicesLike | None: ...
 
     @property
     def missing(self) -> tuple[str, ...]: ...
@@ -57,14 +57,14 @@ class Probes(Protocol):
     def device(self, name: str) -> float: ...
 
 
-class Stage(Protocol):
-    """`placer.train.live_step.LiveStep`, as far as deciding goes."""
+class LiveStepLike(Protocol):
+    """`placer.train.live_step.LiveStep`, as far as a controller uses it."""
 
     @property
-    def session(self) -> Ground: ...
+    def session(self) -> SessionLike: ...
 
     @property
-    def way(self) -> Way: ...
+    def mode(self) -> Mode: ...
 
     @property
     def left_alone(self) -> str | None: ...
@@ -96,9 +96,10 @@ class Stage(Protocol):
     def mapping(self, devices: tuple[int, ...]) -> Mapping: ...
 
 
-class Proposing(Protocol):
-    """Who proposes what to measure; `search.online.replan.planner_client.Planner`. Each answer is a Future, in the
-    order of calls."""
+class PlannerLike(Protocol):
+    """Proposes what to measure; `search.online.replan.planner_client.Planner`. Each answer is a Future, in the
+    order of calls.
+    """
 
     def start(self) -> Future[None]: ...
 

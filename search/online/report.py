@@ -10,7 +10,7 @@ from placer.result import Failed, Measured
 
 if TYPE_CHECKING:
     from search.online.autoplace import AutoStep
-    from search.online.controller import Tried
+    from search.online.controller import Trial
 
 SHOWN = 8  # mappings, the fastest first
 LINES = 12  # of the journal, the latest
@@ -79,23 +79,23 @@ def _last(step: AutoStep) -> list[str]:
     return [said, *(f"  {line}" for line in lines[-LINES:])] if lines else []
 
 
-def _ranked(step: AutoStep) -> list[Tried]:
+def _ranked(step: AutoStep) -> list[Trial]:
     measured = [t for t in step.tried if isinstance(t.result, Measured)]
     return sorted(measured, key=lambda t: t.result.step_s if isinstance(t.result, Measured) else 0.0)
 
 
-def _name(step: AutoStep, t: Tried) -> str:
+def _name(step: AutoStep, t: Trial) -> str:
     """Who proposed it; the device where it is one, and whether it is what runs."""
     alone = f" on {step.device_names[t.devices[0]]}" if len(set(t.devices)) == 1 else ""
     now = " (runs now)" if step.mapping is not None and step.mapping.devices == t.devices else ""
     return t.name + alone + now
 
 
-def _time(t: Tried) -> str:
+def _time(t: Trial) -> str:
     return _ms(t.result.step_s) if isinstance(t.result, Measured) else t.result.detail
 
 
-def _predicted(t: Tried) -> str:
+def _predicted(t: Trial) -> str:
     return "" if t.predicted_s is None else _ms(t.predicted_s)
 
 

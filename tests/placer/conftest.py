@@ -12,7 +12,7 @@ from placer.train.live_step import LiveStep
 from placer.train.modes import Placed
 from placer.train.session import DeviceSession
 
-WAYS = 8
+MAPPINGS = 8
 
 
 class Hand:
@@ -41,21 +41,21 @@ class Hand:
         graph = main.captured.graph
         classes = sorted({op.colocate or op.name for op in graph.ops})
         there = [topology.index[name] for name in self.live.session.devices.topology.names]
-        if choose is None and len(self.built) >= WAYS:
-            built = self.random.choice([way for way in self.built if way is not self.live.way])
+        if choose is None and len(self.built) >= MAPPINGS:
+            built = self.random.choice([mode for mode in self.built if mode is not self.live.mode])
         else:
             side = choose(classes) if choose else {name: self.random.choice(there) for name in classes}
             devices = [side[op.colocate or op.name] for op in graph.ops]
             built = self.live.build(devices, (), f"hand-{self.moves}")
             assert not isinstance(built, Failed), built
             self.built.append(built)
-        self.live.way = self.live.settle(built)
-        assert self.live.way is built
+        self.live.mode = self.live.settle(built)
+        assert self.live.mode is built
         self.moves += 1
 
     @property
     def is_placed(self) -> bool:
-        return isinstance(self.live.way, Placed)
+        return isinstance(self.live.mode, Placed)
 
     def close(self) -> None:
         self.live.close()

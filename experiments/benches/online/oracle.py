@@ -59,14 +59,14 @@ def part(settings: OracleSettings) -> Facts:
     references = References()
     with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
         call_s: list[float] = []
-        begin, steady_at, known = training.clock(), None, training.auto.controller.way
+        begin, steady_at, known = training.clock(), None, training.auto.controller.mode
         while len(call_s) < settings.calls and training.clock() - begin < settings.limit_s:
             call_s.append(training.step())
             if not training.is_steady:
                 continue
             steady_at = steady_at or len(call_s)
-            if training.auto.controller.way is not known or len(call_s) % settings.every == 0:
-                known = training.auto.controller.way
+            if training.auto.controller.mode is not known or len(call_s) % settings.every == 0:
+                known = training.auto.controller.mode
                 references.look(training, len(call_s), settings.each)
         if steady_at is None:
             return {"failed": f"the search did not end within {len(call_s)} calls, {sum(call_s):.0f} s"}

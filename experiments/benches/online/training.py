@@ -139,7 +139,7 @@ class Training:
     @property
     def placed(self) -> Placed:
         """The incumbent, whatever is tried beside it. Raises PlacerError while the step runs untouched."""
-        placed = self.auto.controller.way
+        placed = self.auto.controller.mode
         if not isinstance(placed, Placed):
             raise PlacerError(f"the step runs untouched, {self.auto.phase}: nothing to compare with.")
         return placed
@@ -147,11 +147,11 @@ class Training:
     @property
     def bare(self) -> Callable[[], Any]:
         """The function that trains, placed or not, called past autoplace. It trains all the same."""
-        placed = self.auto.controller.way
+        placed = self.auto.controller.mode
         if isinstance(placed, Placed):
             step, inputs = placed.step, self.inputs
             return lambda: values(step.run_flat(inputs))
-        function, batch = self.live.plain.function, self.batches[0]
+        function, batch = self.live.untouched.function, self.batches[0]
         return lambda: values(tf.nest.flatten(function(*batch)))
 
     @property
@@ -183,9 +183,9 @@ class Training:
     def searched(self, seed: int) -> list[Held]:
         """A fresh search under the load of this moment, with the whole budget: what it found, the fastest first."""
         joined = self.live.session.devices
-        main, rehearsal = self.live.main, self.live.rehearsal
-        assert joined is not None and main is not None and main.captured is not None and rehearsal is not None
-        names, captured, recording = joined.topology.names, main.captured, rehearsal.recording
+        main, trial_run = self.live.main, self.live.trial_run
+        assert joined is not None and main is not None and main.captured is not None and trial_run is not None
+        names, captured, recording = joined.topology.names, main.captured, trial_run.recording
         links = measure_links(names, [joined.tf_names[name] for name in names], probes=QUICK_PROBES)
         graph = profile(captured, joined, recording.batches[-1], start=recording.start, runs=PROFILED, warm_up=1)
         topology = Topology(joined.topology.devices, links, joined.topology.contention)

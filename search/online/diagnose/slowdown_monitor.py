@@ -1,4 +1,4 @@
-"""The gauge of a machine: which devices and links are slower now than when all was well."""
+"""Monitors slowdowns: which devices and links are slower now than when all was well."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ CLEAR = 1.15  # a change of step times that is no noise
 EASED = 0.4  # share of a slowdown that may be left when the load is said to have gone
 
 
-class Gauge:
+class SlowdownMonitor:
     """Readings of now against the baseline, and against those that were acted on last."""
 
     def __init__(self, probes: Probes, readings: Sequence[LoadReading]) -> None:
         """readings: of these probes, while all is well."""
         self._probes = probes
         self._quiet = list(readings)
-        self._late: LoadReading | None = None  # an alarm may yet tell that it was not quiet
+        self._late: LoadReading | None = None  # an alarm may yet show that it was not quiet
         self.baseline = self.latest = LoadReading.middle(readings)
         self.load = Slowdown({}, {})
 
     @property
     def is_sure(self) -> bool:
-        """Whether the baseline is the median of as many readings as it is to be."""
+        """Whether the baseline is the median of QUIET readings."""
         return len(self._quiet) >= QUIET
 
     @property
@@ -51,12 +51,12 @@ class Gauge:
         self._late = self.take()
 
     def alarmed(self) -> None:
-        """What was read lately is not to count as quiet."""
+        """Do not count the latest reading as quiet."""
         self._late = None
 
     def diagnose(self, readings: Sequence[LoadReading], step_ratio: float) -> Diagnosis:
-        """What changed since it was last acted on, by the median of these readings, in the way that steps did. Where
-        steps changed clearly and probes hardly, which device changed beside the others.
+        """What changed since it was last acted on, by the median of these readings, where they agree with how steps
+        changed. Where steps changed clearly and probes hardly: which device changed relative to the others.
         """
         changed = LoadReading.middle(readings).against(self.latest)
         devices = {name: _with(factor, step_ratio) for name, factor in changed.devices.items()}
@@ -69,7 +69,7 @@ class Gauge:
         return diagnose(beside, {}, step_ratio, FAINT)
 
     def act_on(self, readings: Sequence[LoadReading], found: Diagnosis) -> None:
-        """From now on these are what changes are told against. found: what steps say, where the baseline does not."""
+        """Measure later changes against these readings. found: what steps show where the baseline shows nothing."""
         self.latest = LoadReading.middle(readings)
         against = self.latest.against(self.baseline)
         self.load = Slowdown(_beyond(against.devices, LEAST), _beyond(against.links, LINK_LEAST))
@@ -77,9 +77,7 @@ class Gauge:
             self.load = Slowdown(dict(found.devices), self.load.links)
 
     def has_eased(self) -> bool:
-        """Whether the device that slowed most is near its old pace: two looks at that device alone, if the first says
-        so.
-        """
+        """Whether the device that slowed most is near its old pace: two probes of it alone must agree."""
         slow = self.slow
         if not slow:
             return False
@@ -89,7 +87,7 @@ class Gauge:
 
 
 def is_clear(step_ratio: float) -> bool:
-    """Whether step times have changed so much that it is no noise."""
+    """Whether step times changed by more than noise."""
     return not 1 / CLEAR < step_ratio < CLEAR
 
 
@@ -98,6 +96,6 @@ def _beyond(factors: Mapping[K, float], least: float) -> dict[K, float]:
 
 
 def _with(factor: float, step_ratio: float) -> float:
-    """A change that does not explain how steps changed is none."""
+    """1.0 for a change that contradicts how steps changed."""
     against = (factor > 1 and step_ratio < 1 / SAME) or (factor < 1 and step_ratio > SAME)
     return 1.0 if against else factor

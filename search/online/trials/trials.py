@@ -1,5 +1,5 @@
-"""The contest of mappings within the training: what is proposed gets built aside, looked at for a few steps, and raced
-against the incumbent, which all other calls run.
+"""Trials of mappings within the training: each proposal is built in the background, looked at for a few steps, and
+raced against the incumbent, which all other calls run.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from statistics import median
 from typing import Any, Protocol, TypeVar
 
 from placer.result import Failed, Measured, Result, summary
-from placer.train.modes import UNTOUCHED, Placed, Way
-from search.online.interfaces import Stage, Steps
+from placer.train.modes import UNTOUCHED, Mode, Placed
+from search.online.interfaces import LiveStepLike, Steps
 from search.online.journal import Kind
 from search.online.replan.proposal import Proposal
 from search.online.trials.race import is_faster, look, race
 
 T = TypeVar("T")
-W = TypeVar("W", bound=Way)
+W = TypeVar("W", bound=Mode)
 LEAST_S, MOST_TIMES = 0.02, 4  # short steps are counted so many times more, at most
 LATELY = 24  # steps of the incumbent that are remembered
 NEAR = 1.06  # by a look as good as the incumbent, as far as a look tells
@@ -29,26 +29,24 @@ MOST_NEAR = 3  # that race the incumbent
 
 
 @dataclass(frozen=True)
-class ContestSettings:
-    """repeats: steps that count of each in a race. looks: at one that is new. hopeless: a step so many times the
-    incumbent's ends a look. least_gain: share of a step worth a move, and sigmas: of the noise that it must exceed.
-    """
+class TrialSettings:
+    """How many steps a trial takes, and what is worth a move."""
 
-    repeats: int = 8
-    looks: int = 3
-    hopeless: float = 2.0
-    least_gain: float = 0.01
-    sigmas: float = 1.0
+    repeats: int = 8  # counted steps of each mode in a race
+    looks: int = 3  # counted steps of a mode that is new
+    hopeless: float = 2.0  # a step this many times as long as the incumbent's ends a look
+    least_gain: float = 0.01  # share of a step worth a move
+    sigmas: float = 1.0  # standard deviations that a gain must exceed
 
-    def at(self, step_s: float) -> ContestSettings:
-        """More steps where they are short: they are noisier, and cost nothing."""
+    def at(self, step_s: float) -> TrialSettings:
+        """With more steps where they are short, because they are noisier and cost little."""
         times = min(MOST_TIMES, max(1, math.floor(LEAST_S / step_s))) if step_s > 0 else 1
         return replace(self, repeats=self.repeats * times, looks=self.looks * times)
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A way that was measured within the training, or why it could not be."""
+class Trial:
+    """A mode that was measured within the training, or why it could not be."""
 
     name: str
     devices: tuple[int, ...]
@@ -62,61 +60,56 @@ class Say(Protocol):
     def __call__(self, kind: Kind, sentence: str, **numbers: Any) -> None: ...
 
 
-class Contest:
-    """Keeps the incumbent, what was built, and how long steps take.
+class Trials:
+    """Keeps the incumbent, what was built, and how long steps take."""
 
-    built: all that can run; of these favourite is the best of all devices while all is well.
-    step_s: by way, all comparable: in the time of the first race, and since the load changed, in that of now.
-    told: called with each result, and whether it is the first of its way. lately: seconds of the incumbent's latest
-    steps that nothing disturbed. spent_s: seconds lost to building and to steps of others.
-    """
-
-    def __init__(self, stage: Stage, say: Say, told: Callable[[Tried, bool], None]) -> None:
-        self.stage, self.say, self.told = stage, say, told
-        self.way: Way = UNTOUCHED
-        self.built: list[Placed] = []
-        self.favourite: Placed | None = None
-        self.step_s: dict[Way, float] = {}
-        self.tried: list[Tried] = []
-        self.lately: deque[float] = deque(maxlen=LATELY)
+    def __init__(self, live: LiveStepLike, say: Say, report: Callable[[Trial, bool], None]) -> None:
+        """report: called with each result, and whether it is the first of its mode."""
+        self.live, self.say, self.report = live, say, report
+        self.mode: Mode = UNTOUCHED
+        self.built: list[Placed] = []  # all that can run
+        self.favourite: Placed | None = None  # of these, the best while no device is slow
+        self.step_s: dict[Mode, float] = {}  # all comparable: at the pace of the first race, or since the load changed
+        self.tried: list[Trial] = []
+        self.lately: deque[float] = deque(maxlen=LATELY)  # seconds of the incumbent's latest undisturbed steps
         self.moves = 0
-        self.spent_s = 0.0
+        self.spent_s = 0.0  # seconds lost to building and to steps of others
         self._predicted: dict[tuple[int, ...], float] = {}
 
     # Steps of the incumbent.
 
     def meanwhile(self, future: Future[T]) -> Steps[T]:
-        """Steps as they are until `future` is done; they count for nothing, but what they take longer is spent.
+        """Run the incumbent until `future` is done; the steps are not counted, but what they take longer is spent.
 
         Raises what the future holds.
         """
         usual_s = median(self.lately) if self.lately else math.inf
         while not future.done():
-            self.spent_s += max(0.0, (yield self.way) - usual_s)
+            self.spent_s += max(0.0, (yield self.mode) - usual_s)
         return future.result()
 
     def rest(self, steps: int) -> Steps[None]:
-        """So many steps of the incumbent that nothing disturbs."""
+        """Run the incumbent for that many undisturbed steps."""
         for _ in range(steps):
-            self.lately.append((yield self.way))
+            self.lately.append((yield self.mode))
 
-    def go_on_with(self, way: Way, lately: Iterable[float] = ()) -> None:
-        """From now on that is the incumbent. lately: seconds of its latest steps."""
-        self.way = way
+    def go_on_with(self, mode: Mode, lately: Iterable[float] = ()) -> None:
+        """Make `mode` the incumbent. lately: seconds of its latest steps."""
+        self.mode = mode
         self.lately = deque(lately, LATELY)
 
-    def move(self, way: Way, lately: Iterable[float], why: str) -> None:
-        """Go on with `way`, and say so."""
-        self.go_on_with(way, lately)
+    def move(self, mode: Mode, lately: Iterable[float], why: str) -> None:
+        """Go on with `mode`, and note it in the journal."""
+        self.go_on_with(mode, lately)
         self.moves += 1
-        self.say("moved", f"to {self.describe(way)}: {why}.", step_s=self.known_s(way))
+        self.say("moved", f"to {self.describe(mode)}: {why}.", step_s=self.known_s(mode))
 
     # What is new.
 
-    def enter(self, proposals: Iterable[Proposal], settings: ContestSettings) -> Steps[list[Placed]]:
+    def enter(self, proposals: Iterable[Proposal], settings: TrialSettings) -> Steps[list[Placed]]:
         """Build each that was not measured yet while the training goes on, look at it, and go on with the fastest.
 
-        One after the other: steps beside a build take longer, and tell nothing. What cannot run is left out.
+        One after the other, because steps beside a build take longer and tell nothing. What cannot run is left out.
         """
         entered = []
         for proposal in proposals:
@@ -127,66 +120,66 @@ class Contest:
                     yield from self.look_at(built, settings)
         return entered
 
-    def look_at(self, way: Way, settings: ContestSettings) -> Steps[None]:
-        """A few steps of `way` against the incumbent's latest; it is the incumbent if it is clearly faster."""
-        self.lately.append((yield self.way))
+    def look_at(self, mode: Mode, settings: TrialSettings) -> Steps[None]:
+        """Compare a few steps of `mode` with the incumbent's latest; move to it if it is clearly faster."""
+        self.lately.append((yield self.mode))
         settings = settings.at(self.lately[-1])
         for _ in range(settings.looks - 1):
-            self.lately.append((yield self.way))
+            self.lately.append((yield self.mode))
         beside = self._beside(settings)
-        scale = self.step_s.setdefault(self.way, beside.step_s) / beside.step_s
-        took = yield from look(way, settings.looks, settings.hopeless * self.bar_s / scale)
+        scale = self.step_s.setdefault(self.mode, beside.step_s) / beside.step_s
+        took = yield from look(mode, settings.looks, settings.hopeless * self.bar_s / scale)
         found = summary(took)
-        self._note({self.way: list(self.lately), way: took}, self.way, beside, [way])
+        self._note({self.mode: list(self.lately), mode: took}, self.mode, beside, [mode])
         self._spend(took, beside.step_s)
         if len(took) == settings.looks and is_faster(found, beside, max(0.03, settings.least_gain), 2.0):
-            self.move(way, took, _against(found, beside))
+            self.move(mode, took, _against(found, beside))
 
-    def race(self, ways: Sequence[Way], settings: ContestSettings, bars: int = 1) -> Steps[None]:
+    def race(self, modes: Sequence[Mode], settings: TrialSettings, bars: int = 1) -> Steps[None]:
         """Race them; go on with the fastest, but with one of the first `bars` where it is not faster beyond doubt."""
-        if len(ways) < 2:
+        if len(modes) < 2:
             return
-        settings = settings.at(self.known_s(self.way))
-        took = yield from race(ways, settings.repeats, settings.hopeless)
-        results = {way: summary(steps_s) for way, steps_s in took.items()}
-        self._note(took, ways[0], results[ways[0]], ways)
-        best = min(ways, key=lambda way: results[way].step_s)
+        settings = settings.at(self.known_s(self.mode))
+        took = yield from race(modes, settings.repeats, settings.hopeless)
+        results = {mode: summary(steps_s) for mode, steps_s in took.items()}
+        self._note(took, modes[0], results[modes[0]], modes)
+        best = min(modes, key=lambda mode: results[mode].step_s)
         for steps_s in took.values():
             self._spend(steps_s, results[best].step_s)
-        bar = min(ways[:bars], key=lambda way: results[way].step_s)
+        bar = min(modes[:bars], key=lambda mode: results[mode].step_s)
         if not is_faster(results[best], results[bar], settings.least_gain, settings.sigmas):
             best = bar
-        if best is self.way:
+        if best is self.mode:
             self.lately.extend(took[best])
         else:
-            self.move(best, took[best], _against(results[best], results.get(self.way, results[bar])))
+            self.move(best, took[best], _against(results[best], results.get(self.mode, results[bar])))
 
-    def race_near(self, ways: Sequence[Way], settings: ContestSettings) -> Steps[None]:
-        """Race the incumbent against those of `ways` that are nearly as fast."""
+    def race_near(self, modes: Sequence[Mode], settings: TrialSettings) -> Steps[None]:
+        """Race the incumbent against those of `modes` that are nearly as fast."""
         limit_s = NEAR * self.bar_s
-        near = sorted((w for w in ways if w is not self.way and self.known_s(w) <= limit_s), key=self.known_s)
-        yield from self.race([self.way, *near[:MOST_NEAR]], settings)
+        near = sorted((w for w in modes if w is not self.mode and self.known_s(w) <= limit_s), key=self.known_s)
+        yield from self.race([self.mode, *near[:MOST_NEAR]], settings)
 
     # What is known.
 
-    def known_s(self, way: Way) -> float:
+    def known_s(self, mode: Mode) -> float:
         """Seconds of a step, comparable; infinite where unknown."""
-        return self.step_s.get(way, math.inf)
+        return self.step_s.get(mode, math.inf)
 
     def renew(self, steps_s: Sequence[float]) -> None:
-        """The incumbent's steps take so long now, and all others change with them."""
-        if self.way in self.step_s and steps_s:
-            ratio = median(steps_s) / self.step_s[self.way]
-            self.step_s = {way: step_s * ratio for way, step_s in self.step_s.items()}
+        """Rescale all known times to what the incumbent's steps take now."""
+        if self.mode in self.step_s and steps_s:
+            ratio = median(steps_s) / self.step_s[self.mode]
+            self.step_s = {mode: step_s * ratio for mode, step_s in self.step_s.items()}
 
     def only_incumbent(self) -> None:
-        """The load changed for some: what is known of others is void."""
-        self.step_s = {way: step_s for way, step_s in self.step_s.items() if way is self.way}
+        """Forget what is known of others: the load changed for some devices."""
+        self.step_s = {mode: step_s for mode, step_s in self.step_s.items() if mode is self.mode}
         self.lately.clear()
 
-    def fastest(self, ways: Iterable[W]) -> W | None:
+    def fastest(self, modes: Iterable[W]) -> W | None:
         """Of those that were measured."""
-        return min((way for way in ways if way in self.step_s), key=self.known_s, default=None)
+        return min((mode for mode in modes if mode in self.step_s), key=self.known_s, default=None)
 
     @property
     def singles(self) -> list[Placed]:
@@ -201,68 +194,68 @@ class Contest:
     @property
     def current(self) -> list[Placed]:
         """What is built for the devices of now."""
-        return [placed for placed in self.built if self.stage.is_current(placed)]
+        return [placed for placed in self.built if self.live.is_current(placed)]
 
     @property
     def untouched_competes(self) -> bool:
         """Whether this process is one of the devices; else the step untouched only runs until it is placed."""
-        devices = self.stage.session.devices
+        devices = self.live.session.devices
         return devices is not None and devices.has_local
 
     @property
     def bar_s(self) -> float:
         """Seconds of a step that is to be beaten: the incumbent's; if that may not stay, the fastest's of what may."""
-        if isinstance(self.way, Placed) or self.untouched_competes:
-            return self.known_s(self.way)
-        return min((step_s for way, step_s in self.step_s.items() if isinstance(way, Placed)), default=math.inf)
+        if isinstance(self.mode, Placed) or self.untouched_competes:
+            return self.known_s(self.mode)
+        return min((step_s for mode, step_s in self.step_s.items() if isinstance(mode, Placed)), default=math.inf)
 
-    def predicted_s(self, way: Placed) -> float:
+    def predicted_s(self, mode: Placed) -> float:
         """As predicted when it was proposed; infinite where it was not."""
-        return self._predicted.get(way.devices, math.inf)
+        return self._predicted.get(mode.devices, math.inf)
 
     def forget(self, count: int) -> None:
         """Free what was built, but the incumbent, the favourite, the fastest single devices and the latest `count`."""
         singles = sorted(self.singles, key=self.known_s)[:SINGLES]
-        keep = {self.way, self.favourite, *singles, *self.built[-count:]}
+        keep = {self.mode, self.favourite, *singles, *self.built[-count:]}
         for built in self.built:
             if built not in keep:
                 built.step.close()
                 self.step_s.pop(built, None)
         self.built = [built for built in self.built if built in keep]
-        self.stage.release(self.built)
+        self.live.release(self.built)
 
-    def start_anew(self, way: Way) -> None:
-        """Devices were joined anew: what was built is void but `way`."""
-        self.built = [way] if isinstance(way, Placed) else []
+    def start_anew(self, mode: Mode) -> None:
+        """Devices were joined anew: forget what was built but `mode`."""
+        self.built = [mode] if isinstance(mode, Placed) else []
         self.step_s = {}
-        self.go_on_with(way)
+        self.go_on_with(mode)
 
     def name_of(self, single: Placed) -> str:
         """The device that runs everything."""
-        return self.stage.mapping(single.devices).topology.names[single.devices[0]]
+        return self.live.mapping(single.devices).topology.names[single.devices[0]]
 
-    def describe(self, way: Way) -> str:
+    def describe(self, mode: Mode) -> str:
         """Whose mapping it is, and where its ops run."""
-        if not isinstance(way, Placed) or self.stage.graph is None:
-            return "the step untouched" if not isinstance(way, Placed) else f"a mapping of {way.name}"
-        names = self.stage.mapping(way.devices).topology.names
-        count = {name: way.devices.count(d) for d, name in enumerate(names)}
+        if not isinstance(mode, Placed) or self.live.graph is None:
+            return "the step untouched" if not isinstance(mode, Placed) else f"a mapping of {mode.name}"
+        names = self.live.mapping(mode.devices).topology.names
+        count = {name: mode.devices.count(d) for d, name in enumerate(names)}
         where = ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])
-        return f"a mapping of {way.name} ({where})"
+        return f"a mapping of {mode.name} ({where})"
 
     # Within.
 
     def _is_known(self, p: Proposal) -> bool:
         """Whether that was measured, under the load of now."""
-        return any(w.devices == p.devices for w in self.step_s if isinstance(w, Placed) and self.stage.is_current(w))
+        return any(w.devices == p.devices for w in self.step_s if isinstance(w, Placed) and self.live.is_current(w))
 
     def _made(self, p: Proposal) -> Steps[Placed | None]:
-        """The mapping proposed, ready to run; None where it cannot, which is told."""
+        """The mapping proposed, ready to run; None where it cannot, which is noted in the journal."""
         self._predicted[p.devices] = p.predicted_s
         known = next((b for b in self.current if (b.devices, b.order) == (p.devices, p.order)), None)
         if known is not None:
             return known
-        work = self.stage.background(lambda: self.stage.build(p.devices, p.order, p.searcher))
+        work = self.live.background(lambda: self.live.build(p.devices, p.order, p.searcher))
         built = yield from self.meanwhile(work)
         if isinstance(built, Failed):
             if built.reason != "device":  # a device was lost meanwhile: that is not the mapping's fault
@@ -270,34 +263,34 @@ class Contest:
             self.say("error", f"a mapping of {p.searcher} cannot run and is left out: {built.detail}")
             return None
         self.built.append(built)
-        return self.stage.settle(built)
+        return self.live.settle(built)
 
-    def _beside(self, settings: ContestSettings) -> Measured:
+    def _beside(self, settings: TrialSettings) -> Measured:
         """The latest steps of the incumbent."""
         return summary(list(self.lately)[-max(settings.repeats, settings.looks) :])
 
-    def _note(self, took: dict[Way, list[float]], anchor: Way, beside: Measured, told: Sequence[Way]) -> None:
-        """Keep the figures of these steps, taken beside `beside` of `anchor`, whose figure stays as it is."""
+    def _note(self, took: dict[Mode, list[float]], anchor: Mode, beside: Measured, modes: Sequence[Mode]) -> None:
+        """Keep the results of these steps, scaled to the known time of `anchor`, which took `beside` beside them."""
         scale = self.step_s.setdefault(anchor, beside.step_s) / beside.step_s
-        for way in told:
-            found = summary(took[way])
-            switch_s = way.switch_s if isinstance(way, Placed) else 0.0
+        for mode in modes:
+            found = summary(took[mode])
+            switch_s = mode.switch_s if isinstance(mode, Placed) else 0.0
             scaled = replace(found, step_s=found.step_s * scale, spread_s=found.spread_s * scale, switch_s=switch_s)
-            self.step_s[way] = scaled.step_s
-            self._tell(way.name, way.devices if isinstance(way, Placed) else (), scaled)
+            self.step_s[mode] = scaled.step_s
+            self._tell(mode.name, mode.devices if isinstance(mode, Placed) else (), scaled)
 
     def _tell(self, name: str, devices: tuple[int, ...], result: Result) -> None:
-        """Keep a result, in place of an earlier one of the same way."""
-        tried = Tried(name, devices, result, self._predicted.get(devices))
+        """Keep a result, in place of an earlier one of the same mode, and report it."""
+        trial = Trial(name, devices, result, self._predicted.get(devices))
         known = next((i for i, t in enumerate(self.tried) if (t.devices, t.name) == (devices, name)), None)
         if known is None:
-            self.tried.append(tried)
+            self.tried.append(trial)
         else:
-            self.tried[known] = tried
-        self.told(tried, known is None)
+            self.tried[known] = trial
+        self.report(trial, known is None)
 
     def _spend(self, steps_s: Sequence[float], beside_s: float) -> None:
-        """The first, which did not count, taken for another like the rest."""
+        """Count what these steps took longer; the first step of a look, not among them, is taken for the worst."""
         over_s = [max(0.0, s - beside_s) for s in steps_s]
         self.spent_s += sum(over_s) + (max(over_s) if over_s else 0.0)
 

@@ -55,7 +55,7 @@ def test_live_steps_are_waited_for_only_after_a_change(monkeypatch, drained, liv
     for _ in range(8):
         hand(*batch)
     assert len(drained) == 1 + 3
-    hand.live.way = hand.live.way
+    hand.live.mode = hand.live.mode
     hand(*batch)
     assert len(drained) == 1 + 3
     hand.move()

@@ -75,7 +75,7 @@ def back():
         time.sleep(0.05)
     hand.built.clear()
     hand.move()
-    assert set(hand.live.way.devices) == {0, 1}
+    assert set(hand.live.mode.devices) == {0, 1}
 
 def disturb(i):
     if i == 8:

@@ -11,13 +11,13 @@ import tensorflow as tf
 from placer.execute.output_check import LossDiffersError, values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.trace.capture import capture
-from placer.train.trial_run import Recording, Rehearsal
+from placer.train.trial_run import Recording, TrialRun
 
 BATCHES = [[tf.constant([1.0, 2.0])], [tf.constant([3.0, 1.0])]]
 
 
 @pytest.fixture
-def stage(two_cpus):
+def live(two_cpus):
     """(the captured step, its variables, what two untouched steps recorded, devices)"""
     weight, count, rate = tf.Variable([1.0, -1.0]), tf.Variable(0.0), tf.Variable(0.01)
 
@@ -35,37 +35,37 @@ def stage(two_cpus):
     return captured, [weight, count, rate], Recording(start, BATCHES, returned, end), two_cpus
 
 
-def rehearsed(captured, recording, devices, device):
-    rehearsal = Rehearsal(captured, recording, exact=True)
+def trial_ran(captured, recording, devices, device):
+    trial_run = TrialRun(captured, recording, exact=True)
     names = [devices.tf_name(device)] * len(captured.graph.ops)
     device_of = {op.name: name for op, name in zip(captured.graph.ops, names, strict=True)}
-    step = PlacedStep(Template(captured), names, variables=rehearsal.variables(device_of))
-    rehearsal.run(step)
-    return rehearsal, step
+    step = PlacedStep(Template(captured), names, variables=trial_run.variables(device_of))
+    trial_run.run(step)
+    return trial_run, step
 
 
 @pytest.mark.parametrize("device", [0, 1])
-def test_a_rehearsal_touches_no_variable_of_the_training(stage, device):
-    captured, variables, recording, devices = stage
+def test_a_rehearsal_touches_no_variable_of_the_training(live, device):
+    captured, variables, recording, devices = live
     before = [v.numpy() for v in variables]
-    rehearsal, step = rehearsed(captured, recording, devices, device)
-    rehearsal.run(step)  # from the same start again
+    trial_run, step = trial_ran(captured, recording, devices, device)
+    trial_run.run(step)  # from the same start again
     for variable, value in zip(variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
     for name, variable in step.variables.items():
         np.testing.assert_array_equal(variable.numpy(), recording.end[name].numpy())
 
 
-def test_another_loss_is_refused(stage):
-    captured, _, recording, devices = stage
+def test_another_loss_is_refused(live):
+    captured, _, recording, devices = live
     wrong = replace(recording, returned=[[v + 1 for v in step] for step in recording.returned])
     with pytest.raises(LossDiffersError, match="untouched"):
-        rehearsed(captured, wrong, devices, 1)
+        trial_ran(captured, wrong, devices, 1)
 
 
-def test_an_update_that_is_not_made_is_refused(stage):
-    captured, variables, recording, devices = stage
+def test_an_update_that_is_not_made_is_refused(live):
+    captured, variables, recording, devices = live
     rate = next(name for name, v in captured.variables.items() if v is variables[2])
     end = {**recording.end, rate: tf.constant(0.02)}  # as if the untouched step had changed it
     with pytest.raises(LossDiffersError, match="was updated untouched, and was not when placed"):
-        rehearsed(captured, replace(recording, end=end), devices, 1)
+        trial_ran(captured, replace(recording, end=end), devices, 1)

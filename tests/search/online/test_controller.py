@@ -271,7 +271,7 @@ class Machine:
         self.session = SimpleNamespace(
             devices=SimpleNamespace(topology=TOPOLOGY, has_local=competes), missing=(), prepare=lambda: None
         )
-        self.way, self.left_alone, self.graph, self.shares_cores = UNTOUCHED, None, GRAPH, True
+        self.mode, self.left_alone, self.graph, self.shares_cores = UNTOUCHED, None, GRAPH, True
         self.cannot, self.factor_of, self.ran, self.generation = set(), {}, [], 1
         self._last = 0.0
         self.probes = 0
@@ -333,12 +333,12 @@ class Machine:
         factors = [f for begin, end, f in self.loads if begin <= self.step < end]
         return tuple(np.prod([CALM, *factors], axis=0).tolist())
 
-    def true_s(self, way, load=None):
+    def true_s(self, mode, load=None):
         """Seconds of a step without noise."""
         load = load or self.load
-        if way is UNTOUCHED:
+        if mode is UNTOUCHED:
             return self.untouched_s * max(load)
-        return self.mapping_s(way.devices, load)
+        return self.mapping_s(mode.devices, load)
 
     def mapping_s(self, devices, load=CALM):
         if devices not in self.factor_of:
@@ -350,9 +350,9 @@ class Machine:
         """Of the fastest mapping that there is."""
         return min(self.mapping_s(devices, load) for devices in pool())
 
-    def run(self, way):
-        assert way is UNTOUCHED or not way.step.closed
-        true_s = self.true_s(way)
+    def run(self, mode):
+        assert mode is UNTOUCHED or not mode.step.closed
+        true_s = self.true_s(mode)
         self._last = self.hang * self._last + math.sqrt(1 - self.hang**2) * self.rng.normal(0, self.noise)
         if self.thread.is_busy:
             true_s *= self.disturbed
@@ -360,7 +360,7 @@ class Machine:
         if self.rng.random() < self.stragglers:
             step_s *= 3
         self.clock.now_s += step_s
-        self.ran.append((way, true_s, step_s))
+        self.ran.append((mode, true_s, step_s))
         self.step += 1
         return step_s
 
@@ -376,13 +376,13 @@ class Training:
             planner=lambda graph, topology, settings: machine.planner,
         )  # fmt: skip
         self.script = self.controller.script()
-        self.machine.way = next(self.script)
+        self.machine.mode = next(self.script)
 
     def steps(self, count):
         for _ in range(count):
-            step_s = self.machine.run(self.machine.way)
+            step_s = self.machine.run(self.machine.mode)
             self.controller.step = self.machine.step
-            self.machine.way = self.script.send(step_s)
+            self.machine.mode = self.script.send(step_s)
         return self
 
     def until(self, phase, most=3000):
@@ -393,12 +393,12 @@ class Training:
         return self
 
     @property
-    def way(self):
-        return self.controller.way
+    def mode(self):
+        return self.controller.mode
 
     @property
     def true_s(self):
-        return self.machine.true_s(self.way)
+        return self.machine.true_s(self.mode)
 
     def said(self, kind):
         return [entry.sentence for entry in self.journal.entries if entry.kind == kind]
@@ -434,10 +434,10 @@ def test_it_never_ends_on_what_is_slower_than_a_single_device_or_the_step_untouc
 
 def test_in_the_end_the_devices_run_the_step_where_this_process_is_none_of_them():
     training = Training(Machine(untouched_s=0.05)).until("steady")
-    assert isinstance(training.way, Placed)
+    assert isinstance(training.mode, Placed)
     assert training.true_s < 1.05 * training.machine.best_s()
     competing = Training(Machine(untouched_s=0.05, competes=True)).until("steady")
-    assert competing.way is UNTOUCHED
+    assert competing.mode is UNTOUCHED
 
 
 def test_two_thousand_steps_take_little_longer_than_under_the_best_mapping_from_the_start():
@@ -462,7 +462,7 @@ def test_what_is_far_slower_is_dropped_after_one_step():
     slow = min((d for d in pool() if len(set(d)) > 1), key=makespan)
     machine.factor_of[slow] = 5.0
     training = Training(machine).until("steady")
-    runs = [way for way, _, _ in machine.ran if isinstance(way, Placed) and way.devices == slow]
+    runs = [mode for mode, _, _ in machine.ran if isinstance(mode, Placed) and mode.devices == slow]
     assert len(runs) == 2  # the first step does not count
     assert training.true_s < 1.1 * machine.best_s()
 
@@ -474,7 +474,7 @@ def test_a_mapping_that_cannot_run_is_told_and_left_out():
     training = Training(machine).until("steady")
     assert isinstance(machine.planner.told[CALM][best], Failed)
     assert "cannot run and is left out: not enough memory on worker:0" in training.said("error")[0]
-    assert training.way.devices != best
+    assert training.mode.devices != best
     assert training.true_s < 1.1 * machine.best_s()
 
 
@@ -497,16 +497,16 @@ def test_a_search_that_pays_no_more_ends_before_the_budget_is_spent():
 
 def test_what_is_not_kept_is_freed_and_never_run_again():
     training = Training(Machine(), kept=1).until("steady")
-    built = {way for way, _, _ in training.machine.ran if isinstance(way, Placed)}
-    assert sum(not way.step.closed for way in built) <= 4
-    assert not training.way.step.closed
+    built = {mode for mode, _, _ in training.machine.ran if isinstance(mode, Placed)}
+    assert sum(not mode.step.closed for mode in built) <= 4
+    assert not training.mode.step.closed
 
 
 def test_a_step_that_is_left_alone_stays_untouched():
     machine = Machine()
     machine.left_alone = "it is compiled for XLA"
     training = Training(machine).steps(10)
-    assert training.way is UNTOUCHED
+    assert training.mode is UNTOUCHED
     assert training.said("alone") == ["the step runs untouched: it is compiled for XLA."]
 
 
@@ -517,9 +517,9 @@ def test_a_step_that_is_left_alone_stays_untouched():
 def test_nothing_moves_in_ten_thousand_steady_steps(noise):
     for seed in range(4):
         training = Training(Machine(seed, **noise)).until("steady")
-        way, moves = training.way, training.controller.moves
+        mode, moves = training.mode, training.controller.moves
         training.steps(10_000)
-        assert (training.way, training.controller.moves) == (way, moves)
+        assert (training.mode, training.controller.moves) == (mode, moves)
 
 
 def settled(seed, load, lasts, quiet=60, **machine):
@@ -556,8 +556,8 @@ def test_under_a_load_steps_compare_with_the_fastest_single_device_of_now():
     training.steps(200)
     controller, machine = training.controller, training.machine
     assert set(controller.best_single.devices) == {1}
-    speedup = controller.step_s[controller.best_single] / controller.step_s[controller.way]
-    truly = machine.true_s(controller.best_single) / machine.true_s(controller.way)
+    speedup = controller.step_s[controller.best_single] / controller.step_s[controller.mode]
+    truly = machine.true_s(controller.best_single) / machine.true_s(controller.mode)
     assert speedup == pytest.approx(truly, rel=0.1)
     assert training.true_s < machine.mapping_s(SINGLES[1])
 
@@ -574,9 +574,9 @@ def test_where_probes_see_nothing_single_devices_tell_what_slowed():
 def test_everything_slowed_alike_is_no_reason_to_move():
     for seed in range(10):
         training, _ = settled(seed, (1.8, 1.8), 1000, understated=1.0, probe_noise=0.02)
-        way = training.way
+        mode = training.mode
         training.steps(300)
-        assert training.way is way
+        assert training.mode is mode
         assert "alike" in training.said("stayed")[0]
 
 
@@ -594,12 +594,12 @@ def test_a_load_that_comes_and_goes_is_followed_less_and_less():
 
 def test_a_dry_run_says_what_it_would_try_and_moves_nothing():
     training, begin = settled_dry()
-    way = training.way
-    built = len(training.controller.contest.built)
+    mode = training.mode
+    built = len(training.controller.trials.built)
     training.steps(200)
-    assert training.way is way
-    assert all(ran is way for ran, _, _ in training.machine.ran[begin:])
-    assert len(training.controller.contest.built) == built
+    assert training.mode is mode
+    assert all(ran is mode for ran, _, _ in training.machine.ran[begin:])
+    assert len(training.controller.trials.built) == built
     said = training.said("stayed")[0]
     assert "load on worker:0 up" in said
     assert "ms a step predicted, but only watches" in said
@@ -614,10 +614,10 @@ def settled_dry():
 
 def test_a_planner_that_dies_later_ends_the_adapting_not_the_training():
     training, _ = settled(0, (2.0, 1.0), 1000)
-    way = training.way
+    mode = training.mode
     training.machine.planner.dies_at_s = 0.0
     training.steps(200)
-    assert training.way is way
+    assert training.mode is mode
     assert "the training goes on" in training.said("error")[0]
 
 
@@ -644,21 +644,21 @@ def rejoined(training, names):
     machine.session.missing = tuple(n for n in TOPOLOGY.names if n not in names)
     machine.session.is_back = lambda: False
     alone = (TOPOLOGY.index[names[0]],) * len(GRAPH) if names else None
-    machine.way = Placed(alone, (), machine.way.name, FakeStep(), machine.generation) if names else UNTOUCHED
+    machine.mode = Placed(alone, (), machine.mode.name, FakeStep(), machine.generation) if names else UNTOUCHED
     training.script = controller.script_after_joining()
-    machine.way = next(training.script)
+    machine.mode = next(training.script)
 
 
 @pytest.mark.parametrize("left", [("worker:1",), ()])
 def test_when_devices_are_back_the_mapping_of_before_runs_again(left):
     training = Training(Machine()).until("steady").steps(60)
-    before = training.way.devices
+    before = training.mode.devices
     rejoined(training, left)
     training.steps(100)
     assert training.controller.phase == "steady"
     rejoined(training, TOPOLOGY.names)
     training.steps(60)
-    assert training.way.devices == before
+    assert training.mode.devices == before
     assert "worker:0, worker:1 are there" in training.said("back")[-1]
 
 

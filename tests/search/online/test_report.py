@@ -9,7 +9,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Topology
 from placer.result import Failed, Measured
-from search.online.controller import Tried
+from search.online.controller import Trial
 from search.online.journal import Journal
 from search.online.report import LINES, SHOWN, as_html, as_text
 
@@ -32,7 +32,7 @@ class Step:
     untouched_s: float | None = None
     left_alone: str | None = None
     device_names: tuple[str, ...] = TOPOLOGY.names
-    tried: list[Tried] = field(default_factory=list)
+    tried: list[Trial] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
 
 
@@ -62,8 +62,8 @@ def test_a_gain_that_was_not_measured_is_not_told() -> None:
 
 
 def test_the_fastest_come_first_and_what_failed_is_told() -> None:
-    tried = [Tried(f"m{i}", (0, 1), Measured(0.1 - i / 1000, 0.001, 8, 0.0, False), 0.08) for i in range(SHOWN + 2)]
-    step = placed(tried=[*tried, Tried("bad", (1, 1, 0), Failed("error", "no kernel"), None)])
+    tried = [Trial(f"m{i}", (0, 1), Measured(0.1 - i / 1000, 0.001, 8, 0.0, False), 0.08) for i in range(SHOWN + 2)]
+    step = placed(tried=[*tried, Trial("bad", (1, 1, 0), Failed("error", "no kernel"), None)])
     names = [
         line.split()[-1] for line in as_text(step).splitlines() if line.endswith(tuple("0123456789")) and "ms" in line
     ]
@@ -72,7 +72,7 @@ def test_the_fastest_come_first_and_what_failed_is_told() -> None:
 
 
 def test_a_single_device_is_named_and_what_runs_is_marked() -> None:
-    tried = [Tried(name, on, Measured(0.1, 0.001, 8, 0.0, False), None) for name, on in NAMED.items()]
+    tried = [Trial(name, on, Measured(0.1, 0.001, 8, 0.0, False), None) for name, on in NAMED.items()]
     lines = [line.split("ms")[-1].strip() for line in as_text(placed(tried=tried)).splitlines() if "ms" in line]
     assert lines == ["single on worker:1", "hybrid (runs now)"]
 
@@ -92,7 +92,7 @@ def test_the_latest_decisions_come_last_and_the_rest_is_counted() -> None:
 
 
 def test_a_notebook_shows_the_same_and_escapes_it() -> None:
-    step = placed(name="<lambda>", tried=[Tried("a<b", (0, 1), Measured(0.1, 0.001, 8, 0.0, False), None)])
+    step = placed(name="<lambda>", tried=[Trial("a<b", (0, 1), Measured(0.1, 0.001, 8, 0.0, False), None)])
     step.journal.entry(1, "moved", "to <x>.")
     html = as_html(step)
     assert "&lt;lambda&gt;" in html and "a&lt;b" in html and "&lt;x&gt;" in html
