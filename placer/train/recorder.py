@@ -66,7 +66,7 @@ class Recorder:
         return Recording(start, [step.tensors for step in self._steps], [step.returned for step in self._steps], end)
 
     def clear(self) -> None:
-        """Let go of the steps."""
+        """Drop the steps."""
         self._steps.clear()
 
 

@@ -1,4 +1,4 @@
-"""Placed steps tried out beside the training: on variables of their own, on batches that the training has seen."""
+"""Trial runs of placed steps beside the training: on scratch variables, on batches that the training has seen."""
 
 from __future__ import annotations
 
@@ -17,32 +17,29 @@ from placer.execute.variable_copies import Pair, Transfers
 from placer.trace.capture import Captured
 
 # Relative. The second loss comes after an update by gradients that were summed in another order: on ResNet-50, with its
-# batch normalisation, it is 0.9 % off. Lost updates are looked for among the variables, not here.
+# batch normalisation, it is 0.9 % off. Lost updates are found by comparing variables, not by this.
 TOLERANCE = 2e-2
 TF32_TOLERANCE = 5e-2
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Some untouched steps of the training: where it stood, what it was given, what it returned, where it came to.
+    """Some untouched steps of the training, one after another."""
 
-    start, end: node name of each variable -> its value, in this process. batches: flat inputs of each step.
-    """
-
-    start: MappingABC[str, Any]
-    batches: Sequence[Sequence[Any]]
+    start: MappingABC[str, Any]  # node name of each variable -> its value before, in this process
+    batches: Sequence[Sequence[Any]]  # flat inputs of each step
     returned: Returned
-    end: MappingABC[str, Any]
+    end: MappingABC[str, Any]  # node name of each variable -> its value after
 
 
 class TrialRun:
-    """Runs placed steps from a recording's start, and holds what they do against what the untouched step did.
+    """Runs placed steps from a recording's start, and compares what they do with what the untouched step did.
 
-    May be used by another thread than the one that trains: no variable of the training is touched.
+    Another thread than the training one may use it, because no variable of the training is touched.
     """
 
     def __init__(self, captured: Captured, recording: Recording, *, exact: bool) -> None:
-        """exact: the devices are such that all mappings must return the same bits."""
+        """exact: all mappings must return the same bits, because the devices are alike."""
         self.captured, self.recording = captured, recording
         self.agreement = Agreement(
             [recording.returned],
@@ -56,7 +53,7 @@ class TrialRun:
         self._updates_checked = False
 
     def variables(self, device_of: MappingABC[str, str]) -> dict[str, tf.Variable]:
-        """A scratch variable for each of the step's, on its device; they hold anything."""
+        """A scratch variable for each of the step's, on its device; values are arbitrary."""
         made = []
         for name, variable in self._start.items():
             key = name, device_of[name]
@@ -69,7 +66,7 @@ class TrialRun:
     def run(self, step: PlacedStep) -> None:
         """Run the recorded batches. `step` trains the scratch variables of its devices.
 
-        Raises LossDiffersError where it does something else than the untouched step did, and what TensorFlow raises.
+        Raises LossDiffersError where it does not do what the untouched step did, and what TensorFlow raises.
         """
         self._transfers([Pair(self._start[name], step.variables[name]) for name in self._start])
         self.agreement.check([values(step.run_flat(batch)) for batch in self.recording.batches])
@@ -78,7 +75,7 @@ class TrialRun:
             self._updates_checked = True
 
     def forget(self) -> None:
-        """Let go of the scratch variables and functions, which may be gone."""
+        """Drop the scratch variables and functions, whose devices may be gone."""
         self._scratch.clear()
         self._transfers.forget()
 

@@ -1,7 +1,7 @@
-"""The caller's variables, watched: whoever reads or writes one is told of first, so that it can be made true in time.
+"""Watches the user's variables: every read or write is reported first, so that the variable can be made true in time.
 
-A watched variable becomes an instance of a subclass of its own class, whose handle nobody gets unseen. Functions that
-were traced before hold handles of their own, so calls of functions are watched, too. Saving, checkpoints, evaluation,
+A watched variable becomes an instance of a subclass of its own class, whose handle cannot be taken unseen. Functions
+traced before hold handles of their own, so calls of functions are watched, too. Saving, checkpoints, evaluation,
 learning rate schedules and plain reads all go one of these two ways (docs/decisions/009-coherence.md).
 """
 
@@ -24,32 +24,32 @@ from placer.trace.capture import READS
 
 _watchers: dict[int, tuple[tf.Variable, Watcher]] = {}
 _here = threading.local()
-_renewed: dict[int, tuple[weakref.ref[Any], weakref.ref[tf.Variable]]] = {}  # id -> (a former handle, whose it was)
+_renewed: dict[int, tuple[weakref.ref[Any], weakref.ref[tf.Variable]]] = {}  # id -> (a former handle, its variable)
 _touched_by: WeakKeyDictionary[Any, tuple[tuple[tf.Variable, bool], ...]] = WeakKeyDictionary()
 
 
 class Watcher(Protocol):
-    """Who wants to know."""
+    """Is called before variables are used."""
 
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
-        """The caller is about to read these variables."""
+        """The user is about to read these variables."""
 
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
-        """The caller may be about to read and to write these variables."""
+        """The user may be about to read and to write these variables."""
 
     def within_step(self) -> None:
-        """A Python function that a step calls uses a variable. Waiting for the step to end would last for ever."""
+        """A Python function that a step calls uses a variable. Waiting for the step to end would never return."""
 
 
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
-    """Tell `watcher` of every use of `variable` from now on."""
+    """Report every use of `variable` to `watcher` from now on."""
     tf_internals.before_function_calls(_function_called)
     _watchers[id(variable)] = (variable, watcher)
     variable.__class__ = _watched(_plain(type(variable)))
 
 
 def unwatch(variable: tf.Variable) -> None:
-    """Leave `variable` as it was; harmless where nobody watches."""
+    """Leave `variable` as it was; harmless where it is not watched."""
     if _watchers.pop(id(variable), None) is not None:
         variable.__class__ = _plain(type(variable))
     if not _watchers and not _renewed:
@@ -59,8 +59,8 @@ def unwatch(variable: tf.Variable) -> None:
 def renew_all() -> None:
     """Give all variables of this process new storage; call it right after workers were joined.
 
-    Joining, TensorFlow 2.21 forgets the names of the variables there are, and an AssignVariableOp, which goes by the
-    name, writes to nowhere from then on: `assign` is lost without an error, in functions compiled before, too.
+    When it joins workers, TensorFlow 2.21 forgets the names of existing variables, and an AssignVariableOp, which goes
+    by the name, has no effect from then on: `assign` is lost without an error, in functions compiled before, too.
     """
     kinds = _kinds(tf_internals.RESOURCE_VARIABLE)
     here = [v for v in gc.get_objects() if type(v) in kinds and _is_here(v)]
@@ -76,7 +76,7 @@ def renew_all() -> None:
 
 
 def _remember(variable: tf.Variable) -> None:
-    """Functions may hold the handle that a variable is about to lose."""
+    """Remember the handle that a variable is about to lose, because functions may hold it."""
     key = id(variable._handle)
     gone = weakref.ref(variable._handle, lambda _: _renewed.pop(key, None))
     _renewed[key] = (gone, weakref.ref(variable))
@@ -89,7 +89,7 @@ def _present(handle: Any) -> tf.Variable | None:
 
 
 def _kinds(kind: type) -> set[type]:
-    """A class and all below it."""
+    """A class and all its subclasses."""
     return {kind}.union(*map(_kinds, kind.__subclasses__()))
 
 
@@ -105,7 +105,7 @@ def _is_here(variable: Any) -> bool:
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    """What this thread does inside is Placer's own doing, and nobody is told."""
+    """Report nothing that this thread does inside: it is Placer's own use."""
     before = getattr(_here, "silent", False)
     _here.silent = True
     try:
@@ -121,7 +121,7 @@ class _Watched:
 
     @property
     def handle(self) -> Any:
-        """The handle; whoever asks for it may do anything."""
+        """The handle, with which anything may be done."""
         watcher = _watcher(self)
         if watcher is not None:
             watcher.will_write([self])
@@ -146,7 +146,7 @@ def _plain(kind: type) -> type:
 
 
 def _watcher(variable: Any) -> Watcher | None:
-    """Who is to be told; nobody while a function is traced, for that reads nothing yet."""
+    """The variable's watcher; None while a function is traced, because tracing reads nothing yet."""
     if getattr(_here, "silent", False) or tf.inside_function():
         return None
     entry = _watchers.get(id(variable))
@@ -157,8 +157,8 @@ def _watcher(variable: Any) -> Watcher | None:
 
 
 def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
-    """A function that holds handles is about to run; with these."""
-    _tell_of(concrete)
+    """Before a function that holds handles runs: report what it uses, and return the handles of now."""
+    _report_use(concrete)
     if not _renewed:
         return captured
     found = []
@@ -168,7 +168,7 @@ def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
-def _tell_of(concrete: Any) -> None:
+def _report_use(concrete: Any) -> None:
     if getattr(_here, "silent", False) or tf.inside_function():
         return
     touched = _touched_by.get(concrete)
@@ -181,7 +181,7 @@ def _tell_of(concrete: Any) -> None:
 
 
 def _touched(graph: Any) -> Iterator[tuple[tf.Variable, bool]]:
-    """The variables that a function uses, and whether it may write each: what is no plain read may."""
+    """The variables that a function uses, and whether it may write each: all but plain reads may."""
     by_handle = {id(variable._handle): variable for variable in graph.variables}
     for outer, inner in graph.captures:
         variable = _present(outer)

@@ -25,13 +25,13 @@ from search.online.journal import Journal
 from search.online.report import as_html, as_text
 
 STALE = -1  # no generation of devices
-BEFORE, ENOUGH = 24, 3  # untouched steps that are remembered, and that tell something
+BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
 
 class AutoStep:
     """A training step that Placer runs: call it like the step it was made from.
 
-    Made by `autoplace` and `place`. Use it from one thread. The caller's variables are true whenever he looks at them,
+    Made by `autoplace` and `place`. Use it from one thread. The user's variables are true whenever they are read,
     by Python, a tf.function, a checkpoint or Keras.
     """
 
@@ -81,7 +81,7 @@ class AutoStep:
         return outputs
 
     def sync(self) -> None:
-        """Make the caller's variables true now. They are fetched anyhow when somebody looks at them."""
+        """Make the user's variables true now. They are fetched anyway when they are read."""
         with self._session.lock:
             self._session.replicas.pull()
 
@@ -93,7 +93,7 @@ class AutoStep:
 
     @property
     def phase(self) -> str:
-        """What goes on at the moment, in a word or two."""
+        """What is going on now, in a word or two."""
         return self._controller.phase
 
     @property
@@ -141,7 +141,7 @@ class AutoStep:
         return as_text(self)
 
     def close(self) -> None:
-        """End the search, give the devices back, and leave the step's variables true and to the caller alone.
+        """End the search, give the devices back, and leave the step's variables true and unwatched.
 
         Afterwards calls run the step untouched. Harmless when called twice.
         """
@@ -169,12 +169,12 @@ class AutoStep:
 
     @property
     def tried(self) -> Sequence[Any]:
-        """What was measured so far: `search.online.controller.Tried`, in order."""
+        """What was measured so far: `search.online.controller.Trial`, in order."""
         return self._controller.tried
 
     @property
     def controller(self) -> Controller:
-        """Who decides."""
+        """Decides in which mode each call runs."""
         return self._controller
 
     def _first_script(self) -> Steps[None]:
@@ -183,7 +183,7 @@ class AutoStep:
         return self._controller.script()
 
     def _given(self) -> Sequence[int]:
-        """The mapping that was asked for, as devices of the ops captured."""
+        """The mapping given, as a device of each captured op."""
         main, topology = self._live.main, self._live.topology
         assert main is not None and main.captured is not None and topology is not None and self._mapping is not None
         graph = main.captured.graph
@@ -194,7 +194,7 @@ class AutoStep:
         return read_mapping(self._mapping, graph, topology, self._match_by_name).devices
 
     def _after(self, step_s: float) -> None:
-        """Let the script choose the way of the next call. Whatever goes wrong in it, the training goes on."""
+        """Let the script choose the mode of the next call. Whatever goes wrong in it, the training goes on."""
         controller = self._controller
         controller.step = self.steps
         self._journal.scalar(self.steps, "step_s", step_s)
@@ -213,7 +213,7 @@ class AutoStep:
             self._give_up(str(error))
             if self._mapping is not None:
                 raise
-        except Exception as error:  # a fault of ours must not end somebody's training
+        except Exception as error:  # a bug in Placer must not end the user's training
             if self._session.is_loss(error):
                 self._look_anew()
                 return
@@ -222,7 +222,7 @@ class AutoStep:
             self._live.mode = mode
 
     def _look_anew(self) -> None:
-        """A device was lost while the script used it: the next call goes on without, and then a script of its own."""
+        """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
         self._session.suspected, self._generation = True, STALE
         self._live.mode = self._controller.mode
 
@@ -258,17 +258,20 @@ def autoplace(
 ) -> AutoStep:
     """Wrap a training step: `step = placer.autoplace(train_step)`; then train as before.
 
-    Every call is one real training step and returns what the step returns. Meanwhile a faster mapping of its ops to
-    devices is searched, and looked for again when the load changes.
+    Every call is one real training step and returns what the step returns. Meanwhile Placer searches for a faster
+    mapping of its ops to devices, and searches again when the load changes.
 
-    step: any function that trains tf.Variables, a tf.function or not. devices: as for `placer search`: None = this
-    process's GPUs and CPU, "gpus:N", "cpus:N" (call `placer.split` with it first thing), "workers:N",
-    "host:port,host:port". budget: mappings measured at most. store: SQLite file in
-    which results are kept. include_local: with workers, let this process compute, too. sync_every: where devices are
-    other processes, a snapshot at least every so many steps, from which training goes on when one is lost; None = as
-    often as costs 0.3 % of the time. dry_run: when the load changes, only say what would be tried. log_dir: folder for
-    placer.jsonl, and TensorBoard scalars where tensorboard is installed.
-    Raises BadInputError for what cannot be.
+    step: any function that trains tf.Variables, a tf.function or not.
+    devices: as for `placer search`: None = this process's GPUs and CPU, "gpus:N", "cpus:N" (call `placer.split` with it
+    before anything else), "workers:N", "host:port,host:port".
+    budget: mappings measured at most.
+    store: SQLite file in which results are kept.
+    include_local: with workers, let this process compute, too.
+    sync_every: where devices are other processes, steps between snapshots at most; training goes on from the last one
+    when a device is lost. None = as often as costs 0.3 % of the time.
+    dry_run: when the load changes, only report what would be tried.
+    log_dir: folder for placer.jsonl, and for TensorBoard scalars where tensorboard is installed.
+    Raises BadInputError for arguments that cannot be.
     """
     settings = OnlineSettings(budget=budget, seed=seed, dry_run=dry_run)
     return AutoStep(
@@ -300,7 +303,7 @@ def place(
 
 
 def _end(live: LiveStep, controller: Controller, journal: Journal) -> None:
-    """Give back what a step holds, but the store, which only the thread that opened it may close."""
+    """Give back what a step holds, except the store, which only the thread that opened it may close."""
     if controller.planner is not None:
         controller.planner.close()
     live.close()
@@ -308,7 +311,7 @@ def _end(live: LiveStep, controller: Controller, journal: Journal) -> None:
 
 
 def _end_soon(live: LiveStep, controller: Controller, journal: Journal) -> None:
-    """As `_end`, for a step that its owner dropped: not within the garbage collection that found it."""
+    """As `_end`, for a step that the user dropped: not within the garbage collection that found it."""
     threading.Thread(target=_end, args=(live, controller, journal), daemon=True, name="placer-end").start()
 
 
@@ -319,7 +322,7 @@ def _check(
     sync_every: int | None,
     mapping: str | Path | Mapping | None,
 ) -> None:
-    """Refuse at the door what could only fail later, within somebody's training."""
+    """Refuse now what would otherwise fail later, within the training."""
     if not callable(step):
         raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
     if settings is not None and settings.budget < 1:

@@ -31,18 +31,18 @@ Number = float | int | str | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What happened at a training step. at_s: seconds by the journal's clock. dry_run: decided, and not done."""
+    """What happened at a training step."""
 
-    at_s: float
+    at_s: float  # by the journal's clock
     step: int
     kind: Kind
     sentence: str
     numbers: Mapping[str, Number] = field(default_factory=dict)
-    dry_run: bool = False
+    dry_run: bool = False  # decided, but not done
 
 
 class Board(Protocol):
-    """Where scalars go."""
+    """Takes scalars, as TensorBoard does."""
 
     def scalar(self, step: int, name: str, value: float) -> None: ...
 
@@ -86,7 +86,7 @@ class Journal:
             return tuple(self._entries)
 
     def entry(self, step: int, kind: Kind, sentence: str, **numbers: Any) -> Entry:
-        """Note what happened at `step`. `numbers`: what the sentence is about, for machines; names with units."""
+        """Note what happened at `step`. numbers: the figures of the sentence, for programs; names end in their unit."""
         with self._lock:
             plain = {name: _number(value) for name, value in numbers.items()}
             entry = Entry(self._clock(), int(step), kind, one_line(sentence), plain, self.dry_run)
@@ -109,7 +109,7 @@ class Journal:
             self._show(self.log_dir, int(step), name, float(value))
 
     def lines(self) -> str:
-        """The entries for people, one a line."""
+        """The entries for people, one per line."""
         return "\n".join(_line(entry) for entry in self.entries)
 
     def close(self) -> None:
@@ -119,11 +119,11 @@ class Journal:
             try:
                 if board is not None:
                     board.close()
-            except Exception as error:  # TensorFlow raises what it likes
+            except Exception as error:  # TensorFlow may raise anything
                 self._warn("TensorBoard", error)
 
     def _write(self, entry: Entry) -> None:
-        """One line, by one write. Opened for each: entries are rare, and a folder may come back."""
+        """Append one line by one write. Opens the file each time: entries are rare, and a folder may come back."""
         if self.log_dir is None:
             return
         text = ("\n" if self._torn else "") + json.dumps({"format": FORMAT, **asdict(entry)}) + "\n"
@@ -147,7 +147,7 @@ class Journal:
                 self._board_failures = MOST_BOARD_FAILURES  # not installed; it will not be later, either
             else:
                 self._board.scalar(step, name, value)
-        except Exception as error:  # TensorFlow raises what it likes; a scalar is not worth a training
+        except Exception as error:  # TensorFlow may raise anything, and a scalar must not end a training
             self._board = None
             self._board_failures += 1
             self._warn("TensorBoard", error)
@@ -177,7 +177,7 @@ class _TensorBoard:
 
 
 def _number(value: Any) -> Number:
-    """`value` as JSON knows it: NumPy's and TensorFlow's scalars as numbers, what is no number as None or in words."""
+    """`value` as JSON: NumPy's and TensorFlow's scalars as numbers, NaN and infinity as None, other objects as text."""
     if value is None or isinstance(value, bool | str | int):
         return value
     try:

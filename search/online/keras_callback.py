@@ -23,11 +23,11 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
     callbacks to see it, too. log_dir gets placer.jsonl, and TensorBoard scalars where tensorboard is installed. A model
     compiled for XLA, for a distribution strategy or to run eagerly is left alone, with one warning.
 
-    Devices are given back when `fit` ends. Where it is broken off between two steps (Ctrl-C within a callback, say), it
-    does not tell its callbacks; then the next `fit` of the model gives them back, or `close()`.
+    Devices are given back when `fit` ends. Where it is interrupted between two steps (Ctrl-C within a callback), Keras
+    does not call its callbacks; then the next `fit` of the model gives them back, or `close()`.
     """
 
-    async_safe = True  # Keras need not wait for each step's metrics on our account
+    async_safe = True  # Keras need not wait for each step's metrics before calling this
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_begin(self, logs: Any = None) -> None:
         """Take the place of the function that `fit` calls for each batch."""
         self.close()
-        if isinstance(self.model.train_function, TrainFunction):  # of another callback, whose fit broke off
+        if isinstance(self.model.train_function, TrainFunction):  # of another callback, whose `fit` was interrupted
             self.model.train_function.close()
         reason = _untouchable(self.model)
         if reason is not None:
@@ -68,12 +68,12 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         self._function = self.model.train_function = TrainFunction(self.model, self.step, self.close)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Tell the batches of this `fit` from those of a later one."""
+        """Mark the batches of this `fit`, to distinguish them from those of a later one."""
         if self._function is not None:
             self._function.expected = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Have the bar show what was gained; the history keeps the model's own metrics only."""
+        """Show the speedup in the progress bar; the history keeps only the model's own metrics."""
         ratio = self.step.speedup if self.step is not None else None
         if logs is not None and ratio is not None:
             logs["speedup"] = ratio
@@ -102,12 +102,12 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
 class TrainFunction:
     """What Keras calls with its iterator: takes `steps_per_execution` steps, or as many as there are batches left.
 
-    Holds the model weakly, as its step does: whoever drops the model, or compiles it anew, drops the step, too, and
-    then the devices are given back. expected: whether the callback was told of the batch to come.
+    Holds the model weakly, as its step does: when the model is dropped or compiled again, the step goes with it,
+    and the devices are given back.
     """
 
     def __init__(self, model: Any, step: AutoStep, close: Callable[[], None]) -> None:
-        self.expected = False
+        self.expected = False  # whether Keras announced the next batch to the callback
         self.close = close
         self._model = weakref.ref(model)
         self._step = step
@@ -121,7 +121,7 @@ class TrainFunction:
             return self._steps(iterator)
         except StopIteration:
             raise
-        except BaseException:  # Ctrl-C, too: `fit` ends here and tells no callback
+        except BaseException:  # Ctrl-C, too: `fit` ends here and calls no callback
             self.close()
             raise
 
@@ -139,7 +139,7 @@ class TrainFunction:
         return logs
 
     def _anew(self, iterator: Any) -> Any:
-        """A batch of a training that has no AutoPlace, after a `fit` that was broken off."""
+        """A batch of a training without AutoPlace, after a `fit` that was interrupted."""
         self.close()
         model = self._model()
         assert model is not None
@@ -160,7 +160,7 @@ def _step_of(model: Any) -> Callable[[Any], Any]:
 
 
 def _without_optionals(data: Any) -> Any:
-    """Keras hands None over as an Optional."""
+    """Keras passes None as an Optional."""
     return keras.tree.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)
 
 

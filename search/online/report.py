@@ -1,4 +1,4 @@
-"""What a live step has to tell: as text, and as a small table for notebooks."""
+"""The report of a live step: as text, and as a small table for notebooks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _ranked(step: AutoStep) -> list[Trial]:
 
 
 def _name(step: AutoStep, t: Trial) -> str:
-    """Who proposed it; the device where it is one, and whether it is what runs."""
+    """Who proposed it; its device where there is only one, and whether it runs now."""
     alone = f" on {step.device_names[t.devices[0]]}" if len(set(t.devices)) == 1 else ""
     now = " (runs now)" if step.mapping is not None and step.mapping.devices == t.devices else ""
     return t.name + alone + now

@@ -1,4 +1,4 @@
-"""Noticing from step times alone that the load changed: a sequential test on ranks."""
+"""Notices from step times alone that the load changed: a sequential test on ranks."""
 
 from __future__ import annotations
 
@@ -22,35 +22,30 @@ OUTERMOST = 1 / 21  # share of ranks at either end that count alike
 class ChangeSettings:
     """How much evidence makes a change.
 
-    window: steps in the reference. held: the latest steps, not yet part of it, so that it does not swallow a change
-    that is adding up. warm_up: steps after which alarms begin; with `part` the fewest steps on either side of a change
-    within it. allowance, limit: of the cumulative sums, in standard deviations; a step at the end of the ranks adds
-    2.1 - allowance, so six of them reach the limit.
-
-    The median of the `recent` steps must also differ by `least_ratio` from that of the reference and of its `late`
-    steps (they are ahead where there is a drift), and by `least_spreads` standard deviations of a step, and by
-    `least_median_spreads` of those of such medians in the reference: steps that hang together are harmless then.
+    The cumulative sums must reach `limit`, and the median of the `recent` steps must differ enough from that of the
+    reference and from that of its `late` steps, which are ahead where there is a drift.
     """
 
-    window: int = 64
-    held: int = 12
-    warm_up: int = 24
-    allowance: float = 1.2
-    limit: float = 5.35
-    recent: int = 7
-    late: int = 16
-    least_ratio: float = 0.08
-    least_spreads: float = 3.0
+    window: int = 64  # steps in the reference
+    held: int = 12  # latest steps, not yet in the reference, so that it does not swallow a change that is adding up
+    warm_up: int = 24  # steps after which alarms begin
+    allowance: float = 1.2  # of the sums, in standard deviations; a step at the end of the ranks adds 2.1 - allowance
+    limit: float = 5.35  # of the sums, in standard deviations; six such steps reach it
+    recent: int = 7  # steps whose median is compared
+    late: int = 16  # latest steps of the reference
+    least_ratio: float = 0.08  # least relative difference of the medians
+    least_spreads: float = 3.0  # the same, in standard deviations of a step
+    # The same, in standard deviations of such medians in the reference: correlated steps raise no false alarm then.
     least_median_spreads: float = 5.0
-    part: int = 10
+    part: int = 10  # fewest steps on either side of a change within the warm-up
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """ratio: the new median step time by that of the reference. steps: how long ago it seems to have begun."""
+    """A change of step times."""
 
-    ratio: float
-    steps: int
+    ratio: float  # the new median step time by that of the reference
+    steps: int  # how many steps ago it seems to have begun
     slower: bool
 
 
@@ -59,14 +54,14 @@ class ChangeTest:
 
     How a new step ranks among those of the reference does not depend on the distribution of step times, and so
     neither do false alarms: with independent steps more than a million steps lie between two (`run_length`), even
-    before what must make them worth acting on holds any back. A change beyond the noise is told at its sixth step, at
-    its seventh while the reference fills. The reference slides along `held` steps behind and thus follows a drift; so
-    a change that remains within the noise for long is swallowed in the end. Departures: the outermost ranks score
-    alike, for two stragglers in the reference must not hide a change, and the window is finite.
+    before the further conditions hold any back. A change beyond the noise is reported at its sixth step, at its seventh
+    while the reference fills. The reference follows `held` steps behind, and thus follows a drift, so that a change
+    that remains within the noise for long is swallowed in the end. Departures from the papers: the outermost ranks
+    score alike, because two stragglers in the reference must not hide a change, and the window is finite.
 
-    A change within the warm-up is told at its end, if at least `part` steps lie on either side and the two sides
+    A change within the warm-up is reported at its end, if at least `part` steps lie on either side and the two sides
     hardly overlap; by chance that happens after less than one restart in 10,000. Earlier ones become the reference.
-    After an alarm the new times are the new normal, so each change is told once, and its going away is another.
+    After an alarm the new times are the new normal, so each change is reported once, and its end is another change.
     """
 
     def __init__(self, settings: ChangeSettings | None = None) -> None:
@@ -74,7 +69,7 @@ class ChangeTest:
         self.restart()
 
     def restart(self) -> None:
-        """Forget all steps: the mapping has changed, say, and with it what is normal."""
+        """Forget all steps, because what is normal has changed, for example with the mapping."""
         self._begin(())
 
     @property
@@ -83,7 +78,7 @@ class ChangeTest:
         return self._reference.quantile(0.5) if self._reference.ordered else None
 
     def add(self, step_s: float) -> Change | None:
-        """The change for which this step completes the evidence, if any. Raises PlacerError where it is no time."""
+        """Add a step; returns the change it completes the evidence for, if any. Raises PlacerError if it is no time."""
         if not 0 < step_s < math.inf:
             raise PlacerError(f"a step of {step_s} s tells nothing of the load; add positive, finite seconds")
         self._count += 1

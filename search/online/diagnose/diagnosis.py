@@ -1,4 +1,4 @@
-"""Deciding: what slowed, whether moving pays, and when to try again. Each decision is one plain sentence."""
+"""What slowed, whether looking for another mapping makes sense, and when to try again."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ Kind = Literal["uneven", "alike", "nothing"]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why steps take `step_ratio` times as long as before; factors above 1 = slower now, below 1 = faster.
+    """Why steps take another time than before. Factors above 1 mean slower now, below 1 faster."""
 
-    kind: "uneven" = the devices and links named changed, so another mapping may be better; "alike" = all devices
-    by the same factor, so moving gains nothing; "nothing" = no probe changed.
-    """
-
+    # "uneven": the devices and links named changed, so another mapping may be better. "alike": all devices changed by
+    # the same factor, so moving gains nothing. "nothing": no probe changed.
     kind: Kind
-    step_ratio: float
+    step_ratio: float  # of step times, now by before
     devices: dict[str, float]
     links: dict[Pair, float]
-    why: str
+    why: str  # one sentence for the journal
 
     @property
     def may_gain(self) -> bool:
@@ -47,8 +45,8 @@ def diagnose(
 ) -> Diagnosis:
     """What changed by `least` or more, given how many times slower each device and link is than before.
 
-    A busy device makes its links slow, so of a link only that counts which its ends do not explain. Factors
-    that are no positive number (a probe that failed) are left out.
+    A busy device makes its links slow, so a link counts only for what its ends do not explain. Factors that are not
+    positive numbers (a failed probe) are left out.
     """
     devices = _valid(slowdown_devices)
     links = _changed(_unexplained(_valid(slowdown_links), devices), least)
@@ -73,22 +71,22 @@ def relative_spread(*measured: Measured) -> float:
 
 @dataclass(frozen=True)
 class BackoffSettings:
-    """Steps to wait after the first attempt that was for nothing, and at most."""
+    """How long to wait after attempts that brought nothing."""
 
-    first: int = 25
-    most: int = 3200
+    first: int = 25  # steps to wait after the first
+    most: int = 3200  # steps to wait at most
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """When to act on alarms: the longer it was for nothing, the later. Each method gives the state after it.
+    """When to act on alarms: later, the more often acting brought nothing. Each method returns the next state.
 
         alarm      missed, waits 25   due     missed, waits 50               due   moved, paid for   alarm: due at once
         |----------|..................|-------|..............................|-----|-----------------|----
                         alarms meanwhile are kept, and due at the end
 
-    A move that has not paid for itself when the next alarm comes was for nothing, too: that is what a neighbour
-    looks like who comes and goes. One that has is a clear success, and forgets the past, as `most` quiet steps do.
+    A move that has not paid for itself when the next alarm comes brought nothing, either: a load that comes and goes
+    looks like that. One that has paid resets the waits, as `most` quiet steps do.
     """
 
     settings: BackoffSettings = field(default_factory=BackoffSettings)
@@ -110,12 +108,12 @@ class Backoff:
         return self.pending and step >= self.ready_step
 
     def missed(self, step: int) -> Backoff:
-        """Acting brought nothing: no move, or one that did not help. The next wait is twice as long."""
+        """Acting brought nothing: no move, or one that did not help. Doubles the next wait."""
         wait = min(self.settings.most, self.settings.first * 2 ** min(self.misses, 60))
         return Backoff(self.settings, self.misses + 1, step + wait)
 
     def moved(self, step: int, pays_back_steps: int) -> Backoff:
-        """Acting led to a move that pays back after so many steps."""
+        """Acting led to a move that pays back after `pays_back_steps`."""
         return replace(self, paid_step=step + pays_back_steps, pending=False)
 
 
@@ -124,7 +122,7 @@ def _valid(factors: Mapping[K, float]) -> dict[K, float]:
 
 
 def _changed(factors: Mapping[K, float], least: float) -> dict[K, float]:
-    """Those beyond `least` either way, the largest change first."""
+    """Those that changed by `least` or more, up or down, the largest change first."""
     beyond = {key: factor for key, factor in factors.items() if max(factor, 1 / factor) >= least}
     return dict(sorted(beyond.items(), key=lambda item: -abs(math.log(item[1]))))
 
@@ -139,7 +137,7 @@ def _unexplained(links: Mapping[Pair, float], devices: Mapping[str, float]) -> d
 
 
 def _alike(devices: Mapping[str, float], least: float) -> bool:
-    """Whether all devices changed the same way, and by much the same factor."""
+    """Whether all devices changed in the same direction, and by nearly the same factor."""
     if not devices:
         return False
     slowest, fastest = max(devices.values()), min(devices.values())
@@ -159,7 +157,3 @@ def _trend(factor: float) -> str:
 
 def _times(factor: float) -> str:
     return f"{max(factor, 1 / factor):.{1 if max(factor, 1 / factor) >= 1.95 else 2}f}x"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

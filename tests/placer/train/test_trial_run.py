@@ -17,7 +17,7 @@ BATCHES = [[tf.constant([1.0, 2.0])], [tf.constant([3.0, 1.0])]]
 
 
 @pytest.fixture
-def live(two_cpus):
+def setting(two_cpus):
     """(the captured step, its variables, what two untouched steps recorded, devices)"""
     weight, count, rate = tf.Variable([1.0, -1.0]), tf.Variable(0.0), tf.Variable(0.01)
 
@@ -35,7 +35,7 @@ def live(two_cpus):
     return captured, [weight, count, rate], Recording(start, BATCHES, returned, end), two_cpus
 
 
-def trial_ran(captured, recording, devices, device):
+def tried(captured, recording, devices, device):
     trial_run = TrialRun(captured, recording, exact=True)
     names = [devices.tf_name(device)] * len(captured.graph.ops)
     device_of = {op.name: name for op, name in zip(captured.graph.ops, names, strict=True)}
@@ -45,10 +45,10 @@ def trial_ran(captured, recording, devices, device):
 
 
 @pytest.mark.parametrize("device", [0, 1])
-def test_a_rehearsal_touches_no_variable_of_the_training(live, device):
-    captured, variables, recording, devices = live
+def test_a_trial_run_touches_no_variable_of_the_training(setting, device):
+    captured, variables, recording, devices = setting
     before = [v.numpy() for v in variables]
-    trial_run, step = trial_ran(captured, recording, devices, device)
+    trial_run, step = tried(captured, recording, devices, device)
     trial_run.run(step)  # from the same start again
     for variable, value in zip(variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
@@ -56,16 +56,16 @@ def test_a_rehearsal_touches_no_variable_of_the_training(live, device):
         np.testing.assert_array_equal(variable.numpy(), recording.end[name].numpy())
 
 
-def test_another_loss_is_refused(live):
-    captured, _, recording, devices = live
+def test_another_loss_is_refused(setting):
+    captured, _, recording, devices = setting
     wrong = replace(recording, returned=[[v + 1 for v in step] for step in recording.returned])
     with pytest.raises(LossDiffersError, match="untouched"):
-        trial_ran(captured, wrong, devices, 1)
+        tried(captured, wrong, devices, 1)
 
 
-def test_an_update_that_is_not_made_is_refused(live):
-    captured, variables, recording, devices = live
+def test_an_update_that_is_not_made_is_refused(setting):
+    captured, variables, recording, devices = setting
     rate = next(name for name, v in captured.variables.items() if v is variables[2])
     end = {**recording.end, rate: tf.constant(0.02)}  # as if the untouched step had changed it
     with pytest.raises(LossDiffersError, match="was updated untouched, and was not when placed"):
-        trial_ran(captured, replace(recording, end=end), devices, 1)
+        tried(captured, replace(recording, end=end), devices, 1)
