@@ -1,7 +1,7 @@
 """Branch and bound over where units go, compiled: depth first, each node with the devices that are left to each unit.
 
 A node's devices shrink as long as a unit on a device would take what is known already; what is left is branched on.
-The file is long because compiled code is cached by file: a kernel and all it calls must share one (surrogate/jit.py).
+`tree` is what all nodes share, `node_bounds` what a node cannot be quicker than.
 """
 
 from __future__ import annotations
@@ -9,41 +9,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from search.exact.node_bounds import between, divided, jobs, late_first, paths
+from search.exact.tree import Bools, BoundState, Floats, Ints, Tree, workspace
 from surrogate.jit import jit, kernel, part
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
-Bools = NDArray[np.bool_]
-
-# Rounds in which a node's devices may shrink, and tails from which on work is added up.
-SHRINKS, TAILS = 3, 24
+# Rounds in which a node's devices may shrink.
+SHRINKS = 3
 # Sums of bytes may end a few last digits higher in another order; leaves are checked again.
 MARGIN = 1e-9
-
-
-class Tree(NamedTuple):
-    """What all nodes share. Ops v, units u, devices d, pairs p of producer and consumer, tensors t, weights k."""
-
-    pipeline: bool  # the objective: max-load, else makespan
-    unit_of: Ints  # [v]
-    cost_s: Floats  # [v, d]
-    unit_cost_s: Floats  # [u, d]
-    unit_bytes: Floats  # [u]
-    capacity_bytes: Floats  # [d]
-    alike: Ints  # [d]
-    weights: Floats  # [k, d] each with sum 1
-    src: Ints  # [p] op, in topological order
-    dst: Ints  # [p] op
-    cross_s: Floats  # [p, d, d]
-    first_user: Ints  # [t + 1] into `user`
-    user: Ints  # op
-    maker: Ints  # [t] op
-    send_s: Floats  # [t, d, d] what a crossing keeps the sender busy for; max-load: the same for all receivers
-    way_s: Floats  # [t, d, d]
-    receive_s: Floats  # [t, d, d] max-load: the same for all senders
-    works: bool  # whether crossings keep anybody busy
 
 
 class Path(NamedTuple):
@@ -56,26 +30,6 @@ class Path(NamedTuple):
     children: Ints  # [depth] how many
     next: Ints  # [depth] child to look into; -1 where the node itself is new
     depth: Ints  # [1] -1 at the end
-
-
-class Work(NamedTuple):
-    """What a node's bound is computed in."""
-
-    head_s: Floats  # [v, d]
-    tail_s: Floats  # [v, d]
-    through_s: Floats  # [u, d] a bound with this unit there
-    at: Ints  # [u] the device of a fixed unit, else -1
-    free_bytes: Floats  # [d]
-    load_s: Floats  # [d]
-    share_s: Floats  # [k, u, d]
-    alone_s: Floats  # [u, d]
-    job_head_s: Floats  # [job]
-    job_tail_s: Floats
-    job_s: Floats
-    job_at: Ints  # device, -1 for an op that is not fixed
-    least_s: Floats  # [job] its share of the work at the least
-    line: Ints
-    seen: Ints  # [d]
 
 
 @jit
@@ -95,33 +49,8 @@ def path_from(left: Bools) -> Path:
     )
 
 
-@jit
-def workspace(t: Tree) -> Work:
-    """Room for the bounds of these nodes."""
-    n, devices = t.cost_s.shape
-    units = len(t.unit_bytes)
-    jobs = n + 2 * (len(t.user) if t.works else 0)
-    return Work(
-        np.empty((n, devices)),
-        np.empty((n, devices)),
-        np.empty((units, devices)),
-        np.empty(units, np.int32),
-        np.empty(devices),
-        np.empty(devices),
-        np.empty((len(t.weights), units, devices)),
-        np.empty((units, devices)),
-        np.empty(jobs),
-        np.empty(jobs),
-        np.empty(jobs),
-        np.empty(jobs, np.int32),
-        np.empty(jobs),
-        np.empty(jobs, np.int32),
-        np.empty(devices, np.int32),
-    )
-
-
 @part
-def _fix(t: Tree, w: Work, left: Bools) -> bool:
+def _fix(t: Tree, w: BoundState, left: Bools) -> bool:
     """Note which units are fixed, and what memory they leave; whether all may still fit."""
     units, devices = left.shape
     for d in range(devices):
@@ -146,234 +75,7 @@ def _fix(t: Tree, w: Work, left: Bools) -> bool:
 
 
 @part
-def _pass(t: Tree, w: Work, left: Bools) -> None:
-    """Heads and tails of ops, and the heaviest path through each unit on each device that is left to it."""
-    n, devices = t.cost_s.shape
-    for v in range(n):
-        u = t.unit_of[v]
-        for d in range(devices):
-            w.head_s[v, d] = w.tail_s[v, d] = 0.0 if left[u, d] else np.inf
-    for p in range(len(t.src)):
-        u, v = t.src[p], t.dst[p]
-        for d in range(devices):
-            if left[t.unit_of[v], d]:
-                best_s = np.inf
-                for s in range(devices):
-                    if left[t.unit_of[u], s]:
-                        best_s = min(best_s, w.head_s[u, s] + t.cost_s[u, s] + t.cross_s[p, s, d])
-                w.head_s[v, d] = max(w.head_s[v, d], best_s)
-    for p in range(len(t.src) - 1, -1, -1):
-        u, v = t.src[p], t.dst[p]
-        for s in range(devices):
-            if left[t.unit_of[u], s]:
-                best_s = np.inf
-                for d in range(devices):
-                    if left[t.unit_of[v], d]:
-                        best_s = min(best_s, t.cross_s[p, s, d] + t.cost_s[v, d] + w.tail_s[v, d])
-                w.tail_s[u, s] = max(w.tail_s[u, s], best_s)
-    w.through_s[:] = 0.0
-    for v in range(n):
-        u = t.unit_of[v]
-        for d in range(devices):
-            if left[u, d]:
-                through_s = w.head_s[v, d] + t.cost_s[v, d] + w.tail_s[v, d]
-                w.through_s[u, d] = max(w.through_s[u, d], through_s)
-
-
-@part
-def _jobs(t: Tree, w: Work, left: Bools) -> int:
-    """List all work, with what must come before and after it; how many pieces there are."""
-    n, devices = t.cost_s.shape
-    for v in range(n):
-        u = t.unit_of[v]
-        head_s, tail_s = np.inf, np.inf
-        for d in range(devices):
-            if left[u, d]:
-                head_s, tail_s = min(head_s, w.head_s[v, d]), min(tail_s, w.tail_s[v, d])
-        w.job_head_s[v], w.job_tail_s[v], w.job_at[v] = head_s, tail_s, w.at[u]
-        w.job_s[v] = t.cost_s[v, w.at[u]] if w.at[u] >= 0 else 0.0
-    count: int = n
-    if not t.works:
-        return count
-    for k in range(len(t.maker)):
-        m = t.maker[k]
-        s = w.at[t.unit_of[m]]
-        if s < 0:
-            continue
-        w.seen[:] = -1
-        made_s = w.head_s[m, s] + t.cost_s[m, s]
-        for i in range(t.first_user[k], t.first_user[k + 1]):
-            v = t.user[i]
-            d = w.at[t.unit_of[v]]
-            if d < 0 or d == s:
-                continue
-            after_s = t.cost_s[v, d] + w.tail_s[v, d]
-            j = w.seen[d]
-            if j < 0:
-                send_s, way_s, receive_s = t.send_s[k, s, d], t.way_s[k, s, d], t.receive_s[k, s, d]
-                w.job_head_s[count], w.job_tail_s[count] = made_s, way_s + receive_s + after_s
-                w.job_s[count], w.job_at[count] = send_s, s
-                w.job_head_s[count + 1], w.job_tail_s[count + 1] = made_s + send_s + way_s, after_s
-                w.job_s[count + 1], w.job_at[count + 1] = receive_s, d
-                w.seen[d] = count
-                count += 2
-            else:
-                w.job_tail_s[j] = max(w.job_tail_s[j], t.way_s[k, s, d] + t.receive_s[k, s, d] + after_s)
-                w.job_tail_s[j + 1] = max(w.job_tail_s[j + 1], after_s)
-    return count
-
-
-@part
-def _sort(w: Work, count: int) -> None:
-    """Jobs with late heads first: a shell sort of `line`."""
-    for j in range(count):
-        w.line[j] = j
-    gap = 1
-    while gap < count // 3:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, count):
-            job = w.line[i]
-            at = i
-            while at >= gap and w.job_head_s[w.line[at - gap]] < w.job_head_s[job]:
-                w.line[at] = w.line[at - gap]
-                at -= gap
-            w.line[at] = job
-        gap //= 3
-
-
-@part
-def _between(t: Tree, w: Work, left: Bools, count: int) -> float:
-    """Work of late heads and long tails, on each device and divided over all: head + work + tail, at its largest."""
-    devices = t.cost_s.shape[1]
-    best_s = 0.0
-    for d in range(devices):
-        for i in range(count):
-            if w.job_at[w.line[i]] != d:
-                continue
-            after_s, sum_s = w.job_tail_s[w.line[i]], 0.0
-            for m in range(count):
-                j = w.line[m]
-                if w.job_at[j] == d and w.job_tail_s[j] >= after_s:
-                    sum_s += w.job_s[j]
-                    best_s = max(best_s, w.job_head_s[j] + sum_s + after_s)
-    step = max(1, count // TAILS)
-    for k in range(len(t.weights)):
-        for j in range(count):
-            if w.job_at[j] >= 0:
-                w.least_s[j] = t.weights[k, w.job_at[j]] * w.job_s[j]
-                continue
-            w.least_s[j] = np.inf  # an op that is not fixed: jobs begin with the ops
-            for d in range(devices):
-                if left[t.unit_of[j], d]:
-                    w.least_s[j] = min(w.least_s[j], t.weights[k, d] * t.cost_s[j, d])
-        for i in range(0, count, step):
-            after_s, sum_s = w.job_tail_s[w.line[i]], 0.0
-            for m in range(count):
-                j = w.line[m]
-                if w.job_tail_s[j] < after_s:
-                    continue
-                sum_s += w.least_s[j]
-                best_s = max(best_s, w.job_head_s[j] + sum_s + after_s)
-    return best_s
-
-
-@part
-def _shares(t: Tree, w: Work, left: Bools) -> None:
-    """Max-load: what fixed units load, and what each other one would add on each device, by itself and divided.
-
-    A tensor that several units might fetch to one device is divided among them.
-    """
-    units, devices = left.shape
-    w.load_s[:] = 0.0
-    for u in range(units):
-        for d in range(devices):
-            if left[u, d]:
-                w.alone_s[u, d] = t.unit_cost_s[u, d]
-                for k in range(len(t.weights)):
-                    w.share_s[k, u, d] = t.weights[k, d] * t.unit_cost_s[u, d]
-        if w.at[u] >= 0:
-            w.load_s[w.at[u]] += t.unit_cost_s[u, w.at[u]]
-    for i in range(len(t.maker)):
-        m = t.unit_of[t.maker[i]]
-        s = w.at[m]
-        w.seen[:] = 0
-        loose, distinct = 0, 0
-        for j in range(t.first_user[i], t.first_user[i + 1]):
-            d = w.at[t.unit_of[t.user[j]]]
-            if d < 0:
-                loose += 1
-            elif d != s and w.seen[d] == 0:
-                w.seen[d] = 1
-                distinct += 1
-                if s >= 0:
-                    w.load_s[d] += t.receive_s[i, s, d]
-        if s >= 0:
-            out_s = t.send_s[i, s, s]
-            if distinct > 0:
-                w.load_s[s] += out_s
-            for j in range(t.first_user[i], t.first_user[i + 1]):
-                u = t.unit_of[t.user[j]]
-                if w.at[u] >= 0:
-                    continue
-                for d in range(devices):
-                    if d == s or not left[u, d]:
-                        continue
-                    in_s = 0.0 if w.seen[d] else t.receive_s[i, s, d]
-                    w.alone_s[u, d] += in_s / loose
-                    for k in range(len(t.weights)):
-                        w.share_s[k, u, d] += t.weights[k, d] * in_s / loose
-                        if distinct == 0:
-                            w.share_s[k, u, d] += t.weights[k, s] * out_s / loose
-        elif distinct > 0:
-            for d in range(devices):
-                if not left[m, d] or (distinct == 1 and w.seen[d]):
-                    continue
-                w.alone_s[m, d] += t.send_s[i, d, d]
-                for k in range(len(t.weights)):
-                    w.share_s[k, m, d] += t.weights[k, d] * t.send_s[i, d, d]
-                    for e in range(devices):
-                        if e != d and w.seen[e]:
-                            w.share_s[k, m, d] += t.weights[k, e] * t.receive_s[i, d, e]
-
-
-@part
-def _divided(t: Tree, w: Work, left: Bools) -> float:
-    """Max-load: the bound of a node, and in `through_s` those with one more unit fixed."""
-    units, devices = left.shape
-    _shares(t, w, left)
-    best_s = 0.0
-    for d in range(devices):
-        best_s = max(best_s, w.load_s[d])
-    for u in range(units):
-        for d in range(devices):
-            w.through_s[u, d] = w.load_s[d] + (w.alone_s[u, d] if w.at[u] < 0 else 0.0)
-    for k in range(len(t.weights)):
-        sum_s = 0.0
-        for d in range(devices):
-            sum_s += t.weights[k, d] * w.load_s[d]
-        for u in range(units):
-            if w.at[u] < 0:
-                least_s = np.inf
-                for d in range(devices):
-                    if left[u, d]:
-                        least_s = min(least_s, w.share_s[k, u, d])
-                sum_s += least_s
-        best_s = max(best_s, sum_s)
-        for u in range(units):
-            if w.at[u] < 0:
-                least_s = np.inf
-                for d in range(devices):
-                    if left[u, d]:
-                        least_s = min(least_s, w.share_s[k, u, d])
-                for d in range(devices):
-                    if left[u, d]:
-                        w.through_s[u, d] = max(w.through_s[u, d], sum_s - least_s + w.share_s[k, u, d])
-    return best_s
-
-
-@part
-def _bound(t: Tree, w: Work, left: Bools, cut_s: float) -> float:
+def _bound(t: Tree, w: BoundState, left: Bools, cut_s: float) -> float:
     """A bound of the node, whose devices shrink; infinite where nothing is left below cut_s."""
     units, devices = left.shape
     bound_s = 0.0
@@ -381,9 +83,9 @@ def _bound(t: Tree, w: Work, left: Bools, cut_s: float) -> float:
         if not _fix(t, w, left):
             return np.inf
         if t.pipeline:
-            bound_s = _divided(t, w, left)
+            bound_s = divided(t, w, left)
         else:
-            _pass(t, w, left)
+            paths(t, w, left)
         shrunk = False
         for u in range(units):
             least_s = np.inf
@@ -404,14 +106,14 @@ def _bound(t: Tree, w: Work, left: Bools, cut_s: float) -> float:
     if not _fix(t, w, left):
         return np.inf
     if not t.pipeline:
-        count = _jobs(t, w, left)
-        _sort(w, count)
-        bound_s = max(bound_s, _between(t, w, left, count))
+        count = jobs(t, w, left)
+        late_first(w, count)
+        bound_s = max(bound_s, between(t, w, left, count))
     return bound_s
 
 
 @part
-def _branch(t: Tree, w: Work, path: Path, depth: int, bound_s: float) -> bool:
+def _branch(t: Tree, w: BoundState, path: Path, depth: int, bound_s: float) -> bool:
     """Choose the unit to branch on and put its devices in line; False where all units are fixed."""
     left = path.left[depth]
     units, devices = left.shape
@@ -449,7 +151,7 @@ def _branch(t: Tree, w: Work, path: Path, depth: int, bound_s: float) -> bool:
 
 
 @part
-def _has_twin(t: Tree, w: Work, left: Bools, d: int) -> bool:
+def _has_twin(t: Tree, w: BoundState, left: Bools, d: int) -> bool:
     """Whether an earlier device could change names with d and nothing else would change."""
     for a in range(d):
         if t.alike[a] != t.alike[d]:
@@ -465,7 +167,7 @@ def _has_twin(t: Tree, w: Work, left: Bools, d: int) -> bool:
 
 
 @kernel
-def _explore(t: Tree, w: Work, path: Path, cut_s: float, nodes: int, leaves: Ints) -> tuple[int, int]:
+def _explore(t: Tree, w: BoundState, path: Path, cut_s: float, nodes: int, leaves: Ints) -> tuple[int, int]:
     """See `explore`."""
     looked, found = 0, 0
     while path.depth[0] >= 0 and looked < nodes and found < len(leaves):

@@ -26,7 +26,7 @@ from search.problem.searcher import Searcher, Stop, fitting_placements, never
 from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
 
 if TYPE_CHECKING:
-    from search.exact.branch_and_bound import Tree
+    from search.exact.tree import Tree
 
 # Full placements that one step of the search may find.
 LEAVES = 256
@@ -183,7 +183,7 @@ class Exact(Searcher):
 
 def tree_of(problem: Problem) -> Tree:
     """The problem as branch and bound reads it."""
-    from search.exact.branch_and_bound import Tree
+    from search.exact.tree import Tree
     from search.problem.longest_paths import crossings, ways_of
 
     tables, limits = problem.simulator.tables, problem.limits

@@ -7,15 +7,8 @@ from numpy.typing import NDArray
 
 from search.problem.problem import Limits
 from surrogate.jit import inlined, jit
-from surrogate.simulate.arrays import (
-    BANDWIDTH,
-    LATENCY,
-    RECEIVE,
-    RECEIVE_PER_BYTE,
-    SEND,
-    SEND_PER_BYTE,
-    Tables,
-)
+from surrogate.simulate.arrays import Tables
+from surrogate.simulate.transfer import transfer_s
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -125,12 +118,12 @@ def list_schedule(
                     continue
                 u = src[k]
                 s = device[u]
-                send_s = link[SEND, s, d] + size[k] * link[SEND_PER_BYTE, s, d]
+                send_s, way_s, one_receive_s = transfer_s(link, s, d, size[k])
                 sent_s = finish_s[u]
                 if send_s != 0 and sent_s != np.inf:
                     sent_s = _gap(begin_s[s], end_s[s], count[s], sent_s, send_s) + send_s
-                ready_s = max(ready_s, sent_s + (link[LATENCY, s, d] + size[k] / link[BANDWIDTH, s, d]))
-                receive_s += link[RECEIVE, s, d] + size[k] * link[RECEIVE_PER_BYTE, s, d]
+                ready_s = max(ready_s, sent_s + way_s)
+                receive_s += one_receive_s
             busy_s = receive_s + cost_s[v, d]
             at_s = _gap(begin_s[d], end_s[d], count[d], ready_s, busy_s)
             done_s = at_s + busy_s
@@ -148,7 +141,7 @@ def list_schedule(
                 continue
             u = src[k]
             s = device[u]
-            send_s = link[SEND, s, d] + size[k] * link[SEND_PER_BYTE, s, d]
+            send_s, _, _ = transfer_s(link, s, d, size[k])
             if send_s != 0 and finish_s[u] != np.inf:
                 at_s = _gap(begin_s[s], end_s[s], count[s], finish_s[u], send_s)
                 count[s] = _occupy(begin_s[s], end_s[s], count[s], at_s, at_s + send_s)

@@ -14,16 +14,8 @@ from numpy.typing import NDArray
 
 from search.problem.problem import Limits
 from surrogate.jit import inlined, jit
-from surrogate.simulate.arrays import (
-    BANDWIDTH,
-    LATENCY,
-    NO_CONTENTION,
-    RECEIVE,
-    RECEIVE_PER_BYTE,
-    SEND,
-    SEND_PER_BYTE,
-    Tables,
-)
+from surrogate.simulate.arrays import NO_CONTENTION, Tables
+from surrogate.simulate.transfer import transfer_s
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -88,15 +80,11 @@ def _crossing(w: Ways, p: int, s: int, d: int) -> float:
         return np.inf if w.apart[p, d] else 0.0
     if w.together[p]:
         return np.inf
-    link = w.link
     least_send, least_way, least_receive = np.inf, np.inf, np.inf
     least_out, least_in, longest = np.inf, np.inf, 0.0
     sends, transfers, receives = 0.0, 0.0, 0.0
     for k in range(w.first[p], w.first[p + 1]):
-        size = w.tensor_bytes[k]
-        out_s = link[SEND, s, d] + size * link[SEND_PER_BYTE, s, d]
-        way_s = link[LATENCY, s, d] + size / link[BANDWIDTH, s, d]
-        in_s = link[RECEIVE, s, d] + size * link[RECEIVE_PER_BYTE, s, d]
+        out_s, way_s, in_s = transfer_s(w.link, s, d, w.tensor_bytes[k])
         longest = max(longest, out_s + way_s + in_s)
         least_send, least_way, least_receive = min(least_send, out_s), min(least_way, way_s), min(least_receive, in_s)
         least_out, least_in = min(least_out, out_s + way_s), min(least_in, way_s + in_s)

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surrogate.jit import jit
-from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Tables
+from surrogate.simulate.arrays import Tables
+from surrogate.simulate.transfer import transfer_s
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -71,9 +72,7 @@ def measure(t: Tables, weights: Weights, placements: Ints, parts: Floats, whole:
                     at_s[u], hops[u] = max(at_s[u], end_s), max(hops[u], hops[v])
                     chain[u], chain_s[u] = max(chain[u], chain[v]), max(chain_s[u], chain_s[v])
                     continue
-                send_s = link[SEND, d, e] + size[k] * link[SEND_PER_BYTE, d, e]
-                way_s = link[LATENCY, d, e] + size[k] / link[BANDWIDTH, d, e]
-                receive_s = link[RECEIVE, d, e] + size[k] * link[RECEIVE_PER_BYTE, d, e]
+                send_s, way_s, receive_s = transfer_s(link, d, e, size[k])
                 at_s[u] = max(at_s[u], end_s + send_s + way_s + receive_s)
                 hops[u] = max(hops[u], hops[v] + 1)
                 if seen[home + e] == row:

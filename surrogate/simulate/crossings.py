@@ -1,0 +1,161 @@
+"""The crossings of the compiled event loop: what an ending op sends, the queues before links, and arrivals."""
+
+from __future__ import annotations
+
+from surrogate.jit import part
+from surrogate.simulate.arrays import LINK_CONTENTION, Tables
+from surrogate.simulate.run_state import IDLE, NOTHING, OCCUPIED, Floats, Ints, RunState, Words, input_comes, insert
+from surrogate.simulate.transfer import transfer_s
+
+# Events to come: a binary heap, by time, then item.
+
+
+@part
+def push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> None:
+    """Into a heap of `count` items."""
+    i = count
+    while i > 0:
+        up = (i - 1) >> 1
+        if times[up] < at_s or (times[up] == at_s and items[up] <= item):
+            break
+        times[i], items[i] = times[up], items[up]
+        i = up
+    times[i], items[i] = at_s, item
+
+
+@part
+def pop(times: Floats, items: Ints, count: int) -> int:
+    """The first of a heap of `count` items, taken out."""
+    taken, at_s, item = items[0], times[count - 1], items[count - 1]
+    i, low = 0, 1
+    while low < count - 1:
+        right = low + 1
+        if right < count - 1 and (
+            times[right] < times[low] or (times[right] == times[low] and items[right] < items[low])
+        ):
+            low = right
+        if at_s < times[low] or (at_s == times[low] and item <= items[low]):
+            break
+        times[i], items[i] = times[low], items[low]
+        i = low
+        low = 2 * i + 1
+    times[i], items[i] = at_s, item
+    return taken  # type: ignore[no-any-return]
+
+
+# Crossings that wait for a link: per ordered device pair a linked list, by time of request, then need.
+
+
+@part
+def _enqueue(
+    front: Ints, back: Ints, after: Ints, before: Ints, sent_s: Floats, pair: int, k: int, now_s: float
+) -> None:
+    """Crossing k wants to start; of those that came at the same time the one of the earlier need is first."""
+    sent_s[k] = now_s
+    i = back[pair]
+    while i != NOTHING and sent_s[i] == now_s and i > k:
+        i = before[i]
+    j = front[pair] if i == NOTHING else after[i]
+    before[k], after[k] = i, j
+    if i == NOTHING:
+        front[pair] = k
+    else:
+        after[i] = k
+    if j == NOTHING:
+        back[pair] = k
+    else:
+        before[j] = k
+
+
+@part
+def _dequeue(front: Ints, back: Ints, after: Ints, before: Ints, pair: int) -> int:
+    """The first of the pair's queue, taken out."""
+    k = front[pair]
+    front[pair] = after[k]
+    if after[k] == NOTHING:
+        back[pair] = NOTHING
+    else:
+        before[after[k]] = NOTHING
+    return k  # type: ignore[no-any-return]
+
+
+@part
+def first_free(
+    by_link: bool, devices: int, front: Ints, sent_s: Floats, held_s: Floats, held_turn: Words, turn: int, now_s: float
+) -> int:
+    """The device pair whose next transfer may start now: that which waits longest; NOTHING where none may."""
+    best = NOTHING
+    for pair in range(devices * devices):
+        k = front[pair]
+        if k == NOTHING:
+            continue
+        a, b = (pair, pair) if by_link else (pair // devices, pair % devices)
+        if max(held_s[a], held_s[b]) > now_s or held_turn[a] == turn or held_turn[b] == turn:
+            continue
+        if best == NOTHING or sent_s[k] < sent_s[front[best]] or (sent_s[k] == sent_s[front[best]] and k < front[best]):
+            best = pair
+    return best
+
+
+@part
+def op_ends(t: Tables, w: RunState, v: int, d: int, departing: int, now_s: float) -> int:
+    """Local consumers have their input; what others need is sent, tensor by tensor, and listed as departing."""
+    devices = len(w.running)
+    busy_s = now_s
+    for k in range(t.start[v], t.start[v + 1]):
+        u = t.dst[k]
+        e = w.device[u]
+        if e == d:
+            input_comes(t, w, u, e, now_s, now_s)
+            continue
+        w.chain[k] = NOTHING
+        same = t.tensor[k] * devices + e
+        if w.last[same] == NOTHING:
+            send_s, _, _ = transfer_s(t.link, d, e, t.tensor_bytes[k])
+            busy_s += send_s
+            w.sent_s[k] = busy_s
+            w.departing[departing] = k
+            departing += 1
+        else:
+            w.chain[w.last[same]] = k
+        w.last[same] = k
+    if busy_s > now_s:
+        w.running[d], w.next_s[d] = OCCUPIED, busy_s
+    return departing
+
+
+@part
+def request(w: RunState, k: int, src: int, dst: int, now_s: float) -> None:
+    """Crossing k wants to start now."""
+    pair = w.device[src] * len(w.running) + w.device[dst]
+    _enqueue(w.front, w.back, w.after, w.before, w.sent_s, pair, k, now_s)
+
+
+@part
+def starts(t: Tables, w: RunState, pair: int, turn: int, now_s: float) -> float:
+    """The first of the pair's queue holds its link, or its ports, until the returned second."""
+    k = _dequeue(w.front, w.back, w.after, w.before, pair)
+    d, e = pair // len(w.running), pair % len(w.running)
+    _, way_s, _ = transfer_s(t.link, d, e, t.tensor_bytes[k])
+    end_s: float = now_s + way_s
+    a, b = (pair, pair) if t.contention == LINK_CONTENTION else (d, e)
+    w.held_s[a] = w.held_s[b] = end_s
+    w.held_turn[a] = w.held_turn[b] = turn
+    w.sent_s[k] = now_s
+    return end_s
+
+
+@part
+def departs(t: Tables, w: RunState, k: int, now_s: float) -> None:
+    """When a crossing arrives is known; who receives without work has it then."""
+    d, e = w.device[t.src[k]], w.device[t.dst[k]]
+    _, way_s, receive_s = transfer_s(t.link, d, e, t.tensor_bytes[k])
+    end_s = w.sent_s[k] + way_s
+    if receive_s > 0:
+        insert(w.arrived_s, w.arrived, w.arrived_head, w.arrived_tail, e, e * t.tensors, end_s, k)
+        if w.running[e] == IDLE:
+            w.next_s[e] = min(w.next_s[e], end_s)
+        return
+    while k != NOTHING:
+        input_comes(t, w, t.dst[k], e, end_s, now_s)
+        k = w.chain[k]

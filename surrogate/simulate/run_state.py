@@ -1,0 +1,220 @@
+"""The state of a compiled run, and how a device takes its ops: from those to become ready, then from its line."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surrogate.jit import jit, part
+from surrogate.simulate.arrays import NO_CONTENTION, Tables
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+Words = NDArray[np.int64]
+
+NOTHING = -1
+# What a device runs when it runs no op.
+IDLE, OCCUPIED = -1, -2
+
+# Where the lowest bit of x is: x & -x times the number has it in its top six bits (de Bruijn).
+DE_BRUIJN = 0x03F79D71B4CB0A89
+LOWEST = np.zeros(64, np.int64)
+for _bit in range(64):
+    LOWEST[((DE_BRUIJN << _bit) >> 58) & 63] = _bit
+
+
+class RunState(NamedTuple):
+    """What changes during a run, allocated once for many. v: op, d: device, k: need.
+
+    A crossing goes by the number of the first need that waits for it; `chain` leads to the others.
+    """
+
+    device: Ints  # [v] the placement
+    inputs: Ints  # [v] inputs still to come
+    ready_s: Floats  # [v] the latest input so far
+    running: Ints  # [d] an op, IDLE or OCCUPIED
+    next_s: Floats  # [d] when that ends; for an idle device when something may start
+    later_s: Floats  # [d * ops] ops to become ready: lists by time, from head to tail
+    later: Ints
+    head: Ints  # [d]
+    tail: Ints
+    bits: Words  # [d, word] ready ops: a bit for each place in line
+    full: Words  # [d, word of words] a bit for each word that has one
+    first: Ints  # [d] no word of words before this one has a bit
+    arrived_s: Floats  # [d * tensors] crossings to receive: lists by time, from head to tail
+    arrived: Ints
+    arrived_head: Ints  # [d]
+    arrived_tail: Ints
+    last: Ints  # [tensor * devices + d] the last need in the chain of a crossing
+    chain: Ints  # [k]
+    departing: Ints  # crossings that start now or, without contention, later
+    sent_s: Floats  # [k] when a crossing wants to start
+    event_s: Floats  # a heap: requests to come, and transfers that end
+    event: Ints
+    front: Ints  # [src * devices + dst] queues of crossings that wait for a link, linked by after and before
+    back: Ints
+    after: Ints  # [k]
+    before: Ints
+    held_s: Floats  # [src * devices + dst], or [d]: a link or a port is taken until then
+    held_turn: Words
+
+
+@jit
+def workspace(t: Tables) -> RunState:
+    """Room for runs over these tables."""
+    n, devices = t.cost_s.shape
+    contended = t.contention != NO_CONTENTION
+    m = len(t.dst) if contended or t.ends_work else 0
+    tensors = t.tensors * devices if contended or t.ends_work else 0
+    queued = len(t.dst) if contended else 0
+    pairs = devices * devices
+    words = (n + 63) // 64
+    return RunState(
+        np.empty(n, np.int32),
+        np.empty(n, np.int32),
+        np.empty(n),
+        np.empty(devices, np.int32),
+        np.empty(devices),
+        np.empty(devices * n),
+        np.empty(devices * n, np.int32),
+        np.empty(devices, np.int32),
+        np.empty(devices, np.int32),
+        np.empty((devices, words), np.int64),
+        np.empty((devices, (words + 63) // 64), np.int64),
+        np.empty(devices, np.int32),
+        np.empty(tensors),
+        np.empty(tensors, np.int32),
+        np.empty(devices, np.int32),
+        np.empty(devices, np.int32),
+        np.empty(tensors, np.int32),
+        np.empty(m, np.int32),
+        np.empty(m, np.int32),
+        np.empty(m),
+        np.empty(2 * queued),
+        np.empty(2 * queued, np.int32),
+        np.empty(pairs, np.int32),
+        np.empty(pairs, np.int32),
+        np.empty(queued, np.int32),
+        np.empty(queued, np.int32),
+        np.empty(pairs),
+        np.empty(pairs, np.int64),
+    )
+
+
+# Ops that will be ready at a known time: per device a list sorted by time, then op. Times come nearly in order, so
+# sorting in from the end beats a heap.
+
+
+@part
+def insert(times: Floats, items: Ints, head: Ints, tail: Ints, d: int, base: int, at_s: float, item: int) -> None:
+    """Sort `item` into list d, whose room starts at `base`."""
+    i, first = base + tail[d], base + head[d]
+    tail[d] += 1
+    while i > first and (times[i - 1] > at_s or (times[i - 1] == at_s and items[i - 1] > item)):
+        times[i], items[i] = times[i - 1], items[i - 1]
+        i -= 1
+    times[i], items[i] = at_s, item
+
+
+# Ops that are ready: per device a bit for each place in line, and a bit for each word that has one.
+
+
+@part
+def _join_line(bits: Words, full: Words, first: Ints, d: int, place: int) -> None:
+    """The op at `place` in line is ready on device d."""
+    word = place >> 6
+    bits[d, word] |= np.int64(1) << (place & 63)
+    full[d, word >> 6] |= np.int64(1) << (word & 63)
+    if word >> 6 < first[d]:
+        first[d] = word >> 6
+
+
+@part
+def _leave_line(bits: Words, full: Words, first: Ints, d: int) -> int:
+    """The first place in device d's line, taken out; NOTHING where the line is empty."""
+    i, end = first[d], full.shape[1]
+    while i < end and full[d, i] == 0:
+        i += 1
+    first[d] = i
+    if i == end:
+        return NOTHING
+    x = full[d, i]
+    word = (i << 6) | LOWEST[(((x & -x) * DE_BRUIJN) >> 58) & 63]
+    y = bits[d, word]
+    place = (word << 6) | LOWEST[(((y & -y) * DE_BRUIJN) >> 58) & 63]
+    y &= y - 1
+    bits[d, word] = y
+    if y == 0:
+        full[d, i] = x & (x - 1)
+    return place  # type: ignore[no-any-return]
+
+
+@part
+def input_comes(t: Tables, w: RunState, v: int, d: int, at_s: float, now_s: float) -> bool:
+    """Op v on device d has one more input from at_s on; whether that makes it ready at once on an idle device.
+
+    The last input puts it in line: at once where the device will not choose before at_s.
+    """
+    at_s = max(w.ready_s[v], at_s)
+    w.ready_s[v] = at_s
+    w.inputs[v] -= 1
+    if w.inputs[v] != 0:
+        return False
+    if t.fifo or (at_s > now_s and (w.running[d] == IDLE or at_s > w.next_s[d])):
+        insert(w.later_s, w.later, w.head, w.tail, d, d * len(t.inputs), at_s, v)
+    else:
+        _join_line(w.bits, w.full, w.first, d, t.place[v])
+    if w.running[d] != IDLE:
+        return False
+    w.next_s[d] = min(w.next_s[d], at_s)
+    return at_s == now_s
+
+
+@part
+def _next_op(t: Tables, w: RunState, d: int, now_s: float) -> int:
+    """The op that device d takes now, NOTHING where none is ready."""
+    base = d * len(t.inputs)
+    if t.fifo:
+        if w.tail[d] > w.head[d] and w.later_s[base + w.head[d]] <= now_s:
+            w.head[d] += 1
+            return w.later[base + w.head[d] - 1]  # type: ignore[no-any-return]
+        return NOTHING
+    while w.tail[d] > w.head[d] and w.later_s[base + w.head[d]] <= now_s:
+        _join_line(w.bits, w.full, w.first, d, t.place[w.later[base + w.head[d]]])
+        w.head[d] += 1
+    at = _leave_line(w.bits, w.full, w.first, d)
+    return t.op_at[at] if at != NOTHING else NOTHING
+
+
+@part
+def take_op(t: Tables, w: RunState, d: int, now_s: float) -> bool:
+    """Device d starts the next op; where none is ready it sleeps until the next one is, and the answer is no."""
+    v = _next_op(t, w, d, now_s)
+    if v != NOTHING:
+        w.running[d], w.next_s[d] = v, now_s + t.cost_s[v, d]
+        return True
+    w.next_s[d] = np.inf
+    if w.tail[d] > w.head[d]:
+        w.next_s[d] = w.later_s[d * len(t.inputs) + w.head[d]]
+    return False
+
+
+@part
+def begins(t: Tables, w: RunState, placements: Ints, row: int) -> bool:
+    """Everything as it is at second 0; False where a device does not exist."""
+    w.running[:], w.next_s[:], w.head[:], w.tail[:] = IDLE, np.inf, 0, 0
+    w.bits[:], w.full[:], w.first[:] = 0, 0, w.full.shape[1]
+    for v in range(len(t.inputs)):
+        d = placements[row, v]
+        if d < 0 or d >= len(w.running):
+            return False
+        w.device[v], w.inputs[v], w.ready_s[v] = d, t.inputs[v], 0.0
+        if t.inputs[v] == 0:
+            if t.fifo:
+                insert(w.later_s, w.later, w.head, w.tail, d, d * len(t.inputs), 0.0, v)
+            else:
+                _join_line(w.bits, w.full, w.first, d, t.place[v])
+            w.next_s[d] = 0.0
+    return True

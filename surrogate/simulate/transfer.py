@@ -1,0 +1,21 @@
+"""What it takes to send a tensor over a link: the one formula of all compiled code."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surrogate.jit import part
+from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
+
+
+@part
+def transfer_s(link: NDArray[np.float64], src: int, dst: int, tensor_bytes: float) -> tuple[float, float, float]:
+    """Seconds that the sender works, that the tensor is on the way, and that the receiver works.
+
+    link: [6, devices, devices], see `links_of`. What is not used of the three costs nothing once compiled.
+    """
+    send_s = link[SEND, src, dst] + tensor_bytes * link[SEND_PER_BYTE, src, dst]
+    way_s = link[LATENCY, src, dst] + tensor_bytes / link[BANDWIDTH, src, dst]
+    receive_s = link[RECEIVE, src, dst] + tensor_bytes * link[RECEIVE_PER_BYTE, src, dst]
+    return send_s, way_s, receive_s
