@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from placer.errors import BadInputError, listed, plain, short
@@ -54,6 +54,18 @@ class Link:
     def receive_busy_s(self, link_bytes: float) -> float:
         """Seconds the receiver's compute is busy."""
         return self.receive_s + link_bytes * self.receive_s_per_byte
+
+    def slowed(self, tensor_factor: float, byte_factor: float) -> Link:
+        """This link where a transfer takes these multiples of its seconds per tensor and of those per byte."""
+        return replace(
+            self,
+            latency_s=self.latency_s * tensor_factor,
+            send_s=self.send_s * tensor_factor,
+            receive_s=self.receive_s * tensor_factor,
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s / byte_factor,
+            send_s_per_byte=self.send_s_per_byte * byte_factor,
+            receive_s_per_byte=self.receive_s_per_byte * byte_factor,
+        )
 
 
 @dataclass(frozen=True)

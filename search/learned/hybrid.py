@@ -21,7 +21,7 @@ from search.problem.searcher import Searcher, Stop, fitting_placements, never
 
 if TYPE_CHECKING:
     from surrogate.features.mapping_features import MappingFeatures
-    from surrogate.learn.residual import Residual, Sample
+    from surrogate.learn.residual import Residual, MappingViews
 
 Rows = NDArray[np.int32]
 
@@ -264,7 +264,7 @@ class Hybrid(Searcher):
         predicted_s = self.problem.predict_many(np.array(list(known), np.int32))
         return bool((predicted_s == list(known.values())).all() or not np.isfinite(predicted_s).all())
 
-    def _sample(self, placements: list[Placement]) -> Sample:
+    def _sample(self, placements: list[Placement]) -> MappingViews:
         from surrogate.learn.residual import sampled
 
         rows = np.array(placements, np.int32)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from search.list_scheduling.list_scheduler import OneMapping, Schedule, earliest_finish, repaired
 from search.problem.problem import Placement, Problem
+from surrogate.costs.cost_matrix import mean_cost_s
 from surrogate.simulate.priority import positions, topological, upward_rank
 
 # Ranks are sums of floats taken in two directions: as near as this they are the same.
@@ -52,8 +53,7 @@ def path_s(problem: Problem) -> NDArray[np.float64]:
 
 def downward_rank(problem: Problem) -> NDArray[np.float64]:
     """[ops] seconds of the heaviest path to each op, its own cost left out: Topcuoglu, Hariri, Wu 2002, eq. 9."""
-    runs = np.isfinite(problem.costs)
-    mean_s = (np.where(runs, problem.costs, 0.0).sum(axis=1) / runs.sum(axis=1)).tolist()
+    mean_s = mean_cost_s(problem.costs).tolist()
     links = [link for row in problem.topology.table for link in row if link is not None]
     latency_s = sum(link.latency_s for link in links) / max(len(links), 1)
     byte_s = sum(1 / link.bandwidth_bytes_per_s for link in links) / max(len(links), 1)

@@ -11,6 +11,7 @@ from search.list_scheduling.list_scheduler import scheduled
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
+from surrogate.costs.cost_matrix import mean_cost_s
 from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
 
 Floats = NDArray[np.float64]
@@ -91,9 +92,8 @@ def _line(problem: Problem, urgency: Floats) -> NDArray[np.int32]:
 
     tables = problem.simulator.tables
     order = np.array(problem.graph.order, np.int32)
-    costs, link = problem.costs, tables.link
-    runs = np.isfinite(costs)
-    mean_s = np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1) * np.exp(urgency)
+    link = tables.link
+    mean_s = mean_cost_s(problem.costs) * np.exp(urgency)
     there = np.isfinite(link[LATENCY]) & ~np.eye(len(problem.topology), dtype=bool)
     latency_s, per_byte = link[LATENCY][there].sum(), (1 / link[BANDWIDTH][there]).sum()
     way_s = (latency_s + tables.tensor_bytes * per_byte) / max(int(there.sum()), 1)

@@ -57,18 +57,7 @@ class Calibration:
 
     def topology(self, topology: Topology) -> Topology:
         """The same devices with corrected links."""
-        links = tuple(
-            replace(
-                link,
-                latency_s=link.latency_s * self.tensor_factor,
-                send_s=link.send_s * self.tensor_factor,
-                receive_s=link.receive_s * self.tensor_factor,
-                bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / self.byte_factor,
-                send_s_per_byte=link.send_s_per_byte * self.byte_factor,
-                receive_s_per_byte=link.receive_s_per_byte * self.byte_factor,
-            )
-            for link in topology.links
-        )
+        links = tuple(link.slowed(self.tensor_factor, self.byte_factor) for link in topology.links)
         return Topology(topology.devices, links, self.contention)
 
 

@@ -43,3 +43,10 @@ def with_cost_matrix(graph: OpGraph, topology: Topology, costs: Costs) -> OpGrap
     rows = ({d.name: s * d.speed for d, s in zip(devices, row, strict=True) if s < math.inf} for row in costs.tolist())
     ops = tuple(replace(op, cost_s=row) for op, row in zip(graph.ops, rows, strict=True))
     return OpGraph(graph.name, ops, graph.edges, graph.source)
+
+
+def mean_cost_s(costs: Costs) -> NDArray[np.float64]:
+    """[ops] seconds, the mean over the devices that can run each op. costs: [ops, devices]."""
+    runs = np.isfinite(costs)
+    mean_s: NDArray[np.float64] = np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)
+    return mean_s

@@ -2,8 +2,7 @@
 
 HTF-MPR (Albaqsami 2020) predicts the time of an iteration from its mapping; SPOC (Langerman 2022) explains run times by
 Size, Parameters, Operations and Critical datapath length of a graph (surrogate/features/spoc.py). Here each device's
-partition
-is a graph with such numbers: where everything is on one device, they are those of the whole.
+partition is a graph with such numbers; where one device has everything, they are those of the whole graph.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from placer.graph.op_graph import OpGraph
-from surrogate.costs.cost_matrix import Costs
+from surrogate.costs.cost_matrix import Costs, mean_cost_s
 from surrogate.features.spoc import operations as counted
 from surrogate.simulate.simulator import Simulator
 
@@ -115,8 +114,7 @@ def operations(graph: OpGraph, costs: Costs) -> Floats:
     An op whose count is unknown is given the graph's own operations per second of work; where no count is known,
     operations are seconds of work.
     """
-    runs = np.isfinite(costs)
-    work_s: Floats = np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)
+    work_s = mean_cost_s(costs)
     counts = counted(graph)
     known = np.isfinite(counts)
     if not known.any():

@@ -30,7 +30,7 @@ LEAST_NOISE = 0.003
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class MappingViews:
     """Mappings as the residual sees them.
 
     placements: [mappings, units]. form: [mappings, features], what they transfer and how they overlap.
@@ -45,7 +45,7 @@ class Sample:
         return len(self.placements)
 
 
-def sampled(features: MappingFeatures, placements: Rows, unit_of: NDArray[np.int32]) -> Sample:
+def sampled(features: MappingFeatures, placements: Rows, unit_of: NDArray[np.int32]) -> MappingViews:
     """placements: [mappings, units] device indices. unit_of: [ops]."""
     found = features.of(placements[:, unit_of])
     column = {name: found[:, i] for i, name in enumerate(features.names)}
@@ -57,7 +57,7 @@ def sampled(features: MappingFeatures, placements: Rows, unit_of: NDArray[np.int
         np.log1p(column["cut_tensors"]) / 2,
         column["way_s"] / step_s,
     ]
-    return Sample(placements, np.nan_to_num(np.column_stack(form), posinf=1e3), step_s)
+    return MappingViews(placements, np.nan_to_num(np.column_stack(form), posinf=1e3), step_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +69,11 @@ class Residual:
     """
 
     work: Floats
-    measured: Sample
+    measured: MappingViews
     error: Floats
     noise: Floats
 
-    def expect(self, sample: Sample) -> tuple[Floats, Floats]:
+    def expect(self, sample: MappingViews) -> tuple[Floats, Floats]:
         """(mean, standard deviation) of the residual of each mapping of `sample`."""
         across = self._kernel(sample, self.measured)
         mean = across @ self._solved[0]
@@ -85,9 +85,9 @@ class Residual:
         """The fastest of the measured mappings as it is expected to be, for the luckiest figure is too good."""
         return float((self.measured.predicted_s * np.exp(self.expect(self.measured)[0])).min())
 
-    def and_believed(self, sample: Sample) -> Residual:
+    def and_believed(self, sample: MappingViews) -> Residual:
         """As if `sample` had been measured and come out as expected (Ginsbourger et al. 2010, kriging believer)."""
-        both = Sample(*(np.concatenate(pair) for pair in zip(_parts(self.measured), _parts(sample), strict=True)))
+        both = MappingViews(*(np.concatenate(pair) for pair in zip(_parts(self.measured), _parts(sample), strict=True)))
         error = np.concatenate([self.error, self.expect(sample)[0]])
         noise = np.concatenate([self.noise, np.full(len(sample), LEAST_NOISE)])
         believed = Residual(self.work, both, error, noise)
@@ -113,7 +113,7 @@ class Residual:
         noise = np.maximum(self.noise, LEAST_NOISE)
         return self._kernel(self.measured, self.measured, settings) + np.diag(noise**2)
 
-    def _kernel(self, a: Sample, b: Sample, settings: tuple[float, float, float] | None = None) -> Floats:
+    def _kernel(self, a: MappingViews, b: MappingViews, settings: tuple[float, float, float] | None = None) -> Floats:
         size, work_length, form_length = settings or self.settings
         elsewhere = np.stack([(row != b.placements) @ self.work for row in a.placements])
         apart = ((a.form[:, None, :] - b.form[None, :, :]) ** 2).sum(axis=2)
@@ -130,7 +130,7 @@ def expected_gain(predicted_s: Floats, mean: Floats, deviation: Floats, best_s: 
     return gain
 
 
-def _parts(sample: Sample) -> Sequence[Any]:
+def _parts(sample: MappingViews) -> Sequence[Any]:
     return sample.placements, sample.form, sample.predicted_s
 
 

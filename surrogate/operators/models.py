@@ -28,7 +28,7 @@ OVERALL = "roofline over all types"
 
 
 @dataclass(frozen=True)
-class Prediction:
+class OpTime:
     """Seconds of one op, the relative standard deviation to expect of them, and what predicted them."""
 
     seconds: float
@@ -64,7 +64,7 @@ class FamilyModel:
     spread_small: float = 0.5
     spread: float = 0.3
 
-    def predict(self, operators: Sequence[Operator], single: bool) -> list[Prediction]:
+    def predict(self, operators: Sequence[Operator], single: bool) -> list[OpTime]:
         """Seconds of operators whose types this model has seen; members that disagree widen the spread."""
         table = table_of(operators, [single] * len(operators), self.types)
         each = np.array([regressor.predict(table) for regressor in self.regressors])
@@ -72,7 +72,7 @@ class FamilyModel:
         expected = np.where(np.exp(middle) < SMALL_S, self.spread_small, self.spread)
         spreads = np.hypot(expected, apart)
         return [
-            Prediction(float(np.exp(m)), float(s), f"{self.family}: {self.choice}")
+            OpTime(float(np.exp(m)), float(s), f"{self.family}: {self.choice}")
             for m, s in zip(middle, spreads, strict=True)
         ]
 
@@ -88,12 +88,12 @@ class OperatorModels:
     rows: int
     networks: tuple[str, ...] = field(default=())
 
-    def predict(self, operators: Sequence[Operator], *, single: bool = False) -> list[Prediction]:
+    def predict(self, operators: Sequence[Operator], *, single: bool = False) -> list[OpTime]:
         """Seconds of each operator inside a training step, or by itself with `single`.
 
         A type that was never measured falls back to the roofline over all types, and its source says so.
         """
-        found: list[Prediction | None] = [None] * len(operators)
+        found: list[OpTime | None] = [None] * len(operators)
         for family, numbers in _by_family(operators).items():
             model = self.by_family.get(family)
             known = [i for i in numbers if model is not None and operators[i].type in model.types]
@@ -105,11 +105,11 @@ class OperatorModels:
             found[i] = prediction
         return [prediction for prediction in found if prediction is not None]
 
-    def _overall(self, operators: Sequence[Operator]) -> list[Prediction]:
+    def _overall(self, operators: Sequence[Operator]) -> list[OpTime]:
         if not operators:
             return []
         log_s = self.overall.predict(table_of(operators, [False] * len(operators), ()))
-        return [Prediction(float(np.exp(s)), self.overall_spread, OVERALL) for s in log_s]
+        return [OpTime(float(np.exp(s)), self.overall_spread, OVERALL) for s in log_s]
 
 
 def fit_models(rows: Sequence[OperatorRow], device_kind: str | None = None) -> OperatorModels:

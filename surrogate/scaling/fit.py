@@ -65,7 +65,7 @@ def fit(
     settings = settings or FitSettings()
     coding, seconds = checked(runs, form, target, settings)
     scale = float(np.exp(np.log(seconds).mean()))
-    problem = Problem(coding, coding.coded(runs.columns), seconds / scale, settings)
+    problem = ConstantsFit(coding, coding.coded(runs.columns), seconds / scale, settings)
     advance("cross-validation")
     weight, mape_cv, errors = cross_validated(problem)
     advance("differential evolution")
@@ -135,7 +135,7 @@ def _check_column(runs: Runs, name: str, bounds: tuple[float, float]) -> None:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConstantsFit:
     """The constants that explain `target`, [rows], over the typical time. weight: of the penalty."""
 
     coding: Coding
@@ -144,11 +144,11 @@ class Problem:
     settings: FitSettings
     weight: float = 0.0
 
-    def weighing(self, weight: float) -> Problem:
+    def weighing(self, weight: float) -> ConstantsFit:
         """The same problem under another weight of the penalty."""
         return replace(self, weight=weight)
 
-    def of_rows(self, rows: NDArray[np.intp]) -> Problem:
+    def of_rows(self, rows: NDArray[np.intp]) -> ConstantsFit:
         """The same problem, of some rows."""
         return replace(self, coded=Coded(*(part[rows] for part in self.coded)), target=self.target[rows])
 
@@ -296,7 +296,7 @@ def nonnegative(gram: Floats, right: Floats) -> Floats:
     return found
 
 
-def cross_validated(problem: Problem) -> tuple[float, float, Floats]:
+def cross_validated(problem: ConstantsFit) -> tuple[float, float, Floats]:
     """The weight whose formula errs least on rows left out, its mean absolute error there, and there measured /
     predicted - 1, [rows]. Each fold searches the whole space once and goes on from there for each weight.
     """

@@ -67,7 +67,7 @@ class Layer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Work:
+class StepWork:
     """What a training step asks of each of these devices. layers: in the order of the backward pass, the last layer
     first; what follows the last gradient has 0 bytes.
     """
@@ -76,10 +76,10 @@ class Work:
     layers: tuple[Layer, ...]
     update_s: tuple[float, ...]
 
-    def with_batch(self, share: float) -> Work:
+    def with_batch(self, share: float) -> StepWork:
         """With this share of the batch, if both passes take time in proportion to it; the update stays as it is."""
         layers = [layer._replace(backward_s=tuple(s * share for s in layer.backward_s)) for layer in self.layers]
-        return Work(tuple(s * share for s in self.forward_s), tuple(layers), self.update_s)
+        return StepWork(tuple(s * share for s in self.forward_s), tuple(layers), self.update_s)
 
 
 class Piece(NamedTuple):
@@ -216,7 +216,7 @@ def summing(topology: Topology, devices: int, form: str) -> Sum:
     return Sum(devices, form, tuple(out), tuple(back), queued)
 
 
-def work_of(graph: OpGraph, topology: Topology, devices: int, slots: int = 0) -> Work:
+def work_of(graph: OpGraph, topology: Topology, devices: int, slots: int = 0) -> StepWork:
     """What a step of `graph` asks of the first `devices` devices. Raises BadInputError, see `iteration`.
 
     A layer is what shares a device (`colocate`) and holds memory_bytes; its gradient, of as many bytes without the
@@ -242,7 +242,7 @@ def work_of(graph: OpGraph, topology: Topology, devices: int, slots: int = 0) ->
             layers.append(Layer(graph.ops[v].name, tuple(since.tolist()), due.get(i, 0.0) / (1 + slots)))
             since = np.zeros(devices)
     of_phase = {name: costs[[p == name for p in phases]].sum(axis=0) for name in ("forward", "update")}
-    return Work(tuple(of_phase["forward"].tolist()), tuple(layers), tuple(of_phase["update"].tolist()))
+    return StepWork(tuple(of_phase["forward"].tolist()), tuple(layers), tuple(of_phase["update"].tolist()))
 
 
 def phases_of(graph: OpGraph) -> list[str]:
@@ -283,7 +283,7 @@ def _sources(graph: OpGraph, phases: Sequence[str], unit: Sequence[int]) -> list
     return found
 
 
-def laid_out(work: Work, sums: Sum, settings: SgdSettings) -> Iteration:
+def laid_out(work: StepWork, sums: Sum, settings: SgdSettings) -> Iteration:
     """What happens when. Sums wait for the slowest device; updates for their sum and the end of the backward pass."""
     shared = settings.batch == "shared"
     io_s = settings.input_bytes * (1 if shared else sums.devices) / settings.io_bytes_per_s
@@ -306,7 +306,7 @@ def laid_out(work: Work, sums: Sum, settings: SgdSettings) -> Iteration:
     return Iteration(sums.devices, 1.0 if shared else float(sums.devices), tuple(found))
 
 
-def _backward(work: Work, bucket_bytes: float, clock: _Clock) -> Iterator[tuple[str, float]]:
+def _backward(work: StepWork, bucket_bytes: float, clock: _Clock) -> Iterator[tuple[str, float]]:
     """Runs the backward pass; stops at each gradient, or bucket of gradients, that is ready."""
     held = 0.0
     for i, layer in enumerate(work.layers):

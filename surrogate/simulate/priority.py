@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
-from surrogate.costs.cost_matrix import Costs
+from surrogate.costs.cost_matrix import Costs, mean_cost_s
 
 SCHEDULES = ("rank", "donf", "fifo")
 
@@ -22,10 +22,9 @@ def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]
     rank(consumer)): Topcuoglu, Hariri, Wu 2002, eq. 8. The mean transfer is over the ordered pairs of
     distinct devices.
     """
-    runs = np.isfinite(costs)
-    rank = (np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)).tolist()
+    rank: list[float] = mean_cost_s(costs).tolist()
     if not graph.edges:
-        return rank  # type: ignore[no-any-return]
+        return rank
     start, producers, edge_bytes = _by_consumer(graph)
     after_s = _mean_transfer_s(edge_bytes, topology).tolist()
     heaviest_s = [0.0] * len(graph)
@@ -35,14 +34,14 @@ def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]
             way_s = after_s[k] + rank[v]
             if way_s > heaviest_s[producers[k]]:
                 heaviest_s[producers[k]] = way_s
-    return rank  # type: ignore[no-any-return]
+    return rank
 
 
 @lru_cache(maxsize=8)
 def _by_consumer(graph: OpGraph) -> tuple[list[int], list[int], NDArray[np.float64]]:
     """Where each op's in-edges begin among all, sorted by consumer; their producers, and their bytes.
 
-    Kept, for calibration ranks one graph under many costs.
+    Kept because calibration ranks one graph under many costs.
     """
     src, dst, edge_bytes, _ = (np.array(column) for column in zip(*graph.edges, strict=True))
     by_dst = np.argsort(dst, kind="stable")
@@ -70,8 +69,7 @@ def positions(priority: ArrayLike) -> NDArray[np.int32]:
 
 def by_earliest_start(graph: OpGraph, costs: Costs) -> NDArray[np.int32]:
     """Op indices by when each could start if every op ran at its mean cost and nothing waited, producers first."""
-    runs = np.isfinite(costs)
-    mean_s = (np.where(runs, costs, 0.0).sum(axis=1) / runs.sum(axis=1)).tolist()
+    mean_s = mean_cost_s(costs).tolist()
     start_s = [0.0] * len(graph)
     for v in graph.order:
         end_s = start_s[v] + mean_s[v]

@@ -17,7 +17,7 @@ from experiments.report.profile import family_facts
 from experiments.report.progress import progress_bar
 from experiments.zoo.catalogue import NETWORKS
 from placer.profile.operators.dataset import OperatorRow
-from surrogate.operators.models import SMALL_S, OperatorModels, Prediction, fit_models
+from surrogate.operators.models import SMALL_S, OperatorModels, OpTime, fit_models
 
 if TYPE_CHECKING:
     from placer.profile.operators.operator_profile import OperatorProfile
@@ -108,7 +108,7 @@ class _Errors:
             single: iter(models.predict([r.operator for r in rows if (r.source == "single") == single], single=single))
             for single in (False, True)
         }
-        self.predictions: list[Prediction] = [next(by_source[row.source == "single"]) for row in self.rows]
+        self.predictions: list[OpTime] = [next(by_source[row.source == "single"]) for row in self.rows]
         self._measure()
 
     def _measure(self) -> None:

@@ -13,7 +13,7 @@ from experiments.benches.bench import Facts
 from experiments.benches.scaling.design import FORMS
 from placer.errors import BadInputError
 from surrogate.learn.regressors import LEARNERS
-from surrogate.scaling.fit import FitSettings, Problem, checked, fit
+from surrogate.scaling.fit import ConstantsFit, FitSettings, checked, fit
 from surrogate.scaling.form import Form
 from surrogate.scaling.model import ScalingModel
 from surrogate.scaling.runs import Floats, Runs
@@ -175,17 +175,17 @@ def stability(runs: Runs, form: Form, split: tuple[Rows, Rows], settings: FitSet
 
 def _seeded(
     runs: Runs, form: Form, settings: FitSettings, weight: float, resampled: bool
-) -> tuple[Problem, Floats, float]:
+) -> tuple[ConstantsFit, Floats, float]:
     """The problem, its constants, and the typical seconds."""
     if resampled:
         runs = runs.take(np.random.default_rng(settings.seed).integers(len(runs), size=len(runs)))
     coding, seconds = checked(runs, form, TARGET, settings)
     scale = float(np.exp(np.log(seconds).mean()))
-    problem = Problem(coding, coding.coded(runs.columns), seconds / scale, settings, weight)
+    problem = ConstantsFit(coding, coding.coded(runs.columns), seconds / scale, settings, weight)
     return problem, problem.solved(), scale
 
 
-def _spread(seeds: Sequence[tuple[Problem, Floats, float]], larger: Runs) -> Facts:
+def _spread(seeds: Sequence[tuple[ConstantsFit, Floats, float]], larger: Runs) -> Facts:
     exponents = np.array([constants[problem.coding.exponents] for problem, constants, _ in seeds])
     predicted_s = np.array(
         [scale * problem.values(constants, problem.coding.coded(larger.columns)) for problem, constants, scale in seeds]

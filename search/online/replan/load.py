@@ -74,16 +74,7 @@ class Load:
 
 def _slower(link: Link | None, src: str, dst: str, factor: float) -> Link | None:
     """The link for this way alone; None where there is none."""
-    return link and Link(
-        src,
-        dst,
-        latency_s=link.latency_s * factor,
-        bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / factor,
-        send_s=link.send_s * factor,
-        send_s_per_byte=link.send_s_per_byte * factor,
-        receive_s=link.receive_s * factor,
-        receive_s_per_byte=link.receive_s_per_byte * factor,
-    )
+    return link and replace(link.slowed(factor, factor), src=src, dst=dst)
 
 
 def _close(a: float, b: float) -> bool:

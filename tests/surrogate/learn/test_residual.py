@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from surrogate.learn.residual import COMMON, Residual, Sample, expected_gain
+from surrogate.learn.residual import COMMON, Residual, MappingViews, expected_gain
 
 UNITS = 8
 WORK = np.full(UNITS, 1 / UNITS)
@@ -11,7 +11,7 @@ WORK = np.full(UNITS, 1 / UNITS)
 
 def sample(*placements, form=None):
     rows = np.array(placements, np.int32)
-    return Sample(rows, np.zeros((len(rows), 2)) if form is None else np.array(form, float), np.ones(len(rows)))
+    return MappingViews(rows, np.zeros((len(rows), 2)) if form is None else np.array(form, float), np.ones(len(rows)))
 
 
 def learnt(noise=0.001):

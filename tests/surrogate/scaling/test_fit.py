@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import nnls
 
 from placer.errors import BadInputError
-from surrogate.scaling.fit import FitSettings, Problem, checked, cross_validated, fit, nonnegative
+from surrogate.scaling.fit import ConstantsFit, FitSettings, checked, cross_validated, fit, nonnegative
 from surrogate.scaling.form import Form
 from surrogate.scaling.runs import Runs
 
@@ -117,7 +117,7 @@ def test_both_searches_end_at_the_same_cost():
 
 def _problem(runs, settings, weight=0.0):
     coding, seconds = checked(runs, PUBLISHED, "step_s", settings)
-    return Problem(coding, coding.coded(runs.columns), seconds / seconds.mean(), settings, weight)
+    return ConstantsFit(coding, coding.coded(runs.columns), seconds / seconds.mean(), settings, weight)
 
 
 @pytest.mark.parametrize("penalty", ["l2", "l1"])
