@@ -32,5 +32,5 @@ def in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:
 
 @cache
 def _pool(cores: int) -> ThreadPoolExecutor:
-    """Threads that wait for work: to start them takes as long as many a batch."""
+    """Threads that wait for work: starting them takes as long as a small batch."""
     return ThreadPoolExecutor(cores, thread_name_prefix="placer")

@@ -1,7 +1,7 @@
 """Branch and bound over where units go, compiled: depth first, each node with the devices that are left to each unit.
 
 A node's devices shrink as long as a unit on a device would take what is known already; what is left is branched on.
-`tree` is what all nodes share, `node_bounds` what a node cannot be quicker than.
+`tree` holds what all nodes share, `node_bounds` computes what no mapping below a node can beat.
 """
 
 from __future__ import annotations

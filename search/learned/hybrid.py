@@ -21,7 +21,7 @@ from search.problem.searcher import Searcher, Stop, fitting_placements, never
 
 if TYPE_CHECKING:
     from surrogate.features.mapping_features import MappingFeatures
-    from surrogate.learn.residual import Residual, MappingViews
+    from surrogate.learn.residual import MappingViews, Residual
 
 Rows = NDArray[np.int32]
 

@@ -37,8 +37,8 @@ class Calibration:
     """Corrections to profiled costs, and to the step they predict.
 
     device_factor: by which the costs on each device are multiplied. op_s: seconds that launching one op adds, on every
-    device or on each by itself; where devices differ in kind it may be less than nothing, for tracing makes launches
-    longer than they are, and a cost never falls below 0.
+    device or on each by itself; where devices differ in kind it may be negative, because tracing makes
+    launches longer than they are; a cost never falls below 0.
     tensor_factor, byte_factor: by which what a transfer takes per tensor and per byte is multiplied. base_s: seconds of
     a step that no op accounts for (the call, its inputs). contention: the topology's, or the one that fits better.
     """
@@ -93,9 +93,9 @@ class Predictor:
     def calibrated(self, placements: Placements, step_s: Sequence[float] | Floats) -> Predictor:
         """The predictor that replays what was measured: step_s[i] seconds under placements[i].
 
-        Least squares on relative errors, outliers damped, with a pull towards the corrections as they are, so that
-        few measurements change little. Another contention model than now is fitted where it explains more as it is,
-        for with queues at links a simulation takes several times as long, and taken where it fits better.
+        Least squares on relative errors, outliers damped, with a pull towards the present corrections, so that few
+        measurements change little. Another contention model is fitted only where it explains clearly more unfitted,
+        because queues at links make a simulation several times as long; it is taken where it fits better.
         """
         begin = self.calibration
         measured_s = np.array(step_s)
@@ -145,7 +145,7 @@ def _unpacked(x: Floats, begin: Calibration, kinds: Sequence[str], scale_s: floa
 
 
 def _launch_s(away: Floats, begin_s: float | tuple[float, ...], kinds: Sequence[str]) -> float | tuple[float, ...]:
-    """Seconds that launching one op adds; one number a kind of device, for what launches on a GPU takes long on a CPU.
+    """Seconds that launching one op adds: per kind of device, because what launches on a GPU takes long on a CPU.
 
     away: [kinds, sorted] how far from where they began, in spreads.
     """

@@ -1,7 +1,7 @@
 """What a mapping makes of a graph: each device's partition, what crosses between them, and the longest way through.
 
-Compiled, for a genetic algorithm asks about thousands of mappings. One pass over the ops in topological order finds it
-all; numba, which it needs, is imported with this file.
+Compiled, because a genetic algorithm asks about thousands of mappings. One pass over the ops in topological order
+finds it all; numba, which it needs, is imported with this file.
 """
 
 from __future__ import annotations

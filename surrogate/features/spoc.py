@@ -97,7 +97,7 @@ class Spoc:
 
 
 def spoc(graph: OpGraph, parameters: int | None = None) -> Spoc:
-    """SPOC of `graph`. parameters: as counted from its variables, for an OpGraph knows only their bytes."""
+    """SPOC of `graph`. parameters: as counted from its variables, because an OpGraph knows only their bytes."""
     flops, depths, seconds = operations(graph), depths_of(graph), fastest_s(graph)
     counted, sized = np.isfinite(flops), np.isfinite(depths)
     known = np.where(counted, flops, 0.0)
@@ -163,7 +163,7 @@ def forward(graph: OpGraph) -> OpGraph | None:
     """The forward part of a training step's graph; None where no op is said to belong to it.
 
     What only the update reads, such as momentum and learning rate, is no part of it, though no gradient comes before;
-    nor is a variable that otherwise only gradients read, for TensorFlow multiplies some by the learning rate early.
+    nor is a variable that otherwise only gradients read, because TensorFlow multiplies some by the learning rate early.
     """
     kept: set[int] = set()
     for v in reversed(graph.order):

@@ -100,7 +100,7 @@ class OnSimulator(Regressor):
 
 class Generic(Regressor):
     """The generic performance model (surrogate/scaling/) of the features of the whole step: a m^p prod_j (1 + f_j)^q_j
-    + C with m the simulated step, and f_j the others over their means, for many are 0 where nothing crosses.
+    + C with m the simulated step, and f_j the others over their means, because many are 0 where nothing crosses.
     """
 
     def _fit(self, x: Floats, log_s: Floats) -> None:

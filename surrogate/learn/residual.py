@@ -1,4 +1,4 @@
-"""The residual: what measured step times say beyond the simulator, and how sure one can be of it elsewhere.
+"""The residual: what measured step times say beyond the simulator, and how certain that is elsewhere.
 
 A Gaussian process on the logarithm of measured / predicted. Two mappings are near where most of the work runs in the
 same places and where they transfer and overlap alike: then what the simulator missed in one it will miss in the other.
@@ -82,7 +82,7 @@ class Residual:
         return mean, np.sqrt(np.maximum(variance, 1e-12))
 
     def best_s(self) -> float:
-        """The fastest of the measured mappings as it is expected to be, for the luckiest figure is too good."""
+        """The fastest of the measured mappings as it is expected to be, because the luckiest figure is too good."""
         return float((self.measured.predicted_s * np.exp(self.expect(self.measured)[0])).min())
 
     def and_believed(self, sample: MappingViews) -> Residual:

@@ -108,7 +108,7 @@ def top_regret(predicted_s: Floats, measured_s: Floats, top: int = TOP) -> float
 def eligible(scores: Mapping[str, Scores], repeats: int = REPEATS) -> list[str]:
     """The regressors whose MAPE is not clearly above the lowest: by one standard error of the difference at most.
 
-    Differences are taken fold by fold, for a fold that is hard for one is hard for all. The repeats judge the same
+    Differences are taken fold by fold, because a fold that is hard for one is hard for all. The repeats judge the same
     mappings again, so they count as one.
     """
     best = min(scores, key=lambda name: float(scores[name].mape.mean()))

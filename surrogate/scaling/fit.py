@@ -58,7 +58,7 @@ class FitSettings:
 def fit(
     runs: Runs, form: Form, target: str, settings: FitSettings | None = None, advance: Advance = lambda text: None
 ) -> ScalingModel:
-    """The formula of `form` for the column `target`. advance: told of each part of the work.
+    """The formula of `form` for the column `target`. advance: called with the name of each part of the work.
 
     Raises BadInputError for runs that the formula cannot be fitted to, see `checked`.
     """
@@ -145,11 +145,11 @@ class ConstantsFit:
     weight: float = 0.0
 
     def weighing(self, weight: float) -> ConstantsFit:
-        """The same problem under another weight of the penalty."""
+        """The same fit under another weight of the penalty."""
         return replace(self, weight=weight)
 
     def of_rows(self, rows: NDArray[np.intp]) -> ConstantsFit:
-        """The same problem, of some rows."""
+        """The same fit, of some rows."""
         return replace(self, coded=Coded(*(part[rows] for part in self.coded)), target=self.target[rows])
 
     def values(self, constants: Floats, coded: Coded | None = None) -> Floats:

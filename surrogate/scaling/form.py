@@ -111,7 +111,7 @@ class Coding:
 
     @cached_property
     def factors(self) -> tuple[tuple[str, str | None], ...]:
-        """(column, level) of each q; a text's first level has none, for its factor is 1."""
+        """(column, level) of each q; a text's first level has none, because its factor is 1."""
         found: list[tuple[str, str | None]] = []
         for name in self.form.extrinsic:
             found += [(name, level) for level in self.levels.get(name, ("", None))[1:]]

@@ -76,7 +76,7 @@ def read_runs(path: str | Path, names: Sequence[str]) -> Runs:
 
 
 def _check_file(path: Path) -> None:
-    """A pipe is refused, for nobody may ever write into it. Raises OSError where there is nothing at all."""
+    """A pipe is refused, because nobody may ever write into it. Raises OSError where there is nothing at all."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise BadInputError(f"{path}: is no file; give the path of a table of runs.")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from surrogate.simulate.timeline import Timeline
 
-COVERED = 0.95  # of the step's work is put in order; to order its dust would cost more than it brings
+COVERED = 0.95  # of the step's work is put in order; ordering the short rest would cost more than it gains
 
 
 def run_order(timeline: Timeline) -> list[str]:
     """Op names by their simulated start: those that make up COVERED of all work, and those whose tensors cross.
 
     Each device runs what is listed in this order and anything else as it comes. Empty where one device runs
-    everything, for then nothing waits for anything.
+    everything, because then nothing waits for anything.
     """
     if len(set(timeline.devices)) == 1:
         return []

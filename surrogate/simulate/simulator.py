@@ -1,8 +1,7 @@
 """The simulator: predicted seconds of one training step under a mapping, event-driven and exact.
 
-`surrogate/simulate/reference.py` defines them; `surrogate/simulate/event_loop.py` is as exact and some hundred times
-faster, and numba, which
-it needs, is imported at the first makespan only.
+`surrogate/simulate/reference.py` defines them; `surrogate/simulate/event_loop.py` gives the same some hundred times
+faster; numba, which it needs, is imported only at the first makespan.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ class Timeline:
     def to_trace(self, process: str = "simulated", pid: int = 1) -> dict[str, Any]:
         """Chrome trace events, for ui.perfetto.dev: a track per device and per link, times in microseconds.
 
-        What overlaps on one device or link goes to further tracks of the same name, for slices of one track must
-        nest. process: the name over the tracks; pid: which of the trace's processes it is.
+        What overlaps on one device or link goes to further tracks of the same name, because slices of one track
+        must nest. process: the name over the tracks; pid: which of the trace's processes it is.
         """
         tracks = _Tracks(self.topology.names, pid)
         events = [

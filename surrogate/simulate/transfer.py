@@ -13,7 +13,7 @@ from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_B
 def transfer_s(link: NDArray[np.float64], src: int, dst: int, tensor_bytes: float) -> tuple[float, float, float]:
     """Seconds that the sender works, that the tensor is on the way, and that the receiver works.
 
-    link: [6, devices, devices], see `links_of`. What is not used of the three costs nothing once compiled.
+    link: [6, devices, devices], see `links_of`. Once compiled, what is not used of the three is not computed.
     """
     send_s = link[SEND, src, dst] + tensor_bytes * link[SEND_PER_BYTE, src, dst]
     way_s = link[LATENCY, src, dst] + tensor_bytes / link[BANDWIDTH, src, dst]

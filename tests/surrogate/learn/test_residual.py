@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from surrogate.learn.residual import COMMON, Residual, MappingViews, expected_gain
+from surrogate.learn.residual import COMMON, MappingViews, Residual, expected_gain
 
 UNITS = 8
 WORK = np.full(UNITS, 1 / UNITS)
