@@ -76,6 +76,12 @@ def test_links_lead_somewhere(page):
             assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}, target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page):
+    for path in set(re.findall(r"`((?:placer|surrogate|search|experiments|tests)/[\w/]+\.py)`", page.read_text())):
+        assert (HOME / path).exists() or path.endswith("/yours.py"), path
+
+
 def test_the_readme_is_short_and_its_output_is_dated():
     text = (HOME / "README.md").read_text()
     assert len(text.splitlines()) <= 200
