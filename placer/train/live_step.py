@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from placer import tf_internals
@@ -43,6 +44,17 @@ PROFILE_LIMIT_S = 60.0  # for one of them, on workers that may get lost
 KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
 
 
+@dataclass(frozen=True)
+class Joined:
+    """What is known of a live step once its devices are joined."""
+
+    main: Variant  # the signature whose mapping is searched
+    captured: Captured  # its graph
+    trial_run: TrialRun
+    topology: Topology  # all devices, lost ones included, so that indices stay what they are
+    graph: OpGraph | None = None  # the captured one with costs, once profiled
+
+
 class LiveStep:
     """A user's step, and the modes it can run in. The training thread uses `call`; `background` is one other thread."""
 
@@ -58,9 +70,7 @@ class LiveStep:
         self.main: Variant | None = None  # the signature whose mapping is searched; others follow it
         self._mode: Mode = UNTOUCHED
         self._calls_so = 0  # placed ones since the mode changed
-        self.trial_run: TrialRun | None = None
-        self.topology: Topology | None = None
-        self.graph: OpGraph | None = None
+        self._joined: Joined | None = None
         self.left_alone: str | None = None
         self._signatures = Signatures()
         self._variants: dict[Hashable, Variant] = {}
@@ -68,6 +78,23 @@ class LiveStep:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="placer")
         self._busy: list[Future[Any]] = []
         session.members.append(self)
+
+    @property
+    def joined(self) -> Joined:
+        """What is known since `join`. Raises PlacerError before it."""
+        if self._joined is None:
+            raise PlacerError(f"{self.name} has not joined its devices yet.")
+        return self._joined
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether `join` is done."""
+        return self._joined is not None
+
+    @property
+    def graph(self) -> OpGraph | None:
+        """The main signature's graph with costs, once profiled."""
+        return None if self._joined is None else self._joined.graph
 
     # The training thread.
 
@@ -131,7 +158,7 @@ class LiveStep:
     def _untouched(
         self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> tuple[Any, float]:
-        wanted = variant is self.main and self.trial_run is None and not self._recorder.is_full
+        wanted = variant is self.main and not self.is_joined and not self._recorder.is_full
         if not wanted or self.left_alone or variant.calls <= 1:
             return self.untouched.run(variant, args, kwargs)
         given = self._given(variant, tensors)
@@ -141,7 +168,6 @@ class LiveStep:
         return self._recorder.record(trained, given, lambda: self.untouched.run_flat(variant, given))
 
     def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
-        assert variant.captured is not None
         if self.session.fragile:
             self.session.before_placed()
             if mode.generation != self.session.generation:  # a loss showed in that
@@ -156,7 +182,7 @@ class LiveStep:
             return self._placed_anew(variant, tensors)
         if self.session.fragile:
             self.session.ran(self, variant.key, tensors, step_s)
-        return variant.captured.pack(outputs), step_s
+        return mode.step.captured.pack(outputs), step_s
 
     def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
         """Run a step in the mode of now: devices may have been lost since it began."""
@@ -199,25 +225,22 @@ class LiveStep:
         main = self.mode
         if not isinstance(main, Placed):
             return UNTOUCHED
-        if variant.follows is not main:
+        if variant.following is None or variant.following[0] is not main:
             if variant.captured is None:
                 variant.captured = self._captured(variant)
                 self.session.adopt(variant.captured.variables.values())
             if variant.template is None:
-                variant.template = Template(variant.captured, self._host())
-            variant.placed = self._carried(variant, main)
-            variant.follows = main
-        assert variant.placed is not None
-        return variant.placed
+                variant.template = self._template(variant.captured)
+            variant.following = main, self._carried(variant.template, main)
+        return variant.following[1]
 
-    def _carried(self, variant: Variant, main: Placed) -> Placed:
-        assert self.main is not None and self.main.captured is not None and variant.captured is not None
-        topology = self._topology()
-        names = {op.name: topology.names[d] for op, d in zip(self.main.captured.graph.ops, main.devices, strict=True)}
-        graph = variant.captured.graph
+    def _carried(self, template: Template, main: Placed) -> Placed:
+        topology = self.joined.topology
+        names = {op.name: topology.names[d] for op, d in zip(main.step.captured.graph.ops, main.devices, strict=True)}
+        graph = template.captured.graph
         carried = carried_over(self.name, names, graph, topology)
         devices = [topology.index[carried[op.name]] for op in graph.ops]
-        placed = self._build(variant, devices, [name for name in main.order if name in graph.index], main.name)
+        placed = self._build(template, devices, [name for name in main.order if name in graph.index], main.name)
         return self.settle(placed)
 
     # Either thread.
@@ -229,11 +252,11 @@ class LiveStep:
         return future
 
     def capture(self) -> OpGraph:
-        """The main signature's graph. Raises BadInputError where the step cannot be placed."""
-        main = self.main
-        assert main is not None
-        main.captured = self._captured(main)
-        return main.captured.graph
+        """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed."""
+        if self.main is None:
+            raise BadInputError(f"{self.name} was not called yet, so its signature is not known.")
+        self.main.captured = self._captured(self.main)
+        return self.main.captured.graph
 
     def _captured(self, variant: Variant) -> Captured:
         how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
@@ -252,42 +275,49 @@ class LiveStep:
     def join(self) -> Topology:
         """Join the devices; the training thread only, between steps."""
         with self.session.lock:
-            self.session.join()
-            main = self.main
-            assert main is not None and main.captured is not None
-            self.session.adopt(main.captured.variables.values())
-            main.template = Template(main.captured, self._host())
-            recording = self._recorder.recording(main.captured, self.name)
-            self.trial_run = TrialRun(main.captured, recording, exact=self._exact())
+            devices, main = self.session.join(), self.main
+            if main is None or main.captured is None:
+                raise PlacerError(f"{self.name} joins devices once it is captured.")
+            captured = main.captured
+            self.session.adopt(captured.variables.values())
+            main.template = self._template(captured)
+            trial_run = TrialRun(
+                captured, self._recorder.recording(captured, self.name), exact=self.session.present.same_bits
+            )
             self._recorder.clear()
             if self.session.fragile:
                 self.session.save()
-            self.topology = self.session.join().topology
-            return self.topology
+            self._joined = Joined(main, captured, trial_run, devices.topology)
+            return devices.topology
 
     def profile(self) -> tuple[OpGraph, Topology]:
         """The main signature's graph with costs, and the topology with its links as measured."""
-        devices = self.session.join()
-        main = self.main
-        assert main is not None and main.captured is not None and self.trial_run is not None
+        devices, joined = self.session.join(), self.joined
         names = devices.topology.names
         links = measure_links(
             names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES, repeats=QUICK_REPEATS
         )
-        self.topology = Topology(devices.topology.devices, links, devices.topology.contention)
-        devices.topology = self.topology
-        recording = self.trial_run.recording
-        batch = recording.batches[-1]
+        devices.topology = topology = Topology(devices.topology.devices, links, devices.topology.contention)
+        self._joined = replace(joined, topology=topology)
+        recording = joined.trial_run.recording
         limit_s = PROFILE_LIMIT_S if self.session.fragile else None
-        self.graph = profile(
-            main.captured, devices, batch, runs=PROFILED, start=recording.start, warm_up=1, limit_s=limit_s
+        graph = profile(
+            joined.captured,
+            devices,
+            recording.batches[-1],
+            runs=PROFILED,
+            start=recording.start,
+            warm_up=1,
+            limit_s=limit_s,
         )
-        return self.graph, self.topology
+        self._joined = replace(joined, topology=topology, graph=graph)
+        return graph, topology
 
     def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Placed | Failed:
         """Place the main signature and try it; `settle` makes it ready to run. A failure is a value."""
-        assert self.main is not None and self.trial_run is not None
-        built: Placed | Failed = attempted(lambda: self._build(self.main, devices, order, name, self.trial_run))
+        joined = self.joined
+        joined.main.template = template = joined.main.template or self._template(joined.captured)
+        built: Placed | Failed = attempted(lambda: self._build(template, devices, order, name, joined.trial_run))
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
         return built
@@ -317,14 +347,12 @@ class LiveStep:
 
     def pace(self) -> LoadProbes:
         """Probes of the devices that are there."""
-        assert self.session.devices is not None
-        return LoadProbes(self.session.devices)
+        return LoadProbes(self.session.present)
 
     def mapping(self, devices: tuple[int, ...]) -> Mapping:
         """The main signature's ops on these devices."""
-        main = self.main
-        assert main is not None and main.captured is not None
-        return Mapping(self.graph or main.captured.graph, self._topology(), devices)
+        joined = self.joined
+        return Mapping(joined.graph or joined.captured.graph, joined.topology, devices)
 
     def is_current(self, placed: Placed) -> bool:
         """Whether a placed step may still be called: devices were not joined anew since."""
@@ -346,70 +374,58 @@ class LiveStep:
     def rebuild(self) -> None:
         """As in `Member`: the same mapping where its devices are there, else everything on the first one that is."""
         for variant in self._variants.values():
-            variant.follows = variant.placed = variant.template = None
-        main = self.main
-        if main is None or main.captured is None or self.trial_run is None:
+            variant.following = variant.template = None
+        if self._joined is None:
             return
-        self.trial_run.forget()
-        main.template = Template(main.captured, self._host())
+        joined = self._joined
+        joined.trial_run.forget()
+        joined.main.template = template = self._template(joined.captured)
         if not isinstance(self.mode, Placed):
             return
         if self.session.devices is None:
             self.mode = UNTOUCHED
             return
-        there = [self._topology().index[name] for name in self.session.devices.topology.names]
+        there = [joined.topology.index[name] for name in self.session.devices.topology.names]
         same = set(self.mode.devices) <= set(there)
         devices = self.mode.devices if same else (there[0],) * len(self.mode.devices)
-        self.mode = self.settle(self._build(main, devices, self.mode.order if same else (), self.mode.name))
+        self.mode = self.settle(self._build(template, devices, self.mode.order if same else (), self.mode.name))
 
     def close(self) -> None:
         """Leave the session, with the user's variables true."""
         self.pause()
         self._thread.shutdown(wait=True, cancel_futures=True)
-        if self.trial_run is not None:
-            self.trial_run.forget()
+        if self._joined is not None:
+            self._joined.trial_run.forget()
         with self.session.lock:
             self.session.leave(self)
         self.mode = UNTOUCHED
 
     def _build(
         self,
-        variant: Variant | None,
+        template: Template,
         devices: Sequence[int],
         order: Sequence[str],
         name: str,
         trial_run: TrialRun | None = None,
     ) -> Placed:
         begin, generation = self.clock(), self.session.generation
-        assert variant is not None and variant.template is not None and variant.captured is not None
-        names = [self._tf_names()[self._topology().names[d]] for d in devices]
-        device_of = {op.name: n for op, n in zip(variant.captured.graph.ops, names, strict=True)}
-        mine = variant.captured.variables
+        tf_names, topology = self.session.present.tf_names, self.joined.topology
+        names = [tf_names[topology.names[d]] for d in devices]
+        device_of = {op.name: n for op, n in zip(template.captured.graph.ops, names, strict=True)}
+        mine = template.captured.variables
         if trial_run is not None:
-            step = PlacedStep(variant.template, names, variables=trial_run.variables(device_of), order=order)
+            step = PlacedStep(template, names, variables=trial_run.variables(device_of), order=order)
             trial_run.run(step)
         else:
-            step = PlacedStep(variant.template, names, variables=mine, order=order)
+            step = PlacedStep(template, names, variables=mine, order=order)
         made = self.session.replicas.missing(list(mine.values()), [device_of[node] for node in mine])
         if generation != self.session.generation:
             raise PlacerError("devices were joined anew while this was built.")
         return Placed(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, made)
 
-    def _exact(self) -> bool:
-        assert self.session.devices is not None
-        return self.session.devices.same_bits
-
-    def _host(self) -> str:
-        return self.session.devices.host if self.session.devices is not None else ""
-
-    def _topology(self) -> Topology:
-        """All devices, those lost included: indices stay what they are."""
-        assert self.topology is not None
-        return self.topology
-
-    def _tf_names(self) -> dict[str, str]:
-        assert self.session.devices is not None
-        return self.session.devices.tf_names
+    def _template(self, captured: Captured) -> Template:
+        """A captured step made ready for the devices of now."""
+        return Template(captured, self.session.devices.host if self.session.devices is not None else "")
 
 
 def _unseen(work: Callable[[], T]) -> T:

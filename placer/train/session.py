@@ -117,6 +117,13 @@ class DeviceSession:
         return cls._open[spec, include_local]
 
     @property
+    def present(self) -> Devices:
+        """The devices that are there. Raises PlacerError before `join`, or where all were lost."""
+        if self.devices is None:
+            raise PlacerError("no device is there.")
+        return self.devices
+
+    @property
     def joins(self) -> bool:
         """Whether the devices are, or will be, other processes that this one joins."""
         return self.spec is not None and division(self.spec) is None

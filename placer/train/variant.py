@@ -28,5 +28,4 @@ class Variant:
     refused: bool = False  # whether a signature other than the main one cannot be placed
     captured: Captured | None = None
     template: Template | None = None
-    placed: Placed | None = None  # of a signature other than the main one: what follows the main one's mapping
-    follows: Placed | None = None  # the main one's mapping that `placed` was built for
+    following: tuple[Placed, Placed] | None = None  # the main signature's placed step, and this one's by its mapping

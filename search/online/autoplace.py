@@ -124,7 +124,7 @@ class AutoStep:
     @property
     def device_names(self) -> tuple[str, ...]:
         """The devices it may run on, lost ones included; none before they are joined."""
-        return () if self._live.topology is None else self._live.topology.names
+        return self._live.joined.topology.names if self._live.is_joined else ()
 
     @property
     def left_alone(self) -> str | None:
@@ -184,9 +184,8 @@ class AutoStep:
 
     def _given(self) -> Sequence[int]:
         """The mapping given, as a device of each captured op."""
-        main, topology = self._live.main, self._live.topology
-        assert main is not None and main.captured is not None and topology is not None and self._mapping is not None
-        graph = main.captured.graph
+        assert self._mapping is not None
+        graph, topology = self._live.joined.captured.graph, self._live.joined.topology
         if isinstance(self._mapping, Mapping):
             names = [self._mapping.topology.names[d] for d in self._mapping.devices]
             by_name = {op.name: name for op, name in zip(self._mapping.graph.ops, names, strict=True)}
@@ -198,13 +197,13 @@ class AutoStep:
         controller = self._controller
         controller.step = self.steps
         self._journal.scalar(self.steps, "step_s", step_s)
-        if self._live.mode is UNTOUCHED and self._live.topology is None and self.steps > 1:  # the first compiles
+        if self._live.mode is UNTOUCHED and not self._live.is_joined and self.steps > 1:  # the first compiles
             self._before.append(step_s)
         self._tell_losses()
         if self._generation not in (0, self._session.generation):
             self._script = controller.script_after_joining()
             step_s = 0.0
-        self._generation = self._session.generation if self._live.topology is not None else 0
+        self._generation = self._session.generation if self._live.is_joined else 0
         if self._script is None:
             return
         try:

@@ -36,9 +36,7 @@ class Hand:
 
     def move(self, choose: Any = None) -> None:
         """Place the step by a random mapping, or by the one that `choose` makes of the colocation classes."""
-        main, topology = self.live.main, self.live.topology
-        assert main is not None and main.captured is not None and topology is not None
-        graph = main.captured.graph
+        graph, topology = self.live.joined.captured.graph, self.live.joined.topology
         classes = sorted({op.colocate or op.name for op in graph.ops})
         there = [topology.index[name] for name in self.live.session.devices.topology.names]
         if choose is None and len(self.built) >= MAPPINGS:

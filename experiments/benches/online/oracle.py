@@ -128,5 +128,4 @@ def label(held: Held) -> str:
 
 
 def _names(training: Training) -> tuple[str, ...]:
-    assert training.live.topology is not None
-    return training.live.topology.names
+    return training.live.joined.topology.names

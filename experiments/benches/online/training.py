@@ -119,9 +119,8 @@ class Training:
 
     def moment(self) -> Moment:
         """Where the training is now."""
-        main = self.live.main
-        assert main is not None and main.captured is not None
-        return Moment(len(self.losses), [(v, v.numpy()) for v in main.captured.variables.values()])
+        variables = self.live.joined.captured.variables.values()
+        return Moment(len(self.losses), [(v, v.numpy()) for v in variables])
 
     def again(self, start: Moment, count: int) -> list[float]:
         """Losses of `count` steps taken anew from `start`; the training goes on from there."""
@@ -157,12 +156,10 @@ class Training:
     @property
     def inputs(self) -> Sequence[Any]:
         """The first batch, flat, as the captured step takes it."""
-        main = self.live.main
-        assert main is not None and main.captured is not None
-        return list(main.captured.flat_inputs(self.batches[0]))
+        return list(self.live.joined.captured.flat_inputs(self.batches[0]))
 
     def hold(self, devices: Sequence[int], order: Sequence[str], name: str) -> Held | None:
-        """This mapping beside the training, rehearsed; None where it cannot run."""
+        """This mapping beside the training, tried; None where it cannot run."""
         built = self.live.background(lambda: self.live.build(devices, order, name)).result()
         return None if isinstance(built, Failed) else Held(name, built, self.inputs)
 
@@ -175,20 +172,19 @@ class Training:
 
     def hold_singles(self) -> list[Held]:
         """Everything on one device, for each that can."""
-        ops, topology = len(self.placed.devices), self.live.topology
-        assert topology is not None
+        ops, topology = len(self.placed.devices), self.live.joined.topology
         found = [self.hold((d,) * ops, (), name) for d, name in enumerate(topology.names)]
         return [held for held in found if held is not None]
 
     def searched(self, seed: int) -> list[Held]:
         """A fresh search under the load of this moment, with the whole budget: what it found, the fastest first."""
-        joined = self.live.session.devices
-        main, trial_run = self.live.main, self.live.trial_run
-        assert joined is not None and main is not None and main.captured is not None and trial_run is not None
-        names, captured, recording = joined.topology.names, main.captured, trial_run.recording
-        links = measure_links(names, [joined.tf_names[name] for name in names], probes=QUICK_PROBES)
-        graph = profile(captured, joined, recording.batches[-1], start=recording.start, runs=PROFILED, warm_up=1)
-        topology = Topology(joined.topology.devices, links, joined.topology.contention)
+        devices, joined = self.live.session.present, self.live.joined
+        names, recording = devices.topology.names, joined.trial_run.recording
+        links = measure_links(names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES)
+        graph = profile(
+            joined.captured, devices, recording.batches[-1], start=recording.start, runs=PROFILED, warm_up=1
+        )
+        topology = Topology(devices.topology.devices, links, devices.topology.contention)
         planner = Planner(graph, topology, PlanSettings(seed=seed))
         try:
             return self._raced_by(planner)

@@ -95,7 +95,7 @@ def disturb(i):
     if i == 22:
         back()
     if i == 24:  # lost under work in the background
-        ops = len(hand.live.main.captured.graph.ops)
+        ops = len(hand.live.joined.captured.graph.ops)
         work = [hand.live.background(lambda k=k: hand.live.build([k % 2] * ops, (), "b")) for k in range(4)]
         kill(0)
     if i == 30:
