@@ -198,12 +198,12 @@ def _explore(t: Tree, w: BoundState, path: Path, cut_s: float, nodes: int, leave
 
 
 @jit
-def explore(t: Tree, path: Path, cut_s: float, nodes: int, leaves: Ints) -> tuple[int, int]:
+def explore(tree: Tree, path: Path, cut_s: float, nodes: int, leaves: Ints) -> tuple[int, int]:
     """Go on until `nodes` nodes were looked at or the [n, units] `leaves` are full: (nodes, leaves found).
 
     Only what may be below cut_s is looked into. path.depth is -1 when nothing is left.
     """
-    return _explore(t, workspace(t), path, cut_s, nodes, leaves)
+    return _explore(tree, workspace(tree), path, cut_s, nodes, leaves)
 
 
 @jit

@@ -58,11 +58,11 @@ class BoundState(NamedTuple):
 
 
 @jit
-def workspace(t: Tree) -> BoundState:
+def workspace(tree: Tree) -> BoundState:
     """Room for the bounds of these nodes."""
-    n, devices = t.cost_s.shape
-    units = len(t.unit_bytes)
-    jobs = n + 2 * (len(t.user) if t.works else 0)
+    n, devices = tree.cost_s.shape
+    units = len(tree.unit_bytes)
+    jobs = n + 2 * (len(tree.user) if tree.works else 0)
     return BoundState(
         np.empty((n, devices)),
         np.empty((n, devices)),
@@ -70,7 +70,7 @@ def workspace(t: Tree) -> BoundState:
         np.empty(units, np.int32),
         np.empty(devices),
         np.empty(devices),
-        np.empty((len(t.weights), units, devices)),
+        np.empty((len(tree.weights), units, devices)),
         np.empty((units, devices)),
         np.empty(jobs),
         np.empty(jobs),

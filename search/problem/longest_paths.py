@@ -96,43 +96,43 @@ def _crossing(w: Ways, p: int, s: int, d: int) -> float:
 
 
 @jit
-def crossings(w: Ways) -> Floats:
+def crossings(ways: Ways) -> Floats:
     """[pairs, s, d] seconds that pair p's consumer on d starts after its producer ended on s, at the least."""
-    devices = w.cost_s.shape[1]
-    cross_s = np.empty((len(w.src), devices, devices))
-    for p in range(len(w.src)):
+    devices = ways.cost_s.shape[1]
+    cross_s = np.empty((len(ways.src), devices, devices))
+    for p in range(len(ways.src)):
         for s in range(devices):
             for d in range(devices):
-                cross_s[p, s, d] = _crossing(w, p, s, d)
+                cross_s[p, s, d] = _crossing(ways, p, s, d)
     return cross_s
 
 
 @jit
-def heads(w: Ways) -> Floats:
+def heads(ways: Ways) -> Floats:
     """[ops, d] seconds before op v can start on d, at the least; infinite where it cannot run."""
-    devices = w.cost_s.shape[1]
-    head_s = np.where(w.cost_s < np.inf, 0.0, np.inf)
+    devices = ways.cost_s.shape[1]
+    head_s = np.where(ways.cost_s < np.inf, 0.0, np.inf)
     # Pairs come in the order of their producers, whose own pairs have all come before.
-    for p in range(len(w.src)):
-        u, v = w.src[p], w.dst[p]
+    for p in range(len(ways.src)):
+        u, v = ways.src[p], ways.dst[p]
         for d in range(devices):
             best_s = np.inf
             for s in range(devices):
-                best_s = min(best_s, head_s[u, s] + w.cost_s[u, s] + _crossing(w, p, s, d))
+                best_s = min(best_s, head_s[u, s] + ways.cost_s[u, s] + _crossing(ways, p, s, d))
             head_s[v, d] = max(head_s[v, d], best_s)
     return head_s
 
 
 @jit
-def tails(w: Ways) -> Floats:
+def tails(ways: Ways) -> Floats:
     """[ops, d] seconds from the end of op v on d to the end of the step, at the least."""
-    devices = w.cost_s.shape[1]
-    tail_s = np.where(w.cost_s < np.inf, 0.0, np.inf)
-    for p in range(len(w.src) - 1, -1, -1):
-        u, v = w.src[p], w.dst[p]
+    devices = ways.cost_s.shape[1]
+    tail_s = np.where(ways.cost_s < np.inf, 0.0, np.inf)
+    for p in range(len(ways.src) - 1, -1, -1):
+        u, v = ways.src[p], ways.dst[p]
         for s in range(devices):
             best_s = np.inf
             for d in range(devices):
-                best_s = min(best_s, _crossing(w, p, s, d) + w.cost_s[v, d] + tail_s[v, d])
+                best_s = min(best_s, _crossing(ways, p, s, d) + ways.cost_s[v, d] + tail_s[v, d])
             tail_s[u, s] = max(tail_s[u, s], best_s)
     return tail_s

@@ -30,16 +30,16 @@ from surrogate.simulate.transfer import transfer_s
 
 
 @jit
-def makespans(t: Tables, placements: Ints, out: Floats) -> None:
-    """Fill out[i] with the seconds of placements[i], [n, ops] devices; infinity where a link or a cost is missing.
+def makespans(tables: Tables, placements: Ints, makespan_s: Floats) -> None:
+    """Fill makespan_s[i] with the seconds of placements[i], [n, ops] devices; infinity where a link or cost is missing.
 
     NaN where a device does not exist.
     """
-    w = workspace(t)
-    if t.contention == NO_CONTENTION and not t.ends_work:
-        _light(t, w, placements, out)
+    run = workspace(tables)
+    if tables.contention == NO_CONTENTION and not tables.ends_work:
+        _light(tables, run, placements, makespan_s)
     else:
-        _heavy(t, w, placements, out)
+        _heavy(tables, run, placements, makespan_s)
 
 
 @kernel

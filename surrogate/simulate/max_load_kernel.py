@@ -51,9 +51,9 @@ def _worked(cost_s: Costs, placements: NDArray[np.int32], row: int, load: NDArra
     return True
 
 
-def max_loads(t: Ends, placements: NDArray[np.int32], out: NDArray[np.float64]) -> None:
-    """Fill out[i] with the largest load of placements[i], [n, ops] devices; NaN where a device does not exist."""
-    (_few if t.cost_s.shape[1] <= BITS else _many)(t, placements, out)
+def max_loads(ends: Ends, placements: NDArray[np.int32], load_s: NDArray[np.float64]) -> None:
+    """Fill load_s[i] with the largest load of placements[i], [n, ops] devices; NaN where a device does not exist."""
+    (_few if ends.cost_s.shape[1] <= BITS else _many)(ends, placements, load_s)
 
 
 @jit

@@ -62,13 +62,13 @@ class RunState(NamedTuple):
 
 
 @jit
-def workspace(t: Tables) -> RunState:
+def workspace(tables: Tables) -> RunState:
     """Room for runs over these tables."""
-    n, devices = t.cost_s.shape
-    contended = t.contention != NO_CONTENTION
-    m = len(t.dst) if contended or t.ends_work else 0
-    tensors = t.tensors * devices if contended or t.ends_work else 0
-    queued = len(t.dst) if contended else 0
+    n, devices = tables.cost_s.shape
+    contended = tables.contention != NO_CONTENTION
+    m = len(tables.dst) if contended or tables.ends_work else 0
+    tensors = tables.tensors * devices if contended or tables.ends_work else 0
+    queued = len(tables.dst) if contended else 0
     pairs = devices * devices
     words = (n + 63) // 64
     return RunState(
