@@ -110,11 +110,9 @@ class Exact(Searcher):
             if self.stop():
                 return
             start = self.ranking[0][1]
-            start = kicked(self.problem, start, self.chance) if turn else start
+            start = kicked(self.problem, start, self.rng) if turn else start
             evaluations = min(self.settings.evaluations, self.settings.at_once * 10 // self._size())
-            summit = climb(
-                self.problem, start, self.predict, evaluations=evaluations, chance=self.chance, stop=self.stop
-            )
+            summit = climb(self.problem, start, self.predict, evaluations=evaluations, chance=self.rng, stop=self.stop)
             self._learn([summit.placement])
 
     def _search(self) -> None:
@@ -171,6 +169,10 @@ class Exact(Searcher):
 
     def _size(self) -> int:
         return len(self.problem.graph) + len(self.problem.graph.edges)
+
+    def _rebase(self) -> None:
+        """Solve again: other costs have another best mapping, and other bounds."""
+        self.proven, self.bound_s, self.ranking = False, 0.0, []
 
     def _remember(self) -> dict[str, Any]:
         ranking = [[value if value < math.inf else None, list(placement)] for value, placement in self.ranking]

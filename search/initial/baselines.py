@@ -53,4 +53,4 @@ class Expert(Searcher):
 def random_placement(searcher: Searcher) -> Placement:
     """Each unit on any device that can run it, then changed until it fits into memory."""
     problem = searcher.problem
-    return fitted(problem, [searcher.chance.choice(devices) for devices in problem.feasible])
+    return fitted(problem, [searcher.rng.choice(devices) for devices in problem.feasible])

@@ -81,7 +81,7 @@ class Bayesian(Searcher):
         waiting = [self.stretches.point(p) for p in self.asked if p not in self.told]
         log_s += [sum(log_s) / len(log_s)] * len(waiting)
         near = self._near([self.stretches.point(p) for p in sorted(known, key=lambda p: (known[p], p))])
-        seed = self.chance.getrandbits(31)
+        seed = self.rng.getrandbits(31)
         candidates = ranked(self.model, self.stretches.choices, points + waiting, log_s, near, seed)
         return next((p for p in map(self.stretches.placement, dict.fromkeys(candidates)) if self.is_new(p)), None)
 
@@ -98,12 +98,12 @@ class Bayesian(Searcher):
     def _near(self, ranking: list[Point]) -> list[Point]:
         centres = ranking[: self.settings.centres]
         draws = range(self.settings.near)
-        return [self.stretches.near(self.chance.choice(centres), self.chance) for _ in draws]
+        return [self.stretches.near(self.rng.choice(centres), self.rng) for _ in draws]
 
     def _drawn(self) -> Placement | None:
         """A new random placement."""
         for _ in range(RANDOM_TRIES):
-            placement = self.stretches.placement(self.stretches.drawn(self.chance))
+            placement = self.stretches.placement(self.stretches.drawn(self.rng))
             if self.is_new(placement):
                 return placement
         return None

@@ -247,7 +247,7 @@ class Genetic(Searcher):
     def _propose(self) -> Placement:
         population = [*self._incumbents(), *(self.population or starts(self.problem, self.stop))]
         ranking = evolve(
-            self.problem, population, self._predict_all, generations=self._generations(), chance=self.chance,
+            self.problem, population, self._predict_all, generations=self._generations(), chance=self.rng,
             stop=self.stop, breeding=self.settings.breeding, operators=self.operators,
         )  # fmt: skip
         self.population = [placement for _, placement in ranking[: self.settings.breeding.size]]
@@ -269,6 +269,11 @@ class Genetic(Searcher):
         predictions = min(most, max(self.settings.fewest, self.settings.work // size))
         share = self.settings.later if self.population else 1.0
         return max(1, int(predictions * share) // self.settings.breeding.size)
+
+    def _rebase(self) -> None:
+        """Let what the rules give under the new costs join the population, whose fitness is judged with each ask."""
+        if self.population:
+            self.population = list(dict.fromkeys((*starts(self.problem, self.stop), *self.population)))
 
     def _remember(self) -> Any:
         return [list(placement) for placement in self.population]

@@ -92,7 +92,7 @@ class HtfMpr(Searcher):
         yield from (placement for placement in self.problem.singles() if alike[placement[0]] == placement[0])
         yield heft_placement(self.problem)
         stretches = Stretches(self.problem, self.settings.stretches)
-        yield from (stretches.placement(stretches.drawn(self.chance)) for _ in range(RANDOM_TRIES))
+        yield from (stretches.placement(stretches.drawn(self.rng)) for _ in range(RANDOM_TRIES))
 
     def _best_bred(self) -> Placement | None:
         """The most promising new individual, None where none is new."""
@@ -100,7 +100,7 @@ class HtfMpr(Searcher):
         fastest = sorted(known, key=lambda p: (known[p], p))[: self.settings.fastest]
         ranking = evolve(
             self.problem, [*fastest, *(self.population or starts(self.problem, self.stop))], self._fitness(known),
-            generations=self.settings.generations, chance=self.chance, stop=self.stop,
+            generations=self.settings.generations, chance=self.rng, stop=self.stop,
             breeding=self.settings.breeding, operators=self.operators,
         )  # fmt: skip
         self.population = [placement for _, placement in ranking[: self.settings.breeding.size]]
@@ -110,7 +110,7 @@ class HtfMpr(Searcher):
         """Seconds by a predictor trained on what is known; by the simulator where nothing can be learnt from it."""
         from surrogate.learn.regressors import DEFAULT, make_regressor
 
-        regressor = make_regressor(self.settings.regressor or DEFAULT, self.chance.getrandbits(31))
+        regressor = make_regressor(self.settings.regressor or DEFAULT, self.rng.getrandbits(31))
 
         def learned(placements: list[Placement]) -> Sequence[float]:
             return self._counted(regressor.predict(self._table(placements)))

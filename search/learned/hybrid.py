@@ -127,7 +127,7 @@ class Hybrid(Searcher):
     def _certify(self) -> None:
         """Let branch and bound try to improve on the best and to prove a bound."""
         limits = ExactSettings(enumerate=0, work=self.settings.certify_work)
-        exact = Exact(self.problem, seed=self.chance.getrandbits(32), stop=self.stop, settings=limits)
+        exact = Exact(self.problem, seed=self.rng.getrandbits(32), stop=self.stop, settings=limits)
         exact.ask()
         self.evaluations += exact.evaluations
         self._least = exact.bound()
@@ -136,7 +136,7 @@ class Hybrid(Searcher):
 
     def _improve(self, budget: int) -> None:
         """One round of so many predictions: variants of HEFT, then annealing from the best of all that is known."""
-        chance = np.random.default_rng(self.chance.getrandbits(64))
+        chance = np.random.default_rng(self.rng.getrandbits(64))
         if self.rounds == 0:
             self._begin()
         if self.problem.objective == "makespan":
@@ -174,7 +174,7 @@ class Hybrid(Searcher):
         if not explore:
             return known or best
         others = self._starts + [placement for _, placement in self.elites.ranked()[chains:]]
-        return known + (self.chance.sample(others, min(len(others), chains - len(known))) if others else [])
+        return known + (self.rng.sample(others, min(len(others), chains - len(known))) if others else [])
 
     def _predict(self, rows: Rows) -> NDArray[np.float64]:
         self.evaluations += len(rows)
@@ -234,7 +234,7 @@ class Hybrid(Searcher):
 
     def _around(self, centre: Placement, limit: float) -> list[Placement]:
         """Placements one move away."""
-        chance = np.random.default_rng(self.chance.getrandbits(64))
+        chance = np.random.default_rng(self.rng.getrandbits(64))
         start = np.array(centre, np.int32)
         rows = np.repeat(start[None], self.settings.near, axis=0)
         for row in rows:
@@ -286,11 +286,27 @@ class Hybrid(Searcher):
     def _measured_enough(self) -> bool:
         return len(self.told) >= self.settings.fewest_measured
 
+    def _rebase(self) -> None:
+        """Predict the elites again, and what the rules give under the new costs; a small space is enumerated again."""
+        elites, self.elites = self.elites.ranked(), Elites(self.settings.pool)
+        self.told_then, self._least = -1, 0.0
+        if self._is_small():
+            self.rounds = 0
+        elif self.rounds:
+            self._begin()
+            rows = np.array([placement for _, placement in elites], np.int32)
+            self.elites.add(rows, self._predict(rows))
+
     def _remember(self) -> dict[str, Any]:
-        elites = [[value, list(placement)] for value, placement in self.elites.ranked()]
-        small = self._is_small()
-        rounds = 0 if small else self.rounds
-        return {"rounds": rounds, "told": self.told_then, "elites": [] if small else elites, "least": self._least}
+        if self._is_small():
+            return {"rounds": 0, "told": self.told_then, "elites": [], "least": self._least, "moves": None}
+        return {
+            "rounds": self.rounds,
+            "told": self.told_then,
+            "elites": [[value, list(placement)] for value, placement in self.elites.ranked()],
+            "least": self._least,
+            "moves": [self.moves.share.tolist(), self.moves.focus.tolist()] if self.rounds else None,
+        }
 
     def _recall(self, memory: dict[str, Any]) -> None:
         self.rounds, self.told_then, self._least = memory["rounds"], memory["told"], memory["least"]
@@ -299,6 +315,8 @@ class Hybrid(Searcher):
             self.elites.value[np.array(placement, np.int32).tobytes()] = value
         if self.rounds:
             self._starts = starts(self.problem, never)
+            share, focus = memory["moves"]
+            self.moves.share, self.moves.focus = np.array(share), np.array(focus, np.int64)
 
 
 def _noise(result: Measured) -> float:

@@ -79,7 +79,7 @@ class Local(Searcher):
         self._climb(self._start(), budget // 2)
         until = self.evaluations + budget - budget // 2
         while self.evaluations < until and not self.stop():
-            self._climb(kicked(self.problem, self._summit(), self.chance), until - self.evaluations)
+            self._climb(kicked(self.problem, self._summit(), self.rng), until - self.evaluations)
         return self._summit() if self.is_new(self._summit()) else self._next_summit()
 
     def _next_summit(self) -> Placement | None:
@@ -88,7 +88,7 @@ class Local(Searcher):
             if self.stop():
                 return None
             before = self.best_value
-            start = kicked(self.problem, self._hill(), self.chance)
+            start = kicked(self.problem, self._hill(), self.rng)
             value, placement = self._climb(start, self._round_evaluations())
             if self.is_new(placement) and (value < before or self._is_other_hill(placement, value)):
                 return placement
@@ -115,7 +115,7 @@ class Local(Searcher):
 
     def _neighbours(self, centre: Placement, weight: Sequence[float], least_s: float) -> Iterator[Placement]:
         moves = list(runs(self.problem))
-        self.chance.shuffle(moves)
+        self.rng.shuffle(moves)
         for move in moves:
             if sum(weight[move.first : move.first + move.length]) >= least_s:
                 near = moved(self.problem, centre, move)
@@ -152,7 +152,7 @@ class Local(Searcher):
         return best
 
     def _climb(self, start: Placement, evaluations: int) -> tuple[float, Placement]:
-        end = climb(self.problem, start, self.predict, evaluations=evaluations, chance=self.chance, stop=self.stop)
+        end = climb(self.problem, start, self.predict, evaluations=evaluations, chance=self.rng, stop=self.stop)
         if self.best is None or end.value < self.best_value:
             self.best, self.best_value = end.placement, end.value
         return end.value, end.placement
@@ -206,6 +206,11 @@ class Local(Searcher):
     def _round_evaluations(self) -> int:
         moves = sum(1 for _ in runs(self.problem))
         return min(self._evaluations(), max(int(self._evaluations() * self.settings.round_share), 2 * moves))
+
+    def _rebase(self) -> None:
+        """Climb again: the summits of other costs are others."""
+        self.best, self.best_value = None, float("inf")
+        self._ranking = []
 
     def _remember(self) -> dict[str, Any]:
         best = None if self.best is None else [list(self.best), self.best_value]

@@ -203,6 +203,19 @@ class Problem:
             raise BadInputError(f"the mapping is for graph {theirs}; this search is for {ours}.")
         return tuple(mapping.devices[unit[0]] for unit in self.units)
 
+    def check_same_space(self, other: Problem) -> None:
+        """Raises BadInputError where a placement of this problem need not be one of `other`; costs may differ."""
+        for what, ours, theirs in (
+            ("graph", self.graph.fingerprint, other.graph.fingerprint),
+            ("objective", self.objective, other.objective),
+            ("set of devices", self.topology.names, other.topology.names),
+            ("set of units", self.units, other.units),
+            ("choice of devices", self.feasible, other.feasible),
+            ("memory", (self.unit_bytes, self.capacity_bytes), (other.unit_bytes, other.capacity_bytes)),
+        ):
+            if ours != theirs:
+                raise BadInputError(f"the search cannot go on with a problem of another {what}; begin a new one.")
+
     def held_bytes(self, placement: Placement) -> list[float]:
         """Bytes each device holds."""
         held = [0.0] * len(self.topology)

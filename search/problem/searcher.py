@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -29,8 +30,8 @@ def never() -> bool:
 class Searcher(ABC):
     """Proposes mappings of one problem; never one that it was told, unless a repeat was requested.
 
-    Subclasses implement `_propose`, and keep what else changes in `_remember` and `_recall`. Made from the
-    same problem and seed and told the same results, a searcher asks the same mappings.
+    Subclasses implement `_propose`, keep what else changes in `_remember` and `_recall`, and drop what they predicted
+    in `_rebase`. Made from the same problem and seed and told the same results, a searcher asks the same mappings.
     """
 
     name: ClassVar[str]
@@ -39,7 +40,7 @@ class Searcher(ABC):
     def __init__(self, problem: Problem, *, seed: int = 0, stop: Stop = never) -> None:
         self.problem = problem
         self.stop = stop
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.asked: dict[Placement, None] = {}
         self.told: dict[Placement, Result] = {}
         self.repeats: list[Placement] = []
@@ -68,7 +69,7 @@ class Searcher(ABC):
             "asked": [list(placement) for placement in self.asked],
             "told": [[list(placement), _plain(result)] for placement, result in self.told.items()],
             "repeats": [list(placement) for placement in self.repeats],
-            "chance": self.chance.getstate(),
+            "rng": self.rng.getstate(),
             "evaluations": self.evaluations,
             "memory": self._remember(),
         }
@@ -80,10 +81,27 @@ class Searcher(ABC):
         self.asked = {tuple(placement): None for placement in state["asked"]}
         self.told = {tuple(placement): _result(plain) for placement, plain in state["told"]}
         self.repeats = [tuple(placement) for placement in state["repeats"]]
-        version, words, gauss = state["chance"]
-        self.chance.setstate((version, tuple(words), gauss))
+        version, words, gauss = state["rng"]
+        self.rng.setstate((version, tuple(words), gauss))
         self.evaluations = state["evaluations"]
         self._recall(state["memory"])
+
+    def rebase(self, problem: Problem) -> None:
+        """Go on under recalibrated costs: what was asked and told stays, what was predicted is predicted again.
+
+        Raises BadInputError where the graph, the devices or what may go where differ.
+        """
+        self.problem.check_same_space(problem)
+        self.problem = problem
+        for cls in type(self).__mro__:
+            for name, value in vars(cls).items():
+                if isinstance(value, cached_property):  # made of the problem
+                    self.__dict__.pop(name, None)
+        self._rebase()
+
+    def withdraw(self) -> None:
+        """Forget what was asked and not told, so that it may be asked again."""
+        self.asked = {placement: None for placement in self.asked if placement in self.told}
 
     def is_new(self, placement: Placement) -> bool:
         """Whether `placement` was neither asked nor told."""
@@ -118,6 +136,9 @@ class Searcher(ABC):
     @abstractmethod
     def _propose(self) -> Placement:
         """A placement that is new and fits. Raises SearchExhausted where none is left."""
+
+    def _rebase(self) -> None:  # noqa: B027 - most searchers keep no predictions
+        """Drop or renew the predictions that a subclass keeps; cached properties are gone already."""
 
     def _remember(self) -> Any:
         """What a subclass keeps beside the above, as plain data."""

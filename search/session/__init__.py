@@ -1,1 +1,1 @@
-"""One search under way: `registry` makes searchers by name, `prediction` is what they predict by."""
+"""One search under way: `session` keeps a searcher that `registry` made alive; `prediction` is what it predicts by."""

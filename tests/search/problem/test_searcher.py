@@ -1,7 +1,9 @@
 """What holds for every searcher in the registry. A new searcher is tested here without a new line."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from placer.errors import BadInputError
@@ -10,6 +12,7 @@ from placer.graph.op_graph import OpGraph
 from placer.result import Failed, Measured
 from search.problem.searcher import SearchExhausted
 from search.session.registry import SEARCHERS, make_searcher
+from search.session.session import SearchSession
 
 ASKS = 6
 
@@ -44,6 +47,29 @@ def asks(searcher, count=ASKS, failing=False, resume_at=None):
     return asked
 
 
+def recalibrated(problem):
+    """The same problem, some devices slower than they were profiled, and ops by one in three."""
+    devices = 1 + np.arange(len(problem.topology)) / 4
+    return replace(problem, cost_s=problem.costs * devices * (1 + np.arange(len(problem.graph)) % 3)[:, None])
+
+
+def sessions_asks(name, problem, resume=False):
+    """What a session asks in three batches, the costs recalibrated after each; saved and resumed amid each batch."""
+    session = SearchSession(name, problem, seed=3)
+    asked = []
+    for _ in range(3):
+        batch = session.ask(2)
+        if resume:
+            saved = json.loads(json.dumps(session.state()))
+            session = SearchSession(name, session.searcher.problem, seed=999)
+            session.restore(saved)
+        batch += session.ask(1)
+        session.tell((mapping, result(problem, mapping)) for mapping in batch)
+        asked += batch
+        session.recalibrate(recalibrated(session.searcher.problem))
+    return asked
+
+
 def test_the_same_seed_asks_the_same(name, problem):
     one, two = (asks(make_searcher(name, problem, seed=3)) for _ in range(2))
     assert one == two
@@ -53,6 +79,39 @@ def test_a_resumed_search_asks_what_an_uninterrupted_one_would(name, problem):
     straight = asks(make_searcher(name, problem, seed=3))
     for resume_at in (1, 4):
         assert asks(make_searcher(name, problem, seed=3), resume_at=resume_at) == straight
+
+
+def test_a_resumed_session_asks_what_an_uninterrupted_one_would_across_recalibrations(name, problem):
+    straight = sessions_asks(name, problem)
+    assert sessions_asks(name, problem, resume=True) == straight
+    assert len({mapping.devices for mapping in straight}) == len(straight)
+
+
+def test_a_rebased_searcher_knows_what_it_asked_and_was_told_and_asks_none_of_it_again(name, problem):
+    searcher = make_searcher(name, problem)
+    asked = asks(searcher, count=3)
+    told, draws = dict(searcher.told), searcher.rng.getstate()
+    searcher.request_repeat(asked[0])
+    searcher.rebase(recalibrated(problem))
+    assert (searcher.told, searcher.incumbent() is None) == (told, False)
+    assert draws == searcher.rng.getstate()
+    assert searcher.ask() == asked[0]
+    more = asks(searcher, count=3)
+    assert not {mapping.devices for mapping in asked} & {mapping.devices for mapping in more}
+
+
+def test_a_searcher_is_not_rebased_on_another_problem(name, towers, tiny):
+    for other, what in ((tiny, "graph"), (replace(towers, objective="max-load"), "objective")):
+        with pytest.raises(BadInputError, match=f"another {what}; begin a new one") as refused:
+            make_searcher(name, towers).rebase(other)
+        assert "\n" not in str(refused.value)
+
+
+def test_what_was_withdrawn_may_be_asked_again(name, towers):
+    searcher = make_searcher(name, towers)
+    first = searcher.ask()
+    searcher.withdraw()
+    assert searcher.is_new(towers.placement(first))
 
 
 def test_nothing_is_asked_twice(name, problem):
