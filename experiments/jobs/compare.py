@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from experiments.jobs.contender import BATCH, Contender
 from experiments.jobs.finding import Progress, Row, by_merit, fastest, step_s
 from experiments.jobs.interrupt import interruptible
 from experiments.jobs.search import Job, SearchSettings
@@ -20,7 +19,9 @@ from placer.graph.topology import Topology
 from placer.measure.store import Store
 from placer.result import Failed, Measured, Result
 from search.offline.plan import DEFAULT_SEARCHER
+from search.session.prediction import Prediction
 from search.session.registry import SEARCHERS
+from search.session.session import BATCH, SearchSession
 
 RACE = 6  # mappings raced together; with anchor and incumbent 8 placed steps are alive
 ROUNDS = 6  # in about so many rounds a searcher asks what it may
@@ -152,9 +153,14 @@ def check(settings: CompareSettings) -> None:
 
 @dataclass(eq=False)
 class Entrant:
-    """A searcher at work: what it asks by, what it may and did ask, and why it is out."""
+    """A searcher at work: what it asks by, what it may and did ask, and why it is out.
 
-    contender: Contender
+    prediction: calibrated by `known`, the single devices and the searcher's own rows, if the searcher predicts.
+    """
+
+    session: SearchSession
+    prediction: Prediction
+    known: list[Row]
     share: int
     rows: list[Row] = field(default_factory=list)
     asking_s: float = 0.0
@@ -165,18 +171,22 @@ class Entrant:
         begin_s = clock()
         count = min(BATCH, -(-self.share // ROUNDS), self.share - len(self.rows))
         try:
-            asked = self.contender.asks(count)
-            self.ended = self.contender.ended or ("" if asked else "it asked nothing.")
+            if self.rows and self.session.searcher.predicts:
+                self.prediction = self.prediction.calibrated([(row.mapping, row.result) for row in self.known])
+                self.session.recalibrate(self.prediction.problem)
+            asked = self.session.ask(count)
+            self.ended = self.session.ended or ("" if asked else "it asked nothing.")
         except PlacerError as error:
             asked, self.ended = [], str(error)
-        predicted = [self.contender.prediction.step_s(mapping) for mapping in asked]
+        predicted = [self.prediction.step_s(mapping) for mapping in asked]
         self.asking_s += clock() - begin_s
         return list(zip(asked, predicted, strict=True))
 
     def takes(self, row: Row) -> None:
         """One of its mappings was measured."""
         self.rows.append(row)
-        self.contender.rows.append(row)
+        self.known.append(row)
+        self.session.tell([(row.mapping, row.result)])
         if not self.ended and len(self.rows) >= self.share:
             self.ended = f"its {self.share} measurements were used up."
         if not self.ended and self.asking_s > ASKING_LIMIT_S:
@@ -189,11 +199,13 @@ class Contest:
     def __init__(self, job: Job, settings: CompareSettings) -> None:
         self.job = job
         self.settings = settings
-        seed, singles = settings.search.seed, job.rows
+        singles = job.rows
         self.entrants = [
-            Entrant(Contender(name, job.prediction, list(singles), seed), settings.share(name))
+            Entrant(job.session(name), job.prediction, list(singles), settings.share(name))
             for name in settings.searchers
         ]
+        for entrant in self.entrants:
+            entrant.session.tell((row.mapping, row.result) for row in singles)
         self.known: dict[Devices, Result] = {row.mapping.devices: row.result for row in singles}
         self.counted = set(self.known)
 
@@ -253,7 +265,7 @@ class Contest:
         self._race(_unknown(asked, self.known), over)
         for entrant, mapping, predicted_s in asked:
             if mapping.devices in self.known:
-                row = Row(entrant.contender.name, mapping, self.known[mapping.devices], predicted_s)
+                row = Row(entrant.session.name, mapping, self.known[mapping.devices], predicted_s)
                 entrant.takes(row)
                 self._advance(row)
 
@@ -335,7 +347,7 @@ def _unknown(
     asked: Sequence[tuple[Entrant, Mapping, float]], known: dict[Devices, Result]
 ) -> list[tuple[str, Mapping]]:
     """What has to be measured, each mapping once, by who asked first."""
-    new = {m.devices: (e.contender.name, m) for e, m, _ in reversed(asked) if m.devices not in known}
+    new = {m.devices: (e.session.name, m) for e, m, _ in reversed(asked) if m.devices not in known}
     return list(reversed(new.values()))
 
 
@@ -346,6 +358,6 @@ def _scaled(result: Measured, scale: float) -> Measured:
 def _standing(entrant: Entrant, finals: dict[Devices, Row]) -> Standing:
     own = [finals[row.mapping.devices] for row in entrant.rows if row.mapping.devices in finals]
     best = min(own, key=step_s, default=None)
-    name = entrant.contender.name
+    name = entrant.session.name
     final = replace(best, searcher=name) if best is not None else None
     return Standing(name, tuple(entrant.rows), entrant.asking_s, entrant.ended, final)

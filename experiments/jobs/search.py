@@ -10,7 +10,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from experiments import zoo
-from experiments.jobs.contender import BATCH, Contender
 from experiments.jobs.finding import Finding, Progress, Row, by_merit, fastest, step_s
 from experiments.jobs.interrupt import interruptible
 from placer.errors import BadInputError, PlacerError
@@ -23,6 +22,7 @@ from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 from search.session.registry import SEARCHERS
+from search.session.session import BATCH, SearchSession
 from surrogate.simulate.run_order import run_order
 from surrogate.simulate.timeline import Timeline
 
@@ -197,15 +197,23 @@ class Job:
         left = max(0, self.settings.measurements - len(self.rows))
         for name, share in _shares(self.settings.searchers or DEFAULT_SEARCHERS, left):
             self.calibrate()
-            contender = Contender(name, self.prediction, self.rows, self.settings.seed)
+            session, told = self.session(name), 0
             while share > 0 and not (self._time_is_up() or over()):
-                batch = contender.asks(min(share, BATCH))
-                self.prediction, self.calibrated_by = contender.prediction, contender.told
-                if contender.ended and name not in BASELINES:
-                    self.ended.append(contender.ended)
+                if session.searcher.predicts:
+                    self.calibrate()
+                    session.recalibrate(self.problem)
+                session.tell((row.mapping, row.result) for row in self.rows[told:])
+                told = len(self.rows)
+                batch = session.ask(min(share, BATCH))
+                if session.ended and name not in BASELINES:
+                    self.ended.append(session.ended)
                 if not batch:
                     break
                 share -= len(self.measure_all([(name, mapping) for mapping in batch]))
+
+    def session(self, searcher: str) -> SearchSession:
+        """The searcher at work by the latest calibration, nothing told yet."""
+        return SearchSession(searcher, self.problem, seed=self.settings.seed)
 
     def measure(self, searcher: str, mapping: Mapping) -> Row:
         """`measure_all` for one."""

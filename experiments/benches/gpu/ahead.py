@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from threading import Thread
 
-from experiments.jobs.contender import Contender
-from experiments.jobs.finding import Row
 from placer.graph.coarsen import coarsen
+from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
-from placer.result import Measured
+from placer.result import Measured, Result
 from search.session.prediction import Prediction
+from search.session.session import SearchSession
 
 LENGTH = 12
 
@@ -29,15 +29,16 @@ def _compile(searchers: tuple[str, ...]) -> None:
         "link",
     )
     prediction = Prediction.profiled(coarsen(_two_chains(), 24, topology), topology, 0.1)
-    rows = []
-    for placement in prediction.problem.singles():
-        mapping = prediction.problem.mapping(placement)
-        rows.append(Row("single", mapping, Measured(prediction.step_s(mapping), 1e-4, 9)))
-    for name in searchers:
-        asked = Contender(name, prediction, list(rows), 0).asks(1)
-        rows.extend(Row(name, mapping, Measured(prediction.step_s(mapping), 1e-4, 9)) for mapping in asked)
-    prediction = prediction.calibrated([(row.mapping, row.result) for row in rows])
-    fine = prediction.groups.expand(rows[-1].mapping)
+    problem = prediction.problem
+    mappings = [problem.mapping(placement) for placement in problem.singles()]
+    measured: list[tuple[Mapping, Result]] = []
+    for name in ("single", *searchers):
+        session = SearchSession(name, problem)
+        session.tell(measured)
+        asked = mappings if name == "single" else session.ask()
+        measured += [(mapping, Measured(prediction.step_s(mapping), 1e-4, 9)) for mapping in asked]
+    prediction = prediction.calibrated(measured)
+    fine = prediction.groups.expand(measured[-1][0])
     prediction.order_of(fine)
     prediction.bound_s()
 

@@ -22,7 +22,6 @@ from experiments.benches.gpu.figures import contestants, found_facts, name_of
 from experiments.benches.gpu.tasks import SEARCHERS, Wanted
 from experiments.benches.online.overhead import in_blocks
 from experiments.benches.online.training import Training
-from experiments.jobs.contender import Contender
 from experiments.jobs.finding import Finding, by_merit, step_s
 from experiments.jobs.search import Job, SearchSettings
 from experiments.report.progress import bar
@@ -161,8 +160,9 @@ def _searched(job: Job) -> Finding:
     job.measure_singles()
     job.measure_searchers()
     if all(row.searcher != SEARCHERS[-1] for row in job.rows):  # profiling took its time
-        asked = Contender(SEARCHERS[-1], job.prediction, job.rows, job.settings.seed).asks(AT_LEAST)
-        job.measure_all([(SEARCHERS[-1], mapping) for mapping in asked])
+        session = job.session(SEARCHERS[-1])
+        session.tell((row.mapping, row.result) for row in job.rows)
+        job.measure_all([(SEARCHERS[-1], mapping) for mapping in session.ask(AT_LEAST)])
     ran = by_merit(job.rows)
     firsts = [next(row for row in ran if name_of(row) == name) for name in contestants(ran)]
     return job.finish(False, beside=[row for row in firsts if step_s(row) <= HOPELESS * step_s(ran[0])])

@@ -151,12 +151,15 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
     def mapping(*devices):
         return SimpleNamespace(devices=devices, is_single=len(set(devices)) == 1)
 
-    class Told:
-        def __init__(self, name, asks):
-            self.name, self.asked, self.rows, self.ended = name, iter(asks), [], None
-            self.prediction = SimpleNamespace(step_s=lambda mapping: 1.0)
+    class Session:
+        def __init__(self, name):
+            self.name, self.asked, self.told, self.ended = name, iter(asks[name]), [], None
+            self.searcher = SimpleNamespace(predicts=False)
 
-        def asks(self, count):
+        def tell(self, measured):
+            self.told += measured
+
+        def ask(self, count):
             batch = next(self.asked, [])
             if isinstance(batch, Exception):
                 raise batch
@@ -169,24 +172,23 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
         return [Row(name, m, Failed("memory") if m.devices == (1, 0) else Measured(1.0)) for name, m in asked]
 
     job = SimpleNamespace(
-        rows=[Row("single", mapping(0, 0), Measured(2.0))], prediction=None, clock=lambda: 0.0, begin_s=0.0,
-        progress=Progress(), measure_all=measure_all, settings=SETTINGS.search, calibrate=lambda: None,
+        rows=[Row("single", mapping(0, 0), Measured(2.0))], prediction=SimpleNamespace(step_s=lambda mapping: 1.0),
+        clock=lambda: 0.0, begin_s=0.0, progress=Progress(), measure_all=measure_all, settings=SETTINGS.search,
+        calibrate=lambda: None, session=Session,
     )  # fmt: skip
-    contest = Contest(job, SETTINGS)
     asks = {
         DEFAULT_SEARCHER: [[mapping(0, 0), mapping(1, 0)], [mapping(0, 1)]],
         "random": [[mapping(1, 0)], []],
         "heft": [PlacerError("no room.")],
     }
-    for entrant in contest.entrants:
-        entrant.contender = Told(entrant.contender.name, asks[entrant.contender.name])
+    contest = Contest(job, SETTINGS)
     assert contest.run(lambda: False) is False
     ours, random, heft = contest.entrants
     assert [(name, m.devices) for name, m in raced] == [(DEFAULT_SEARCHER, (1, 0)), (DEFAULT_SEARCHER, (0, 1))]
     assert [row.result for row in ours.rows] == [Measured(2.0), Failed("memory"), Measured(1.0)]
     assert [row.result for row in random.rows] == [Failed("memory")]
     assert (heft.rows, heft.ended) == ([], "no room.")
-    assert ours.contender.rows == ours.rows
+    assert ours.session.told[1:] == [(row.mapping, row.result) for row in ours.rows]
 
 
 @pytest.mark.parametrize(
