@@ -12,8 +12,8 @@ from search.exact.bounds import lower_bound
 from search.list_scheduling.heft import heft_placement
 from search.problem.memory_fit import packed
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Searcher, SearchExhausted, Stop, never
-from search.session.registry import make_searcher
+from search.problem.searcher import Stop, never
+from search.session.session import SearchSession
 
 DEFAULT_SEARCHER = "hybrid"
 # A value this close to the lower bound, in shares of it, cannot be improved.
@@ -52,13 +52,14 @@ def plan(
     """
     problem.predict_many([heft_placement(problem)])
     start_s = clock()
-    searcher = make_searcher(searcher_name, problem, seed=seed, stop=lambda: over() or clock() >= start_s + seconds)
+    session = SearchSession(searcher_name, problem, seed=seed, stop=lambda: over() or clock() >= start_s + seconds)
+    searcher = session.searcher
     singles = [(problem.predict(placement), placement) for placement in problem.singles()]
     value, best = min(singles) if singles else _any_fitting(problem)
     bound = lower_bound(problem)
     evaluations = max(1, len(singles))
-    while value > bound * (1 + CLOSE) and (asked := _asked(searcher)) is not None:
-        value, best = min((value, best), (_judged(searcher, asked), asked))
+    while value > bound * (1 + CLOSE) and (asked := session.ask()):
+        value, best = min((value, best), *(_judged(session, mapping) for mapping in asked))
         bound = max(bound, searcher.bound())
         evaluations += 1
         if searcher.stop():
@@ -79,19 +80,13 @@ def _any_fitting(problem: Problem) -> tuple[float, Placement]:
     return problem.predict(placement), placement
 
 
-def _asked(searcher: Searcher) -> Placement | None:
-    """The next placement, None where the searcher has none left."""
-    try:
-        return searcher.problem.placement(searcher.ask())
-    except SearchExhausted:
-        return None
-
-
-def _judged(searcher: Searcher, placement: Placement) -> float:
+def _judged(session: SearchSession, mapping: Mapping) -> tuple[float, Placement]:
     """Tell the searcher what the simulator says."""
-    value = searcher.problem.predict(placement)
+    problem = session.searcher.problem
+    placement = problem.placement(mapping)
+    value = problem.predict(placement)
     result: Result = Failed("link", "a tensor would cross a link that is missing")
     if value < float("inf"):
         result = Measured(value)
-    searcher.tell(searcher.problem.mapping(placement), result)
-    return value
+    session.tell([(mapping, result)])
+    return value, placement
