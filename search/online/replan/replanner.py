@@ -17,9 +17,9 @@ from placer.result import Measured, Result
 from search.online.replan.load import Load
 from search.online.replan.proposal import Devices, PlanSettings, Proposal
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Searcher, SearchExhausted, Stop, never
+from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
-from search.session.registry import make_searcher
+from search.session.session import SearchSession
 
 RULES = ("heft", "expert")  # worth a measurement of their own, once, where predicted to be nearly as good
 NEARLY = 1.1
@@ -52,7 +52,8 @@ class OnlinePlan:
         self.ended: str | None = None
         self._told: dict[Load, list[tuple[Devices, Result]]] = {AS_PROFILED: []}
         self._views: dict[tuple[tuple[str, ...], Load], _View] = {}
-        make_searcher(self.settings.searcher, self._view().problem)
+        self._sessions: dict[tuple[tuple[str, ...], Load], SearchSession] = {}
+        SearchSession(self.settings.searcher, self._view().problem)
 
     def singles(self) -> list[Proposal]:
         """Every device in use with all that it can run, if it can hold that; the one predicted fastest first."""
@@ -104,6 +105,7 @@ class OnlinePlan:
         self._told.setdefault(self.load, [])
         if self.load != AS_PROFILED:  # what is known as profiled may have grown since
             self._views = {key: view for key, view in self._views.items() if key[1] == AS_PROFILED}
+            self._sessions = {key: session for key, session in self._sessions.items() if key[1] == AS_PROFILED}
         self.ended = None
 
     def only(self, names: Sequence[str]) -> None:
@@ -175,28 +177,31 @@ class OnlinePlan:
 
     def _asked(self, view: _View, name: str, count: int, stop: Stop = never) -> tuple[list[Proposal], str | None]:
         """Up to `count` proposals of the searcher `name`, and why there are no more."""
-        searcher = self._informed(view, name, stop)
-        found: list[Proposal] = []
-        while len(found) < count:
-            try:
-                placement = view.problem.placement(searcher.ask())
-            except SearchExhausted as end:
-                return found, str(end)
-            found.append(self._proposal(view, placement, name))
-        return found, None
+        session = self._informed(view, name)
+        session.searcher.stop = stop
+        asked = session.ask(count)
+        return [self._proposal(view, view.problem.placement(mapping), name) for mapping in asked], session.ended
 
-    def _informed(self, view: _View, name: str, stop: Stop) -> Searcher:
-        """A searcher that was told everything that was measured, or how the single devices are predicted."""
+    def _informed(self, view: _View, name: str) -> SearchSession:
+        """The session of the view's devices and load, told everything that was measured.
+
+        One that is told how single devices are predicted, because nothing ran yet, or that asks by a rule, is not kept.
+        """
         problem = view.problem
-        measured = self._measured(view)
-        searcher = make_searcher(name, problem, seed=self.settings.seed + len(measured), stop=stop)
-        known = [(view.placement(devices), result) for devices, result in measured]
-        if not any(isinstance(result, Measured) for _, result in known):
+        known = [(view.placement(devices), result) for devices, result in self._measured(view)]
+        ran = any(isinstance(result, Measured) for _, result in known)
+        if not ran:
             known += [(p, Measured(view.step_s(view.expand(p)))) for p in problem.singles()]
-        for placement, result in known:
-            if placement is not None:
-                searcher.tell(problem.mapping(placement), result)
-        return searcher
+        key = (tuple([self.topology.names[d] for d in view.devices]), view.load)
+        kept = ran and name == self.settings.searcher
+        session = self._sessions.get(key) if kept else None
+        session = session or SearchSession(name, problem, seed=self.settings.seed)
+        if kept:
+            self._sessions[key] = session
+        session.recalibrate(problem)
+        session.searcher.withdraw()  # what was proposed and never measured
+        session.tell((problem.mapping(placement), result) for placement, result in known if placement is not None)
+        return session
 
     def _with_rules(self, view: _View, searched: list[Proposal], count: int) -> list[Proposal]:
         """`searched`, the last of them replaced by what known rules give where that is nearly as good.
