@@ -112,7 +112,7 @@ class Exact(Searcher):
             start = self.ranking[0][1]
             start = kicked(self.problem, start, self.rng) if turn else start
             evaluations = min(self.settings.evaluations, self.settings.at_once * 10 // self._size())
-            summit = climb(self.problem, start, self.predict, evaluations=evaluations, chance=self.rng, stop=self.stop)
+            summit = climb(self.problem, start, self.predict, evaluations=evaluations, rng=self.rng, stop=self.stop)
             self._learn([summit.placement])
 
     def _search(self) -> None:

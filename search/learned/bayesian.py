@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from search.learned.outcomes import outcomes_s
+from search.learned.results import results_s
 from search.learned.skopt_adapter import ranked
 from search.learned.stretches import Point, Stretches
 from search.problem.problem import Placement, Problem
@@ -72,7 +72,7 @@ class Bayesian(Searcher):
 
     def _best(self) -> Placement | None:
         """The new placement of the largest expected improvement; None before the first success."""
-        known = outcomes_s(self.told)
+        known = results_s(self.told)
         if not known:
             return None
         rows = self._rows(known)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from placer.errors import BadInputError
 from search.initial.starts import starts
 from search.learned.deap_adapter import Row, bred
-from search.learned.outcomes import outcomes_s
+from search.learned.results import results_s
 from search.local.moves import Moves
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
@@ -54,27 +54,27 @@ class Operators:
         alike = np.array(problem.alike)
         self._unlike = alike[:, None] != alike[None, :]
 
-    def mate(self, one: Row, other: Row, chance: np.random.Generator) -> None:
+    def mate(self, one: Row, other: Row, rng: np.random.Generator) -> None:
         """Exchange a run of units in topological order, or a cluster of units that talk much.
 
-        Devices that are alike bear names by chance: each row takes its part from the other with these renamed, so that
+        Devices that are alike bear arbitrary names: each row takes its part from the other with these renamed, so that
         both agree as far as they can.
         """
-        units = self._region(chance)
+        units = self._region(rng)
         theirs, ours = self._names(one, other)
         one[units], other[units] = theirs[other[units]], ours[one[units]]
 
-    def mutate(self, row: Row, widest: float, chance: np.random.Generator) -> None:
+    def mutate(self, row: Row, widest: float, rng: np.random.Generator) -> None:
         """One to three moves: flip, run, border, follow a neighbour, cluster, swap."""
-        for _ in range(int(chance.integers(1, 4))):
-            self.moves.draw(row, [row], widest, chance)
+        for _ in range(int(rng.integers(1, 4))):
+            self.moves.draw(row, [row], widest, rng)
 
-    def _region(self, chance: np.random.Generator) -> NDArray[np.int64]:
+    def _region(self, rng: np.random.Generator) -> NDArray[np.int64]:
         clusters = self.moves.clusters
-        if clusters and chance.random() < 0.5:
-            cluster: NDArray[np.int64] = clusters[int(chance.integers(len(clusters)))]
+        if clusters and rng.random() < 0.5:
+            cluster: NDArray[np.int64] = clusters[int(rng.integers(len(clusters)))]
             return cluster
-        first, end = np.sort(chance.integers(self.moves.units + 1, size=2))
+        first, end = np.sort(rng.integers(self.moves.units + 1, size=2))
         run: NDArray[np.int64] = np.arange(first, max(end, first + 1)) % self.moves.units
         return run
 
@@ -137,7 +137,7 @@ def evolve(
     fitness: Fitness,
     *,
     generations: int,
-    chance: random.Random,
+    rng: random.Random,
     stop: Stop,
     breeding: Breeding | None = None,
     operators: Operators | None = None,
@@ -149,7 +149,7 @@ def evolve(
     given population was judged. operators: those of an earlier call for the same problem, which take time to make.
     """
     how, ops = breeding or Breeding(), operators or Operators(problem)
-    draws = np.random.default_rng(chance.getrandbits(64))
+    draws = np.random.default_rng(rng.getrandbits(64))
     people = Population(problem, fitness)
     people.rows = people.admitted(np.array(placement, np.int32) for placement in population)
     barren = 0
@@ -160,7 +160,7 @@ def evolve(
             people.rows, [people.worth(row) for row in people.rows], how.size,
             mate=lambda one, other: ops.mate(one, other, draws),
             mutate=lambda row: ops.mutate(row, how.widest, draws),
-            tournament=how.tournament, mating=how.mating, mutating=how.mutating, seed=chance.getrandbits(64),
+            tournament=how.tournament, mating=how.mating, mutating=how.mutating, seed=rng.getrandbits(64),
         )  # fmt: skip
         admitted = people.admitted(children)
         barren = 0 if admitted else barren + 1
@@ -247,14 +247,14 @@ class Genetic(Searcher):
     def _propose(self) -> Placement:
         population = [*self._incumbents(), *(self.population or starts(self.problem, self.stop))]
         ranking = evolve(
-            self.problem, population, self._predict_all, generations=self._generations(), chance=self.rng,
+            self.problem, population, self._predict_all, generations=self._generations(), rng=self.rng,
             stop=self.stop, breeding=self.settings.breeding, operators=self.operators,
         )  # fmt: skip
         self.population = [placement for _, placement in ranking[: self.settings.breeding.size]]
         return most_promising(self, ranking, self.settings.contrast) or self.first_new()
 
     def _incumbents(self) -> list[Placement]:
-        known = outcomes_s(self.told)
+        known = results_s(self.told)
         return sorted(known, key=lambda p: (known[p], p))[: self.settings.incumbents]
 
     def _predict_all(self, placements: list[Placement]) -> Sequence[float]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from placer.errors import BadInputError
 from search.initial.starts import starts
 from search.learned.genetic import Breeding, Contrast, Fitness, Operators, evolve, most_promising
-from search.learned.outcomes import outcomes_s
+from search.learned.results import results_s
 from search.learned.stretches import Stretches
 from search.list_scheduling.heft import heft_placement
 from search.problem.problem import Placement, Problem
@@ -96,11 +96,11 @@ class HtfMpr(Searcher):
 
     def _best_bred(self) -> Placement | None:
         """The most promising new individual, None where none is new."""
-        known = outcomes_s(self.told)
+        known = results_s(self.told)
         fastest = sorted(known, key=lambda p: (known[p], p))[: self.settings.fastest]
         ranking = evolve(
             self.problem, [*fastest, *(self.population or starts(self.problem, self.stop))], self._fitness(known),
-            generations=self.settings.generations, chance=self.rng, stop=self.stop,
+            generations=self.settings.generations, rng=self.rng, stop=self.stop,
             breeding=self.settings.breeding, operators=self.operators,
         )  # fmt: skip
         self.population = [placement for _, placement in ranking[: self.settings.breeding.size]]

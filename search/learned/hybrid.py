@@ -136,18 +136,18 @@ class Hybrid(Searcher):
 
     def _improve(self, budget: int) -> None:
         """One round of so many predictions: variants of HEFT, then annealing from the best of all that is known."""
-        chance = np.random.default_rng(self.rng.getrandbits(64))
+        rng = np.random.default_rng(self.rng.getrandbits(64))
         if self.rounds == 0:
             self._begin()
         if self.problem.objective == "makespan":
-            budget -= self._breed(int(budget * self.settings.bred), chance)
+            budget -= self._breed(int(budget * self.settings.bred), rng)
         self.moves.forget()
         explore = self.rounds % 2 == 1
         cooling = Cooling(hot=Cooling.hot * self.settings.hotter) if explore else Cooling()
         lines = self._lines(explore, cooling.chains)
         anneal(
             self.problem, self.moves, lines, self._predict, self.elites,
-            evaluations=budget, chance=chance, stop=self.stop, cooling=cooling,
+            evaluations=budget, rng=rng, stop=self.stop, cooling=cooling,
         )  # fmt: skip
         self.rounds += 1
 
@@ -156,12 +156,12 @@ class Hybrid(Searcher):
         rows = np.array(self._starts, np.int32)
         self.elites.add(rows, self._predict(rows))
 
-    def _breed(self, predictions: int, chance: np.random.Generator) -> int:
+    def _breed(self, predictions: int, rng: np.random.Generator) -> int:
         """Variants of HEFT for the price of so many predictions; how many were spent."""
         rounds = predictions // self.settings.heft_predictions
         if rounds < 1 or self.stop():
             return 0
-        found = breed(self.problem, View.plain(self.problem), rounds=rounds, chance=chance, stop=self.stop)
+        found = breed(self.problem, View.plain(self.problem), rounds=rounds, rng=rng, stop=self.stop)
         self.evaluations += rounds
         self.elites.add(np.array([p for _, p in found], np.int32), np.array([value for value, _ in found]))
         return rounds * self.settings.heft_predictions
@@ -234,11 +234,11 @@ class Hybrid(Searcher):
 
     def _around(self, centre: Placement, limit: float) -> list[Placement]:
         """Placements one move away."""
-        chance = np.random.default_rng(self.rng.getrandbits(64))
+        rng = np.random.default_rng(self.rng.getrandbits(64))
         start = np.array(centre, np.int32)
         rows = np.repeat(start[None], self.settings.near, axis=0)
         for row in rows:
-            self.moves.draw(row, [start], NEAR, chance)
+            self.moves.draw(row, [start], NEAR, rng)
         rows = np.unique(rows[self.problem.fits_many(rows)], axis=0)
         if not len(rows):
             return []

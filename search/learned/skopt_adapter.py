@@ -36,15 +36,15 @@ def ranked(
     from skopt.utils import cook_estimator
     from threadpoolctl import threadpool_limits
 
-    chance = np.random.RandomState(seed)
+    rng = np.random.RandomState(seed)
     space = Space([Categorical([int(c) for c in choice]) for choice in choices])
     settings = {"n_restarts_optimizer": 0} if model == "GP" else {"n_jobs": 1}  # each restart costs as much again
     estimator = cook_estimator(
-        model, space=space.dimensions, random_state=chance.randint(0, np.iinfo(np.int32).max), **settings
+        model, space=space.dimensions, random_state=rng.randint(0, np.iinfo(np.int32).max), **settings
     )
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")  # a Gaussian process says so where its likelihood is flat
         estimator.fit(space.transform([list(point) for point in points]), list(values))
-        pool = [*space.rvs(n_samples=POINTS, random_state=chance), *near]
+        pool = [*space.rvs(n_samples=POINTS, random_state=rng), *near]
         gain = gaussian_ei(space.transform([list(point) for point in pool]), estimator, y_opt=min(values))
     return [tuple(int(c) for c in pool[i]) for i in np.argsort(-gain, kind="stable")]

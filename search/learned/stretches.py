@@ -54,15 +54,15 @@ class Stretches:
         found = [int(row.argmax()) for row in done_s[self._free]]
         return tuple(d if d in c else c[0] for d, c in zip(found, self.choices, strict=True))
 
-    def drawn(self, chance: Random) -> Point:
+    def drawn(self, rng: Random) -> Point:
         """Any point."""
-        return tuple(chance.choice(devices) for devices in self.choices)
+        return tuple(rng.choice(devices) for devices in self.choices)
 
-    def near(self, point: Point, chance: Random) -> Point:
+    def near(self, point: Point, rng: Random) -> Point:
         """`point` with some stretches that follow each other on one device; short moves as often as long ones."""
-        length = int(2 ** chance.uniform(0, np.log2(len(point) + 1)))
-        first = chance.randrange(len(point) - length + 1)
-        device = chance.choice(self.choices[first])
+        length = int(2 ** rng.uniform(0, np.log2(len(point) + 1)))
+        first = rng.randrange(len(point) - length + 1)
+        device = rng.choice(self.choices[first])
         moved = range(first, first + length)
         return tuple(device if i in moved and device in self.choices[i] else d for i, d in enumerate(point))
 

@@ -39,22 +39,22 @@ class View:
         shape = problem.costs.shape
         return cls(np.zeros(shape[0]), np.zeros(shape))
 
-    def child(self, width: float, chance: np.random.Generator) -> View:
+    def child(self, width: float, rng: np.random.Generator) -> View:
         """One that differs by about `width` in some of the ops."""
         urgency, liking, link = self.urgency, self.liking, self.link
-        some = chance.random(len(urgency)) < SHARES[int(chance.integers(len(SHARES)))]
-        kind = chance.integers(3)
+        some = rng.random(len(urgency)) < SHARES[int(rng.integers(len(SHARES)))]
+        kind = rng.integers(3)
         if kind != 1:
-            urgency = urgency + some * chance.normal(0, width, len(urgency))
+            urgency = urgency + some * rng.normal(0, width, len(urgency))
         if kind != 0:
-            liking = liking + some[:, None] * chance.normal(0, width, liking.shape)
-        if chance.random() < 1 / 3:
-            link = link + chance.normal(0, BEGIN * 3)
+            liking = liking + some[:, None] * rng.normal(0, width, liking.shape)
+        if rng.random() < 1 / 3:
+            link = link + rng.normal(0, BEGIN * 3)
         return View(urgency, liking, link)
 
 
 def breed(
-    problem: Problem, first: View, *, rounds: int, chance: np.random.Generator, stop: Stop
+    problem: Problem, first: View, *, rounds: int, rng: np.random.Generator, stop: Stop
 ) -> list[tuple[float, Placement]]:
     """A (1+1) evolution strategy with the step size by success (Rechenberg 1973) from `first` on.
 
@@ -66,7 +66,7 @@ def breed(
     for _ in range(rounds):
         if stop():
             break
-        child = best.child(width, chance)
+        child = best.child(width, rng)
         child_value, placement = _judged(problem, child)
         if child_value <= value:
             width = min(MOST, width * UP) if child_value < value else width

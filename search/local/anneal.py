@@ -71,7 +71,7 @@ def anneal(
     elites: Elites,
     *,
     evaluations: int,
-    chance: np.random.Generator,
+    rng: np.random.Generator,
     stop: Stop,
     cooling: Cooling | None = None,
 ) -> None:
@@ -95,14 +95,14 @@ def anneal(
         others = [*rows[:], best]
         drawn = rows.copy()
         scale = cooling.large * (cooling.small / cooling.large) ** done
-        kinds = np.array([moves.draw(row, others, scale, chance) for row in drawn])
+        kinds = np.array([moves.draw(row, others, scale, rng) for row in drawn])
         changed = (drawn != rows).any(axis=1) & problem.fits_many(drawn)
         if not changed.any():
             continue
         found = np.full(len(rows), np.inf)
         found[changed] = predict(drawn[changed])
         heat = cooling.hot * (cooling.cold / cooling.hot) ** done * best_value
-        taken = changed & _accepted(found, values, heat, chance)
+        taken = changed & _accepted(found, values, heat, rng)
         moves.learn(kinds, taken & (found < values))
         good = taken & (found < best_value * (1 + cooling.hot))
         elites.add(drawn[good], found[good])
@@ -125,11 +125,11 @@ def critical_units(problem: Problem, row: NDArray[np.int32]) -> list[int]:
 
 
 def _accepted(
-    found: NDArray[np.float64], values: NDArray[np.float64], heat: float, chance: np.random.Generator
+    found: NDArray[np.float64], values: NDArray[np.float64], heat: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """What is no worse always, what is worse by x with probability exp(-x / heat)."""
     with np.errstate(invalid="ignore", divide="ignore"):
         loss = np.where(np.isfinite(found), found - values, np.inf)
         likely = np.exp(-np.maximum(loss, 0.0) / max(heat, 1e-300))
-    accepted: NDArray[np.bool_] = (loss <= 0) | (chance.random(len(found)) < likely)
+    accepted: NDArray[np.bool_] = (loss <= 0) | (rng.random(len(found)) < likely)
     return accepted & np.isfinite(found)

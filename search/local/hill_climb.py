@@ -49,7 +49,7 @@ def climb(
     predict: Callable[[Placement], float],
     *,
     evaluations: int,
-    chance: random.Random,
+    rng: random.Random,
     stop: Stop,
 ) -> Climb:
     """First improvement over all moves in a shuffled order, until a whole round gains nothing.
@@ -60,7 +60,7 @@ def climb(
     best, value, spent, gained = start, predict(start), 1, True
     while gained:
         gained = False
-        for move in _shuffled(problem, chance):
+        for move in _shuffled(problem, rng):
             if spent >= evaluations or stop():
                 return Climb(best, value, spent)
             candidate = moved(problem, best, move)
@@ -99,19 +99,19 @@ def moved(problem: Problem, placement: Placement, move: Move) -> Placement | Non
     return after if after != placement and problem.fits(after) else None
 
 
-def kicked(problem: Problem, placement: Placement, chance: random.Random) -> Placement:
+def kicked(problem: Problem, placement: Placement, rng: random.Random) -> Placement:
     """A few random runs moved: far enough to leave the hill, near enough to keep what is good."""
-    for _ in range(chance.choice((2, 3, 4))):
-        length = min(len(placement), int(2 ** chance.uniform(0, 4)))
-        first = chance.randrange(len(placement) - length + 1)
-        device = chance.choice(problem.feasible[first])
+    for _ in range(rng.choice((2, 3, 4))):
+        length = min(len(placement), int(2 ** rng.uniform(0, 4)))
+        first = rng.randrange(len(placement) - length + 1)
+        device = rng.choice(problem.feasible[first])
         placement = moved(problem, placement, Run(first, length, device)) or placement
     return placement
 
 
-def _shuffled(problem: Problem, chance: random.Random) -> list[Move]:
+def _shuffled(problem: Problem, rng: random.Random) -> list[Move]:
     """All runs, and one random swap for each unit."""
     count = len(problem.units)
-    moves: list[Move] = [*runs(problem), *(Swap(u, chance.randrange(count)) for u in range(count))]
-    chance.shuffle(moves)
+    moves: list[Move] = [*runs(problem), *(Swap(u, rng.randrange(count)) for u in range(count))]
+    rng.shuffle(moves)
     return moves

@@ -152,7 +152,7 @@ class Local(Searcher):
         return best
 
     def _climb(self, start: Placement, evaluations: int) -> tuple[float, Placement]:
-        end = climb(self.problem, start, self.predict, evaluations=evaluations, chance=self.rng, stop=self.stop)
+        end = climb(self.problem, start, self.predict, evaluations=evaluations, rng=self.rng, stop=self.stop)
         if self.best is None or end.value < self.best_value:
             self.best, self.best_value = end.placement, end.value
         return end.value, end.placement

@@ -12,7 +12,7 @@ from search.problem.problem import Problem
 
 Row = NDArray[np.int32]
 """[units] the device of each unit."""
-Chance = np.random.Generator
+Rng = np.random.Generator
 
 FLOOR, MOST = 0.05, 0.4  # shares of a kind of move
 GRAFTS = 0.3
@@ -36,7 +36,7 @@ class Moves:
         self.sizes = np.array([len(c) for c in self.clusters])
         work_s = np.array(problem.unit_mean_s)
         self.by_work = np.cumsum(work_s[self.free]) / max(work_s[self.free].sum(), 1e-30)
-        self.kinds: list[Callable[[Row, Sequence[Row], float, Chance], None]] = [self._flip, self._run, self._edge]
+        self.kinds: list[Callable[[Row, Sequence[Row], float, Rng], None]] = [self._flip, self._run, self._edge]
         if len(self.pairs):
             self.kinds.append(self._follow)
         if self.clusters:
@@ -50,13 +50,13 @@ class Moves:
         self.share = np.full(len(self.kinds), 1 / len(self.kinds))
         self.focus = np.zeros(0, np.int64)
 
-    def draw(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> int:
+    def draw(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> int:
         """Change `row` by one move; returns its kind. others: rows to take parts from. scale: 0 < scale <= 1, the
         share of the units that a move may at most concern.
         """
-        kind = int(np.searchsorted(np.cumsum(self.share), chance.random() * self.share.sum()))
+        kind = int(np.searchsorted(np.cumsum(self.share), rng.random() * self.share.sum()))
         kind = min(kind, len(self.kinds) - 1)
-        self.kinds[kind](row, others, scale, chance)
+        self.kinds[kind](row, others, scale, rng)
         return kind
 
     def learn(self, kinds: NDArray[np.int64], gained: NDArray[np.bool_]) -> None:
@@ -74,88 +74,88 @@ class Moves:
         able = np.array(sorted(set(units)), np.int64)
         self.focus = able[self.can[able].sum(axis=1) > 1] if len(able) else able
 
-    def _flip(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+    def _flip(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
         """One unit, drawn by its work as often as evenly."""
-        u = self._unit(chance)
-        self._send(row, np.array([u]), self._device(u, int(row[u]), chance))
+        u = self._unit(rng)
+        self._send(row, np.array([u]), self._device(u, int(row[u]), rng))
 
-    def _run(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+    def _run(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
         """Units that follow each other."""
-        units = self._stretch(scale, chance)
+        units = self._stretch(scale, rng)
         u = int(units[len(units) // 2])
-        self._send(row, units, self._device(u, int(row[u]), chance))
+        self._send(row, units, self._device(u, int(row[u]), rng))
 
-    def _edge(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+    def _edge(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
         """The border between two runs, shifted."""
         borders = np.flatnonzero(row[1:] != row[:-1])
         if not len(borders):
-            self._run(row, others, scale, chance)
+            self._run(row, others, scale, rng)
             return
-        at = int(borders[chance.integers(len(borders))])
-        length = self._length(scale, chance)
-        if chance.random() < 0.5:
+        at = int(borders[rng.integers(len(borders))])
+        length = self._length(scale, rng)
+        if rng.random() < 0.5:
             self._send(row, np.arange(at + 1, min(at + 1 + length, self.units)), int(row[at]))
         else:
             self._send(row, np.arange(max(0, at + 1 - length), at + 1), int(row[at + 1]))
 
-    def _follow(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+    def _follow(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
         """One end of a cut edge goes to the other's device."""
-        ends = self.pairs[chance.integers(len(self.pairs), size=8)]
+        ends = self.pairs[rng.integers(len(self.pairs), size=8)]
         cut = ends[row[ends[:, 0]] != row[ends[:, 1]]]
         if not len(cut):
-            self._flip(row, others, scale, chance)
+            self._flip(row, others, scale, rng)
             return
-        u, w = cut[0] if chance.random() < 0.5 else cut[0][::-1]
+        u, w = cut[0] if rng.random() < 0.5 else cut[0][::-1]
         self._send(row, np.array([u]), int(row[w]))
 
-    def _cluster(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+    def _cluster(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
         """Units that talk much."""
         count = int(np.searchsorted(self.sizes, max(2, scale * self.units), side="right")) or 1
-        units = self.clusters[int(chance.integers(count))]
-        u = int(units[chance.integers(len(units))])
-        self._send(row, units, self._device(u, int(row[u]), chance))
+        units = self.clusters[int(rng.integers(count))]
+        u = int(units[rng.integers(len(units))])
+        self._send(row, units, self._device(u, int(row[u]), rng))
 
-    def _swap(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+    def _swap(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
         """Two units change places: what is left to do where memory is full."""
-        u, w = self._unit(chance), self._unit(chance)
+        u, w = self._unit(rng), self._unit(rng)
         a, b = row[u], row[w]
         if self.can[u, b] and self.can[w, a]:
             row[u], row[w] = b, a
 
-    def _graft(self, row: Row, others: Sequence[Row], scale: float, chance: Chance) -> None:
+    def _graft(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
         """A run or a cluster as another row has it."""
-        other = others[int(chance.integers(len(others)))]
-        if self.clusters and chance.random() < 0.5:
-            units = self.clusters[int(chance.integers(len(self.clusters)))]
+        other = others[int(rng.integers(len(others)))]
+        if self.clusters and rng.random() < 0.5:
+            units = self.clusters[int(rng.integers(len(self.clusters)))]
         else:
-            units = self._stretch(1.0, chance)
+            units = self._stretch(1.0, rng)
         row[units] = other[units]
 
     def _send(self, row: Row, units: NDArray[np.int64], device: int) -> None:
         able = units[self.can[units, device]]
         row[able] = device
 
-    def _unit(self, chance: Chance) -> int:
+    def _unit(self, rng: Rng) -> int:
         if not len(self.free):
             return 0
-        if len(self.focus) and chance.random() < FOCUSED:
-            return int(self.focus[chance.integers(len(self.focus))])
-        if chance.random() < 0.5:
-            at = int(np.searchsorted(self.by_work, chance.random()))
+        if len(self.focus) and rng.random() < FOCUSED:
+            return int(self.focus[rng.integers(len(self.focus))])
+        if rng.random() < 0.5:
+            at = int(np.searchsorted(self.by_work, rng.random()))
             return int(self.free[min(at, len(self.free) - 1)])
-        return int(self.free[chance.integers(len(self.free))])
+        return int(self.free[rng.integers(len(self.free))])
 
-    def _device(self, u: int, now: int, chance: Chance) -> int:
+    def _device(self, u: int, now: int, rng: Rng) -> int:
         """Another device for u."""
         able = np.flatnonzero(self.can[u])
         able = able[able != now]
-        return int(able[chance.integers(len(able))]) if len(able) else now
+        return int(able[rng.integers(len(able))]) if len(able) else now
 
-    def _length(self, scale: float, chance: Chance) -> int:
+    def _length(self, scale: float, rng: Rng) -> int:
         """Short ones as often as long ones, on a scale of octaves."""
-        return max(1, int(2 ** chance.uniform(0, np.log2(max(2.0, scale * self.units)))))
+        return max(1, int(2 ** rng.uniform(0, np.log2(max(2.0, scale * self.units)))))
 
-    def _stretch(self, scale: float, chance: Chance) -> NDArray[np.int64]:
-        length = self._length(scale, chance)
-        first = int(chance.integers(max(1, self.units - length + 1)))
+    def _stretch(self, scale: float, rng: Rng) -> NDArray[np.int64]:
+        length = self._length(scale, rng)
+        first = int(rng.integers(max(1, self.units - length + 1)))
         return np.arange(first, min(first + length, self.units))

@@ -28,17 +28,17 @@ def two_towers(length=4):
 
 def layered(seed, layers=5, width=3):
     """A random layered graph with colocated pairs and some ops that only a gpu runs."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     ops, edges = [], []
     for i in range(layers * width):
-        cost_s = {"gpu": chance.uniform(1, 5), "cpu": chance.uniform(5, 20)}
-        if chance.random() < 0.2:
+        cost_s = {"gpu": rng.uniform(1, 5), "cpu": rng.uniform(5, 20)}
+        if rng.random() < 0.2:
             del cost_s["cpu"]
-        pair = f"pair{i // 5}" if chance.random() < 0.3 else None
-        ops.append(Op(f"v{i}", cost_s=cost_s, memory_bytes=chance.randrange(1, 10), colocate=pair))
+        pair = f"pair{i // 5}" if rng.random() < 0.3 else None
+        ops.append(Op(f"v{i}", cost_s=cost_s, memory_bytes=rng.randrange(1, 10), colocate=pair))
         if i >= width:
-            producers = chance.sample(range(i // width * width - width, i // width * width), 2)
-            edges += [Edge(u, i, chance.randrange(100)) for u in sorted(producers)]
+            producers = rng.sample(range(i // width * width - width, i // width * width), 2)
+            edges += [Edge(u, i, rng.randrange(100)) for u in sorted(producers)]
     return OpGraph(f"layered{seed}", tuple(ops), tuple(edges))
 
 

@@ -10,7 +10,7 @@ from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from search.learned.bayesian import BayesEt, BayesGp, BayesianSettings, BayesRf
-from search.learned.outcomes import outcomes_s
+from search.learned.results import results_s
 from search.learned.stretches import Stretches
 from search.problem.problem import Problem
 
@@ -20,10 +20,10 @@ EAGER = BayesianSettings(dimensions=8, random=2, near=50)
 
 def chain(length, devices=2, seed=0):
     """Ops one after another, of uneven work, some of which only the first device runs."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     ops = []
     for i in range(length):
-        cost_s = {f"d{d}": chance.uniform(1, 10) for d in range(devices if chance.random() < 0.9 else 1)}
+        cost_s = {f"d{d}": rng.uniform(1, 10) for d in range(devices if rng.random() < 0.9 else 1)}
         ops.append(Op(f"v{i}", cost_s=cost_s, memory_bytes=1))
     graph = OpGraph("chain", tuple(ops), tuple(Edge(v, v + 1, 1) for v in range(length - 1)))
     machine = Topology(tuple(Device(f"d{d}", "d") for d in range(devices)), (Link("*", "*", 0.1, 100.0),))
@@ -81,12 +81,12 @@ def test_only_failures_are_no_model(pipeline):
     searcher = BayesEt(pipeline, settings=EAGER)
     for _ in range(12):
         searcher.tell(searcher.ask(), Failed("error"))
-    assert outcomes_s(searcher.told) == {}
+    assert results_s(searcher.told) == {}
 
 
 def test_a_failure_counts_as_slower_than_all_measured():
     told = {(0,): Measured(1.0), (1,): Failed("memory"), (2,): Measured(3.0)}
-    assert outcomes_s(told) == {(0,): 1.0, (1,): 6.0, (2,): 3.0}
+    assert results_s(told) == {(0,): 1.0, (1,): 6.0, (2,): 3.0}
 
 
 def test_the_gaussian_process_learns_from_the_fastest_and_the_latest(pipeline):
@@ -110,14 +110,14 @@ def test_stretches_are_contiguous_and_of_about_equal_work(units):
 
 
 def test_a_point_and_its_placement_say_the_same():
-    problem, chance = chain(60, devices=3), random.Random(1)
+    problem, rng = chain(60, devices=3), random.Random(1)
     stretches = Stretches(problem, 12)
     for _ in range(30):
-        point = stretches.drawn(chance)
+        point = stretches.drawn(rng)
         placement = stretches.placement(point)
         assert all(d in devices for d, devices in zip(placement, problem.feasible, strict=True))
         assert stretches.placement(stretches.point(placement)) == placement
-        near = stretches.near(point, chance)
+        near = stretches.near(point, rng)
         assert all(d in devices for d, devices in zip(near, stretches.choices, strict=True))
 
 

@@ -18,7 +18,7 @@ GENERATIONS = 25
 
 
 def run(problem, population, fitness, seed=0, stop=never, generations=GENERATIONS):
-    return evolve(problem, population, fitness, generations=generations, chance=random.Random(seed), stop=stop)
+    return evolve(problem, population, fitness, generations=generations, rng=random.Random(seed), stop=stop)
 
 
 def predicted(problem):

@@ -10,7 +10,7 @@ from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from search.learned.genetic import Breeding, Genetic
 from search.learned.htf_mpr import HtfMpr, HtfMprSettings
-from search.learned.outcomes import outcomes_s
+from search.learned.results import results_s
 from search.problem.problem import Problem
 from surrogate.features.mapping_features import MAKESPAN
 
@@ -73,7 +73,7 @@ def test_without_a_success_the_predicted_objective_stands_in(towers):
     for _ in range(8):
         searcher.tell(searcher.ask(), Failed("error"))
     placements = list(searcher.told)
-    assert outcomes_s(searcher.told) == {}
+    assert results_s(searcher.told) == {}
     assert searcher._fitness({})(placements) == towers.predict_many(placements).tolist()
 
 

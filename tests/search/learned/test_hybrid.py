@@ -97,11 +97,11 @@ def test_a_judge_that_knows_better_decides_what_is_measured(build):
 def test_it_ends_where_the_expected_gain_drowns_in_noise(build):
     problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
     searcher = Hybrid(problem)
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     with pytest.raises(SearchExhausted, match="under the noise"):
         for _ in range(60):
             mapping = searcher.ask()
-            step_s = problem.predict(problem.placement(mapping)) * float(np.exp(chance.normal(0, 0.1)))
+            step_s = problem.predict(problem.placement(mapping)) * float(np.exp(rng.normal(0, 0.1)))
             searcher.tell(mapping, Measured(step_s, step_s * 0.5, 4))
     assert len(searcher.told) >= searcher.settings.fewest_measured
 

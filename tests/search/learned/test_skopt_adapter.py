@@ -12,8 +12,8 @@ CHOICES = [[0, 1, 2], [3, 5], [0, 1, 2, 3], [7, 2]]
 
 def known(count, choices=CHOICES):
     """Points whose value is how many of their dimensions are not the first choice."""
-    chance = np.random.default_rng(0)
-    points = [[int(chance.choice(choice)) for choice in choices] for _ in range(count)]
+    rng = np.random.default_rng(0)
+    points = [[int(rng.choice(choice)) for choice in choices] for _ in range(count)]
     return points, [float(sum(c != choice[0] for c, choice in zip(p, choices, strict=True))) for p in points]
 
 

@@ -20,8 +20,8 @@ def test_the_plain_view_gives_what_heft_gives(seed, build):
 
 def test_breeding_never_loses_and_tells_what_it_predicts(build):
     problem = Problem(build.layered(4, layers=8), build.machine("gpu", "gpu", "cpu"))
-    chance = np.random.default_rng(2)
-    found = breed(problem, View.plain(problem), rounds=200, chance=chance, stop=never)
+    rng = np.random.default_rng(2)
+    found = breed(problem, View.plain(problem), rounds=200, rng=rng, stop=never)
     values = [v for v, _ in found]
     assert values == sorted(values, reverse=True)
     assert values[-1] < values[0]
@@ -31,9 +31,9 @@ def test_breeding_never_loses_and_tells_what_it_predicts(build):
 
 def test_a_variant_fits_into_memory(tight):
     view = View.plain(tight)
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for _ in range(20):
-        view = view.child(0.5, chance)
+        view = view.child(0.5, rng)
         assert tight.fits(heft_seen(tight, view))
 
 

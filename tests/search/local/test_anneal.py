@@ -14,7 +14,7 @@ def annealed(problem, evaluations=1500, stop=never, seed=1):
     begin = starts(problem, never)
     anneal(
         problem, Moves(problem), begin, problem.predict_many, elites,
-        evaluations=evaluations, chance=np.random.default_rng(seed), stop=stop,
+        evaluations=evaluations, rng=np.random.default_rng(seed), stop=stop,
     )  # fmt: skip
     return begin, elites.ranked()
 

@@ -37,7 +37,7 @@ def test_the_first_ask_is_as_good_as_any_other_searchers(problem):
 def test_no_single_move_improves_a_summit(problem):
     start = next(fitting_placements(problem))
     searcher = Local(problem)
-    end = climb(problem, start, problem.predict, evaluations=10**6, chance=searcher.rng, stop=searcher.stop)
+    end = climb(problem, start, problem.predict, evaluations=10**6, rng=searcher.rng, stop=searcher.stop)
     flips = [Run(u, 1, d) for u, devices in enumerate(problem.feasible) for d in devices]
     around = [after for flip in flips if (after := moved(problem, end.placement, flip))]
     assert min(map(problem.predict, around)) >= end.value * (1 - 1e-9)

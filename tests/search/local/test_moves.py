@@ -9,11 +9,11 @@ from search.problem.problem import Problem
 
 
 @pytest.fixture
-def chance():
+def rng():
     return np.random.default_rng(7)
 
 
-def test_no_move_of_any_kind_sends_a_unit_where_it_cannot_run(problem, chance):
+def test_no_move_of_any_kind_sends_a_unit_where_it_cannot_run(problem, rng):
     moves = Moves(problem)
     can = problem.limits.feasible
     start = np.array([devices[0] for devices in problem.feasible], np.int32)
@@ -21,11 +21,11 @@ def test_no_move_of_any_kind_sends_a_unit_where_it_cannot_run(problem, chance):
     for kind in moves.kinds:
         for _ in range(40):
             row = start.copy()
-            kind(row, [start, other], 0.5, chance)
+            kind(row, [start, other], 0.5, rng)
             assert can[np.arange(len(row)), row].all()
 
 
-def test_every_kind_of_move_moves_something(problem, chance):
+def test_every_kind_of_move_moves_something(problem, rng):
     moves = Moves(problem)
     start = np.array([devices[0] for devices in problem.feasible], np.int32)
     other = np.array([devices[-1] for devices in problem.feasible], np.int32)
@@ -33,7 +33,7 @@ def test_every_kind_of_move_moves_something(problem, chance):
     for kind in moves.kinds:
         rows = [half.copy() for _ in range(60)]
         for row in rows:
-            kind(row, [start, other], 0.5, chance)
+            kind(row, [start, other], 0.5, rng)
         assert any((row != half).any() for row in rows), kind
 
 
@@ -48,11 +48,11 @@ def test_kinds_that_gain_are_drawn_more_often_and_none_dies_out(problem):
     assert moves.share[0] == before
 
 
-def test_attention_draws_the_units_that_are_attended_to(chance, build):
+def test_attention_draws_the_units_that_are_attended_to(rng, build):
     problem = Problem(build.two_towers(10), build.machine("cpu", "cpu"))
     moves = Moves(problem)
     moves.attend([3])
-    drawn = [moves._unit(chance) for _ in range(400)]
+    drawn = [moves._unit(rng) for _ in range(400)]
     assert drawn.count(3) > 150
 
 

@@ -1,4 +1,4 @@
-"""Outcomes: results as numbers that a model can learn from, failures among them."""
+"""Results as numbers that a model can learn from, failures among them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from search.problem.problem import Placement
 FAILED_FACTOR = 2.0
 
 
-def outcomes_s(told: Mapping[Placement, Result]) -> dict[Placement, float]:
+def results_s(told: Mapping[Placement, Result]) -> dict[Placement, float]:
     """Seconds for each placement told, failures included; nothing where nothing was measured yet."""
     measured = [result.step_s for result in told.values() if isinstance(result, Measured)]
     if not measured:
