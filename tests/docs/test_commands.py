@@ -30,14 +30,12 @@ OUTPUT_AGE = re.compile(r"taken\s+on\s+20\d\d-\d\d-\d\d")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\.\.\.|\bN\b")
 
 
-@pytest.mark.parametrize("line", sorted(COMMANDS))
+@pytest.mark.parametrize("line", sorted(line for line in COMMANDS if not PLACEHOLDER.search(line)))
 def test_command_lines_parse(line):
     words = shlex.split(line)
     if words[0] == "make":
         assert all(re.search(rf"^{word}:", (HOME / "Makefile").read_text(), re.MULTILINE) for word in words[1:])
         return
-    if PLACEHOLDER.search(line):
-        pytest.skip("stands for many commands")
     command, name = typer.main.get_command(app), "placer"
     arguments = words[1:]
     while hasattr(command, "commands") and not arguments[0].startswith("-"):
