@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import mean
@@ -16,10 +16,11 @@ from rich.progress import Progress as RichProgress
 
 from experiments.jobs.finding import Progress
 from experiments.jobs.search import Job, SearchSettings
+from experiments.jobs.side_by_side import side_by_side
 from experiments.report.progress import rich_progress
 from placer.errors import PlacerError, one_line
 from placer.graph.mapping import Mapping
-from placer.result import Failed, Measured, Result
+from placer.result import Measured
 from search.initial.baselines import random_placement
 from search.initial.expert import expert_placements
 from search.local.hill_climb import kicked
@@ -93,59 +94,33 @@ def _measured(model: str, workers: int, mappings: int, share: Share, seed: int) 
     ):
         job.runner.settings = replace(job.runner.settings, repeats=REPEATS, warm_up=WARM_UP)
         job.measure_singles()
-        rows = [(row.mapping, row.result) for row in job.rows]
-        singles = sum(isinstance(result, Measured) for _, result in rows)
+        measured = {row.mapping: row.result for row in job.rows if isinstance(row.result, Measured)}
+        singles, left = len(measured), mappings - len(job.rows)
         asked = map(job.problem.mapping, kinds(job.problem, random.Random(seed)))
-        while batch := list(islice(asked, min(BATCH, mappings - len(rows)))):
-            rows += zip(batch, side_by_side(job, batch), strict=True)
+        while batch := list(islice(asked, min(BATCH, left))):
+            measured |= side_by_side(job, batch, REPEATS).measured
+            left -= len(batch)
             watcher.advance(len(batch))
-        again = [mapping for mapping, result in rows[singles:] if isinstance(result, Measured)][:AGAIN]
-        twice = list(zip(again, side_by_side(job, again), strict=True))
-        return _sample(job, rows, singles, _disagreement(dict(rows), twice))
+        again = list(measured)[singles:][:AGAIN]
+        return _sample(job, measured, singles, _disagreement(measured, side_by_side(job, again, REPEATS).measured))
 
 
-def _sample(job: Job, rows: Sequence[tuple[Mapping, Result]], singles: int, disagreement: float) -> MeasuredMappings:
-    good = [(mapping, result) for mapping, result in rows if isinstance(result, Measured)]
+def _sample(job: Job, measured: dict[Mapping, Measured], singles: int, disagreement: float) -> MeasuredMappings:
     return MeasuredMappings(
         model=job.settings.model,
         prediction=Prediction.profiled(job.groups, job.topology, job.settings.headroom),
-        placements=np.array([mapping.devices for mapping, _ in good], dtype=np.int32),
-        step_s=np.array([result.step_s for _, result in good]),
-        spread_s=np.array([result.spread_s for _, result in good]),
+        placements=np.array([mapping.devices for mapping in measured], dtype=np.int32),
+        step_s=np.array([result.step_s for result in measured.values()]),
+        spread_s=np.array([result.spread_s for result in measured.values()]),
         singles=singles,
         disagreement=disagreement,
         seconds=job.clock() - job.begin_s,
     )
 
 
-def side_by_side(job: Job, mappings: Sequence[Mapping]) -> list[Result]:
-    """Step times of mappings of the groups, stepped in turn with the anchor and told in its time."""
-    if job.runner.anchor is None:
-        raise PlacerError(f"no single device can run {job.settings.model}, so nothing can be compared with one.")
-    with ExitStack() as stack:
-        found: list[Result | None] = []
-        steps = []
-        for mapping in mappings:
-            ready = job.runner.ready(job.groups.expand_mapping(mapping))
-            if isinstance(ready, Failed):
-                found.append(ready)
-                continue
-            stack.callback(ready[0].close)
-            steps.append(ready[0])
-            found.append(None)
-        anchor, *others = job.runner.compare([job.runner.anchor, *steps], REPEATS)
-        scale = job.runner.anchor_s / anchor.step_s
-        measured = iter(replace(m, step_s=m.step_s * scale, spread_s=m.spread_s * scale) for m in others)
-        return [next(measured) if result is None else result for result in found]
-
-
-def _disagreement(first: dict[Mapping, Result], twice: Sequence[tuple[Mapping, Result]]) -> float:
+def _disagreement(first: dict[Mapping, Measured], again: dict[Mapping, Measured]) -> float:
     """Mean |later / earlier - 1|; 0 where nothing was measured twice."""
-    apart = []
-    for mapping, later in twice:
-        earlier = first[mapping]
-        if isinstance(earlier, Measured) and isinstance(later, Measured):
-            apart.append(abs(later.step_s / earlier.step_s - 1))
+    apart = [abs(later.step_s / first[mapping].step_s - 1) for mapping, later in again.items()]
     return mean(apart) if apart else 0.0
 
 

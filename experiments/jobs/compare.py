@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
 
 from experiments.jobs.finding import Progress, Row, by_merit, fastest, step_s
 from experiments.jobs.interrupt import interruptible
 from experiments.jobs.search import Job, SearchSettings
+from experiments.jobs.side_by_side import side_by_side
 from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import Groups
 from placer.graph.mapping import Mapping
@@ -27,9 +26,6 @@ RACE = 6  # mappings raced together; with anchor and incumbent 8 placed steps ar
 ROUNDS = 6  # in about so many rounds a searcher asks what it may
 FINAL_REPEATS = 12
 ASKING_LIMIT_S = 60.0  # a searcher that took longer to ask, in all, is out
-
-Devices = tuple[int, ...]
-"""Device of each group: by it a mapping is known again."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class Comparison:
     """What a comparison found; all step times are in the anchor's time (see Runner).
 
     measured: every mapping once, in the order of measuring, single devices first. best, best_single: measured side by
-    side at the end; finals: seconds of all that were. untouched: TensorFlow in this process with all cores;
+    side at the end; side_by_side_s: seconds of all that were. untouched: TensorFlow in this process with all cores;
     tf_default_s: the same where the topology is of its own devices.
     """
 
@@ -84,7 +80,7 @@ class Comparison:
     standings: tuple[Standing, ...]
     best: Row
     best_single: Row | None
-    finals: dict[Devices, float]
+    side_by_side_s: dict[Mapping, float]
     untouched: Measured
     tf_default_s: float | None
     lower_bound_s: float
@@ -117,13 +113,13 @@ class Comparison:
     @property
     def best_known_s(self) -> float:
         """The fastest of all that were measured side by side at the end."""
-        return min(self.finals.values())
+        return min(self.side_by_side_s.values())
 
     def _figure_s(self, row: Row) -> float:
         """What is known best of a mapping: from the end where it came so far, otherwise from its race. A race is short,
         and the luckiest of many looks too good: by it nothing passes for faster than the best known.
         """
-        return self.finals.get(row.mapping.devices) or max(step_s(row), self.best_known_s)
+        return self.side_by_side_s.get(row.mapping) or max(step_s(row), self.best_known_s)
 
 
 def run_comparison(
@@ -206,7 +202,7 @@ class Contest:
         ]
         for entrant in self.entrants:
             entrant.session.tell((row.mapping, row.result) for row in singles)
-        self.known: dict[Devices, Result] = {row.mapping.devices: row.result for row in singles}
+        self.known: dict[Mapping, Result] = {row.mapping: row.result for row in singles}
         self.counted = set(self.known)
 
     def run(self, pressed: Callable[[], bool]) -> bool:
@@ -224,23 +220,25 @@ class Contest:
         job = self.job
         job.progress.phase("measuring each searcher's fastest side by side")
         job.calibrate()
-        finals, default_s = self._side_by_side(self._finalists())
+        found = side_by_side(job, self._finalists(), FINAL_REPEATS, at_once=RACE - 1, untouched=True)
         job.progress.end()
-        if not finals:
+        if not found.measured:
             raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the comparison again.")
-        rows = list(finals.values())
+        asked_by = {row.mapping: row.searcher for row in reversed(job.rows)}
+        finalists = {m: Row(asked_by[m], m, result, job.prediction.step_s(m)) for m, result in found.measured.items()}
+        rows = list(finalists.values())
         return Comparison(
             model=job.settings.model,
             ops=len(job.captured.graph),
             groups=job.groups,
             topology=job.topology,
             measured=tuple(job.rows),
-            standings=tuple(_standing(entrant, finals) for entrant in self.entrants),
+            standings=tuple(_standing(entrant, finalists) for entrant in self.entrants),
             best=min(rows, key=step_s),
-            best_single=min((row for row in rows if row.mapping.is_single), key=step_s, default=None),
-            finals={devices: step_s(row) for devices, row in finals.items()},
+            best_single=fastest(row for row in rows if row.mapping.is_single),
+            side_by_side_s={mapping: result.step_s for mapping, result in found.measured.items()},
             untouched=job.untouched,
-            tf_default_s=default_s,
+            tf_default_s=None if found.untouched is None else found.untouched.step_s,
             lower_bound_s=job.prediction.bound_s(),
             settings=self.settings,
             interrupted=interrupted,
@@ -264,8 +262,8 @@ class Contest:
                 asked += [(entrant, *one) for one in entrant.asks(self.job.clock)]
         self._race(_unknown(asked, self.known), over)
         for entrant, mapping, predicted_s in asked:
-            if mapping.devices in self.known:
-                row = Row(entrant.session.name, mapping, self.known[mapping.devices], predicted_s)
+            if mapping in self.known:
+                row = Row(entrant.session.name, mapping, self.known[mapping], predicted_s)
                 entrant.takes(row)
                 self._advance(row)
 
@@ -274,13 +272,13 @@ class Contest:
             if over():
                 return
             for row in self.job.measure_all(asked[first : first + RACE]):
-                self.known[row.mapping.devices] = row.result
+                self.known[row.mapping] = row.result
 
     def _advance(self, row: Row) -> None:
         """The bar moves when a mapping is raced, and when one is counted to a second searcher."""
-        if row.mapping.devices in self.counted:
+        if row.mapping in self.counted:
             self.job.progress.row(row, fastest(self.job.rows))
-        self.counted.add(row.mapping.devices)
+        self.counted.add(row.mapping)
 
     def _finalists(self) -> list[Mapping]:
         """The best of all, the fastest single device, the best of each searcher, none twice; and the next best of all,
@@ -294,70 +292,21 @@ class Contest:
             )
         singles = [row for row in ran if row.mapping.is_single]
         rows = [ran[0], *singles[:1], *(row for e in self.entrants for row in by_merit(e.rows)[:1])]
-        chosen = {row.mapping.devices: row.mapping for row in rows}
+        chosen = list(dict.fromkeys(row.mapping for row in rows))
         room = -(len(chosen) - 1) % (RACE - 1)
-        more = [row.mapping for row in ran if row.mapping.devices not in chosen][:room]
-        return [*chosen.values(), *more]
-
-    def _side_by_side(self, mappings: Sequence[Mapping]) -> tuple[dict[Devices, Row], float | None]:
-        """Step the finalists in turn, RACE - 1 at a time beside the anchor and the first of them; and TensorFlow's
-        default where it competes. All figures are in the time that anchor and first took in the first turn.
-        """
-        from placer.measure.runner import UntouchedStep
-
-        first, *others = mappings
-        finals: dict[Devices, Row] = {}
-        default_s, base_s = None, 0.0
-        with ExitStack() as stack:
-            shared = prepared(self.job, stack, [first])
-            for i in range(0, max(len(others), 1), RACE - 1):
-                with ExitStack() as turn:
-                    steps = {**shared, **prepared(self.job, turn, others[i : i + RACE - 1])}
-                    untimed: list[Any] = [self.job.runner.anchor, *steps.values()]
-                    if self.job.devices.has_local and i == 0:
-                        untimed.append(turn.enter_context(closing(UntouchedStep(self.job.captured))))
-                    anchor, *results = self.job.runner.compare(untimed, FINAL_REPEATS)
-                common_s = anchor.step_s + sum(r.step_s for r in results[: len(shared)])
-                base_s = base_s or common_s * self.job.runner.anchor_s / anchor.step_s
-                told = [_scaled(result, base_s / common_s) for result in results]
-                if len(told) > len(steps):
-                    default_s = told[-1].step_s
-                for mapping, result in zip(steps, told, strict=False):
-                    finals.setdefault(mapping.devices, self._final(mapping, result))
-        return finals, default_s
-
-    def _final(self, mapping: Mapping, result: Measured) -> Row:
-        searcher = next(row.searcher for row in self.job.rows if row.mapping.devices == mapping.devices)
-        return Row(searcher, mapping, result, self.job.prediction.step_s(mapping))
-
-
-def prepared(job: Job, stack: ExitStack, mappings: Iterable[Mapping]) -> dict[Mapping, Any]:
-    """Placed steps of mappings of the groups, closed with the stack; what does not run any more is left out."""
-    steps = {}
-    for mapping in mappings:
-        fine = Mapping(job.captured.graph, job.topology, job.groups.expand(mapping))
-        ready = job.runner.ready(fine)
-        if not isinstance(ready, Failed):
-            stack.callback(ready[0].close)
-            steps[mapping] = ready[0]
-    return steps
+        return [*chosen, *[row.mapping for row in ran if row.mapping not in chosen][:room]]
 
 
 def _unknown(
-    asked: Sequence[tuple[Entrant, Mapping, float]], known: dict[Devices, Result]
+    asked: Sequence[tuple[Entrant, Mapping, float]], known: dict[Mapping, Result]
 ) -> list[tuple[str, Mapping]]:
     """What has to be measured, each mapping once, by who asked first."""
-    new = {m.devices: (e.session.name, m) for e, m, _ in reversed(asked) if m.devices not in known}
+    new = {m: (e.session.name, m) for e, m, _ in reversed(asked) if m not in known}
     return list(reversed(new.values()))
 
 
-def _scaled(result: Measured, scale: float) -> Measured:
-    return replace(result, step_s=result.step_s * scale, spread_s=result.spread_s * scale)
-
-
-def _standing(entrant: Entrant, finals: dict[Devices, Row]) -> Standing:
-    own = [finals[row.mapping.devices] for row in entrant.rows if row.mapping.devices in finals]
-    best = min(own, key=step_s, default=None)
+def _standing(entrant: Entrant, finalists: dict[Mapping, Row]) -> Standing:
+    best = fastest(finalists[row.mapping] for row in entrant.rows if row.mapping in finalists)
     name = entrant.session.name
     final = replace(best, searcher=name) if best is not None else None
     return Standing(name, tuple(entrant.rows), entrant.asking_s, entrant.ended, final)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from experiments import zoo
 from experiments.jobs.finding import Finding, Progress, Row, by_merit, fastest, step_s
 from experiments.jobs.interrupt import interruptible
+from experiments.jobs.side_by_side import in_turn, prepared
 from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import coarsen
 from placer.graph.mapping import Mapping
@@ -185,6 +186,10 @@ class Job:
         """The groups to place, by the latest calibration."""
         return self.prediction.problem
 
+    def fine(self, mapping: Mapping) -> Mapping:
+        """The captured ops where a mapping of the groups puts them."""
+        return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
+
     def measure_singles(self) -> None:
         """Every device with all that it can run, if it can hold that, and from them a first calibration."""
         self.progress.begin(self.settings.measurements)
@@ -225,7 +230,7 @@ class Job:
         """
         if self.anchor_s is None and len(asked) > 1:
             return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
-        fine = [self._fine(mapping) for _, mapping in asked]
+        fine = [self.fine(mapping) for _, mapping in asked]
         asked_s = [self.prediction.step_s(mapping) for _, mapping in asked]
         known = [self.store.find(m, self.anchor_s) if self.store and self.anchor_s else None for m in fine]
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
@@ -297,35 +302,15 @@ class Job:
 
     def _final(self, finalists: Sequence[Row]) -> Final:
         """Measure the finalists again, with more repeats."""
-        from placer.measure.runner import UntouchedStep
-
-        rows, placed = [], []
-        with ExitStack() as stack:
-            for row in finalists:
-                prepared = self.runner.ready(self._fine(row.mapping))
-                if isinstance(prepared, Failed):  # stored by an earlier session, or its device is gone
-                    continue
-                stack.callback(prepared[0].close)
-                rows.append(row)
-                placed.append(prepared[0])
+        with prepared(self, [row.mapping for row in finalists]) as steps:
+            rows = [row for row in finalists if row.mapping in steps]
             if not rows:
                 raise PlacerError(f"no finalist of {self.settings.model} runs any more; run the search again.")
-            steps: list[Any] = list(placed)
-            if self.devices.has_local:
-                steps.append(stack.enter_context(closing(UntouchedStep(self.captured))))
-            results = self.runner.compare(steps, self._final_repeats(rows))
-            singles = [r.step_s for row, r in zip(rows, results, strict=False) if row.mapping.is_single]
-            final = [
-                replace(
-                    row,
-                    result=r,
-                    ratio=min(singles) / r.step_s if singles else None,
-                    predicted_s=self.prediction.step_s(row.mapping),
-                )
-                for row, r in zip(rows, results, strict=False)
-            ]
-            switch_s = self._switched(placed[0], rows) if len(rows) > 1 else None
-        return Final(tuple(final), results[-1] if self.devices.has_local else None, switch_s)
+            found = in_turn(self, steps, self._final_repeats(rows), anchor=False, untouched=True)
+            measured = [replace(row, result=found.measured[row.mapping]) for row in rows]
+            single_s = min((step_s(row) for row in measured if row.mapping.is_single), default=None)
+            switch_s = self._switched(steps[rows[0].mapping], rows) if len(rows) > 1 else None
+        return Final(tuple(self._complete(row, single_s) for row in measured), found.untouched, switch_s)
 
     def _final_repeats(self, rows: Sequence[Row]) -> int:
         """How often the finalists are stepped in turn."""
@@ -338,14 +323,10 @@ class Job:
         """Seconds of a switch from one finalist to another, the median of SWITCHES there and back."""
         seconds = []
         for i in range(SWITCHES):
-            step, took_s = self.runner.switch(step, self._fine(rows[(i + 1) % 2].mapping))
+            step, took_s = self.runner.switch(step, self.fine(rows[(i + 1) % 2].mapping))
             seconds.append(took_s)
         step.close()
         return median(seconds)
-
-    def _fine(self, mapping: Mapping) -> Mapping:
-        """The captured ops where their groups are."""
-        return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
 
     def _finalists(self, beside: Sequence[Row]) -> list[Row]:
         measured = by_merit(self.rows)
@@ -372,7 +353,7 @@ class Job:
         from experiments.jobs.timelines import measured_timeline
         from placer.profile.profiler import trace_steps
 
-        mapping = self._fine(best.mapping)
+        mapping = self.fine(best.mapping)
         predicted = self.prediction.timeline(mapping)
         order = run_order(predicted)
         step = trace_steps(self.captured, self.devices, mapping.devices, self.inputs, runs=3, order=order)[-1]

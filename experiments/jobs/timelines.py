@@ -19,7 +19,7 @@ SENDS = ("_Send", "_HostSend")
 UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
-def side_by_side(predicted: Timeline, measured: Timeline) -> dict[str, Any]:
+def one_trace(predicted: Timeline, measured: Timeline) -> dict[str, Any]:
     """Both as one Chrome trace of two processes, "predicted" over "measured", for ui.perfetto.dev."""
     above, below = predicted.to_trace("predicted", pid=1), measured.to_trace("measured", pid=2)
     return {**above, "traceEvents": [*above["traceEvents"], *below["traceEvents"]]}

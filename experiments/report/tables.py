@@ -14,7 +14,7 @@ from rich.table import Table
 
 from experiments.jobs.finding import Finding, Row
 from experiments.jobs.plan import Simulated
-from experiments.jobs.timelines import side_by_side
+from experiments.jobs.timelines import one_trace
 from experiments.report.gantt import gantt_facts, gantt_text
 from experiments.report.gantt_plot import draw
 from experiments.report.picture import check_picture
@@ -280,7 +280,7 @@ def write_results(
         return
     predicted, measured = found.trace
     if trace is not None:
-        write_whole(trace, json.dumps(side_by_side(predicted, measured)).encode())
+        write_whole(trace, json.dumps(one_trace(predicted, measured)).encode())
     if gantt is not None:
         title = f"{found.model}: the delivered mapping"
         draw(gantt_facts(title, {"predicted": predicted, "measured": measured}), gantt)

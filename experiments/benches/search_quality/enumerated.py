@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -13,9 +12,10 @@ from typing import Any
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import MEASUREMENTS, kept
 from experiments.benches.process import alone
-from experiments.jobs.compare import RACE, prepared
+from experiments.jobs.compare import RACE
 from experiments.jobs.finding import Progress, Row, fastest, step_s
 from experiments.jobs.search import Job, SearchSettings
+from experiments.jobs.side_by_side import in_turn, prepared
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
@@ -177,10 +177,9 @@ def _finalists(searched: Sequence[Row], extra: Sequence[Row]) -> list[Row]:
 
 
 def _side_by_side(job: Job, rows: Sequence[Row]) -> list[Row]:
-    with ExitStack() as stack:
-        steps = prepared(job, stack, [row.mapping for row in rows])
-        results = dict(zip(steps, job.runner.compare(list(steps.values()), FINAL_REPEATS), strict=True))
-    return [replace(row, result=results[row.mapping]) for row in rows if row.mapping in results]
+    with prepared(job, [row.mapping for row in rows]) as steps:
+        measured = in_turn(job, steps, FINAL_REPEATS, anchor=False).measured
+    return [replace(row, result=measured[row.mapping]) for row in rows if row.mapping in measured]
 
 
 def _facts_of(row: Row, name: str) -> Facts:

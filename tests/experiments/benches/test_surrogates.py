@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import random
 from dataclasses import replace
-from itertools import count, islice
-from types import SimpleNamespace
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from experiments.benches import sampling
 from experiments.benches.bench import BenchOptions
-from experiments.benches.sampling import MeasuredMappings, kinds, side_by_side
+from experiments.benches.sampling import MeasuredMappings, kinds
 from experiments.benches.surrogates import run as surrogates
 from experiments.benches.surrogates.page import page
 from experiments.benches.surrogates.plot import draw, picture_of
@@ -22,7 +21,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import Groups
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
-from placer.result import Failed, Measured
+from placer.result import Measured
 from search.problem.problem import Problem
 from search.session.prediction import Prediction
 from surrogate.learn.regressors import REGRESSORS
@@ -171,32 +170,8 @@ def test_kinds_of_a_small_network_come_to_an_end():
     assert len(list(kinds(Problem(two, TOPOLOGY), random.Random(0)))) == 1
 
 
-def test_step_times_are_told_in_the_anchors_time_and_failures_keep_their_place(monkeypatch):
-    """The anchor takes 2 s now and took 1 s at first: what is measured now is halved."""
-    closed = []
-    steps = {name: SimpleNamespace(name=name, close=lambda name=name: closed.append(name)) for name in "ac"}
-    ready = {"a": (steps["a"], 0.1), "b": Failed("memory"), "c": (steps["c"], 0.1)}
-    seconds = {"anchor": 2.0, "a": 3.0, "c": 5.0}
-    runner = SimpleNamespace(
-        anchor=SimpleNamespace(name="anchor"), anchor_s=1.0, ready=ready.get,
-        compare=lambda compared, repeats: [Measured(seconds[s.name], 0.2, repeats) for s in compared],
-    )  # fmt: skip
-    job = SimpleNamespace(runner=runner, groups=SimpleNamespace(expand_mapping=lambda mapping: mapping))
-    first, failed, last = side_by_side(job, ["a", "b", "c"])
-    assert (first.step_s, first.spread_s, last.step_s) == (1.5, 0.1, 2.5)
-    assert failed == Failed("memory")
-    assert sorted(closed) == ["a", "c"]
-
-
-def test_without_a_single_device_there_is_nothing_to_compare_with():
-    job = SimpleNamespace(runner=SimpleNamespace(anchor=None), settings=SimpleNamespace(model="huge"))
-    with pytest.raises(PlacerError, match="no single device can run huge"):
-        side_by_side(job, [])
-
-
 def test_disagreement_is_that_of_mappings_measured_twice():
-    numbers = count(1)
-    first = {"a": Measured(1.0), "b": Measured(2.0), "c": Failed("memory")}
-    twice = [(name, Measured(float(next(numbers)) * 1.1)) for name in "abc"]
-    assert sampling._disagreement(first, twice) == pytest.approx(0.1)
-    assert sampling._disagreement(first, []) == 0
+    first = {"a": Measured(1.0), "b": Measured(2.0), "c": Measured(3.0)}
+    again = {"a": Measured(1.1), "b": Measured(2.2)}
+    assert sampling._disagreement(first, again) == pytest.approx(0.1)
+    assert sampling._disagreement(first, {}) == 0

@@ -6,6 +6,7 @@ import json
 import signal
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
@@ -145,11 +146,15 @@ def test_a_second_ctrl_c_interrupts_as_always():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+class Placed(NamedTuple):
+    devices: tuple[int, ...]
+
+
 def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
     """A contest over made-up mappings: one searcher breaks, one asks what is known, one measures."""
 
     def mapping(*devices):
-        return SimpleNamespace(devices=devices, is_single=len(set(devices)) == 1)
+        return Placed(devices)
 
     class Session:
         def __init__(self, name):

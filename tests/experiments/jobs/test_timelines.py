@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.jobs.timelines import measured_timeline, side_by_side
+from experiments.jobs.timelines import measured_timeline, one_trace
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.profile.step_trace import TracedOp, TracedStep
@@ -60,7 +60,7 @@ LINKED = Topology(TOPOLOGY.devices, (Link("*", "*", 0.5, 1e9),))
 
 def test_one_trace_holds_the_predicted_and_the_measured_step():
     predicted = Simulator(GRAPH, LINKED).timeline((0, 1))
-    trace = side_by_side(predicted, measured_timeline(GRAPH, LINKED, (0, 1), traced("3072B", "net/a")))
+    trace = one_trace(predicted, measured_timeline(GRAPH, LINKED, (0, 1), traced("3072B", "net/a")))
     events = trace["traceEvents"]
     assert {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"} == {
         1: "predicted",

@@ -1,0 +1,95 @@
+"""Placed steps side by side: prepared, stepped in turn in the same minutes, and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from placer.errors import PlacerError
+from placer.graph.mapping import Mapping
+from placer.result import Failed, Measured
+
+if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
+    from experiments.jobs.search import Job
+    from placer.execute.rewrite import PlacedStep
+
+Steps = dict[Mapping, "PlacedStep"]
+"""Placed steps by their mapping of the groups."""
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Step times that may be compared. measured: by mapping of the groups; one that does not run is not there."""
+
+    measured: dict[Mapping, Measured]
+    untouched: Measured | None = None
+
+    def scaled(self, factor: float) -> SideBySide:
+        """The same with all times multiplied."""
+        untouched = None if self.untouched is None else _scaled(self.untouched, factor)
+        return SideBySide({m: _scaled(result, factor) for m, result in self.measured.items()}, untouched)
+
+
+@contextmanager
+def prepared(job: Job, mappings: Iterable[Mapping]) -> Iterator[Steps]:
+    """Placed steps of mappings of the groups, closed at the end of the block.
+
+    A mapping that does not run is left out: an earlier session stored it, or its device is gone.
+    """
+    with ExitStack() as stack:
+        steps = {}
+        for mapping in mappings:
+            ready = job.runner.ready(job.fine(mapping))
+            if not isinstance(ready, Failed):
+                stack.callback(ready[0].close)
+                steps[mapping] = ready[0]
+        yield steps
+
+
+def in_turn(job: Job, steps: Steps, repeats: int, *, anchor: bool = True, untouched: bool = False) -> SideBySide:
+    """Step all in turn, `repeats` times each, none stopped early.
+
+    anchor: whether the runner's anchor is stepped with them and all times are scaled to its first step time (see
+    placer.measure.runner.Runner). untouched: whether the untouched step is stepped with them, where this process has
+    the devices for it. Raises PlacerError where there is no anchor.
+    """
+    from placer.measure.runner import UntouchedStep
+
+    if anchor and job.runner.anchor is None:
+        raise PlacerError(f"no single device can run {job.settings.model}, so nothing can be compared with one.")
+    with ExitStack() as stack:
+        timed: list[Any] = [job.runner.anchor, *steps.values()] if anchor else [*steps.values()]
+        default = untouched and job.devices.has_local
+        if default:
+            timed.append(stack.enter_context(closing(UntouchedStep(job.captured))))
+        results = job.runner.compare(timed, repeats)
+    scale = job.runner.anchor_s / results.pop(0).step_s if anchor else 1.0
+    return SideBySide(dict(zip(steps, results, strict=False)), results[-1] if default else None).scaled(scale)
+
+
+def side_by_side(
+    job: Job, mappings: Sequence[Mapping], repeats: int, *, at_once: int | None = None, untouched: bool = False
+) -> SideBySide:
+    """Prepare mappings of the groups and step them in turn with the anchor, as `in_turn` does.
+
+    at_once: how many steps are prepared beside the anchor and the first mapping; None = all. Where that takes several
+    rounds, the anchor and the first mapping are in each, all times are scaled to what these two took in the first
+    round, and the untouched step is in the first round only.
+    """
+    others, rounds = mappings[1:], []
+    size = at_once or len(others) or 1
+    with prepared(job, mappings[:1]) as first:
+        for i in range(0, len(others) or 1, size):
+            with prepared(job, others[i : i + size]) as more:
+                rounds.append(in_turn(job, first | more, repeats, untouched=untouched and i == 0))
+    shared_s = [job.runner.anchor_s + sum(found.measured[mapping].step_s for mapping in first) for found in rounds]
+    measured: dict[Mapping, Measured] = {}
+    for found, s in zip(rounds, shared_s, strict=True):
+        measured = found.scaled(shared_s[0] / s).measured | measured
+    return SideBySide(measured, rounds[0].untouched)
+
+
+def _scaled(result: Measured, factor: float) -> Measured:
+    return replace(result, step_s=result.step_s * factor, spread_s=result.spread_s * factor)

@@ -1,0 +1,80 @@
+"""Made-up steps side by side: who is in which round, what times are scaled to, and that all steps are closed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.jobs.side_by_side import in_turn, prepared, side_by_side
+from placer.errors import PlacerError
+from placer.measure import runner as runner_module
+from placer.result import Failed, Measured
+
+
+class Machine:
+    """A job on a machine that takes `slower` times as long in each round as in the one before."""
+
+    def __init__(self, seconds, slower=1.0, anchored=True, has_local=True):
+        self.rounds, self.closed, self.seconds, self.slower, self.pace = [], [], seconds, slower, 1.0
+        self.settings, self.captured = SimpleNamespace(model="huge"), self
+        self.devices = SimpleNamespace(has_local=has_local)
+        anchor = self.step("anchor") if anchored else None
+        self.runner = SimpleNamespace(anchor=anchor, anchor_s=1.0, ready=self.ready, compare=self.compare)
+
+    def step(self, name):
+        return SimpleNamespace(name=name, close=lambda: self.closed.append(name))
+
+    def fine(self, mapping):
+        return mapping
+
+    def ready(self, mapping):
+        return (self.step(mapping), 0.1) if mapping in self.seconds else Failed("memory")
+
+    def compare(self, steps, repeats):
+        self.rounds.append([step.name for step in steps])
+        assert not {step.name for step in steps} & set(self.closed)
+        found = [Measured(self.seconds[step.name] * self.pace, 0.2 * self.pace, repeats) for step in steps]
+        self.pace *= self.slower
+        return found
+
+
+@pytest.fixture(autouse=True)
+def untouched(monkeypatch):
+    monkeypatch.setattr(runner_module, "UntouchedStep", lambda machine: machine.step("untouched"))
+
+
+def test_times_are_in_the_anchors_and_what_does_not_run_is_left_out():
+    """The anchor takes 2 s now and took 1 s at first, so what is measured now is halved."""
+    job = Machine({"anchor": 2.0, "a": 3.0, "c": 5.0})
+    found = side_by_side(job, ["a", "b", "c"], 7)
+    assert found.measured == {"a": Measured(1.5, 0.1, 7), "c": Measured(2.5, 0.1, 7)}
+    assert found.untouched is None
+    assert job.rounds == [["anchor", "a", "c"]]
+    assert sorted(job.closed) == ["a", "c"]
+
+
+def test_every_round_has_the_anchor_and_the_first_and_is_scaled_to_the_first_round():
+    job = Machine({"anchor": 2.0, "a": 3.0, "b": 4.0, "c": 5.0, "d": 6.0, "untouched": 1.0}, slower=1.5)
+    found = side_by_side(job, ["a", "b", "c", "d"], 7, at_once=2, untouched=True)
+    assert job.rounds == [["anchor", "a", "b", "c", "untouched"], ["anchor", "a", "d"]]
+    assert {name: result.step_s for name, result in found.measured.items()} == pytest.approx(
+        {"a": 1.5, "b": 2.0, "c": 2.5, "d": 3.0}
+    )
+    assert found.untouched.step_s == 0.5
+    assert sorted(job.closed) == ["a", "b", "c", "d", "untouched"]
+
+
+def test_without_the_anchor_seconds_stay_as_measured():
+    job = Machine({"a": 3.0, "b": 4.0}, anchored=False, has_local=False)
+    with prepared(job, ["a", "b"]) as steps:
+        found = in_turn(job, steps, 7, anchor=False, untouched=True)
+        assert job.closed == []
+    assert [result.step_s for result in found.measured.values()] == [3.0, 4.0]
+    assert found.untouched is None  # the process computes nothing
+    assert sorted(job.closed) == ["a", "b"]
+
+
+def test_without_a_single_device_there_is_nothing_to_compare_with():
+    with pytest.raises(PlacerError, match="no single device can run huge"):
+        side_by_side(Machine({}, anchored=False), [], 7)
