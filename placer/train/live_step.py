@@ -29,7 +29,7 @@ from placer.result import Failed
 from placer.trace.capture import Captured, capture, untouchable
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout, Signatures
-from placer.train.modes import UNTOUCHED, Mode, Placed
+from placer.train.modes import UNTOUCHED, Built, MappedStep, Mode, Placed
 from placer.train.recorder import Recorder
 from placer.train.session import DeviceSession
 from placer.train.trial_run import TrialRun
@@ -193,7 +193,6 @@ class LiveStep:
 
     def _run(self, mode: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:
         """One placed step; its seconds do not include fetching variables."""
-        assert mode.use is not None
         self.session.replicas.before(mode.use)
         begin = self.clock()
         try:
@@ -240,8 +239,8 @@ class LiveStep:
         graph = template.captured.graph
         carried = carried_over(self.name, names, graph, topology)
         devices = [topology.index[carried[op.name]] for op in graph.ops]
-        placed = self._build(template, devices, [name for name in main.order if name in graph.index], main.name)
-        return self.settle(placed)
+        built = self._build(template, devices, [name for name in main.order if name in graph.index], main.name)
+        return self._settled(built)
 
     # Either thread.
 
@@ -313,30 +312,36 @@ class LiveStep:
         self._joined = replace(joined, topology=topology, graph=graph)
         return graph, topology
 
-    def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Placed | Failed:
+    def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Built | Failed:
         """Place the main signature and try it; `settle` makes it ready to run. A failure is a value."""
         joined = self.joined
         joined.main.template = template = joined.main.template or self._template(joined.captured)
-        built: Placed | Failed = attempted(lambda: self._build(template, devices, order, name, joined.trial_run))
+        built: Built | Failed = attempted(lambda: self._build(template, devices, order, name, joined.trial_run))
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
         return built
 
-    def settle(self, placed: Placed) -> Placed:
-        """Let a placed step train the live variables; the training thread only."""
-        if placed.use is None and self.is_current(placed):
-            captured = placed.step.captured
-            variables = captured.variables
-            places = [placed.step.device_of[node] for node in variables]
-            written = {i for i, node in enumerate(variables) if node in captured.written}
-            placed.use = self.session.replicas.use(list(variables.values()), places, written, placed.made)
-            placed.made = {}
-            placed.step.rebind(dict(zip(variables, placed.use.replicas, strict=True)))
-        return placed
+    def settle(self, built: Built) -> Placed | Failed:
+        """Let a step that was built train the live variables; the training thread only. Failed where devices were
+        joined anew since.
+        """
+        if not self.is_current(built):
+            return Failed("device", "devices were joined anew since this was built.")
+        return self._settled(built)
+
+    def _settled(self, built: Built) -> Placed:
+        captured = built.step.captured
+        variables = captured.variables
+        places = [built.step.device_of[node] for node in variables]
+        written = {i for i, node in enumerate(variables) if node in captured.written}
+        use = self.session.replicas.use(list(variables.values()), places, written, built.blank)
+        built.blank.clear()  # whoever still holds what was built keeps no replica alive
+        built.step.rebind(dict(zip(variables, use.replicas, strict=True)))
+        return Placed(built.devices, built.order, built.name, built.step, built.generation, built.switch_s, use)
 
     def release(self, keep: Sequence[Placed]) -> None:
         """Free the replicas of variables that none of these needs; the training thread only."""
-        self.session.replicas.drop_unused([placed.use for placed in keep if placed.use is not None])
+        self.session.replicas.drop_unused([placed.use for placed in keep])
 
     @property
     def shares_cores(self) -> bool:
@@ -354,9 +359,9 @@ class LiveStep:
         joined = self.joined
         return Mapping(joined.graph or joined.captured.graph, joined.topology, devices)
 
-    def is_current(self, placed: Placed) -> bool:
-        """Whether a placed step may still be called: devices were not joined anew since."""
-        return placed.generation == self.session.generation
+    def is_current(self, step: MappedStep) -> bool:
+        """Whether a step may still be called: devices were not joined anew since it was built."""
+        return step.generation == self.session.generation
 
     # When devices are lost, or come back.
 
@@ -388,7 +393,7 @@ class LiveStep:
         there = [joined.topology.index[name] for name in self.session.devices.topology.names]
         same = set(self.mode.devices) <= set(there)
         devices = self.mode.devices if same else (there[0],) * len(self.mode.devices)
-        self.mode = self.settle(self._build(template, devices, self.mode.order if same else (), self.mode.name))
+        self.mode = self._settled(self._build(template, devices, self.mode.order if same else (), self.mode.name))
 
     def close(self) -> None:
         """Leave the session, with the user's variables true."""
@@ -407,7 +412,7 @@ class LiveStep:
         order: Sequence[str],
         name: str,
         trial_run: TrialRun | None = None,
-    ) -> Placed:
+    ) -> Built:
         begin, generation = self.clock(), self.session.generation
         tf_names, topology = self.session.present.tf_names, self.joined.topology
         names = [tf_names[topology.names[d]] for d in devices]
@@ -418,10 +423,10 @@ class LiveStep:
             trial_run.run(step)
         else:
             step = PlacedStep(template, names, variables=mine, order=order)
-        made = self.session.replicas.missing(list(mine.values()), [device_of[node] for node in mine])
+        blank = self.session.replicas.missing(list(mine.values()), [device_of[node] for node in mine])
         if generation != self.session.generation:
             raise PlacerError("devices were joined anew while this was built.")
-        return Placed(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, made)
+        return Built(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, blank)
 
     def _template(self, captured: Captured) -> Template:
         """A captured step made ready for the devices of now."""

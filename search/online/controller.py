@@ -129,10 +129,11 @@ class Controller:
         self._now("building")
         self._given = tuple(mapping())
         built = self.live.build(self._given, (), GIVEN)
-        if isinstance(built, Failed):
-            raise PlacerError(f"the mapping cannot run: {built.detail}")
-        self.trials.start_anew(self.live.settle(built))
-        self._say("moved", f"placed by the mapping given: {self.trials.describe(built)}.")
+        placed = built if isinstance(built, Failed) else self.live.settle(built)
+        if isinstance(placed, Failed):
+            raise PlacerError(f"the mapping cannot run: {placed.detail}")
+        self.trials.start_anew(placed)
+        self._say("moved", f"placed by the mapping given: {self.trials.describe(placed)}.")
         yield from self._keep()
 
     def _give_again(self, devices: tuple[int, ...], there: Sequence[str]) -> Steps[None]:
@@ -140,8 +141,9 @@ class Controller:
         assert self.topology is not None
         if {self.topology.names[d] for d in devices} <= set(there):
             built = yield from self._meanwhile(self.live.background(lambda: self.live.build(devices, (), GIVEN)))
-            if not isinstance(built, Failed):
-                self.trials.move(self.live.settle(built), (), "its devices are there")
+            placed = built if isinstance(built, Failed) else self.live.settle(built)
+            if not isinstance(placed, Failed):
+                self.trials.move(placed, (), "its devices are there")
 
     # The search.
 

@@ -11,7 +11,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed
-from placer.train.modes import Mode, Placed
+from placer.train.modes import Built, Mode, Placed
 
 if TYPE_CHECKING:
     from search.online.replan.proposal import Devices, Proposal
@@ -85,9 +85,9 @@ class LiveStepLike(Protocol):
 
     def pace(self) -> Probes: ...
 
-    def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Placed | Failed: ...
+    def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Built | Failed: ...
 
-    def settle(self, placed: Placed) -> Placed: ...
+    def settle(self, built: Built) -> Placed | Failed: ...
 
     def release(self, keep: Sequence[Placed]) -> None: ...
 

@@ -22,7 +22,7 @@ class Hand:
         self.live = LiveStep(step, session or DeviceSession(devices, False), "step")
         self.random = random.Random(5)
         self.moves = 0
-        self.built: list[Placed] = []
+        self.placed: list[Placed] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.live.call(args, kwargs)[0]
@@ -39,16 +39,18 @@ class Hand:
         graph, topology = self.live.joined.captured.graph, self.live.joined.topology
         classes = sorted({op.colocate or op.name for op in graph.ops})
         there = [topology.index[name] for name in self.live.session.devices.topology.names]
-        if choose is None and len(self.built) >= MAPPINGS:
-            built = self.random.choice([mode for mode in self.built if mode is not self.live.mode])
+        if choose is None and len(self.placed) >= MAPPINGS:
+            placed = self.random.choice([mode for mode in self.placed if mode is not self.live.mode])
         else:
             side = choose(classes) if choose else {name: self.random.choice(there) for name in classes}
             devices = [side[op.colocate or op.name] for op in graph.ops]
             built = self.live.build(devices, (), f"hand-{self.moves}")
             assert not isinstance(built, Failed), built
-            self.built.append(built)
-        self.live.mode = self.live.settle(built)
-        assert self.live.mode is built
+            placed = self.live.settle(built)
+            assert not isinstance(placed, Failed), placed
+            self.placed.append(placed)
+        self.live.mode = placed
+        assert self.live.mode is placed
         self.moves += 1
 
     @property

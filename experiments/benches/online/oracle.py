@@ -37,7 +37,7 @@ class References:
         """A block of steps of every mapping that the run had at such a moment before, and of the one it has."""
         if not self.held:
             self.held = training.hold_singles()
-        if training.placed.devices not in [held.placed.devices for held in self.held]:
+        if training.placed.devices not in [held.built.devices for held in self.held]:
             self.held.append(training.hold_placed())
         took = raced(self.held, rounds=1, each=each)
         self.at.append(call)
@@ -124,7 +124,7 @@ def worth(call_s: Sequence[float], at: Sequence[int], reference_s: Sequence[floa
 
 def label(held: Held) -> str:
     """A name that tells mappings of one searcher apart."""
-    return f"{held.name} {hash(held.placed.devices) & 0xFFFF:04x}"
+    return f"{held.name} {hash(held.built.devices) & 0xFFFF:04x}"
 
 
 def _names(training: Training) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from placer.graph.topology import Topology
 from placer.profile.profiler import profile
 from placer.result import Failed, Measured, summary
 from placer.train.live_step import PROFILED
-from placer.train.modes import Placed
+from placer.train.modes import Built, Placed
 from search.online.autoplace import autoplace
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import PlanSettings
@@ -37,13 +37,13 @@ class Held:
     """A mapping built beside the training: its steps train scratch variables, and no update of the training."""
 
     name: str
-    placed: Placed
+    built: Built
     inputs: Sequence[Any]
 
     def step(self, clock: Callable[[], float] = time.perf_counter) -> float:
         """Seconds of one bare step, outputs fetched."""
         begin = clock()
-        values(self.placed.step.run_flat(self.inputs))
+        values(self.built.step.run_flat(self.inputs))
         return clock() - begin
 
 
@@ -199,7 +199,7 @@ class Training:
             made = [held for p in proposals if (held := self.hold(p.devices, p.order, p.searcher)) is not None]
             took = raced(made, rounds=2, each=4)
             found |= {held: summary(took[held]) for held in made}
-            planner.tell([(held.placed.devices, found[held]) for held in made]).result(PLAN_LIMIT_S)
+            planner.tell([(held.built.devices, found[held]) for held in made]).result(PLAN_LIMIT_S)
             proposals = planner.propose(4).result(PLAN_LIMIT_S)
         return sorted(found, key=lambda held: found[held].step_s)
 

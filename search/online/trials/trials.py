@@ -257,13 +257,14 @@ class Trials:
             return known
         work = self.live.background(lambda: self.live.build(p.devices, p.order, p.searcher))
         built = yield from self.meanwhile(work)
-        if isinstance(built, Failed):
-            if built.reason != "device":  # a device was lost meanwhile: that is not the mapping's fault
-                self._tell(p.searcher, p.devices, built)
-            self.say("error", f"a mapping of {p.searcher} cannot run and is left out: {built.detail}")
+        placed = built if isinstance(built, Failed) else self.live.settle(built)
+        if isinstance(placed, Failed):
+            if placed.reason != "device":  # a device was lost meanwhile: that is not the mapping's fault
+                self._tell(p.searcher, p.devices, placed)
+            self.say("error", f"a mapping of {p.searcher} cannot run and is left out: {placed.detail}")
             return None
-        self.built.append(built)
-        return self.live.settle(built)
+        self.built.append(placed)
+        return placed
 
     def _beside(self, settings: TrialSettings) -> Measured:
         """The latest steps of the incumbent."""

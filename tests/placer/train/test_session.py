@@ -73,7 +73,7 @@ def back():
             session.rejoin()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    hand.built.clear()
+    hand.placed.clear()
     hand.move()
     assert set(hand.live.mode.devices) == {0, 1}
 

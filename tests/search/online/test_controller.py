@@ -20,7 +20,7 @@ from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
-from placer.train.modes import UNTOUCHED, Placed
+from placer.train.modes import UNTOUCHED, Built, Placed
 from search.online.controller import Controller, OnlineSettings
 from search.online.journal import Journal
 from search.online.replan.proposal import Proposal
@@ -298,10 +298,11 @@ class Machine:
     def build(self, devices, order, name):
         if tuple(devices) in self.cannot:
             return Failed("memory", "not enough memory on worker:0")
-        return Placed(tuple(devices), tuple(order), name, FakeStep(), self.generation, 1.0)
+        return Built(tuple(devices), tuple(order), name, FakeStep(), self.generation, 1.0, {})
 
-    def settle(self, placed):
-        return placed
+    def settle(self, built):
+        assert self.is_current(built)
+        return Placed(built.devices, built.order, built.name, built.step, built.generation, built.switch_s, use=None)
 
     def release(self, keep):
         assert all(not placed.step.closed for placed in keep)
@@ -644,7 +645,8 @@ def rejoined(training, names):
     machine.session.missing = tuple(n for n in TOPOLOGY.names if n not in names)
     machine.session.is_back = lambda: False
     alone = (TOPOLOGY.index[names[0]],) * len(GRAPH) if names else None
-    machine.mode = Placed(alone, (), machine.mode.name, FakeStep(), machine.generation) if names else UNTOUCHED
+    name, generation = machine.mode.name, machine.generation
+    machine.mode = Placed(alone, (), name, FakeStep(), generation, 0.0, use=None) if names else UNTOUCHED
     training.script = controller.script_after_joining()
     machine.mode = next(training.script)
 
