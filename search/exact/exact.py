@@ -23,7 +23,7 @@ from search.initial.starts import starts
 from search.local.hill_climb import climb, kicked
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, fitting_placements, never
-from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
+from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
 
 if TYPE_CHECKING:
     from search.exact.tree import Tree

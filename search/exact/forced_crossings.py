@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from search.problem.problem import Limits, Problem
 from surrogate.costs.cost_matrix import Costs
-from surrogate.simulate.arrays import RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Needs, links_of
+from surrogate.simulate.kernels.arrays import RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Needs, links_of
 
 # Sums of bytes may end a last digit higher in another order.
 MARGIN = 1e-12

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from search.problem.problem import Limits
 from surrogate.jit import inlined, jit
-from surrogate.simulate.arrays import Tables
-from surrogate.simulate.transfer import transfer_s
+from surrogate.simulate.kernels.arrays import Tables
+from surrogate.simulate.kernels.transfer import transfer_s
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]

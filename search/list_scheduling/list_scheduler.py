@@ -12,7 +12,7 @@ from search.problem.memory_fit import fitted
 from search.problem.problem import Limits, Placement, Problem
 from search.problem.searcher import Searcher
 from surrogate.costs.cost_matrix import Costs
-from surrogate.simulate.arrays import Tables
+from surrogate.simulate.kernels.arrays import Tables
 
 
 @dataclass(frozen=True)

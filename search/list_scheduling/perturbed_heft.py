@@ -12,7 +12,7 @@ from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
 from surrogate.costs.cost_matrix import mean_cost_s
-from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
+from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
 
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surrogate.jit import jit
-from surrogate.simulate.arrays import Tables
-from surrogate.simulate.transfer import transfer_s
+from surrogate.simulate.kernels.arrays import Tables
+from surrogate.simulate.kernels.transfer import transfer_s
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]

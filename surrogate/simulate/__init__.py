@@ -2,7 +2,5 @@
 
 Read `simulator` and `max_load` first: the two objectives. `reference` defines the makespan in plain Python, `timeline`
 is its result, and `critical_path`, `memory_peak` and `run_order` read that. `priority` is the order in which a device
-takes its ops. Compiled code: `arrays` is the form it takes, `transfer` what a link costs; `event_loop` computes what
-`reference` defines, with `run_state` and `crossings` as its parts; `fixed_order` is a faster estimate, and
-`max_load_kernel` belongs to `max_load`.
+takes its ops. `kernels` computes the same, compiled.
 """

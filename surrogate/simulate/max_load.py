@@ -19,10 +19,10 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs
 from surrogate.parallel import in_pieces
-from surrogate.simulate.arrays import needs_of
+from surrogate.simulate.kernels.arrays import needs_of
 
 if TYPE_CHECKING:
-    from surrogate.simulate.max_load_kernel import Ends
+    from surrogate.simulate.kernels.max_load_kernel import Ends
 
 
 def max_load(graph: OpGraph, costs: Costs, mapping: Mapping) -> float:
@@ -72,7 +72,7 @@ class MaxLoad:
 
         Raises BadInputError for another shape, and for a device that is none.
         """
-        from surrogate.simulate.max_load_kernel import max_loads  # numba is slow to import
+        from surrogate.simulate.kernels.max_load_kernel import max_loads  # numba is slow to import
 
         rows = np.ascontiguousarray(placements, dtype=np.int32)
         if rows.ndim != 2 or rows.shape[1] != len(self.graph):
@@ -87,7 +87,7 @@ class MaxLoad:
     @cached_property
     def ends(self) -> Ends:
         """What the compiled loop reads."""
-        from surrogate.simulate.max_load_kernel import ends_of
+        from surrogate.simulate.kernels.max_load_kernel import ends_of
 
         return ends_of(needs_of(self.graph), self.costs, self.topology)
 

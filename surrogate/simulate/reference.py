@@ -1,7 +1,7 @@
 """The definition of the makespan: an event loop in plain Python, to be read, and the source of Timelines.
 
-A device runs one op at a time. When it is free it takes, of the ops whose inputs have all arrived, the one
-with the highest priority; transfers overlap compute. surrogate/simulate/event_loop.py computes the same, faster.
+A device runs one op at a time. When it is free it takes, of the ops whose inputs have all arrived, the one with the
+highest priority; transfers overlap compute. surrogate/simulate/kernels/event_loop.py computes the same, faster.
 """
 
 from __future__ import annotations

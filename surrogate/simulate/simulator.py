@@ -1,7 +1,7 @@
 """The simulator: predicted seconds of one training step under a mapping, event-driven and exact.
 
-`surrogate/simulate/reference.py` defines them; `surrogate/simulate/event_loop.py` gives the same some hundred times
-faster; numba, which it needs, is imported only at the first makespan.
+`surrogate/simulate/reference.py` defines them; `surrogate/simulate/kernels/event_loop.py` computes the same some
+hundred times faster. Numba, which it needs, is imported at the first makespan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs, cost_matrix
 from surrogate.parallel import in_pieces
-from surrogate.simulate.arrays import Needs, Tables, needs_of, tables_of
+from surrogate.simulate.kernels.arrays import Needs, Tables, needs_of, tables_of
 from surrogate.simulate.priority import (
     SCHEDULES,
     by_earliest_start,
@@ -34,7 +34,7 @@ from surrogate.simulate.reference import Model
 from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
-    from surrogate.simulate.fixed_order import Line
+    from surrogate.simulate.kernels.fixed_order import Line
 
 
 class Simulator:
@@ -63,18 +63,17 @@ class Simulator:
         Infinity where a link is missing or an op cannot run. Raises BadInputError for another shape, and for a
         device that is none.
         """
-        from surrogate.simulate.event_loop import makespans  # numba is slow to import
+        from surrogate.simulate.kernels.event_loop import makespans  # numba is slow to import
 
         tables = self.tables
         return self._all(placements, lambda rows, out: makespans(tables, rows, out))
 
     def screen(self, placements: ArrayLike) -> NDArray[np.float64]:
-        """About what `makespans` gives, several times faster: ops in one fixed order (see
-        surrogate/simulate/fixed_order.py).
+        """About what `makespans` gives, several times faster: ops in one fixed order (see `kernels.fixed_order`).
 
-        To be used to rank mappings, and never as a prediction.
+        Use it to rank mappings, never as a prediction.
         """
-        from surrogate.simulate.fixed_order import screen
+        from surrogate.simulate.kernels.fixed_order import screen
 
         line = self.line
         return self._all(placements, lambda rows, out: screen(line, rows, out))
@@ -126,7 +125,7 @@ class Simulator:
     @cached_property
     def line(self) -> Line:
         """What screening reads: the tables in one order of the ops."""
-        from surrogate.simulate.fixed_order import line_up
+        from surrogate.simulate.kernels.fixed_order import line_up
 
         if self.schedule == "rank" and self.place is not None:
             order = topological(self.graph, self.place)

@@ -88,8 +88,8 @@ def machine(contention: str = "none") -> Topology:
 
 def _speeds(simulators: dict[str, Simulator], placements: NDArray[np.int32], repeats: int) -> dict[str, Facts]:
     """Microseconds a mapping, by contention: exact on one core and on all, screened, and in plain Python."""
-    from surrogate.simulate.event_loop import makespans
-    from surrogate.simulate.fixed_order import screen
+    from surrogate.simulate.kernels.event_loop import makespans
+    from surrogate.simulate.kernels.fixed_order import screen
 
     out = np.empty(len(placements))
     plain = placements[:PLAIN_MAPPINGS].tolist()

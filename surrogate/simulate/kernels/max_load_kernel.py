@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs
 from surrogate.jit import inlined, jit
-from surrogate.simulate.arrays import Needs
+from surrogate.simulate.kernels.arrays import Needs
 
 # Devices that fit into a word.
 BITS = 64

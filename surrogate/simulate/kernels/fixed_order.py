@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surrogate.jit import jit
-from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Tables
+from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Tables
 
 
 class Line(NamedTuple):

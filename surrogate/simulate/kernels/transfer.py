@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surrogate.jit import part
-from surrogate.simulate.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
+from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
 
 
 @part

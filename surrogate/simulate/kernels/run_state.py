@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surrogate.jit import jit, part
-from surrogate.simulate.arrays import NO_CONTENTION, Tables
+from surrogate.simulate.kernels.arrays import NO_CONTENTION, Tables
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from surrogate.jit import part
-from surrogate.simulate.arrays import LINK_CONTENTION, Tables
-from surrogate.simulate.run_state import IDLE, NOTHING, OCCUPIED, Floats, Ints, RunState, Words, input_comes, insert
-from surrogate.simulate.transfer import transfer_s
+from surrogate.simulate.kernels.arrays import LINK_CONTENTION, Tables
+from surrogate.simulate.kernels.run_state import (
+    IDLE,
+    NOTHING,
+    OCCUPIED,
+    Floats,
+    Ints,
+    RunState,
+    Words,
+    input_comes,
+    insert,
+)
+from surrogate.simulate.kernels.transfer import transfer_s
 
 # Events to come: a binary heap, by time, then item.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placer.errors import BadInputError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import CONTENTIONS, Device, Link, Topology
-from surrogate.simulate.arrays import needs_of
+from surrogate.simulate.kernels.arrays import needs_of
 from surrogate.simulate.priority import SCHEDULES, topological
 from surrogate.simulate.simulator import Simulator
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from surrogate.jit import jit, kernel, part
-from surrogate.simulate.arrays import LINK_CONTENTION, NO_CONTENTION, Tables
-from surrogate.simulate.crossings import departs, first_free, op_ends, pop, push, request, starts
-from surrogate.simulate.run_state import (
+from surrogate.simulate.kernels.arrays import LINK_CONTENTION, NO_CONTENTION, Tables
+from surrogate.simulate.kernels.crossings import departs, first_free, op_ends, pop, push, request, starts
+from surrogate.simulate.kernels.run_state import (
     IDLE,
     NOTHING,
     OCCUPIED,
@@ -26,7 +26,7 @@ from surrogate.simulate.run_state import (
     take_op,
     workspace,
 )
-from surrogate.simulate.transfer import transfer_s
+from surrogate.simulate.kernels.transfer import transfer_s
 
 
 @jit
