@@ -6,10 +6,13 @@ tests/placer/test_tf_internals.py.
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from types import FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +20,7 @@ from tensorflow.core.framework import function_pb2
 from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
 from tensorflow.python.eager.polymorphic_function import concrete_function
@@ -233,6 +237,29 @@ def is_initialized(handle: Any) -> bool:
 def read_variable(handle: Any, dtype: tf.DType) -> Any:
     """The value of the variable behind a handle."""
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+
+
+def handle_of(variable: Any) -> Any:
+    """The handle of a variable, taken without its being watched (placer/train/variable_hooks.py)."""
+    handle = vars(variable).get("_handle")
+    return variable.handle if handle is None else handle  # variables of other libraries keep it elsewhere
+
+
+def traces_dataset() -> bool:
+    """Whether a function of a tf.data pipeline is being traced now, in this thread."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == structured_function.__name__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def dataset_captures() -> Iterator[Any]:
+    """The handles that functions of this process's tf.data pipelines hold. TensorFlow reads them when it likes."""
+    for wrapper in gc.get_objects():
+        if type(wrapper) is structured_function.StructuredFunctionWrapper:
+            yield from (outer for outer, _ in wrapper.function.graph.captures if outer.dtype == tf.resource)
 
 
 def is_recorded() -> bool:

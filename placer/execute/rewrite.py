@@ -118,7 +118,7 @@ class PlacedStep:
     def rebind(self, variables: MappingABC[str, tf.Variable]) -> None:
         """Train these variables from now on; each must be on the device that the mapping says."""
         self.variables = {name: variables[name] for name in self.captured.variables}
-        self._tail = [*self.captured.feeds.values(), *(v._handle for v in self.variables.values())]
+        self._tail = [*self.captured.feeds.values(), *(tf_internals.handle_of(v) for v in self.variables.values())]
 
     def close(self) -> None:
         """Remove the function here and on the devices; harmless when called twice."""

@@ -39,7 +39,7 @@ class Transfers:
             name = f"__placer_transfer_{next(_serial)}"
             tf_internals.add_function(_function_def(name, route))
             self._names[route] = name
-        handles = [p.source._handle for p in ordered] + [p.target._handle for p in ordered]
+        handles = [tf_internals.handle_of(end) for end in (*(p.source for p in ordered), *(p.target for p in ordered))]
         tf_internals.call_function(self._names[route], handles, 0, tf_internals.plain_config())
 
     def forget(self) -> None:

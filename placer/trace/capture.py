@@ -248,7 +248,7 @@ def _model_step(model: Any) -> Callable[..., Any]:
 
 
 def _captures(concrete: Any) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
-    by_handle = {id(v._handle): v for v in concrete.graph.variables}
+    by_handle = {id(tf_internals.handle_of(v)): v for v in concrete.graph.variables}
     names = _stable_names(concrete)
     variables, feeds = {}, {}
     for outer, inner in concrete.graph.captures:

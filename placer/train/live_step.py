@@ -260,8 +260,8 @@ class LiveStep:
     def _captured(self, variant: Variant) -> Captured:
         how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
         captured = capture(self.untouched.function, variant.args, self.name, **how)
-        if self.session.replicas.read_within:
-            raise BadInputError(f"{self.name}: a Python function in it reads a variable, which may be elsewhere then.")
+        if self.session.replicas.aside:
+            raise BadInputError(f"{self.name}: {self.session.replicas.aside} reads its variables while steps run.")
         if captured.has_tables and self.session.joins:
             raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
         for node in (captured.nodes[name] for name in captured.host_ops):

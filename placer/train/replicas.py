@@ -7,19 +7,23 @@ fetched when somebody reads it (docs/decisions/009-coherence.md).
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingABC
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
+from placer.errors import BadInputError
 from placer.execute.variable_copies import Pair, Transfers
-from placer.train.variable_hooks import unwatch, unwatched, watch
+from placer.train.variable_hooks import unwatch, unwatched, watch, watched_by
 
 HOME = ""
+ASIDE_S = 10.0  # how long a reader in one of TensorFlow's threads waits for the step that runs
 SINGLY = 3  # variables fetched one by one; then all at once, because the user seems to want them all
 
 
@@ -43,12 +47,12 @@ class Replicas:
     """All replicas of the variables that steps use, and who holds the truth."""
 
     def __init__(
-        self, lock: AbstractContextManager[Any] | None = None, mend: Callable[[Exception], bool] = lambda _: False
+        self, lock: threading.RLock | None = None, mend: Callable[[Exception], bool] = lambda _: False
     ) -> None:
         """lock: held while the user's variables are fetched, from whatever thread. mend: called with what TensorFlow
         raised meanwhile; returns whether to try again.
         """
-        self._lock = lock or nullcontext()
+        self._lock = lock or threading.RLock()
         self._mend = mend
         self.transfers = Transfers()
         self._home: dict[int, tf.Variable] = {}
@@ -57,20 +61,31 @@ class Replicas:
         self._latest: Use | None = None  # whose replicas are true as its last run left them
         self._writes: set[int] = set()
         self.changes = 0  # how often anybody wrote
-        self.read_within = False  # whether a Python function within a step looked at a variable
+        self.aside: str | None = None  # a reader that the step cannot wait for or be waited for by, in words
         self._singly = 0
 
     def adopt(self, variables: Iterable[tf.Variable]) -> bool:
-        """Keep these variables of the user true from now on; returns whether any was new."""
-        before = len(self._home)
-        for variable in variables:
-            key = id(variable)
-            if key not in self._home:
-                self._home[key] = variable
-                self._true[key] = {HOME}
-                self._at[key] = {HOME: variable}
-                watch(variable, self)
-        return len(self._home) > before
+        """Keep these variables of the user true from now on; returns whether any was new.
+
+        Raises BadInputError, and adopts none, where steps on other devices keep one of them.
+        """
+        new = {id(variable): variable for variable in variables if id(variable) not in self._home}
+        for variable in new.values():
+            if watched_by(variable) is not None:
+                raise BadInputError(
+                    f"its variable {variable.name} is trained by a step that was wrapped with other devices; "
+                    "pass the same devices to all steps that share variables"
+                )
+        for key, variable in new.items():
+            self._home[key] = variable
+            self._true[key] = {HOME}
+            self._at[key] = {HOME: variable}
+            watch(variable, self)
+        if new:
+            handles = {id(tf_internals.handle_of(variable)) for variable in new.values()}
+            if any(id(handle) in handles for handle in tf_internals.dataset_captures()):
+                self.aside = "a function of a tf.data pipeline"
+        return bool(new)
 
     def missing(self, variables: Sequence[tf.Variable], devices: Sequence[str]) -> dict[tuple[int, str], tf.Variable]:
         """Blank replicas of what `use` would lack on `devices`, to be handed to it. Any thread may make them."""
@@ -191,9 +206,20 @@ class Replicas:
                 self._writes.add(id(variable))
             self._latest = None
 
-    def within_step(self) -> None:
-        """As in `Watcher`."""
-        self.read_within = True
+    def read_aside(self, variables: Iterable[tf.Variable], reader: str) -> None:
+        """As in `Watcher`. Waits for the step that runs now, but not for ever: the step may wait for this reader."""
+        self.aside = self.aside or reader
+        keys = [id(variable) for variable in variables]
+        if all(HOME in self._true.get(key, {HOME}) for key in keys):
+            return
+        if not self._lock.acquire(timeout=ASIDE_S):
+            warnings.warn(f"placer: {reader} reads a variable as it was some steps ago.", stacklevel=3)
+            return
+        try:
+            with tf.init_scope():
+                self._fetch_home(keys)
+        finally:
+            self._lock.release()
 
     def untouched_ran(self) -> None:
         """A step has trained the user's own variables, all true before: no replica is true any more."""
@@ -237,4 +263,4 @@ class Replicas:
 
 
 def _place(variable: tf.Variable, device: str) -> str:
-    return HOME if variable._handle.device == device else device
+    return HOME if tf_internals.handle_of(variable).device == device else device

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
 from placer.execute.output_check import Agreement, LossDiffersError, Returned, rounds_coarsely, values
 from placer.execute.rewrite import PlacedStep
@@ -81,7 +82,10 @@ class TrialRun:
 
     def _check_updates(self, step: PlacedStep) -> None:
         """Every variable that the untouched steps changed must have been changed here, too."""
-        fetched = {name: blank_variable(variable._handle.device, variable) for name, variable in self._start.items()}
+        fetched = {
+            name: blank_variable(tf_internals.handle_of(variable).device, variable)
+            for name, variable in self._start.items()
+        }
         self._transfers([Pair(step.variables[name], fetched[name]) for name in fetched])
         for name, variable in fetched.items():
             start, end = (np.asarray(state[name]) for state in (self.recording.start, self.recording.end))

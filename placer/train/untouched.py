@@ -46,13 +46,13 @@ class UntouchedFunction:
     def run(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
         """A call as the user made it: what it returns, and its seconds."""
         self.session.replicas.pull()
-        with unwatched():
+        with unwatched(self.session.replicas):
             return self._timed(variant, args, kwargs)
 
     def run_flat(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
         """The same on flat tensors, batches already taken from iterators."""
         self.session.replicas.pull()
-        with unwatched(), _lent(variant.feeding, tensors) as flat:
+        with unwatched(self.session.replicas), _lent(variant.feeding, tensors) as flat:
             args, kwargs = variant.layout.filled(flat)
             return self._timed(variant, args, kwargs)
 
@@ -68,7 +68,7 @@ class UntouchedFunction:
             )  # fmt: skip
         with self.session.lock:
             self.session.replicas.pull()
-            with unwatched():
+            with unwatched(self.session.replicas):
                 outputs = self._eagerly(args, kwargs)
             self.session.untouched_ran()
         return outputs

@@ -1,13 +1,16 @@
 """Watches the user's variables: every read or write is reported first, so that the variable can be made true in time.
 
-A watched variable becomes an instance of a subclass of its own class, whose handle cannot be taken unseen. Functions
-traced before hold handles of their own, so calls of functions are watched, too. Saving, checkpoints, evaluation,
-learning rate schedules and plain reads all go one of these two ways (docs/decisions/009-coherence.md).
+A watched variable becomes an instance of a subclass of its own class, whose handle cannot be taken unseen, by Python
+(`handle`) or by TensorFlow's C++ code (`_handle`). Functions traced before hold handles of their own, so calls of
+functions are watched, too. Saving, checkpoints, evaluation, learning rate schedules and plain reads all go one of these
+ways (docs/decisions/009-coherence.md). TensorFlow's own threads, and functions of tf.data, read whenever they like;
+such readers are reported as `read_aside`.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,8 +40,10 @@ class Watcher(Protocol):
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
         """The user may be about to read and to write these variables."""
 
-    def within_step(self) -> None:
-        """A Python function that a step calls uses a variable. Waiting for the step to end would never return."""
+    def read_aside(self, variables: Iterable[tf.Variable], reader: str) -> None:
+        """`reader`, in words, is about to use these variables at any time, even while a step runs. A wait for the step
+        to end may never return.
+        """
 
 
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
@@ -46,6 +51,12 @@ def watch(variable: tf.Variable, watcher: Watcher) -> None:
     tf_internals.before_function_calls(_function_called)
     _watchers[id(variable)] = (variable, watcher)
     variable.__class__ = _watched(_plain(type(variable)))
+
+
+def watched_by(variable: tf.Variable) -> Watcher | None:
+    """Who watches a variable; None where nobody does."""
+    entry = _watchers.get(id(variable))
+    return None if entry is None else entry[1]
 
 
 def unwatch(variable: tf.Variable) -> None:
@@ -66,19 +77,20 @@ def renew_all() -> None:
     here = [v for v in gc.get_objects() if type(v) in kinds and _is_here(v)]
     with unwatched(), tf.init_scope():
         for variable in here:
-            with tf.device(variable._handle.device):
-                value = tf_internals.read_variable(variable._handle, variable.dtype)
+            handle = tf_internals.handle_of(variable)
+            with tf.device(handle.device):
+                value = tf_internals.read_variable(handle, variable.dtype)
                 fresh = tf.Variable(value, trainable=False, shape=variable.shape, dtype=variable.dtype)
-            _remember(variable)
-            variable._handle = fresh._handle
+            _remember(variable, handle)
+            variable._handle = tf_internals.handle_of(fresh)
     if here:
         tf_internals.before_function_calls(_function_called)
 
 
-def _remember(variable: tf.Variable) -> None:
+def _remember(variable: tf.Variable, handle: Any) -> None:
     """Remember the handle that a variable is about to lose, because functions may hold it."""
-    key = id(variable._handle)
-    gone = weakref.ref(variable._handle, lambda _: _renewed.pop(key, None))
+    key = id(handle)
+    gone = weakref.ref(handle, lambda _: _renewed.pop(key, None))
     _renewed[key] = (gone, weakref.ref(variable))
 
 
@@ -97,17 +109,17 @@ def _is_here(variable: Any) -> bool:
     """Whether a variable holds a value in this process."""
     if is_elsewhere(variable):
         return False
-    handle: Any = getattr(variable, "_handle", None)
+    handle = vars(variable).get("_handle")
     if not tf_internals.is_eager(handle) or "/job:localhost" not in handle.device:
         return False
     return tf_internals.is_initialized(handle)
 
 
 @contextmanager
-def unwatched() -> Iterator[None]:
-    """Report nothing that this thread does inside: it is Placer's own use."""
-    before = getattr(_here, "silent", False)
-    _here.silent = True
+def unwatched(watcher: Watcher | None = None) -> Iterator[None]:
+    """Report nothing that this thread does inside to `watcher`, None = to all: it is Placer's own use."""
+    before: tuple[Watcher | None, ...] = getattr(_here, "silent", ())
+    _here.silent = (*before, watcher)
     try:
         yield
     finally:
@@ -117,15 +129,28 @@ def unwatched() -> Iterator[None]:
 class _Watched:
     """Mixed into a variable's class."""
 
-    _handle: Any
-
     @property
     def handle(self) -> Any:
         """The handle, with which anything may be done."""
         watcher = _watcher(self)
         if watcher is not None:
             watcher.will_write([self])
-        return self._handle
+        return tf_internals.handle_of(self)
+
+    @property
+    def _handle(self) -> Any:
+        """The handle as TensorFlow's C++ code takes it, to read a variable that is an argument of an op."""
+        watcher = _watcher(self)
+        if watcher is not None:
+            try:
+                (watcher.will_read if _called_by_tensorflow() else watcher.will_write)([self])
+            except Exception:
+                return None  # C++ code would crash; without a handle it uses _read_variable_op, which raises this again
+        return tf_internals.handle_of(self)
+
+    @_handle.setter
+    def _handle(self, handle: Any) -> None:
+        vars(self)["_handle"] = handle
 
     def _read_variable_op(self, *args: Any, **kwargs: Any) -> Any:
         watcher = _watcher(self)
@@ -145,15 +170,31 @@ def _plain(kind: type) -> type:
     return found
 
 
+def _called_by_tensorflow() -> bool:
+    """Whether TensorFlow's code takes the `_handle` of a variable, rather than the user's."""
+    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("tensorflow.")
+
+
 def _watcher(variable: Any) -> Watcher | None:
-    """The variable's watcher; None while a function is traced, because tracing reads nothing yet."""
-    if getattr(_here, "silent", False) or tf.inside_function():
+    """The variable's watcher, to be asked before a use; None where nothing is used yet, because a function is traced,
+    and where the watcher knows by now because it was told of a reader that it cannot stop.
+    """
+    watcher = watched_by(variable)
+    if watcher is None or _is_silent(watcher):
         return None
-    entry = _watchers.get(id(variable))
-    if entry is not None and isinstance(threading.current_thread(), threading._DummyThread):
-        entry[1].within_step()
+    if tf.inside_function():
+        if tf_internals.traces_dataset():
+            watcher.read_aside([variable], "a function of a tf.data pipeline")
         return None
-    return entry[1] if entry is not None else None
+    if isinstance(threading.current_thread(), threading._DummyThread):
+        watcher.read_aside([variable], "a Python function in one of TensorFlow's threads")
+        return None
+    return watcher
+
+
+def _is_silent(watcher: Watcher) -> bool:
+    silent = getattr(_here, "silent", ())
+    return bool(silent) and (None in silent or any(watcher is one for one in silent))
 
 
 def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
@@ -164,12 +205,12 @@ def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
     found = []
     for tensor in captured:
         variable = _present(tensor) if tensor.dtype == tf.resource else None
-        found.append(tensor if variable is None else variable._handle)
+        found.append(tensor if variable is None else tf_internals.handle_of(variable))
     return found
 
 
 def _report_use(concrete: Any) -> None:
-    if getattr(_here, "silent", False) or tf.inside_function():
+    if None in getattr(_here, "silent", ()) or tf.inside_function():
         return
     touched = _touched_by.get(concrete)
     if touched is None:
@@ -182,7 +223,7 @@ def _report_use(concrete: Any) -> None:
 
 def _touched(graph: Any) -> Iterator[tuple[tf.Variable, bool]]:
     """The variables that a function uses, and whether it may write each: all but plain reads may."""
-    by_handle = {id(variable._handle): variable for variable in graph.variables}
+    by_handle = {id(tf_internals.handle_of(variable)): variable for variable in graph.variables}
     for outer, inner in graph.captures:
         variable = _present(outer)
         variable = by_handle.get(id(outer)) if variable is None else variable

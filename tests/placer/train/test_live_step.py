@@ -419,7 +419,7 @@ def test_a_python_function_that_reads_a_variable_keeps_the_step_where_it_is(two_
     hand = live_hand(step)
     for _ in range(UNTOUCHED_STEPS):
         hand(tf.constant(1.0))
-    with pytest.raises(BadInputError, match="a Python function in it reads a variable"):
+    with pytest.raises(BadInputError, match="threads reads its variables"):
         hand.place()
     assert hand(tf.constant(1.0)).numpy() > 0
     hand.close()
