@@ -19,7 +19,7 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Result
 from search.online.replan.planner_server import BEGIN
-from search.online.replan.proposal import Devices, PlanSettings, Proposal
+from search.online.replan.proposal import OpDevices, PlanSettings, Proposal
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Planner:
         """See OnlinePlan.singles."""
         return self._call("singles")
 
-    def tell(self, measured: Sequence[tuple[Devices, Result]]) -> Future[None]:
+    def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> Future[None]:
         """See OnlinePlan.tell."""
         return self._call("tell", list(measured))
 
@@ -96,7 +96,7 @@ class Planner:
         """Why the last `propose` gave fewer than it was asked for; None where it did not."""
         return self._call("ended")
 
-    def predict(self, devices: Devices) -> Future[float]:
+    def predict(self, devices: OpDevices) -> Future[float]:
         """See OnlinePlan.predict."""
         return self._call("predict", devices)
 

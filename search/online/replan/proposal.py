@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-Devices = tuple[int, ...]
+OpDevices = tuple[int, ...]
 """The device of each op of the captured graph, by its index in the whole topology."""
 
 
@@ -26,7 +26,7 @@ class Proposal:
     predicted_s: seconds of a step by the calibration of the moment. searcher: whose idea it was.
     """
 
-    devices: Devices
+    devices: OpDevices
     order: tuple[str, ...]
     predicted_s: float
     searcher: str

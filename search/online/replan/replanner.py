@@ -15,7 +15,7 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import ANY, Topology
 from placer.result import Measured, Result
 from search.online.replan.load import Load
-from search.online.replan.proposal import Devices, PlanSettings, Proposal
+from search.online.replan.proposal import OpDevices, PlanSettings, Proposal
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
@@ -50,7 +50,7 @@ class OnlinePlan:
         self.names = topology.names
         self.load = AS_PROFILED
         self.ended: str | None = None
-        self._told: dict[Load, list[tuple[Devices, Result]]] = {AS_PROFILED: []}
+        self._told: dict[Load, list[tuple[OpDevices, Result]]] = {AS_PROFILED: []}
         self._views: dict[tuple[tuple[str, ...], Load], _View] = {}
         self._sessions: dict[tuple[tuple[str, ...], Load], SearchSession] = {}
         SearchSession(self.settings.searcher, self._view().problem)
@@ -61,7 +61,7 @@ class OnlinePlan:
         singles = (*view.problem.singles(), *view.problem.nearly_singles())
         return _best_first([self._proposal(view, placement, "single") for placement in singles])
 
-    def tell(self, measured: Sequence[tuple[Devices, Result]]) -> None:
+    def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> None:
         """What mappings, proposed or not, came to under the load of now. Of several results the last one counts.
 
         Raises BadInputError for a mapping of another graph.
@@ -85,7 +85,7 @@ class OnlinePlan:
             found = self._with_rules(view, found, count)
         return [self._ordered(view, proposal) for proposal in _best_first(self._worthwhile(view, found))]
 
-    def predict(self, devices: Devices) -> float:
+    def predict(self, devices: OpDevices) -> float:
         """Seconds of a step under the load of now; infinity where a device is not in use.
 
         Raises BadInputError for a mapping of another graph.
@@ -155,18 +155,18 @@ class OnlinePlan:
         fine = replace(prediction.fine, given=replace(whole, device_factor=factors))
         return replace(view, prediction=replace(prediction, fine=fine), knows=len(self._measured(view)))
 
-    def _measured(self, view: _View) -> list[tuple[Devices, Result]]:
+    def _measured(self, view: _View) -> list[tuple[OpDevices, Result]]:
         """What was told under the view's load of its own devices, by their indices there."""
         told = dict(self._told[view.load])
         return [(self._within(view, devices), result) for devices, result in told.items() if view.has(devices)]
 
-    def _within(self, view: _View, devices: Devices) -> Devices:
+    def _within(self, view: _View, devices: OpDevices) -> OpDevices:
         if view.is_whole:
             return devices
         place = {d: i for i, d in enumerate(view.devices)}
         return tuple([place[d] for d in devices])
 
-    def _check(self, devices: Devices) -> None:
+    def _check(self, devices: OpDevices) -> None:
         if len(devices) != len(self.graph) or not set(devices) <= set(range(len(self.topology))):
             raise BadInputError(
                 f"the mapping is of {len(devices)} ops; this plan is for {len(self.graph)} on "
@@ -258,24 +258,24 @@ class _View:
         """Whether indices here are those of the whole topology."""
         return self.devices == tuple(range(len(self.devices)))
 
-    def has(self, devices: Devices) -> bool:
+    def has(self, devices: OpDevices) -> bool:
         """Whether a mapping keeps to the view's devices."""
         return set(devices) <= set(self.devices)
 
-    def whole(self, devices: Devices) -> Devices:
+    def whole(self, devices: OpDevices) -> OpDevices:
         """A mapping of the view's devices by their indices in the whole topology."""
         return devices if self.is_whole else tuple([self.devices[d] for d in devices])
 
-    def step_s(self, devices: Devices) -> float:
+    def step_s(self, devices: OpDevices) -> float:
         """Predicted op by op."""
         return float(self.prediction.fine.step_s([devices])[0])
 
-    def expand(self, placement: Placement) -> Devices:
+    def expand(self, placement: Placement) -> OpDevices:
         """The device of each op."""
         devices = self.problem.devices(placement)
         return tuple([devices[group] for group in self.prediction.groups.group_of])
 
-    def placement(self, devices: Devices) -> Placement | None:
+    def placement(self, devices: OpDevices) -> Placement | None:
         """The units of the problem where their ops are; None where they are apart, or more than fits."""
         problem = self.problem
         unit_of = problem.limits.unit_of[list(self.prediction.groups.group_of)]
@@ -292,7 +292,7 @@ def _best_first(proposals: Sequence[Proposal]) -> list[Proposal]:
     return sorted(proposals, key=lambda p: p.predicted_s)
 
 
-def _telling(measured: Sequence[tuple[Devices, Result]]) -> list[tuple[Devices, Result]]:
+def _telling(measured: Sequence[tuple[OpDevices, Result]]) -> list[tuple[OpDevices, Result]]:
     """What a calibration replays of all that was measured."""
     ran = [(len(set(devices)) > 1, r.step_s, devices) for devices, r in measured if isinstance(r, Measured)]
     return [(devices, Measured(step_s)) for _, step_s, devices in sorted(ran)[:MOST_CALIBRATED]]
