@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import Progress as RichProgress
 
 from experiments.jobs.finding import Progress
-from experiments.jobs.search import Job, SearchSettings
+from experiments.jobs.job import Job
+from experiments.jobs.search_settings import SearchSettings
 from experiments.jobs.side_by_side import side_by_side
 from experiments.report.progress import rich_progress
 from placer.errors import PlacerError, one_line

@@ -124,7 +124,8 @@ def search(
     _quiet_tensorflow()
     from contextlib import nullcontext
 
-    from experiments.jobs.search import SearchSettings, run_search
+    from experiments.jobs.search import run_search
+    from experiments.jobs.search_settings import SearchSettings
     from experiments.report import tables
     from experiments.report.progress import bar
     from placer.measure.store import Store
@@ -176,7 +177,7 @@ def compare(
     from contextlib import nullcontext
 
     from experiments.jobs.compare import CompareSettings, run_comparison
-    from experiments.jobs.search import SearchSettings
+    from experiments.jobs.search_settings import SearchSettings
     from experiments.report import standings, tables
     from experiments.report.picture import check_picture
     from experiments.report.progress import bar

@@ -9,14 +9,15 @@ from math import inf
 
 from experiments.jobs.finding import Progress, Row, by_merit, fastest, step_s
 from experiments.jobs.interrupt import interruptible
-from experiments.jobs.search import Job, SearchSettings
+from experiments.jobs.job import Job
+from experiments.jobs.search_settings import SearchSettings
 from experiments.jobs.side_by_side import side_by_side
 from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import Groups
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
 from placer.measure.store import Store
-from placer.result import Failed, Measured, Result
+from placer.result import Measured, Result
 from search.offline.plan import DEFAULT_SEARCHER
 from search.session.prediction import Prediction
 from search.session.registry import SEARCHERS
@@ -30,19 +31,23 @@ ASKING_LIMIT_S = 60.0  # a searcher that took longer to ask, in all, is out
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """Who competes over what. search: as for one search, but `measurements` counts each searcher's own, single
-    devices aside, and searchers None = every one there is. peer_measurements: the same for all but the default
-    searcher; None = as many.
-    """
+    """Who competes over what."""
 
+    # As for one search, but `measurements` are each searcher's own, single devices aside; searchers: None = all.
     search: SearchSettings
-    peer_measurements: int | None = None
+    peer_measurements: int | None = None  # the same for all but the default searcher; None = as many
 
     @property
     def searchers(self) -> tuple[str, ...]:
         """Who competes, the default searcher first; single devices are measured anyway."""
         names = dict.fromkeys(self.search.searchers or (name for name in SEARCHERS if name != "single"))
         return tuple(sorted(names, key=lambda name: name != DEFAULT_SEARCHER))
+
+    def check(self) -> None:
+        """Raises BadInputError for what can be refused before anything is traced."""
+        self.search.check()
+        if self.peer_measurements is not None and self.peer_measurements < 1:
+            raise BadInputError(f"--peer-measurements is {self.peer_measurements}; give at least 1.")
 
     def share(self, searcher: str) -> int:
         """How many measurements a searcher may have."""
@@ -132,19 +137,13 @@ def run_comparison(
 
     Raises BadInputError for a model, device or searcher that cannot be used.
     """
-    check(settings)
+    settings.check()
     with Job.opened(settings.search, progress or Progress(), store, clock) as job:
         job.measure_singles()
         contest = Contest(job, settings)
         with interruptible() as pressed:
             interrupted = contest.run(pressed)
         return contest.finish(interrupted)
-
-
-def check(settings: CompareSettings) -> None:
-    """Raises BadInputError for what a search would not refuse itself."""
-    if settings.peer_measurements is not None and settings.peer_measurements < 1:
-        raise BadInputError(f"--peer-measurements is {settings.peer_measurements}; give at least 1.")
 
 
 @dataclass(eq=False)
@@ -207,10 +206,10 @@ class Contest:
 
     def run(self, pressed: Callable[[], bool]) -> bool:
         """Rounds until all are out or time is up; whether it was interrupted."""
-        while any(not entrant.ended for entrant in self.entrants) and not (pressed() or self._time_is_up()):
+        while any(not entrant.ended for entrant in self.entrants) and not (pressed() or self.job.time_is_up()):
             self._expect()
             self.job.calibrate()  # placed steps run in the order that this predicts
-            self._round(lambda: pressed() or self._time_is_up())
+            self._round(lambda: pressed() or self.job.time_is_up())
         for entrant in self.entrants:
             entrant.ended = entrant.ended or ("interrupted." if pressed() else "the minutes were up.")
         return pressed()
@@ -244,10 +243,6 @@ class Contest:
             interrupted=interrupted,
             seconds=job.clock() - job.begin_s,
         )
-
-    def _time_is_up(self) -> bool:
-        minutes = self.settings.search.minutes
-        return minutes is not None and self.job.clock() - self.job.begin_s > 60 * minutes
 
     def _expect(self) -> None:
         """Tell the bar how many measurements there will be at most."""
@@ -284,12 +279,7 @@ class Contest:
         """The best of all, the fastest single device, the best of each searcher, none twice; and the next best of all,
         as many as the last turn has room for.
         """
-        ran = by_merit(self.job.rows)
-        if not ran:
-            failures = {row.result.detail for row in self.job.rows if isinstance(row.result, Failed)}
-            raise PlacerError(
-                f"no mapping of {self.job.settings.model} could be measured: {'; '.join(sorted(failures))}"
-            )
+        ran = self.job.ranked()
         singles = [row for row in ran if row.mapping.is_single]
         rows = [ran[0], *singles[:1], *(row for e in self.entrants for row in by_merit(e.rows)[:1])]
         chosen = list(dict.fromkeys(row.mapping for row in rows))

@@ -49,7 +49,7 @@ class Finding:
     ended: tuple[str, ...] = ()  # why the search used fewer measurements than it might have
     pins: tuple[str, ...] = ()  # what had to run where
     trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)  # the best step, predicted and measured
-    finals: tuple[Row, ...] = ()  # all mappings that were measured side by side at the end
+    finalists: tuple[Row, ...] = ()  # all mappings that were measured side by side at the end
     tf_default: Measured | None = None  # measured with them
 
     @property

@@ -89,7 +89,7 @@ def _contest(finding: Finding) -> dict[str, Facts]:
     """Every contestant's best: side by side at the end, else as it was dropped or failed before."""
     found = {DEFAULT: _figures(finding.tf_default)} if finding.tf_default else {}
     for name in contestants(finding.measured):
-        final = fastest(row for row in finding.finals if name_of(row) == name)
+        final = fastest(row for row in finding.finalists if name_of(row) == name)
         rows = [row for row in finding.measured if name_of(row) == name]
         before = fastest(rows)
         if final is not None and isinstance(final.result, Measured):

@@ -14,7 +14,8 @@ from experiments.benches.comparisons import MEASUREMENTS, kept
 from experiments.benches.process import alone
 from experiments.jobs.compare import RACE
 from experiments.jobs.finding import Progress, Row, fastest, step_s
-from experiments.jobs.search import Job, SearchSettings
+from experiments.jobs.job import Job
+from experiments.jobs.search_settings import SearchSettings
 from experiments.jobs.side_by_side import in_turn, prepared
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping

@@ -16,7 +16,8 @@ from scipy.stats import kendalltau
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.process import alone
 from experiments.jobs.finding import Progress
-from experiments.jobs.search import Job, SearchSettings
+from experiments.jobs.job import Job
+from experiments.jobs.search_settings import SearchSettings
 from placer.errors import PlacerError
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology

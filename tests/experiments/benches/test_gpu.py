@@ -215,7 +215,7 @@ def finding(default_s, hybrid_s=0.008, gpu_s=0.009):
     final = min([best, singles[0]], key=lambda r: r.result.step_s)
     default = Measured(default_s, 0.0, 30)
     return SimpleNamespace(
-        best=final, best_single=singles[0], tf_default=default, finals=(best, singles[0]), lower_bound_s=0.004,
+        best=final, best_single=singles[0], tf_default=default, finalists=(best, singles[0]), lower_bound_s=0.004,
         default_wins=default_s < final.result.step_s, measured=(*singles, best, failed), ops=2, switch_s=None,
         groups=SimpleNamespace(graph=[]), mapping=final.mapping, topology=final.mapping.topology, ended=(), seconds=1.0,
     )  # fmt: skip

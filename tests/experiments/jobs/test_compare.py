@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments.jobs.compare import CompareSettings, Contest, check, run_comparison
+from experiments.jobs.compare import CompareSettings, Contest, run_comparison
 from experiments.jobs.finding import Progress, Row
 from experiments.jobs.interrupt import interruptible
-from experiments.jobs.search import SearchSettings
+from experiments.jobs.search_settings import SearchSettings
 from experiments.report.picture import check_picture
 from experiments.report.regret_plot import OURS, Curve, Panel, _styles, draw_regret
 from experiments.report.standings import comparison_facts, comparison_lines, show_comparison, write_comparison
@@ -178,7 +178,7 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
 
     job = SimpleNamespace(
         rows=[Row("single", mapping(0, 0), Measured(2.0))], prediction=SimpleNamespace(step_s=lambda mapping: 1.0),
-        clock=lambda: 0.0, begin_s=0.0, progress=Progress(), measure_all=measure_all, settings=SETTINGS.search,
+        clock=lambda: 0.0, time_is_up=lambda: False, progress=Progress(), measure_all=measure_all,
         calibrate=lambda: None, session=Session,
     )  # fmt: skip
     asks = {
@@ -208,7 +208,7 @@ def test_bad_settings_are_refused_in_one_line(change, peers, says):
     with pytest.raises(BadInputError, match=says) as refused:
         run_comparison(CompareSettings(replace(SETTINGS.search, **change), peers))
     assert "\n" not in str(refused.value)
-    check(SETTINGS)
+    SETTINGS.check()
 
 
 def test_many_curves_look_different_and_ours_stands_out(tmp_path):

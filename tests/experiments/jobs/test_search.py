@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from experiments.jobs.finding import Progress
-from experiments.jobs.search import SearchSettings, _shares, run_search
+from experiments.jobs.search import run_search
+from experiments.jobs.search_settings import SearchSettings
 from experiments.report.tables import finding_facts, summary_lines, write_results
 from placer.errors import BadInputError
 from placer.graph.graph_files import read_graph, read_topology
@@ -131,17 +132,6 @@ def test_bad_settings_are_refused_in_one_line(two_cpus, change, says):
     with pytest.raises(BadInputError, match=says) as refused:
         run_search(replace(SETTINGS, **change))
     assert "\n" not in str(refused.value)
-
-
-def test_baselines_get_a_part_and_the_searchers_the_rest():
-    assert _shares(("expert", "heft", "random", "local"), 20) == [
-        ("expert", 2),
-        ("heft", 2),
-        ("random", 1),
-        ("local", 15),
-    ]
-    assert _shares(("heft",), 5) == [("heft", 5)]
-    assert _shares(("local",), 5) == [("local", 5)]
 
 
 class Impatient(Progress):

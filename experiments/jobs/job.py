@@ -1,0 +1,167 @@
+"""A search under way: the profiled step on open devices, and what was measured of it so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from experiments import zoo
+from experiments.jobs.finding import Progress, Row, by_merit, fastest
+from experiments.jobs.search_settings import BASELINES, SearchSettings
+from experiments.jobs.stages import Traced, profile_model, trace_model
+from placer.errors import PlacerError
+from placer.graph.mapping import Mapping
+from placer.measure.store import Store
+from placer.result import Failed, Measured
+from search.problem.problem import Problem
+from search.problem.searcher import Stop, never
+from search.session.prediction import Prediction
+from search.session.session import BATCH, SearchSession
+
+if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
+    from placer.devices.cluster import Devices
+    from placer.measure.runner import Runner
+
+
+class Job:
+    """Measures mappings of one profiled step, and corrects the predicted costs by them."""
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        traced: Traced,
+        devices: Devices,
+        profiled: Prediction,
+        progress: Progress,
+        store: Store | None,
+        clock: Callable[[], float],
+        begin_s: float,
+    ) -> None:
+        """begin_s: when the job began, by `clock`."""
+        from placer.measure.runner import Runner
+
+        self.settings, self.progress, self.store, self.clock, self.begin_s = settings, progress, store, clock, begin_s
+        self.captured, self.inputs, self.untouched = traced.captured, traced.inputs, traced.untouched
+        self.devices, self.topology, self.groups = devices, profiled.topology, profiled.groups
+        self.prediction = profiled  # by the latest calibration
+        self.runner: Runner = Runner(
+            traced.captured, devices, traced.inputs, traced.references, order=lambda m: self.prediction.order(m)
+        )
+        self.rows: list[Row] = []
+        self.ended: list[str] = []
+        self.anchor_s: float | None = None
+        self._calibrated_by = 0  # rows
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls,
+        settings: SearchSettings,
+        progress: Progress,
+        store: Store | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        devices: Devices | None = None,
+        training: zoo.TrainingStep | None = None,
+    ) -> Iterator[Job]:
+        """A job whose devices are closed when the block ends.
+
+        devices: open ones to use instead of those that the settings name; they stay open. training: a step to search
+        instead of the model that the settings name. Raises BadInputError and PlacerError as the stages do.
+        """
+        begin_s = clock()
+        traced = trace_model(settings, progress, training)
+        from placer.devices.cluster import open_devices
+
+        progress.phase("opening devices, measuring links")
+        own = nullcontext(devices) if devices else open_devices(settings.devices, include_local=settings.include_local)
+        with own as used:
+            profiled = profile_model(traced, used, settings, progress)
+            job = cls(settings, traced, used, profiled, progress, store, clock, begin_s)
+            with closing(job.runner):
+                yield job
+
+    @property
+    def problem(self) -> Problem:
+        """The groups to place, by the latest calibration."""
+        return self.prediction.problem
+
+    def fine(self, mapping: Mapping) -> Mapping:
+        """The captured ops where a mapping of the groups puts them."""
+        return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
+
+    def time_is_up(self) -> bool:
+        """Whether the settings' minutes are over."""
+        minutes = self.settings.minutes
+        return minutes is not None and self.clock() - self.begin_s > 60 * minutes
+
+    def measure_singles(self) -> None:
+        """Measure each device with all that it can run, if it can hold that, and calibrate by them."""
+        self.progress.begin(self.settings.measurements)
+        for placement in (*self.problem.singles(), *self.problem.nearly_singles()):
+            self.measure("single", self.problem.mapping(placement))
+        self.calibrate()
+
+    def measure_searchers(self, over: Stop = never) -> None:
+        """Measure what each searcher asks, up to its share, until `over()`; each learns all results so far."""
+        for name, share in self.settings.shares(max(0, self.settings.measurements - len(self.rows))):
+            self.calibrate()
+            session, known = self.session(name), 0
+            while share > 0 and not (self.time_is_up() or over()):
+                if session.searcher.predicts:
+                    self.calibrate()
+                    session.recalibrate(self.problem)
+                session.tell((row.mapping, row.result) for row in self.rows[known:])
+                known = len(self.rows)
+                batch = session.ask(min(share, BATCH))
+                if session.ended and name not in BASELINES:
+                    self.ended.append(session.ended)
+                if not batch:
+                    break
+                share -= len(self.measure_all([(name, mapping) for mapping in batch]))
+
+    def session(self, searcher: str) -> SearchSession:
+        """A new session of the searcher, by the latest calibration; it knows no results yet."""
+        return SearchSession(searcher, self.problem, seed=self.settings.seed)
+
+    def measure(self, searcher: str, mapping: Mapping) -> Row:
+        """`measure_all` for one."""
+        return self.measure_all([(searcher, mapping)])[0]
+
+    def measure_all(self, asked: Sequence[tuple[str, Mapping]]) -> list[Row]:
+        """Race mappings of the groups, each with the name of the searcher that asked it.
+
+        A result in the store is used as it is, except that the anchor is measured anew in every session.
+        """
+        if self.anchor_s is None and len(asked) > 1:
+            return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
+        fine = [self.fine(mapping) for _, mapping in asked]
+        asked_s = [self.prediction.step_s(mapping) for _, mapping in asked]
+        known = [self.store.find(m, self.anchor_s) if self.store and self.anchor_s else None for m in fine]
+        raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
+        rows = []
+        for (searcher, mapping), placed, stored, predicted_s in zip(asked, fine, known, asked_s, strict=True):
+            result = stored or next(raced)
+            if self.anchor_s is None and isinstance(result, Measured):
+                self.anchor_s = result.step_s
+            if self.store is not None and self.anchor_s and stored is None:
+                self.store.add(placed, result, self.anchor_s, searcher)
+            rows.append(Row(searcher, mapping, result, stored=stored is not None, asked_s=predicted_s))
+            self.rows.append(rows[-1])
+            self.progress.row(rows[-1], fastest(self.rows))
+        return rows
+
+    def calibrate(self) -> None:
+        """Correct the predicted costs by all that was measured so far."""
+        if self._calibrated_by != len(self.rows):
+            self.prediction = self.prediction.calibrated([(row.mapping, row.result) for row in self.rows])
+            self._calibrated_by = len(self.rows)
+
+    def ranked(self) -> list[Row]:
+        """What ran, the best first. Raises PlacerError where nothing did."""
+        ran = by_merit(self.rows)
+        if not ran:
+            failures = {row.result.detail for row in self.rows if isinstance(row.result, Failed)}
+            raise PlacerError(f"no mapping of {self.settings.model} could be measured: {'; '.join(sorted(failures))}")
+        return ran

@@ -1,0 +1,61 @@
+"""What to search, over what, and for how long; and how the measurements are shared among the searchers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placer.errors import BadInputError
+from placer.graph.pins import parse_pin
+from search.session.registry import SEARCHERS
+
+BASELINES = ("expert", "heft", "donf", "random")
+DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
+BASELINE_SHARE = 0.25  # of the measurements left after the single devices
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """The settings of one search. Nothing is checked before `check`."""
+
+    model: str  # as experiments.zoo.load takes it
+    devices: str | None = None  # as placer.devices.cluster.open_devices takes it
+    include_local: bool = False  # whether the coordinating process computes, too
+    searchers: tuple[str, ...] | None = None  # asked in this order; None = DEFAULT_SEARCHERS
+    measurements: int = 24  # mappings that may be measured, single devices included
+    minutes: float | None = None  # no searcher is asked after these; None = no limit
+    seed: int = 0  # of the weights, the example inputs and the searchers
+    batch: int | None = None  # examples per step; None = the network's own
+    groups: int = 192  # the search moves at most about so many groups
+    headroom: float = 0.1  # share of each device's memory that stays free
+    pins: tuple[str, ...] = ()  # each 'PATTERN=DEVICE', see placer/graph/pins.py
+    traced: int = 5  # steps traced on each device to profile it
+    warm_up: int = 3  # untraced steps on each device before these
+    finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
+    final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
+
+    def check(self) -> None:
+        """Raises BadInputError for what can be refused before anything is traced."""
+        for name in self.searchers or ():
+            if name not in SEARCHERS:
+                raise BadInputError(f"there is no searcher {name!r}; choose one of {', '.join(sorted(SEARCHERS))}.")
+        for pin in self.pins:
+            parse_pin(pin)
+        if self.measurements < 1:
+            raise BadInputError(f"--measurements is {self.measurements}; give at least 1.")
+        if self.groups < 2:
+            raise BadInputError(f"--groups is {self.groups}; give at least 2.")
+        if self.minutes is not None and not self.minutes > 0:
+            raise BadInputError(f"--minutes is {self.minutes}; give a number > 0.")
+
+    def shares(self, left: int) -> list[tuple[str, int]]:
+        """How many of `left` measurements each searcher may have: BASELINE_SHARE for the baselines together."""
+        names = self.searchers or DEFAULT_SEARCHERS
+        baselines = [name for name in names if name in BASELINES]
+        others = [name for name in names if name not in BASELINES]
+        for_baselines = left if not others else int(left * BASELINE_SHARE) if baselines else 0
+        return [*_divided(for_baselines, baselines), *_divided(left - for_baselines, others)]
+
+
+def _divided(total: int, names: list[str]) -> list[tuple[str, int]]:
+    """`total` in parts as equal as possible, the larger ones first."""
+    return [(name, total // len(names) + (i < total % len(names))) for i, name in enumerate(names)]

@@ -1,0 +1,75 @@
+"""What is done before anything is searched: the step is traced and timed untouched, then profiled on open devices.
+
+Each stage returns a value that the next one takes. TensorFlow is loaded by the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experiments import zoo
+from experiments.jobs.finding import Progress
+from experiments.jobs.search_settings import SearchSettings
+from placer.errors import PlacerError
+from placer.graph.coarsen import coarsen
+from placer.graph.pins import parse_pin, pinned
+from placer.result import Measured
+from search.session.prediction import Prediction
+
+if TYPE_CHECKING:
+    from placer.devices.cluster import Devices
+    from placer.execute.output_check import Returned
+    from placer.trace.capture import Captured
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A training step, and how TensorFlow runs it untouched."""
+
+    captured: Captured
+    inputs: list[Any]  # the example inputs, flat
+    untouched: Measured
+    references: tuple[Returned, ...]  # what placed steps have to return; see measure_untouched
+
+
+def trace_model(settings: SearchSettings, progress: Progress, training: zoo.TrainingStep | None = None) -> Traced:
+    """Trace the settings' model, or `training` instead of it.
+
+    The step is timed before devices are opened, because later TensorFlow would lose its updates
+    (docs/decisions/002-untouched-first.md). Raises BadInputError for settings, a model or devices that cannot be used.
+    """
+    settings.check()
+    from placer.devices.cluster import check_spec, split
+    from placer.measure.runner import measure_untouched
+    from placer.trace.capture import capture
+
+    check_spec(settings.devices)
+    split(settings.devices)  # before the model's variables are made
+    progress.phase(f"tracing {settings.model}")
+    training = training or zoo.load(settings.model, batch=settings.batch, seed=settings.seed)
+    captured = capture(training.step, training.example_inputs, training.name)
+    inputs = captured.flat_inputs(training.example_inputs)
+    progress.phase("timing the untouched step")
+    return Traced(captured, inputs, *measure_untouched(captured, inputs))
+
+
+def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, progress: Progress) -> Prediction:
+    """Profile the step's ops on each device, and join them to the groups that a search moves.
+
+    Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device.
+    """
+    from placer.profile.profiler import profile
+
+    topology = devices.topology
+    if len(topology) < 2:
+        raise PlacerError(
+            f"{topology.names[0]} is the only device here, so there is nothing to place; "
+            "pass --workers 2 to start worker processes."
+        )
+    pins = [parse_pin(pin) for pin in settings.pins]
+    pinned(traced.captured.graph, pins, topology)  # refuses at once what would be refused after the profile
+    progress.phase("profiling ops on each device")
+    graph = profile(traced.captured, devices, traced.inputs, runs=settings.traced, warm_up=settings.warm_up)
+    groups = coarsen(pinned(graph, pins, topology), settings.groups, topology)
+    return Prediction.profiled(groups, topology, settings.headroom)
