@@ -1,7 +1,7 @@
 """A training step that stays live while its mode changes: untouched, or placed by one mapping or another.
 
-Every call is one real step. What takes long (capturing, building, trial runs) can be done by another thread; which mode
-runs next is decided elsewhere (search/online/controller.py).
+Every call is one real step. What takes long (capturing, building, trial runs: placer/train/builder.py) can be done by
+another thread; which mode runs next is decided elsewhere (search/online/controller.py).
 """
 
 from __future__ import annotations
@@ -10,25 +10,23 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
-from placer.devices.link_probes import QUICK_PROBES, QUICK_REPEATS, measure_links
 from placer.devices.load_probes import LoadProbes
 from placer.errors import BadInputError, PlacerError
 from placer.execute.output_check import attempted
-from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import carried_over
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
-from placer.profile.profiler import profile
 from placer.result import Failed
-from placer.trace.capture import Captured, capture, untouchable
+from placer.trace.capture import untouchable
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout, Signatures
+from placer.train.builder import Builder
+from placer.train.joined_step import JoinedStep
 from placer.train.modes import UNTOUCHED, Built, MappedStep, Mode, Placed
 from placer.train.recorder import Recorder
 from placer.train.session import DeviceSession
@@ -38,21 +36,8 @@ from placer.train.variable_hooks import unwatched
 from placer.train.variant import Variant
 
 T = TypeVar("T")
-PROFILED = 3  # traced steps on each device
 DRAINED = 64  # calls after a change of mode that are timed until all they started is done; later ones overlap
-PROFILE_LIMIT_S = 60.0  # for one of them, on workers that may get lost
-KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
-
-
-@dataclass(frozen=True)
-class Joined:
-    """What is known of a live step once its devices are joined."""
-
-    main: Variant  # the signature whose mapping is searched
-    captured: Captured  # its graph
-    trial_run: TrialRun
-    topology: Topology  # all devices, lost ones included, so that indices stay what they are
-    graph: OpGraph | None = None  # the captured one with costs, once profiled
+PROFILE_LIMIT_S = 60.0  # for one traced step, on workers that may get lost
 
 
 class LiveStep:
@@ -70,17 +55,18 @@ class LiveStep:
         self.main: Variant | None = None  # the signature whose mapping is searched; others follow it
         self._mode: Mode = UNTOUCHED
         self._calls_so = 0  # placed ones since the mode changed
-        self._joined: Joined | None = None
+        self._joined: JoinedStep | None = None
         self.left_alone: str | None = None
         self._signatures = Signatures()
         self._variants: dict[Hashable, Variant] = {}
         self._recorder = Recorder(session)
+        self._builder = Builder(self.untouched, session, name, clock)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="placer")
         self._busy: list[Future[Any]] = []
         session.members.append(self)
 
     @property
-    def joined(self) -> Joined:
+    def joined(self) -> JoinedStep:
         """What is known since `join`. Raises PlacerError before it."""
         if self._joined is None:
             raise PlacerError(f"{self.name} has not joined its devices yet.")
@@ -140,7 +126,7 @@ class LiveStep:
     def again(self, key: Any, tensors: Sequence[Any]) -> None:
         """As in `Member`."""
         variant = self._variants[key]
-        mode = self.mode if variant is self.main else self._following(variant)
+        mode = self._mode_of(variant)
         if isinstance(mode, Placed):
             self._run(mode, tensors)
         else:
@@ -186,7 +172,7 @@ class LiveStep:
 
     def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
         """Run a step in the mode of now: devices may have been lost since it began."""
-        mode = self.mode if variant is self.main else self._following(variant)
+        mode = self._mode_of(variant)
         if isinstance(mode, Placed):
             return self._placed(variant, mode, tensors)
         return self.untouched.run_flat(variant, tensors)
@@ -219,28 +205,11 @@ class LiveStep:
             variant.refused = True
         return self.untouched.run_flat(variant, given)[0]
 
-    def _following(self, variant: Variant) -> Mode:
-        """The step of another signature under the main one's mapping."""
-        main = self.mode
-        if not isinstance(main, Placed):
-            return UNTOUCHED
-        if variant.following is None or variant.following[0] is not main:
-            if variant.captured is None:
-                variant.captured = self._captured(variant)
-                self.session.adopt(variant.captured.variables.values())
-            if variant.template is None:
-                variant.template = self._template(variant.captured)
-            variant.following = main, self._carried(variant.template, main)
-        return variant.following[1]
-
-    def _carried(self, template: Template, main: Placed) -> Placed:
-        topology = self.joined.topology
-        names = {op.name: topology.names[d] for op, d in zip(main.step.captured.graph.ops, main.devices, strict=True)}
-        graph = template.captured.graph
-        carried = carried_over(self.name, names, graph, topology)
-        devices = [topology.index[carried[op.name]] for op in graph.ops]
-        built = self._build(template, devices, [name for name in main.order if name in graph.index], main.name)
-        return self._settled(built)
+    def _mode_of(self, variant: Variant) -> Mode:
+        """How a call of this signature runs now: others than the main one follow its mapping."""
+        if variant is self.main or not isinstance(self.mode, Placed):
+            return self.mode
+        return self._builder.following(variant, self.mode, self.joined.topology)
 
     # Either thread.
 
@@ -254,22 +223,8 @@ class LiveStep:
         """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed."""
         if self.main is None:
             raise BadInputError(f"{self.name} was not called yet, so its signature is not known.")
-        self.main.captured = self._captured(self.main)
+        self.main.captured = self._builder.capture(self.main)
         return self.main.captured.graph
-
-    def _captured(self, variant: Variant) -> Captured:
-        how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
-        captured = capture(self.untouched.function, variant.args, self.name, **how)
-        if self.session.replicas.aside:
-            raise BadInputError(f"{self.name}: {self.session.replicas.aside} reads its variables while steps run.")
-        if captured.has_tables and self.session.joins:
-            raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
-        for node in (captured.nodes[name] for name in captured.host_ops):
-            if node.op in KEPT_EFFECTS:
-                raise BadInputError(
-                    f"{self.name}: op {node.name} ({node.op}) has an effect that cannot be tried without keeping it."
-                )
-        return captured
 
     def join(self) -> Topology:
         """Join the devices; the training thread only, between steps."""
@@ -279,44 +234,31 @@ class LiveStep:
                 raise PlacerError(f"{self.name} joins devices once it is captured.")
             captured = main.captured
             self.session.adopt(captured.variables.values())
-            main.template = self._template(captured)
+            self._builder.template(main)
             trial_run = TrialRun(
                 captured, self._recorder.recording(captured, self.name), exact=self.session.present.same_bits
             )
             self._recorder.clear()
             if self.session.fragile:
                 self.session.save()
-            self._joined = Joined(main, captured, trial_run, devices.topology)
+            self._joined = JoinedStep(main, captured, trial_run, devices.topology)
             return devices.topology
 
     def profile(self) -> tuple[OpGraph, Topology]:
         """The main signature's graph with costs, and the topology with its links as measured."""
-        devices, joined = self.session.join(), self.joined
-        names = devices.topology.names
-        links = measure_links(
-            names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES, repeats=QUICK_REPEATS
-        )
-        devices.topology = topology = Topology(devices.topology.devices, links, devices.topology.contention)
-        self._joined = replace(joined, topology=topology)
-        recording = joined.trial_run.recording
-        limit_s = PROFILE_LIMIT_S if self.session.fragile else None
-        graph = profile(
-            joined.captured,
-            devices,
-            recording.batches[-1],
-            runs=PROFILED,
-            start=recording.start,
-            warm_up=1,
-            limit_s=limit_s,
-        )
-        self._joined = replace(joined, topology=topology, graph=graph)
-        return graph, topology
+        devices = self.session.join()
+        self._joined = joined = self.joined.with_links_of(devices)
+        graph = joined.profile(devices, PROFILE_LIMIT_S if self.session.fragile else None)
+        self._joined = replace(joined, graph=graph)
+        return graph, joined.topology
 
     def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Built | Failed:
         """Place the main signature and try it; `settle` makes it ready to run. A failure is a value."""
         joined = self.joined
-        joined.main.template = template = joined.main.template or self._template(joined.captured)
-        built: Built | Failed = attempted(lambda: self._build(template, devices, order, name, joined.trial_run))
+        template = self._builder.template(joined.main)
+        built: Built | Failed = attempted(
+            lambda: self._builder.build(template, joined.topology, devices, order, name, joined.trial_run)
+        )
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
         return built
@@ -325,19 +267,7 @@ class LiveStep:
         """Let a step that was built train the live variables; the training thread only. Failed where devices were
         joined anew since.
         """
-        if not self.is_current(built):
-            return Failed("device", "devices were joined anew since this was built.")
-        return self._settled(built)
-
-    def _settled(self, built: Built) -> Placed:
-        captured = built.step.captured
-        variables = captured.variables
-        places = [built.step.device_of[node] for node in variables]
-        written = {i for i, node in enumerate(variables) if node in captured.written}
-        use = self.session.replicas.use(list(variables.values()), places, written, built.blank)
-        built.blank.clear()  # whoever still holds what was built keeps no replica alive
-        built.step.rebind(dict(zip(variables, use.replicas, strict=True)))
-        return Placed(built.devices, built.order, built.name, built.step, built.generation, built.switch_s, use)
+        return self._builder.settle(built)
 
     def release(self, keep: Sequence[Placed]) -> None:
         """Free the replicas of variables that none of these needs; the training thread only."""
@@ -356,12 +286,11 @@ class LiveStep:
 
     def mapping(self, devices: tuple[int, ...]) -> Mapping:
         """The main signature's ops on these devices."""
-        joined = self.joined
-        return Mapping(joined.graph or joined.captured.graph, joined.topology, devices)
+        return self.joined.mapping(devices)
 
     def is_current(self, step: MappedStep) -> bool:
         """Whether a step may still be called: devices were not joined anew since it was built."""
-        return step.generation == self.session.generation
+        return self._builder.is_current(step)
 
     # When devices are lost, or come back.
 
@@ -384,7 +313,7 @@ class LiveStep:
             return
         joined = self._joined
         joined.trial_run.forget()
-        joined.main.template = template = self._template(joined.captured)
+        template = self._builder.template(joined.main)
         if not isinstance(self.mode, Placed):
             return
         if self.session.devices is None:
@@ -393,7 +322,8 @@ class LiveStep:
         there = [joined.topology.index[name] for name in self.session.devices.topology.names]
         same = set(self.mode.devices) <= set(there)
         devices = self.mode.devices if same else (there[0],) * len(self.mode.devices)
-        self.mode = self._settled(self._build(template, devices, self.mode.order if same else (), self.mode.name))
+        order = self.mode.order if same else ()
+        self.mode = self._builder.build_settled(template, joined.topology, devices, order, self.mode.name)
 
     def close(self) -> None:
         """Leave the session, with the user's variables true."""
@@ -404,33 +334,6 @@ class LiveStep:
         with self.session.lock:
             self.session.leave(self)
         self.mode = UNTOUCHED
-
-    def _build(
-        self,
-        template: Template,
-        devices: Sequence[int],
-        order: Sequence[str],
-        name: str,
-        trial_run: TrialRun | None = None,
-    ) -> Built:
-        begin, generation = self.clock(), self.session.generation
-        tf_names, topology = self.session.present.tf_names, self.joined.topology
-        names = [tf_names[topology.names[d]] for d in devices]
-        device_of = {op.name: n for op, n in zip(template.captured.graph.ops, names, strict=True)}
-        mine = template.captured.variables
-        if trial_run is not None:
-            step = PlacedStep(template, names, variables=trial_run.variables(device_of), order=order)
-            trial_run.run(step)
-        else:
-            step = PlacedStep(template, names, variables=mine, order=order)
-        blank = self.session.replicas.missing(list(mine.values()), [device_of[node] for node in mine])
-        if generation != self.session.generation:
-            raise PlacerError("devices were joined anew while this was built.")
-        return Built(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, blank)
-
-    def _template(self, captured: Captured) -> Template:
-        """A captured step made ready for the devices of now."""
-        return Template(captured, self.session.devices.host if self.session.devices is not None else "")
 
 
 def _unseen(work: Callable[[], T]) -> T:

@@ -20,7 +20,7 @@ from placer.execute.output_check import values
 from placer.graph.topology import Topology
 from placer.profile.profiler import profile
 from placer.result import Failed, Measured, summary
-from placer.train.live_step import PROFILED
+from placer.train.joined_step import PROFILED
 from placer.train.modes import Built, Placed
 from search.online.autoplace import autoplace
 from search.online.replan.planner_client import Planner

@@ -126,10 +126,11 @@ LOST = """
 import os, signal, sys
 import numpy as np
 import tensorflow as tf
-import placer, placer.train.live_step
+import placer
+from placer.train import joined_step, live_step
 from tests.conftest import small_step
 
-profile, killed = placer.train.live_step.profile, []
+profile, killed = joined_step.profile, []
 
 def profiled(captured, devices, *args, **how):
     if not killed:
@@ -137,7 +138,7 @@ def profiled(captured, devices, *args, **how):
         os.kill(killed[0], signal.SIGKILL)
     return profile(captured, devices, *args, **how)
 
-placer.train.live_step.profile, placer.train.live_step.PROFILE_LIMIT_S = profiled, 20.0
+joined_step.profile, live_step.PROFILE_LIMIT_S = profiled, 20.0
 undisturbed, inputs = small_step()
 undisturbed = tf.function(undisturbed)
 expected = [float(undisturbed(*inputs)) for _ in range(5000)]  # compiled before workers are joined

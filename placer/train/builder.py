@@ -1,0 +1,136 @@
+"""From a signature of a step to one that runs under a mapping: capture it, build it, try it, let it train."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from placer.errors import BadInputError, PlacerError
+from placer.execute.rewrite import PlacedStep, Template
+from placer.graph.mapping_files import carried_over
+from placer.graph.topology import Topology
+from placer.result import Failed
+from placer.trace.capture import Captured, capture
+from placer.train.modes import Built, MappedStep, Placed
+from placer.train.session import DeviceSession
+from placer.train.trial_run import TrialRun
+from placer.train.untouched import UntouchedFunction
+from placer.train.variant import Variant
+
+KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
+
+
+class Builder:
+    """Builds the steps of one function for the devices that are joined now.
+
+    Any thread may capture and build, because neither touches a variable of the training. `settle` and `following` are
+    for the training thread. Nothing that was built may be called after devices were joined anew: see `is_current`.
+    """
+
+    def __init__(
+        self,
+        untouched: UntouchedFunction,
+        session: DeviceSession,
+        name: str,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """name: the step's, for messages. clock: seconds."""
+        self.untouched, self.session, self.name, self.clock = untouched, session, name, clock
+
+    def capture(self, variant: Variant) -> Captured:
+        """The step of one signature. Raises BadInputError where it cannot be placed."""
+        how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
+        captured = capture(self.untouched.function, variant.args, self.name, **how)
+        if self.session.replicas.aside:
+            raise BadInputError(f"{self.name}: {self.session.replicas.aside} reads its variables while steps run.")
+        if captured.has_tables and self.session.joins:
+            raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
+        for node in (captured.nodes[name] for name in captured.host_ops):
+            if node.op in KEPT_EFFECTS:
+                raise BadInputError(
+                    f"{self.name}: op {node.name} ({node.op}) has an effect that cannot be tried without keeping it."
+                )
+        return captured
+
+    def template(self, variant: Variant) -> Template:
+        """The signature's step made ready for the devices of now; captured first where it was not."""
+        if variant.captured is None:
+            variant.captured = self.capture(variant)
+            self.session.adopt(variant.captured.variables.values())
+        if variant.template is None:
+            host = self.session.devices.host if self.session.devices is not None else ""
+            variant.template = Template(variant.captured, host)
+        return variant.template
+
+    def build(
+        self,
+        template: Template,
+        topology: Topology,
+        devices: Sequence[int],
+        order: Sequence[str],
+        name: str,
+        trial_run: TrialRun | None = None,
+    ) -> Built:
+        """The step on these devices, one per op, indices into `topology`. trial_run: run it once on scratch variables.
+
+        Raises PlacerError where devices were joined anew meanwhile, and what a trial run raises.
+        """
+        begin, generation = self.clock(), self.session.generation
+        tf_names = self.session.present.tf_names
+        names = [tf_names[topology.names[d]] for d in devices]
+        device_of = {op.name: n for op, n in zip(template.captured.graph.ops, names, strict=True)}
+        mine = template.captured.variables
+        if trial_run is not None:
+            step = PlacedStep(template, names, variables=trial_run.variables(device_of), order=order)
+            trial_run.run(step)
+        else:
+            step = PlacedStep(template, names, variables=mine, order=order)
+        blank = self.session.replicas.missing(list(mine.values()), [device_of[node] for node in mine])
+        if generation != self.session.generation:
+            raise PlacerError("devices were joined anew while this was built.")
+        return Built(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, blank)
+
+    def is_current(self, step: MappedStep) -> bool:
+        """Whether a step may still be called: devices were not joined anew since it was built."""
+        return step.generation == self.session.generation
+
+    def settle(self, built: Built) -> Placed | Failed:
+        """Let a step that was built train the live variables. Failed where devices were joined anew since."""
+        if not self.is_current(built):
+            return Failed("device", "devices were joined anew since this was built.")
+        return self._settled(built)
+
+    def build_settled(
+        self, template: Template, topology: Topology, devices: Sequence[int], order: Sequence[str], name: str
+    ) -> Placed:
+        """`build` and `settle` at once, untried; for the training thread, under the session's lock."""
+        return self._settled(self.build(template, topology, devices, order, name))
+
+    def following(self, variant: Variant, main: Placed, topology: Topology) -> Placed:
+        """The step of another signature under the main one's mapping, made where it is not there yet.
+
+        Raises PlacerError where it cannot be.
+        """
+        if variant.following is None or variant.following[0] is not main:
+            template = self.template(variant)
+            variant.following = main, self._carried_over(template, main, topology)
+        return variant.following[1]
+
+    def _carried_over(self, template: Template, main: Placed, topology: Topology) -> Placed:
+        names = {op.name: topology.names[d] for op, d in zip(main.step.captured.graph.ops, main.devices, strict=True)}
+        graph = template.captured.graph
+        carried = carried_over(self.name, names, graph, topology)
+        devices = [topology.index[carried[op.name]] for op in graph.ops]
+        order = [name for name in main.order if name in graph.index]
+        return self.build_settled(template, topology, devices, order, main.name)
+
+    def _settled(self, built: Built) -> Placed:
+        captured = built.step.captured
+        variables = captured.variables
+        places = [built.step.device_of[node] for node in variables]
+        written = {i for i, node in enumerate(variables) if node in captured.written}
+        use = self.session.replicas.use(list(variables.values()), places, written, built.blank)
+        built.blank.clear()  # whoever still holds what was built keeps no replica alive
+        built.step.rebind(dict(zip(variables, use.replicas, strict=True)))
+        return Placed(built.devices, built.order, built.name, built.step, built.generation, built.switch_s, use)
