@@ -41,7 +41,7 @@ SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N or host:port,host:port"
 class Devices:
     """An open topology: the TensorFlow device behind each name, and the session that reaches them all.
 
-    Workers get lost and come back (docs/decisions/008-lost-devices.md). `without` and `rejoined` connect this process
+    Workers get lost and come back (docs/decisions/008-lost-devices.md). `without` and `join_all` connect this process
     again: afterwards all variables and functions on workers are gone, even on survivors, and functions made before
     must never be called again. No other thread may use TensorFlow meanwhile.
     """
@@ -85,7 +85,7 @@ class Devices:
     def lost(self) -> tuple[str, ...]:
         """The devices whose process does not answer right now; devices in this process always answer.
 
-        Where an op failed and none is lost, a worker was restarted from outside: call `rejoined`.
+        Where an op failed and none is lost, a worker was restarted from outside: call `join_all`.
         """
         return tuple(name for name in self.topology.names if name in self.addresses and not self._answers(name))
 
@@ -97,7 +97,7 @@ class Devices:
         self._check_known(names)
         left = [name for name in self.topology.names if name not in names]
         if not left or (self.addresses and self.addresses.keys().isdisjoint(left)):
-            raise PlacerError(f"no device is left without {listed(names)}; train untouched until one is revived.")
+            raise PlacerError(f"no device is left without {listed(names)}; train untouched until one is back.")
         self._join(left)
         target = next((f"grpc://{address}" for name, address in self.addresses.items() if name in left), "")
         return replace(
@@ -108,16 +108,16 @@ class Devices:
             original=self.whole,
         )
 
-    def revive(self, names: Collection[str], clock: Callable[[], float] = time.monotonic) -> Reconnection:
+    def reconnect(self, names: Collection[str], clock: Callable[[], float] = time.monotonic) -> Reconnection:
         """Bring lost devices back in the background: workers that this process started are restarted, the addresses of
-        others are tried every 2 s until they answer. Call `rejoined` once it is done. clock: seconds.
+        others are tried every 2 s until they answer. Call `join_all` once it is done. clock: seconds.
         """
         self._check_known(names)
         if local := [name for name in names if name not in self.addresses]:
-            raise BadInputError(f"{listed(local)} is in this process and cannot be revived; name workers only.")
+            raise BadInputError(f"{listed(local)} is in this process and cannot be reconnected; name workers only.")
         return Reconnection({name: partial(self._bring_back, name) for name in names}, clock)
 
-    def rejoined(self) -> Devices:
+    def join_all(self) -> Devices:
         """Connect to all devices again, with the names, order and links they had.
 
         Raises PlacerError where one does not answer.

@@ -44,7 +44,7 @@ class Builder:
         captured = capture(self.untouched.function, variant.args, self.name, **how)
         if self.session.replicas.aside:
             raise BadInputError(f"{self.name}: {self.session.replicas.aside} reads its variables while steps run.")
-        if captured.has_tables and self.session.joins:
+        if captured.has_tables and self.session.connection.joins_workers:
             raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
         for node in (captured.nodes[name] for name in captured.host_ops):
             if node.op in KEPT_EFFECTS:

@@ -111,7 +111,7 @@ class LiveStep:
                 variant = self._first_call(key, args, kwargs)
             variant.calls += 1
             if self.session.suspected:
-                self.session.look()
+                self.session.check_for_losses()
             if variant is not self.main:
                 return self._aside(variant, args, kwargs, tensors), None
             mode = self._mode
@@ -123,7 +123,7 @@ class LiveStep:
         """What a placed step takes: a batch where the user gave an iterator. Raises OutOfRangeError at its end."""
         return tensors if variant.feeding is None else variant.feeding.taken(tensors)
 
-    def again(self, key: Any, tensors: Sequence[Any]) -> None:
+    def repeat(self, key: Any, tensors: Sequence[Any]) -> None:
         """As in `Member`."""
         variant = self._variants[key]
         mode = self._mode_of(variant)
@@ -162,12 +162,12 @@ class LiveStep:
             outputs, step_s = self._run(mode, tensors)
         except BaseException as error:
             if not self.session.is_loss(error):
-                self.session.broke_off()
+                self.session.after_failed()
                 raise
             self.session.recover()
             return self._placed_anew(variant, tensors)
         if self.session.fragile:
-            self.session.ran(self, variant.key, tensors, step_s)
+            self.session.after_placed(self, variant.key, tensors, step_s)
         return mode.step.captured.pack(outputs), step_s
 
     def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
@@ -280,7 +280,7 @@ class LiveStep:
             self.session.devices is not None and self.session.devices.workers is not None
         ) or not self.session.fragile
 
-    def pace(self) -> LoadProbes:
+    def load_probes(self) -> LoadProbes:
         """Probes of the devices that are there."""
         return LoadProbes(self.session.present)
 

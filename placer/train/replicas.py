@@ -221,7 +221,7 @@ class Replicas:
         finally:
             self._lock.release()
 
-    def untouched_ran(self) -> None:
+    def after_untouched(self) -> None:
         """A step has trained the user's own variables, all true before: no replica is true any more."""
         self._latest = None
         self.changes += 1

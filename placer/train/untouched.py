@@ -70,7 +70,7 @@ class UntouchedFunction:
             self.session.replicas.pull()
             with unwatched(self.session.replicas):
                 outputs = self._eagerly(args, kwargs)
-            self.session.untouched_ran()
+            self.session.after_untouched()
         return outputs
 
     def _timed(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
@@ -86,7 +86,7 @@ class UntouchedFunction:
             drain()
             return outputs, self.clock() - begin
         finally:
-            self.session.untouched_ran()
+            self.session.after_untouched()
 
     def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Op by op in this process: functions first compiled while workers are joined lose updates."""

@@ -313,7 +313,7 @@ class Controller:
             and len(self._there()) > 1
             and isinstance(self.mode, Placed)
         ):
-            probes = yield from self._meanwhile(self.live.background(self.live.pace))
+            probes = yield from self._meanwhile(self.live.background(self.live.load_probes))
             adaptation = Adaptation(self.trials, self.planner, probes, self.settings, self._say, lambda: self.step)
             yield from adaptation.begin()
         while True:

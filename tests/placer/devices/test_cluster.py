@@ -50,10 +50,10 @@ def fails(step):
         return True
 
 def back(devices, names):
-    revival = devices.revive(names)
-    while not revival.done():
-        assert revival.failed is None, revival.failed
-    return devices.rejoined()
+    reconnection = devices.reconnect(names)
+    while not reconnection.done():
+        assert reconnection.failed is None, reconnection.failed
+    return devices.join_all()
 
 def refused(join):
     try:
@@ -87,8 +87,8 @@ with open_devices("workers:2", resilient=True, links=False, workers=start_worker
     step = works(devices)
     devices.workers.restart(1)  # nobody is lost, yet what was on it is gone
     assert fails(step) and devices.lost() == ()
-    devices = devices.rejoined()
-    works(devices.rejoined())
+    devices = devices.join_all()
+    works(devices.join_all())
     devices.workers.processes[0].kill()
     devices.workers.processes[0].wait()
     addresses = dict(enumerate(devices.addresses.values()))
@@ -139,7 +139,7 @@ def test_survivors_keep_their_names_order_links_and_task_numbers(served, monkeyp
     assert left.topology.names == ("worker:1", "cpu:0")
     assert left.topology.link(0, 1).latency_s == 3e-3
     assert left.session_target == f"grpc://{devices.addresses['worker:1']}"
-    assert left.rejoined() is devices
+    assert left.join_all() is devices
     with pytest.raises(PlacerError, match="no device is left without worker:1"):
         left.without(["worker:1"])
 
@@ -148,7 +148,7 @@ def test_a_worker_that_does_not_answer_is_refused_before_tensorflow_waits_for_it
     devices, listeners = served
     listeners[0].close()
     with pytest.raises(PlacerError, match="no worker answers at"):
-        devices.rejoined()
+        devices.join_all()
 
 
 def test_devices_that_are_not_there_or_never_lost_are_refused(served):
@@ -156,11 +156,11 @@ def test_devices_that_are_not_there_or_never_lost_are_refused(served):
     with pytest.raises(BadInputError, match="worker:9 is no device here; the topology has worker:0"):
         devices.without(["worker:9"])
     with pytest.raises(BadInputError, match="cpu:0 is in this process"):
-        devices.revive(["cpu:0"])
+        devices.reconnect(["cpu:0"])
 
 
 def test_devices_of_this_process_are_left_out_without_joining_anything(two_cpus):
     left = two_cpus.without(["cpu:0"])
     assert left.topology.names == ("cpu:1",)
-    assert (left.lost(), left.rejoined()) == ((), two_cpus)
+    assert (left.lost(), left.join_all()) == ((), two_cpus)
     assert replace(left, original=None).whole.topology.names == ("cpu:1",)

@@ -10,19 +10,19 @@ from placer.errors import PlacerError
 PATIENCE_S = 30.0
 
 
-def settled(revival: Reconnection) -> bool:
+def settled(reconnection: Reconnection) -> bool:
     """`done()` once the attempts that run now have ended."""
-    for current in revival._waiting.values():
+    for current in reconnection._waiting.values():
         current._thread.join(PATIENCE_S)
-    return revival.done()
+    return reconnection.done()
 
 
 def test_a_call_does_not_wait_for_an_attempt():
     release = threading.Event()
-    revival = Reconnection({"worker:0": lambda: release.wait(PATIENCE_S)})
-    assert not revival.done()
+    reconnection = Reconnection({"worker:0": lambda: release.wait(PATIENCE_S)})
+    assert not reconnection.done()
     release.set()
-    assert settled(revival)
+    assert settled(reconnection)
 
 
 def test_what_is_not_there_is_tried_again_but_not_more_often_than_every_two_seconds():
@@ -34,10 +34,10 @@ def test_what_is_not_there_is_tried_again_but_not_more_often_than_every_two_seco
         asked.append(now[0])
         return next(answers)
 
-    revival = Reconnection({"worker:0": attempt, "worker:1": lambda: True}, clock=lambda: now[0])
+    reconnection = Reconnection({"worker:0": attempt, "worker:1": lambda: True}, clock=lambda: now[0])
     for now[0] in (0.0, POLL_S / 2, POLL_S, 1.5 * POLL_S, 2 * POLL_S):
-        assert not settled(revival)
-    assert settled(revival)
+        assert not settled(reconnection)
+    assert settled(reconnection)
     assert asked == [0.0, POLL_S, 2 * POLL_S]
 
 
@@ -45,7 +45,7 @@ def test_a_device_that_cannot_come_back_is_told_and_never_done():
     def attempt() -> bool:
         raise PlacerError("worker:0 could not start")
 
-    revival = Reconnection({"worker:0": attempt, "worker:1": lambda: True})
-    assert not settled(revival)
-    assert revival.failed == "worker:0 could not start"
-    assert not settled(revival)
+    reconnection = Reconnection({"worker:0": attempt, "worker:1": lambda: True})
+    assert not settled(reconnection)
+    assert reconnection.failed == "worker:0 could not start"
+    assert not settled(reconnection)

@@ -21,11 +21,11 @@ def test_a_step_is_settled_once_its_devices_were_joined_and_never_after_they_wer
     assert isinstance(placed, Placed) and placed.use.replicas == list(placed.step.variables.values())
     assert not built[0].blank and placed.step is built[0].step
 
-    hand.live.session.generation += 1  # as joining anew does
+    hand.live.session.connection.generation += 1  # as joining anew does
     stale = hand.live.settle(built[1])
     assert isinstance(stale, Failed) and stale.reason == "device"
     before = hand.live.mode
     hand.live.mode = placed
     assert hand.live.mode is before
-    hand.live.session.generation -= 1
+    hand.live.session.connection.generation -= 1
     hand.close()

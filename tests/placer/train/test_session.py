@@ -58,13 +58,13 @@ for i in range(3, 40):
 wanted = [v.numpy() for v in calm_variables]
 calm.close()
 
-saved, save = [], session.save
-session.save = lambda: (saved.append(len(got)), save())
+saved, save = [], session.log.save
+session.log.save = lambda: (saved.append(len(got)), save())
 session.sync_every = 5
 
 def kill(*tasks):
     for task in tasks:
-        os.kill(session._workers.processes[task].pid, signal.SIGKILL)
+        os.kill(session.connection.workers.processes[task].pid, signal.SIGKILL)
 
 def back():
     deadline = time.monotonic() + 120

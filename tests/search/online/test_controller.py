@@ -280,7 +280,7 @@ class Machine:
 
     def background(self, work):
         name = getattr(work, "__name__", "")
-        seconds = {"capture": 1.0, "profile": 2.0, "pace": 0.5}.get(name) or self.rng.uniform(0.5, 2.0)
+        seconds = {"capture": 1.0, "profile": 2.0, "load_probes": 0.5}.get(name) or self.rng.uniform(0.5, 2.0)
         return self.thread.submit(seconds, work)
 
     def capture(self):
@@ -292,7 +292,7 @@ class Machine:
     def profile(self):
         return GRAPH, TOPOLOGY
 
-    def pace(self):
+    def load_probes(self):
         return self
 
     def build(self, devices, order, name):

@@ -1,0 +1,146 @@
+"""The connection to the devices of a session: joins them, goes on without lost ones, joins all of them again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from placer.devices.cluster import Devices, open_devices
+from placer.devices.logical import division
+from placer.devices.reconnect import Reconnection
+from placer.devices.workers import Workers, start_workers
+from placer.errors import PlacerError
+from placer.train.variable_hooks import renew_all
+
+NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
+RPC_ERRORS = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.InternalError,
+    tf.errors.UnknownError,
+    tf.errors.DeadlineExceededError,
+)  # what a device that is going down may cause; others are the step's own
+
+
+class Connection:
+    """The devices named by `spec`. Each change of `generation` voids what was built and all values on other processes;
+    no other thread may use TensorFlow meanwhile.
+    """
+
+    def __init__(self, spec: str | None, include_local: bool, clock: Callable[[], float] = time.perf_counter) -> None:
+        """spec, include_local: as for `open_devices`. clock: seconds."""
+        self.spec, self.include_local = spec, include_local
+        self.devices: Devices | None = None  # those that are there: None before `join`, or while none of them is left
+        self.missing: tuple[str, ...] = ()  # lost, and not joined again yet
+        self.generation = 0  # how often devices were joined
+        self.workers: Workers | None = None  # started by `prepare`
+        self._whole: Devices | None = None
+        self._reconnections: list[Reconnection] = []
+        self._preparing = threading.Lock()
+        self._clock = clock
+
+    @property
+    def whole(self) -> Devices:
+        """All devices, lost ones included. Raises PlacerError before `join`."""
+        if self._whole is None:
+            raise PlacerError("no device is joined yet.")
+        return self._whole
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether `join` is done."""
+        return self._whole is not None
+
+    @property
+    def joins_workers(self) -> bool:
+        """Whether the devices are, or will be, other processes that this one joins."""
+        return self.spec is not None and division(self.spec) is None
+
+    @property
+    def fragile(self) -> bool:
+        """Whether devices are other processes, which may get lost."""
+        return bool(self._whole and self._whole.addresses)
+
+    def prepare(self) -> None:
+        """Do what takes long before joining; any thread. Raises BadInputError for devices that cannot be."""
+        count = (self.spec or "").removeprefix("workers:")
+        with self._preparing:
+            wanted = self.workers is None and self._whole is None and (self.spec or "").startswith("workers:")
+            if wanted and count.isdigit():
+                self.workers = start_workers(int(count))
+
+    def join(self) -> Devices:
+        """All devices, joined to this process at the first call."""
+        if self._whole is None:
+            self.devices = self._whole = open_devices(
+                self.spec, include_local=self.include_local, links=False, resilient=True, workers=self.workers
+            )
+            self.generation += 1
+            if self.fragile:
+                renew_all()
+        return self._whole
+
+    def lost(self) -> tuple[str, ...]:
+        """Devices that were there last, and do not answer now."""
+        return () if self.devices is None else self.devices.lost()
+
+    def lost_by(self, error: BaseException) -> tuple[str, ...] | None:
+        """The devices whose loss caused an error; empty where a worker was restarted unnoticed, None where the error
+        has another cause. Waits up to NOTICE_S for a process that is dying.
+        """
+        if not self.fragile or not isinstance(error, RPC_ERRORS):
+            return None
+        deadline = self._clock() + NOTICE_S
+        while self.devices is not None and self._clock() < deadline:
+            lost = self.devices.lost()
+            if lost:
+                return lost
+            if "context_id" in str(error):
+                return ()
+            time.sleep(POLL_S)
+        return None
+
+    def go_on_without(self, lost: Sequence[str]) -> None:
+        """Join the devices that are left, if any, and start to bring the lost ones back in the background."""
+        new = [name for name in lost if name not in self.missing]
+        self.missing += tuple(new)
+        try:
+            self.devices = self.whole.without(self.missing)
+        except PlacerError:
+            self.devices = None
+        if new:
+            self._reconnections.append(self.whole.reconnect(new))
+        self._joined_anew()
+
+    def is_back(self) -> bool:
+        """Whether all lost devices answer again."""
+        return bool(self._reconnections) and all(reconnection.done() for reconnection in self._reconnections)
+
+    def rejoin(self) -> bool:
+        """Join all devices again; returns whether they were there. If not, the lost ones are brought back once more."""
+        try:
+            self.devices = (self.devices or self.whole).join_all()
+        except PlacerError:
+            self._reconnections = [self.whole.reconnect(self.whole.lost())]
+            return False
+        self._reconnections, self.missing = [], ()
+        self._joined_anew()
+        return True
+
+    def close(self) -> None:
+        """End the workers that were started for this session, and leave variables usable without them."""
+        if self._whole is not None:
+            self._whole.close()
+            if self._whole.workers is not None:  # joined to dead workers, nothing new can be compiled
+                tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+                renew_all()
+        elif self.workers is not None:
+            self.workers.close()
+
+    def _joined_anew(self) -> None:
+        self.generation += 1
+        renew_all()

@@ -1,0 +1,89 @@
+"""The way back to where the training is: a snapshot of all variables, and the steps taken since."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from placer.train.replicas import Replicas
+
+SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the user does not say how many steps apart
+LEAST_STEPS = 16  # between two snapshots
+MOST_LOG_BYTES = 512 * 2**20
+
+
+@dataclass(frozen=True)
+class LoggedStep:
+    """A step taken since the snapshot."""
+
+    writes: dict[int, Any]  # what the user had written to variables before it: variable's id -> value
+    repeat: Callable[[], None]
+
+
+class StepLog:
+    """Call `before_step` before each placed step and `add` after it; then `replay` leads from the snapshot to here."""
+
+    def __init__(self, replicas: Replicas, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.snapshot: dict[int, Any] | None = None  # variable's id -> value; None before the first `save`
+        self.steps: list[LoggedStep] = []
+        self.unrepeatable = 0  # steps since the snapshot that no repetition can bring back
+        self.is_stale = False  # whether variables changed since the snapshot in ways that are not logged
+        self._replicas, self._clock = replicas, clock
+        self._writes: dict[int, Any] = {}  # of the user, since the last step logged
+        self._bytes = 0  # that the logged steps hold
+        self._snapshot_s = 0.0  # seconds that the last snapshot took
+
+    def save(self) -> None:
+        """Take a snapshot and begin the log anew; also makes the user's variables true."""
+        begin = self._clock()
+        self.snapshot = self._replicas.snapshot()
+        self._snapshot_s = self._clock() - begin
+        self._replicas.writes()
+        self.steps, self._writes = [], {}
+        self._bytes = self.unrepeatable = 0
+        self.is_stale = False
+
+    def before_step(self) -> None:
+        """Keep what the user wrote since the last step, or all variables where the log is stale."""
+        if self.is_stale:
+            self.save()
+        else:
+            self.keep_writes()
+
+    def keep_writes(self) -> None:
+        """Keep what the user wrote since the last step."""
+        self._writes.update(self._replicas.writes())
+
+    def add(self, tensors: Sequence[Any], repeat: Callable[[], None]) -> None:
+        """Log a step on flat `tensors` that has run. One that takes an iterator cannot be repeated: it has moved on."""
+        if any(tensor.dtype in (tf.resource, tf.variant) for tensor in tensors):
+            self.unrepeatable += 1
+            return
+        self.steps.append(LoggedStep(self._writes, repeat))
+        self._bytes += sum(_bytes(tensor) for tensor in (*tensors, *self._writes.values()))
+        self._writes = {}
+
+    def is_due(self, step_s: float, sync_every: int | None) -> bool:
+        """Whether to take a snapshot now. sync_every: steps between two at most; None = as many as keep the cost within
+        SYNC_SHARE where a step takes `step_s` seconds.
+        """
+        if sync_every is None:
+            sync_every = max(LEAST_STEPS, math.ceil(self._snapshot_s / (SYNC_SHARE * max(step_s, 1e-6))))
+        return len(self.steps) + self.unrepeatable >= sync_every or self._bytes > MOST_LOG_BYTES
+
+    def replay(self) -> None:
+        """With variables as in the snapshot: repeat all that is logged, and take a new snapshot."""
+        for step in self.steps:
+            self._replicas.overwrite(step.writes)
+            step.repeat()
+        self._replicas.overwrite(self._writes)
+        self.save()
+
+
+def _bytes(tensor: Any) -> int:
+    return int(tensor.dtype.size * (tensor.shape.num_elements() or 0))
