@@ -4,5 +4,5 @@ Read in this order: `modes` are the modes a step can run in and `variant` is the
 runs the user's own function; `recorder` keeps its steps and `trial_run` repeats them on a placed one. `replicas` and
 `variable_hooks` keep the user's variables true, `connection` joins the devices, `step_log` remembers the way back after
 a loss, and `session` owns all three. `builder` makes placed steps, `joined_step` holds what is known of a step once its
-devices are joined, and `live_step` is the whole.
+devices are joined, `background` is the thread beside the training, and `live_step` is the whole.
 """

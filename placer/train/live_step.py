@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from placer.result import Failed
 from placer.trace.capture import untouchable
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout, Signatures
+from placer.train.background import BackgroundThread
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
 from placer.train.modes import UNTOUCHED, Built, MappedStep, Mode, Placed
@@ -32,7 +33,6 @@ from placer.train.recorder import Recorder
 from placer.train.session import DeviceSession
 from placer.train.trial_run import TrialRun
 from placer.train.untouched import UntouchedFunction
-from placer.train.variable_hooks import unwatched
 from placer.train.variant import Variant
 
 T = TypeVar("T")
@@ -54,15 +54,14 @@ class LiveStep:
         self.untouched = UntouchedFunction(step, session, name, clock)
         self.main: Variant | None = None  # the signature whose mapping is searched; others follow it
         self._mode: Mode = UNTOUCHED
-        self._calls_so = 0  # placed ones since the mode changed
+        self._calls_in_mode = 0  # placed ones since the mode changed
         self._joined: JoinedStep | None = None
         self.left_alone: str | None = None
         self._signatures = Signatures()
         self._variants: dict[Hashable, Variant] = {}
         self._recorder = Recorder(session)
         self._builder = Builder(self.untouched, session, name, clock)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="placer")
-        self._busy: list[Future[Any]] = []
+        self._background = BackgroundThread()
         session.members.append(self)
 
     @property
@@ -95,7 +94,7 @@ class LiveStep:
         if mode is self._mode or (isinstance(mode, Placed) and not self.is_current(mode)):
             return
         drain()
-        self._mode, self._calls_so = mode, 0
+        self._mode, self._calls_in_mode = mode, 0
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float | None]:
         """Run one step: what it returns, and its seconds if it is of the main signature.
@@ -183,8 +182,8 @@ class LiveStep:
         begin = self.clock()
         try:
             outputs = mode.step.run_flat(tensors)
-            self._calls_so += 1
-            if self._calls_so <= DRAINED:
+            self._calls_in_mode += 1
+            if self._calls_in_mode <= DRAINED:
                 drain()
             step_s = self.clock() - begin
         finally:  # a step that failed may have written
@@ -215,9 +214,7 @@ class LiveStep:
 
     def background(self, work: Callable[[], T]) -> Future[T]:
         """Run `work` on the other thread."""
-        future = self._thread.submit(_unseen, work)
-        self._busy = [busy for busy in self._busy if not busy.done()] + [future]
-        return future
+        return self._background.submit(work)
 
     def capture(self) -> OpGraph:
         """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed."""
@@ -296,14 +293,11 @@ class LiveStep:
 
     def pause(self) -> None:
         """As in `Member`."""
-        for future in self._busy:
-            future.cancel()
-        self.finish()
+        self._background.cancel()
 
     def finish(self) -> None:
         """As in `Member`."""
-        wait(self._busy)
-        self._busy.clear()
+        self._background.finish()
 
     def rebuild(self) -> None:
         """As in `Member`: the same mapping where its devices are there, else everything on the first one that is."""
@@ -327,16 +321,9 @@ class LiveStep:
 
     def close(self) -> None:
         """Leave the session, with the user's variables true."""
-        self.pause()
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._background.close()
         if self._joined is not None:
             self._joined.trial_run.forget()
         with self.session.lock:
             self.session.leave(self)
         self.mode = UNTOUCHED
-
-
-def _unseen(work: Callable[[], T]) -> T:
-    """Run `work` without fetching the variables that it looks at."""
-    with unwatched():
-        return work()

@@ -1,0 +1,34 @@
+"""Work beside the training: one after another, cancelled before it begins or waited for."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from threading import Event, Thread
+
+import pytest
+
+from placer.train.background import BackgroundThread
+
+
+def test_work_that_has_not_begun_is_cancelled_and_the_rest_waited_for():
+    background, begun, release = BackgroundThread(), Event(), Event()
+    first = background.submit(lambda: (begun.set(), release.wait(), "done")[-1])
+    second = background.submit(lambda: "never")
+    begun.wait()
+    cancelling = Thread(target=background.cancel)
+    cancelling.start()
+    with pytest.raises(CancelledError):
+        second.result()
+    assert not first.done() and cancelling.is_alive()
+    release.set()
+    cancelling.join()
+    assert first.result() == "done"
+    background.close()
+
+
+def test_what_work_raises_stays_in_its_future():
+    background = BackgroundThread()
+    future = background.submit(lambda: 1 // 0)
+    background.finish()
+    assert isinstance(future.exception(), ZeroDivisionError)
+    background.close()
