@@ -44,7 +44,10 @@ def _compiled(function: F, **options: bool) -> F:
     dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     if dispatcher is not function:  # it is where the user set NUMBA_DISABLE_JIT
         # numba stamps a cached function with its own file only, and would go on using what others have since changed.
-        dispatcher._cache._cache_file._source_stamp = _stamp(cast(FunctionType, function))
+        # The version is compared before anything is unpickled, which fails where it names a module that has moved.
+        file = dispatcher._cache._cache_file
+        file._source_stamp = _stamp(cast(FunctionType, function))
+        file._version = f"{numba.__version__} {file._source_stamp}"
     return cast(F, dispatcher)
 
 

@@ -1,4 +1,4 @@
-"""The cache on disk never serves a kernel whose helper, in another file, has changed since."""
+"""The cache on disk never serves a kernel whose helper, in another file, has changed since, nor fails for one moved."""
 
 from __future__ import annotations
 
@@ -26,15 +26,47 @@ def add(x):
 """
 
 
+TAKES_A_TUPLE = """
+from {module} import Pair
+from surrogate.jit import jit
+
+@jit
+def call(pair):
+    return pair.left + pair.right
+
+print(call(Pair(1, 2)))
+"""
+PAIR = """
+from typing import NamedTuple
+
+class Pair(NamedTuple):
+    left: int
+    right: int
+"""
+
+
+def printed_by_caller(folder):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(Path.cwd())])}
+    ran = subprocess.run(
+        [sys.executable, "-B", "-c", "import caller"], capture_output=True, text=True, timeout=240, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
 def test_a_changed_helper_compiles_its_callers_anew(tmp_path):
     (tmp_path / "caller.py").write_text(KERNEL)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())])}
     printed = []
     for more in (1, 5, 1):
         (tmp_path / "helper.py").write_text(HELPER.format(more=more))
-        ran = subprocess.run(
-            [sys.executable, "-B", "-c", "import caller"], capture_output=True, text=True, timeout=240, env=environment
-        )
-        assert ran.returncode == 0, ran.stderr
-        printed.append(ran.stdout.strip())
+        printed.append(printed_by_caller(tmp_path))
     assert printed == ["2", "6", "2"]
+
+
+def test_a_moved_type_of_an_argument_compiles_anew_what_takes_it(tmp_path):
+    """As when a new version of Placer is installed over an old one, whose compiled code stays in __pycache__."""
+    for module in ("before", "after"):
+        (tmp_path / f"{module}.py").write_text(PAIR)
+        (tmp_path / "caller.py").write_text(TAKES_A_TUPLE.format(module=module))
+        assert printed_by_caller(tmp_path) == "3"
+        (tmp_path / f"{module}.py").unlink()
