@@ -1,44 +1,40 @@
-"""`placer scale`: fit a scaling formula to a table of runs, ask it what if, and scale a captured step by formula."""
+"""`placer scale`: fit a scaling formula to a table of runs, predict by it, and scale a captured step."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from experiments.cli.options import AsJson, GraphFile, Quiet, TopologyFile, show_result
 from placer.errors import BadInputError
 
 app = typer.Typer(
     name="scale",
-    help="Performance models: fit one to any table of runs, ask it what-if questions, or scale a captured step.",
+    help="Performance models: fit one to a table of runs, predict by it, or scale a captured step.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the curve: .png, .svg or .pdf.")]
-Pays = Annotated[float, typer.Option("--pays", help="One more pays if it brings at least this share.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the curve (.png, .svg, .pdf).")]
+Pays = Annotated[float, typer.Option("--pays", help="The relative gain from which one more pays.")]
 
 
 @app.command("fit")
 def fit(
     data: Annotated[Path, typer.Argument(help="A table of runs: .csv with a header, or .parquet.")],
-    target: Annotated[str, typer.Option("--target", help="The column to explain, such as step_s.")],
-    intrinsic: Annotated[
-        str, typer.Option("--intrinsic", help="Columns whose powers are summed; a*b joins some in one summand.")
-    ],
-    extrinsic: Annotated[str, typer.Option("--extrinsic", help="Columns whose powers scale the sum.")] = "",
-    penalty: Annotated[str, typer.Option("--penalty", help="On the constants: l2, l1 or none.")] = "l2",
-    exponents: Annotated[str, typer.Option("--exponents", help="From..to, of all exponents.")] = "-3..3",
-    samples: Annotated[int, typer.Option("--samples", help="Of the bootstrap, for intervals.")] = 100,
+    target: Annotated[str, typer.Option(help="The column to explain, such as step_s.")],
+    intrinsic: Annotated[str, typer.Option(help="Columns whose powers are summed; a*b is one summand.")],
+    extrinsic: Annotated[str, typer.Option(help="Columns whose powers scale the sum.")] = "",
+    penalty: Annotated[str, typer.Option(help="Penalty on the constants: l2, l1 or none.")] = "l2",
+    exponents: Annotated[str, typer.Option(help="The lowest and the highest exponent.")] = "-3..3",
+    samples: Annotated[int, typer.Option(help="Bootstrap samples for the intervals.")] = 100,
     pays: Pays = 0.05,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same constants.")] = 0,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the model (placer.scaling/1).")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed finds the same constants.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the model (placer.scaling/1).")] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit t = (sum_i a_i x_i^p_i) * prod_j y_j^q_j + C to the runs, and say which column matters and how.
@@ -59,23 +55,22 @@ def fit(
         facts = fit_command(data, target, form, settings, pays, out, advance)
     if out is not None:
         print(f"wrote {out}", file=sys.stderr)
-    _print(as_json, facts, lambda: show_fit(facts))
+    show_result(as_json, facts, lambda: show_fit(facts))
 
 
 @app.command("predict")
 def predict(
     model: Annotated[Path, typer.Argument(help="placer.scaling/1, as scale fit --out writes it.")],
     given: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What else is as in the usual run.")
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help="Columns of the run; the others have usual values."),
     ] = None,
-    vary: Annotated[
-        str | None, typer.Option("--vary", metavar="NAME=FROM..TO", help="A row per value; also NAME=a,b,c.")
-    ] = None,
+    vary: Annotated[str | None, typer.Option(metavar="NAME=FROM..TO", help="A row per value; also NAME=a,b,c.")] = None,
     plot: Plot = None,
     pays: Pays = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """What if: the time of a run by a fitted model, with its interval, and along one column.
+    """Predict the time of a run by a fitted model, with its interval, and along one column.
 
     Example: placer scale predict model.json batch=64 --vary devices=1..16 --plot curve.png
     """
@@ -96,32 +91,30 @@ def predict(
     facts = prediction_facts(fitted, values, name, along, pays)
     if plot is not None and name is not None:
         draw_curve(prediction_curve(facts, fitted.ranges.get(name)), plot)
-    _print(as_json, facts, lambda: show_prediction(facts))
+    show_result(as_json, facts, lambda: show_prediction(facts))
 
 
 @app.command("sgd")
 def sgd(
-    graph: Annotated[Path, typer.Argument(help="placer.graph/1 of a training step")],
-    topology: Annotated[Path, typer.Argument(help="placer.topology/1")],
-    devices: Annotated[str, typer.Option("--devices", help="How many train: from..to, or a,b,c.")] = "1..16",
-    form: Annotated[str, typer.Option("--form", help="How gradients are summed: ring or server.")] = "ring",
-    overlap: Annotated[bool, typer.Option(help="Sum while the backward pass goes on.")] = True,
-    batch: Annotated[
-        str, typer.Option("--batch", help="fixed: each device takes the graph's batch; shared: they share it.")
-    ] = "fixed",
-    slots: Annotated[
-        int, typer.Option("--slots", help="Optimizer slots per parameter in memory_bytes: 0 SGD, 1 momentum, 2 Adam.")
-    ] = 0,
-    bucket: Annotated[float, typer.Option("--bucket-bytes", help="Gradients are summed in so large pieces.")] = 0.0,
-    input_bytes: Annotated[float, typer.Option("--input-bytes", help="Of the graph's batch.")] = 0.0,
-    io: Annotated[float, typer.Option("--io-bytes-per-s", help="At which all devices' batches are read.")] = 1e9,
-    host: Annotated[float, typer.Option("--host-bytes-per-s", help="At which a batch is copied to its device.")] = 1e10,
-    prefetch: Annotated[bool, typer.Option(help="Read and copy the next batch meanwhile.")] = True,
+    graph: GraphFile,
+    topology: TopologyFile,
+    devices: Annotated[str, typer.Option(help="How many devices train: from..to, or a,b,c.")] = "1..16",
+    form: Annotated[str, typer.Option(help="How gradients are summed: ring or server.")] = "ring",
+    overlap: Annotated[bool, typer.Option(help="Sum gradients during the backward pass.")] = True,
+    batch: Annotated[str, typer.Option(help="fixed: the graph's batch per device; shared: they share it.")] = "fixed",
+    slots: Annotated[int, typer.Option(help="Optimizer slots per parameter: 0 SGD, 1 momentum, 2 Adam.")] = 0,
+    bucket: Annotated[float, typer.Option("--bucket-bytes", help="Sum gradients in pieces of this size.")] = 0.0,
+    input_bytes: Annotated[float, typer.Option(help="Size of the graph's batch.")] = 0.0,
+    io: Annotated[
+        float, typer.Option("--io-bytes-per-s", help="Rate at which batches are read, all devices together.")
+    ] = 1e9,
+    host: Annotated[float, typer.Option("--host-bytes-per-s", help="Rate at which batches are copied.")] = 1e10,
+    prefetch: Annotated[bool, typer.Option(help="Read and copy the next batch during the step.")] = True,
     plot: Plot = None,
     pays: Pays = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """Synchronous data-parallel training of a captured step on N devices, by formula; TensorFlow is not needed.
+    """Predict synchronous data-parallel training of a captured step by formula; TensorFlow is not needed.
 
     Example: placer scale sgd graph.json topology.json --devices 1..16 --plot sgd.png
     """
@@ -138,11 +131,4 @@ def sgd(
     facts, last = sgd_command(graph, topology, counts(devices), settings, pays)
     if plot is not None:
         draw_sgd(sgd_curve(facts), plot)
-    _print(as_json, facts, lambda: show_sgd(facts, last))
-
-
-def _print(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:
-    if as_json:
-        print(json.dumps(facts))
-    else:
-        show()
+    show_result(as_json, facts, lambda: show_sgd(facts, last))

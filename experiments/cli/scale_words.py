@@ -1,4 +1,4 @@
-"""Reads the words of `placer scale`; each function raises BadInputError for a word that it cannot read."""
+"""Reads the arguments of `placer scale`; each function raises BadInputError for what it cannot read."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import numpy as np
 from placer.errors import BadInputError, short
 from surrogate.scaling.model import ScalingModel, Value
 
-MOST_VALUES = 64  # of a range of whole numbers, one by one
+MOST_VALUES = 64  # of a range of whole numbers; a longer one is sampled
 POINTS = 33  # of any other range
 
 
 def bounds(text: str) -> tuple[float, float]:
-    """-3..3: the lowest and the highest exponent."""
+    """The lowest and the highest exponent, written as -3..3."""
     low, _, high = text.partition("..")
     try:
         return float(low), float(high)
@@ -21,13 +21,13 @@ def bounds(text: str) -> tuple[float, float]:
 
 
 def check_pays(pays: float) -> None:
-    """Raises BadInputError for what is no share."""
+    """Raises BadInputError for a gain that is not between 0 and 1."""
     if not 0 < pays < 1:
         raise BadInputError(f"--pays is {pays}; give a share between 0 and 1.")
 
 
 def assigned(model: ScalingModel, text: str) -> tuple[str, Value]:
-    """batch=64: a column, and its value."""
+    """A column and its value, written as batch=64."""
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise BadInputError(f"{short(text)} sets nothing; write name=value.")
@@ -44,7 +44,7 @@ def _value(model: ScalingModel, name: str, text: str) -> Value:
 
 
 def varied(model: ScalingModel, text: str) -> tuple[str, list[Value]]:
-    """devices=1..16, or devices=1,2,4: a column, and the values along it."""
+    """A column and values along it, written as devices=1..16 or devices=1,2,4."""
     name, equals, values = (part.strip() for part in text.partition("="))
     if not equals or not values:
         raise BadInputError(f"--vary is {short(text)}; write it as NAME=FROM..TO or NAME=a,b,c.")
@@ -56,14 +56,14 @@ def varied(model: ScalingModel, text: str) -> tuple[str, list[Value]]:
 
 
 def _range(text: str, where: str) -> list[float]:
-    """1..16: each whole number, or POINTS of them where there are many; 0.1..0.9: POINTS numbers."""
+    """The values of 1..16: each whole number, or POINTS of them where there are many; of 0.1..0.9: POINTS numbers."""
     low_text, _, high_text = text.partition("..")
     try:
         low, high = float(low_text), float(high_text)
     except ValueError:
-        raise BadInputError(f"{where}: {short(text)} is no range; write it as 1..16.") from None
+        raise BadInputError(f"{where}: {short(text)} is not a range; write it as 1..16.") from None
     if not 0 <= low < high < np.inf:
-        raise BadInputError(f"{where}: {short(text)} is no range; the first number is the smaller one, and 0 or more.")
+        raise BadInputError(f"{where}: {short(text)} is not a range; give the smaller number first, and none below 0.")
     whole = low.is_integer() and high.is_integer()
     if whole and high - low < MOST_VALUES:
         return [float(value) for value in range(int(low), int(high) + 1)]
@@ -72,12 +72,12 @@ def _range(text: str, where: str) -> list[float]:
 
 
 def counts(text: str) -> list[int]:
-    """1..16, or 1,2,4: numbers of devices."""
+    """Numbers of devices, written as 1..16 or 1,2,4."""
     values = _range(text, "--devices") if ".." in text else [_count(part) for part in text.split(",")]
     return sorted({_count(str(int(value))) for value in values})
 
 
 def _count(text: str) -> int:
     if not text.strip().isdigit() or not 1 <= int(text) <= 4096:
-        raise BadInputError(f"--devices: {short(text)} is no number of devices from 1 to 4096; write 1..16 or 1,2,4.")
+        raise BadInputError(f"--devices: {short(text)} is not a number of devices from 1 to 4096; write 1..16 or 1,2.")
     return int(text)

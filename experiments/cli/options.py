@@ -1,0 +1,74 @@
+"""Options that several commands take, and how each command prints its facts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from placer.errors import BadInputError
+
+if TYPE_CHECKING:
+    from placer.measure.store import Store
+
+# What to place, and where.
+Model = Annotated[str, typer.Argument(help="A zoo name, file.py:function or module:function.")]
+GraphFile = Annotated[Path, typer.Argument(help="A training step (placer.graph/1).")]
+TopologyFile = Annotated[Path, typer.Argument(help="Devices and links (placer.topology/1).")]
+Workers = Annotated[int | None, typer.Option("--workers", help="Start N worker processes on this machine's cores.")]
+DevicesSpec = Annotated[
+    str | None, typer.Option("--devices", help="gpus:N[@MIB], cpus:N, workers:N, or host:port,host:port.")
+]
+IncludeLocal = Annotated[bool, typer.Option("--include-local", help="Let the coordinating process compute, too.")]
+Batch = Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")]
+Pins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pin",
+        metavar="PATTERN=DEVICE",
+        help="Ops whose whole name matches the regular expression run on this device, or kind; may be repeated.",
+    ),
+]
+
+# How to search and simulate.
+Searchers = Annotated[list[str] | None, typer.Option("--searcher", help="Only this searcher; may be repeated.")]
+Minutes = Annotated[float | None, typer.Option("--minutes", help="Ask no searcher after this long.")]
+GroupCount = Annotated[int, typer.Option("--groups", help="Move at most about this many groups of ops.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed asks the same mappings.")]
+Objective = Annotated[str, typer.Option("--objective", help="makespan, or max-load (pipelined throughput).")]
+Schedule = Annotated[str, typer.Option("--schedule", help="rank, donf, or fifo (TensorFlow's own order).")]
+
+# What to write, and what to print.
+StoreFile = Annotated[Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")]
+Report = Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def device_spec(workers: int | None, spec: str | None) -> str | None:
+    """--workers N is short for --devices workers:N. Raises BadInputError where both are given."""
+    if workers is not None and spec is not None:
+        raise BadInputError("--workers and --devices both name the devices; give one of them.")
+    return spec if workers is None else f"workers:{workers}"
+
+
+@contextmanager
+def measuring(store: Path | None = None) -> Iterator[Store | None]:
+    """Everything that is printed in the block goes to stderr. Yields the opened store, None where none is given."""
+    from placer.measure.store import Store
+
+    with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
+        yield opened
+
+
+def show_result(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:
+    """Print the facts as JSON, or call `show`."""
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        show()
