@@ -2,28 +2,155 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from search.problem.problem import Limits
-from surrogate.jit import inlined, jit
+from surrogate.jit import jit, kernel, part
 from surrogate.simulate.kernels.arrays import Tables
 from surrogate.simulate.kernels.transfer import transfer_s
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
+Words = NDArray[np.int64]
 NOWHERE = -1
 
 
-@inlined
-def _gap(begin_s: Floats, end_s: Floats, count: int, after_s: float, length_s: float) -> float:
-    """The earliest time from after_s on when a device is free for length_s.
+class Plan(NamedTuple):
+    """What is planned so far. v: op, d: device, t: tensor, u: unit. Spans of one device that touch are one span."""
 
-    begin_s, end_s: when it is busy, sorted, spans that touch made one.
+    device: Ints  # [v]
+    start_s: Floats  # [v]
+    finish_s: Floats  # [v]
+    begin_s: Floats  # [d, span] when a device is busy, in order
+    end_s: Floats  # [d, span]
+    spans: Words  # [d] how many there are
+    there_s: Floats  # [t, d] when a tensor is on a device; below 0 where it is not planned to be
+    unit_device: Ints  # [u] NOWHERE before the unit's first op is planned
+    free_bytes: Floats  # [d]
+    first_input: Words  # [v + 1] into Tables.by_dst
+
+
+@jit
+def list_schedule(
+    tables: Tables, limits: Limits, line: Ints, ahead_s: Floats, device: Ints, start_s: Floats, finish_s: Floats
+) -> bool:
+    """Fill device, start_s and finish_s, [ops], by taking the ops in `line`, producers first.
+
+    ahead_s: [ops, devices] seconds that count beside the finish when a device is chosen; where all are infinite, or
+    tie, the finish decides. Insertion-based, after Topcuoglu, Hariri, Wu 2002. Returns whether every unit found room
+    in memory.
     """
-    if length_s == 0 or after_s == np.inf or count == 0 or after_s >= end_s[count - 1]:
+    ops, devices = tables.cost_s.shape
+    room = ops + (len(tables.dst) if tables.ends_work else 0)
+    first_input = np.zeros(ops + 1, np.int64)
+    for op in range(ops):
+        first_input[op + 1] = first_input[op] + tables.inputs[op]
+    plan = Plan(
+        device,
+        start_s,
+        finish_s,
+        np.empty((devices, room)),
+        np.empty((devices, room)),
+        np.zeros(devices, np.int64),
+        np.full((tables.tensors, devices), -1.0),
+        np.full(len(limits.unit_bytes), NOWHERE, np.int32),
+        limits.capacity_bytes.copy(),
+        first_input,
+    )
+    return _schedule(tables, limits, plan, line, ahead_s)
+
+
+@kernel
+def _schedule(tables: Tables, limits: Limits, plan: Plan, line: Ints, ahead_s: Floats) -> bool:
+    complete = True
+    for op in line:
+        unit = limits.unit_of[op]
+        only = plan.unit_device[unit]
+        if only == NOWHERE:
+            only = _last_resort(limits, plan, unit)
+            complete = complete and only == NOWHERE
+        device, begin_s, receive_s, finish_s = _chosen(tables, limits, plan, op, only, ahead_s)
+        if plan.unit_device[unit] == NOWHERE:
+            plan.unit_device[unit] = device
+            plan.free_bytes[device] -= limits.unit_bytes[unit]
+        _settle(tables, plan, op, device, begin_s, receive_s, finish_s)
+    return complete
+
+
+@part
+def _has_room(limits: Limits, plan: Plan, unit: int, device: int) -> bool:
+    return limits.feasible[unit, device] and plan.free_bytes[device] >= limits.unit_bytes[unit]  # type: ignore[no-any-return]
+
+
+@part
+def _last_resort(limits: Limits, plan: Plan, unit: int) -> int:
+    """The roomiest device that can run the unit, where none has room for all of it; else NOWHERE."""
+    roomiest = NOWHERE
+    for device in range(len(plan.free_bytes)):
+        if _has_room(limits, plan, unit, device):
+            return NOWHERE
+        if limits.feasible[unit, device] and (
+            roomiest == NOWHERE or plan.free_bytes[device] > plan.free_bytes[roomiest]
+        ):
+            roomiest = device
+    return roomiest
+
+
+@part
+def _chosen(
+    tables: Tables, limits: Limits, plan: Plan, op: int, only: int, ahead_s: Floats
+) -> tuple[int, float, float, float]:
+    """The device where the op finishes first, what is ahead of it counted: `only`, or any with room if NOWHERE.
+
+    Returns (device, when it begins to receive, seconds of receiving, when it finishes).
+    """
+    best, best_value_s, best_begin_s, best_receive_s, best_finish_s = NOWHERE, np.inf, 0.0, 0.0, np.inf
+    for device in range(len(plan.free_bytes)):
+        if device != only and (only != NOWHERE or not _has_room(limits, plan, limits.unit_of[op], device)):
+            continue
+        ready_s, receive_s = _inputs_come(tables, plan, op, device)
+        busy_s = receive_s + tables.cost_s[op, device]
+        begin_s = _gap(plan, device, ready_s, busy_s)  # EST, eq. 6
+        finish_s = begin_s + busy_s  # EFT, eq. 7
+        value_s = finish_s + ahead_s[op, device]
+        ties = value_s == best_value_s and finish_s < best_finish_s
+        if best == NOWHERE or value_s < best_value_s or ties:
+            best, best_value_s = device, value_s
+            best_begin_s, best_receive_s, best_finish_s = begin_s, receive_s, finish_s
+    return best, best_begin_s, best_receive_s, best_finish_s
+
+
+@part
+def _inputs_come(tables: Tables, plan: Plan, op: int, device: int) -> tuple[float, float]:
+    """(when the last input would be on the device, seconds of receiving those that would come from others)."""
+    ready_s, receive_s = 0.0, 0.0
+    for i in range(plan.first_input[op], plan.first_input[op + 1]):
+        need = tables.by_dst[i]
+        known_s = plan.there_s[tables.tensor[need], device]
+        if known_s >= 0:
+            ready_s = max(ready_s, known_s)
+            continue
+        maker = tables.src[need]
+        home = plan.device[maker]
+        send_s, way_s, one_receive_s = transfer_s(tables.link, home, device, tables.tensor_bytes[need])
+        sent_s = plan.finish_s[maker]
+        if send_s != 0:
+            sent_s = _gap(plan, home, sent_s, send_s) + send_s
+        ready_s = max(ready_s, sent_s + way_s)
+        receive_s += one_receive_s
+    return ready_s, receive_s
+
+
+@part
+def _gap(plan: Plan, device: int, after_s: float, length_s: float) -> float:
+    """The earliest time from after_s on when the device is free for length_s."""
+    begin_s, end_s, spans = plan.begin_s[device], plan.end_s[device], plan.spans[device]
+    if length_s == 0 or after_s == np.inf or spans == 0 or after_s >= end_s[spans - 1]:
         return after_s
-    low, high = 0, count
+    low, high = 0, spans
     while low < high:
         middle = (low + high) // 2
         if begin_s[middle] <= after_s:
@@ -31,136 +158,71 @@ def _gap(begin_s: Floats, end_s: Floats, count: int, after_s: float, length_s: f
         else:
             high = middle
     at_s = max(after_s, end_s[low - 1]) if low > 0 else after_s
-    while low < count and begin_s[low] < at_s + length_s:
+    while low < spans and begin_s[low] < at_s + length_s:
         at_s = max(at_s, end_s[low])
         low += 1
     return at_s
 
 
-@inlined
-def _occupy(begin_s: Floats, end_s: Floats, count: int, from_s: float, to_s: float) -> int:
-    """Keep a device busy; returns how many spans it has now. It was free then."""
+@part
+def _occupy(plan: Plan, device: int, from_s: float, to_s: float) -> None:
+    """Keep a device busy that is free then."""
     if not from_s < to_s < np.inf:
-        return count
-    i = count
+        return
+    begin_s, end_s, spans = plan.begin_s[device], plan.end_s[device], plan.spans[device]
+    i = spans
     while i > 0 and begin_s[i - 1] > from_s:
         i -= 1
     joins_left = i > 0 and end_s[i - 1] == from_s
-    joins_right = i < count and begin_s[i] == to_s
+    joins_right = i < spans and begin_s[i] == to_s
     if joins_left and joins_right:
         end_s[i - 1] = end_s[i]
-        for j in range(i, count - 1):
+        for j in range(i, spans - 1):
             begin_s[j], end_s[j] = begin_s[j + 1], end_s[j + 1]
-        return count - 1
-    if joins_left:
+        plan.spans[device] -= 1
+    elif joins_left:
         end_s[i - 1] = to_s
-        return count
-    if joins_right:
+    elif joins_right:
         begin_s[i] = from_s
-        return count
-    for j in range(count, i, -1):
-        begin_s[j], end_s[j] = begin_s[j - 1], end_s[j - 1]
-    begin_s[i], end_s[i] = from_s, to_s
-    return count + 1
+    else:
+        for j in range(spans, i, -1):
+            begin_s[j], end_s[j] = begin_s[j - 1], end_s[j - 1]
+        begin_s[i], end_s[i] = from_s, to_s
+        plan.spans[device] += 1
+
+
+@part
+def _settle(
+    tables: Tables, plan: Plan, op: int, device: int, begin_s: float, receive_s: float, finish_s: float
+) -> None:
+    """Plan the op as chosen, and what the makers of its inputs send before."""
+    plan.device[op], plan.finish_s[op] = device, finish_s
+    plan.start_s[op] = begin_s + receive_s
+    for i in range(plan.first_input[op], plan.first_input[op + 1]):
+        need = tables.by_dst[i]
+        if plan.there_s[tables.tensor[need], device] >= 0:
+            continue
+        maker = tables.src[need]
+        send_s, _, _ = transfer_s(tables.link, plan.device[maker], device, tables.tensor_bytes[need])
+        if send_s != 0:
+            home = plan.device[maker]
+            begin_send_s = _gap(plan, home, plan.finish_s[maker], send_s)
+            _occupy(plan, home, begin_send_s, begin_send_s + send_s)
+        plan.there_s[tables.tensor[need], device] = plan.start_s[op]
+    _occupy(plan, device, begin_s, finish_s)
+    for need in range(tables.start[op], tables.start[op + 1]):
+        plan.there_s[tables.tensor[need], device] = finish_s
 
 
 @jit
-def list_schedule(
-    t: Tables, limits: Limits, line: Ints, ahead_s: Floats, device: Ints, start_s: Floats, finish_s: Floats
-) -> bool:
-    """Fill device, start_s and finish_s, [ops], by taking the ops in `line`, producers first.
-
-    ahead_s: [ops, devices] seconds that count beside the finish when a device is chosen; where all are infinite, or
-    tie, the finish decides. The earliest finish is that of Topcuoglu, Hariri, Wu 2002, eqs. 6 and 7, with the work of
-    receiving placed right before the op. Returns whether every unit found room in memory.
-    """
-    by_dst, tensor, size, src, dst, first_need = t.by_dst, t.tensor, t.tensor_bytes, t.src, t.dst, t.start
-    cost_s, link = t.cost_s, t.link
-    unit_of, unit_bytes, feasible = limits.unit_of, limits.unit_bytes, limits.feasible
-    free = limits.capacity_bytes.copy()
-    n, devices = cost_s.shape
-    first_input = np.zeros(n + 1, np.int64)
-    for v in range(n):
-        first_input[v + 1] = first_input[v] + t.inputs[v]
-    room = n + (len(dst) if t.ends_work else 0)
-    begin_s, end_s = np.empty((devices, room)), np.empty((devices, room))
-    count = np.zeros(devices, np.int64)
-    there_s = np.full((t.tensors, devices), -1.0)
-    unit_device = np.full(len(unit_bytes), NOWHERE, np.int32)
-    complete = True
-    for v in line:
-        # Where v may go: its unit's device, or those with room for the whole unit, or the roomiest.
-        unit = unit_of[v]
-        only = unit_device[unit]
-        if only == NOWHERE:
-            fits = False
-            for d in range(devices):
-                if feasible[unit, d]:
-                    fits = fits or free[d] >= unit_bytes[unit]
-                    if only == NOWHERE or free[d] > free[only]:
-                        only = d
-            if fits:
-                only = NOWHERE
-            else:
-                complete = False
-        best, best_value_s, best_s, best_begin_s, best_receive_s = NOWHERE, np.inf, np.inf, 0.0, 0.0
-        for d in range(devices):
-            if only != NOWHERE and d != only:
-                continue
-            if only == NOWHERE and not (feasible[unit, d] and free[d] >= unit_bytes[unit]):
-                continue
-            ready_s, receive_s = 0.0, 0.0
-            for i in range(first_input[v], first_input[v + 1]):
-                k = by_dst[i]
-                known_s = there_s[tensor[k], d]
-                if known_s >= 0:
-                    ready_s = max(ready_s, known_s)
-                    continue
-                u = src[k]
-                s = device[u]
-                send_s, way_s, one_receive_s = transfer_s(link, s, d, size[k])
-                sent_s = finish_s[u]
-                if send_s != 0 and sent_s != np.inf:
-                    sent_s = _gap(begin_s[s], end_s[s], count[s], sent_s, send_s) + send_s
-                ready_s = max(ready_s, sent_s + way_s)
-                receive_s += one_receive_s
-            busy_s = receive_s + cost_s[v, d]
-            at_s = _gap(begin_s[d], end_s[d], count[d], ready_s, busy_s)
-            done_s = at_s + busy_s
-            value_s = done_s + ahead_s[v, d]
-            if best == NOWHERE or value_s < best_value_s or (value_s == best_value_s and done_s < best_s):
-                best, best_value_s, best_s, best_begin_s, best_receive_s = d, value_s, done_s, at_s, receive_s
-        d = best
-        if unit_device[unit] == NOWHERE:
-            unit_device[unit] = d
-            free[d] -= unit_bytes[unit]
-        device[v], start_s[v], finish_s[v] = d, best_begin_s + best_receive_s, best_s
-        for i in range(first_input[v], first_input[v + 1]):
-            k = by_dst[i]
-            if there_s[tensor[k], d] >= 0:
-                continue
-            u = src[k]
-            s = device[u]
-            send_s, _, _ = transfer_s(link, s, d, size[k])
-            if send_s != 0 and finish_s[u] != np.inf:
-                at_s = _gap(begin_s[s], end_s[s], count[s], finish_s[u], send_s)
-                count[s] = _occupy(begin_s[s], end_s[s], count[s], at_s, at_s + send_s)
-            there_s[tensor[k], d] = start_s[v]
-        count[d] = _occupy(begin_s[d], end_s[d], count[d], best_begin_s, best_s)
-        for k in range(first_need[v], first_need[v + 1]):
-            there_s[tensor[k], d] = best_s
-    return complete
-
-
-@jit
-def rank_all(t: Tables, order: Ints, mean_s: Floats, way_s: Floats, rank_s: Floats) -> None:
-    """Fill rank_s, [ops], with upward ranks as surrogate/simulate/priority.py defines them.
+def rank_all(tables: Tables, order: Ints, mean_s: Floats, way_s: Floats, rank_s: Floats) -> None:
+    """Fill rank_s, [ops], with upward ranks: Topcuoglu, Hariri, Wu 2002, eq. 8, as in surrogate/simulate/priority.py.
 
     order: op indices, producers first. mean_s: [ops] seconds of each op. way_s: [needs] seconds of each crossing.
     """
     for i in range(len(order) - 1, -1, -1):
-        v = order[i]
+        op = order[i]
         heaviest_s = 0.0
-        for k in range(t.start[v], t.start[v + 1]):
-            heaviest_s = max(heaviest_s, way_s[k] + rank_s[t.dst[k]])
-        rank_s[v] = mean_s[v] + heaviest_s
+        for need in range(tables.start[op], tables.start[op + 1]):
+            heaviest_s = max(heaviest_s, way_s[need] + rank_s[tables.dst[need]])
+        rank_s[op] = mean_s[op] + heaviest_s

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surrogate.jit import jit
+from surrogate.jit import jit, kernel, part
 from surrogate.simulate.kernels.arrays import Tables
 from surrogate.simulate.kernels.transfer import transfer_s
 
@@ -34,59 +34,106 @@ class Weights(NamedTuple):
     operations: Floats
 
 
+class Pass(NamedTuple):
+    """What is known of each op, [ops], once its producers were looked at. A chain is of ops on one device."""
+
+    ready_s: Floats  # when the op can start if nothing waits for a device
+    crossings: Floats  # the most on any way to it
+    chain_ops: Floats  # on the longest chain that ends with it
+    chain_s: Floats  # of the heaviest
+    seen: Ints  # [tensors * devices] the last row in which a tensor was on a device
+
+
 @jit
-def measure(t: Tables, weights: Weights, placements: Ints, parts: Floats, whole: Floats) -> None:
+def measure(tables: Tables, weights: Weights, placements: Ints, parts: Floats, whole: Floats) -> None:
     """Fill parts[i], [PARTS, devices], and whole[i], [WHOLE], for placements[i]; every device must exist.
 
     Both are zero at the start.
     """
-    start, dst, tensor, size, cost_s, link = t.start, t.dst, t.tensor, t.tensor_bytes, t.cost_s, t.link
-    order, memory_bytes, operations = weights.order, weights.memory_bytes, weights.operations
-    n, devices = cost_s.shape
-    seen = np.full(max(t.tensors, 1) * devices, -1, np.int32)  # the last row in which a tensor was on a device
-    at_s, hops, chain, chain_s = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    ops, devices = tables.cost_s.shape
+    seen = np.full(max(tables.tensors, 1) * devices, -1, np.int32)
+    known = Pass(np.empty(ops), np.empty(ops), np.empty(ops), np.empty(ops), seen)
+    _measure(tables, weights, known, placements, parts, whole)
+
+
+@kernel
+def _measure(tables: Tables, weights: Weights, known: Pass, placements: Ints, parts: Floats, whole: Floats) -> None:
     for row in range(len(placements)):
-        part, total, device = parts[row], whole[row], placements[row]
-        at_s[:], hops[:], chain[:], chain_s[:] = 0.0, 0.0, 0.0, 0.0
-        for v in order:
-            d = device[v]
-            part[OPS, d] += 1
-            part[BUSY, d] += cost_s[v, d]
-            part[MEMORY, d] += memory_bytes[v]
-            part[HELD, d] += memory_bytes[v]
-            part[OPERATIONS, d] += operations[v]
-            chain[v] += 1
-            chain_s[v] += cost_s[v, d]
-            part[CHAIN_OPS, d] = max(part[CHAIN_OPS, d], chain[v])
-            part[CHAIN_S, d] = max(part[CHAIN_S, d], chain_s[v])
-            end_s = at_s[v] + cost_s[v, d]
-            total[PATH] = max(total[PATH], end_s)
-            total[PATH_CROSSINGS] = max(total[PATH_CROSSINGS], hops[v])
-            for k in range(start[v], start[v + 1]):
-                u, home = dst[k], tensor[k] * devices
-                if seen[home + d] != row:
-                    seen[home + d] = row
-                    part[HELD, d] += size[k]
-                e = device[u]
-                if e == d:
-                    at_s[u], hops[u] = max(at_s[u], end_s), max(hops[u], hops[v])
-                    chain[u], chain_s[u] = max(chain[u], chain[v]), max(chain_s[u], chain_s[v])
-                    continue
-                send_s, way_s, receive_s = transfer_s(link, d, e, size[k])
-                at_s[u] = max(at_s[u], end_s + send_s + way_s + receive_s)
-                hops[u] = max(hops[u], hops[v] + 1)
-                if seen[home + e] == row:
-                    continue
-                seen[home + e] = row
-                part[HELD, e] += size[k]
-                part[BUSY, d] += send_s
-                part[BUSY, e] += receive_s
-                part[ENDS, d] += send_s
-                part[ENDS, e] += receive_s
-                part[BYTES_OUT, d] += size[k]
-                part[BYTES_IN, e] += size[k]
-                part[TENSORS_OUT, d] += 1
-                part[TENSORS_IN, e] += 1
-                total[CUT_TENSORS] += 1
-                total[CUT_BYTES] += size[k]
-                total[WAY] += way_s
+        share, total, placed = parts[row], whole[row], placements[row]
+        known.ready_s[:], known.crossings[:], known.chain_ops[:], known.chain_s[:] = 0.0, 0.0, 0.0, 0.0
+        for op in weights.order:
+            device = placed[op]
+            end_s = _work(tables, weights, known, op, device, share, total)
+            for need in range(tables.start[op], tables.start[op + 1]):
+                user = tables.dst[need]
+                there = placed[user]
+                if _is_new(known, row, tables.tensor[need] * share.shape[1] + device):
+                    share[HELD, device] += tables.tensor_bytes[need]
+                if there == device:
+                    known.ready_s[user] = max(known.ready_s[user], end_s)
+                    known.crossings[user] = max(known.crossings[user], known.crossings[op])
+                    known.chain_ops[user] = max(known.chain_ops[user], known.chain_ops[op])
+                    known.chain_s[user] = max(known.chain_s[user], known.chain_s[op])
+                else:
+                    arrives_s = _cross(tables, known, row, need, device, there, end_s, share, total)
+                    known.ready_s[user] = max(known.ready_s[user], arrives_s)
+                    known.crossings[user] = max(known.crossings[user], known.crossings[op] + 1)
+
+
+@part
+def _work(tables: Tables, weights: Weights, known: Pass, op: int, device: int, share: Floats, total: Floats) -> float:
+    """Count the op on its device, and end the ways and chains that lead to it; when it ends."""
+    cost_s, memory_bytes = tables.cost_s[op, device], weights.memory_bytes[op]
+    share[OPS, device] += 1
+    share[BUSY, device] += cost_s
+    share[MEMORY, device] += memory_bytes
+    share[HELD, device] += memory_bytes
+    share[OPERATIONS, device] += weights.operations[op]
+    known.chain_ops[op] += 1
+    known.chain_s[op] += cost_s
+    share[CHAIN_OPS, device] = max(share[CHAIN_OPS, device], known.chain_ops[op])
+    share[CHAIN_S, device] = max(share[CHAIN_S, device], known.chain_s[op])
+    end_s = known.ready_s[op] + cost_s
+    total[PATH] = max(total[PATH], end_s)
+    total[PATH_CROSSINGS] = max(total[PATH_CROSSINGS], known.crossings[op])
+    return end_s  # type: ignore[no-any-return]
+
+
+@part
+def _is_new(known: Pass, row: int, place: int) -> bool:
+    """Whether the tensor and device of this place meet for the first time in this row; noted."""
+    if known.seen[place] == row:
+        return False
+    known.seen[place] = row
+    return True
+
+
+@part
+def _cross(
+    tables: Tables,
+    known: Pass,
+    row: int,
+    need: int,
+    device: int,
+    there: int,
+    end_s: float,
+    share: Floats,
+    total: Floats,
+) -> float:
+    """Count the crossing, once for all who need the tensor there; when it arrives if it is sent at end_s."""
+    size = tables.tensor_bytes[need]
+    send_s, way_s, receive_s = transfer_s(tables.link, device, there, size)
+    if _is_new(known, row, tables.tensor[need] * share.shape[1] + there):
+        share[HELD, there] += size
+        share[BUSY, device] += send_s
+        share[BUSY, there] += receive_s
+        share[ENDS, device] += send_s
+        share[ENDS, there] += receive_s
+        share[BYTES_OUT, device] += size
+        share[BYTES_IN, there] += size
+        share[TENSORS_OUT, device] += 1
+        share[TENSORS_IN, there] += 1
+        total[CUT_TENSORS] += 1
+        total[CUT_BYTES] += size
+        total[WAY] += way_s
+    return end_s + send_s + way_s + receive_s

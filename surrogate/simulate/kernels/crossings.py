@@ -11,7 +11,6 @@ from surrogate.simulate.kernels.run_state import (
     Floats,
     Ints,
     RunState,
-    Words,
     input_comes,
     insert,
 )
@@ -21,7 +20,7 @@ from surrogate.simulate.kernels.transfer import transfer_s
 
 
 @part
-def push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> None:
+def _push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> None:
     """Into a heap of `count` items."""
     i = count
     while i > 0:
@@ -34,7 +33,7 @@ def push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> None
 
 
 @part
-def pop(times: Floats, items: Ints, count: int) -> int:
+def _pop(times: Floats, items: Ints, count: int) -> int:
     """The first of a heap of `count` items, taken out."""
     taken, at_s, item = items[0], times[count - 1], items[count - 1]
     i, low = 0, 1
@@ -90,21 +89,31 @@ def _dequeue(front: Ints, back: Ints, after: Ints, before: Ints, pair: int) -> i
 
 
 @part
-def first_free(
-    by_link: bool, devices: int, front: Ints, sent_s: Floats, held_s: Floats, held_turn: Words, turn: int, now_s: float
-) -> int:
+def _first_free(t: Tables, w: RunState, turn: int, now_s: float) -> int:
     """The device pair whose next transfer may start now: that which waits longest; NOTHING where none may."""
-    best = NOTHING
+    best, devices = NOTHING, len(w.running)
     for pair in range(devices * devices):
-        k = front[pair]
+        k = w.front[pair]
         if k == NOTHING:
             continue
-        a, b = (pair, pair) if by_link else (pair // devices, pair % devices)
-        if max(held_s[a], held_s[b]) > now_s or held_turn[a] == turn or held_turn[b] == turn:
+        a, b = (pair, pair) if t.contention == LINK_CONTENTION else (pair // devices, pair % devices)
+        if max(w.held_s[a], w.held_s[b]) > now_s or w.held_turn[a] == turn or w.held_turn[b] == turn:
             continue
-        if best == NOTHING or sent_s[k] < sent_s[front[best]] or (sent_s[k] == sent_s[front[best]] and k < front[best]):
+        if best == NOTHING or _waits_longer(w, k, w.front[best]):
             best = pair
     return best
+
+
+@part
+def _waits_longer(w: RunState, k: int, other: int) -> bool:
+    return w.sent_s[k] < w.sent_s[other] or (w.sent_s[k] == w.sent_s[other] and k < other)  # type: ignore[no-any-return]
+
+
+@part
+def no_crossings(w: RunState) -> None:
+    """Nothing is on its way, as at second 0."""
+    w.arrived_head[:], w.arrived_tail[:], w.last[:] = 0, 0, NOTHING
+    w.front[:], w.back[:], w.held_s[:], w.held_turn[:] = NOTHING, NOTHING, 0.0, 0
 
 
 @part
@@ -135,14 +144,54 @@ def op_ends(t: Tables, w: RunState, v: int, d: int, departing: int, now_s: float
 
 
 @part
-def request(w: RunState, k: int, src: int, dst: int, now_s: float) -> None:
-    """Crossing k wants to start now."""
-    pair = w.device[src] * len(w.running) + w.device[dst]
-    _enqueue(w.front, w.back, w.after, w.before, w.sent_s, pair, k, now_s)
+def announce(w: RunState, events: int, departing: int) -> int:
+    """The departing crossings request their link when they are sent; how many events are to come."""
+    for i in range(departing):
+        k = w.departing[i]
+        _push(w.event_s, w.event, events + i, w.sent_s[k], k)
+    return events + departing
 
 
 @part
-def starts(t: Tables, w: RunState, pair: int, turn: int, now_s: float) -> float:
+def requests(t: Tables, w: RunState, events: int, now_s: float) -> tuple[int, int]:
+    """(how many crossings want to start now, how many events that and the ends of transfers were)."""
+    requested, happened = 0, 0
+    while happened < events and w.event_s[0] == now_s:
+        k = _pop(w.event_s, w.event, events - happened)
+        happened += 1
+        if k != NOTHING:
+            pair = w.device[t.src[k]] * len(w.running) + w.device[t.dst[k]]
+            _enqueue(w.front, w.back, w.after, w.before, w.sent_s, pair, k, now_s)
+            requested += 1
+    return requested, happened
+
+
+@part
+def start_transfers(t: Tables, w: RunState, events: int, waiting: int, turn: int, now_s: float) -> tuple[int, int, int]:
+    """Whoever finds a link free starts, those of one turn before those whom they set free by taking no time.
+
+    Returns how many started (the first of `departing`), how many events are to come, and the turn.
+    """
+    departing, changed = 0, True
+    while changed and departing < waiting:
+        changed = False
+        turn += 1
+        pair = _first_free(t, w, turn, now_s)
+        while pair != NOTHING:
+            w.departing[departing] = w.front[pair]
+            departing += 1
+            end_s = _starts(t, w, pair, turn, now_s)
+            if end_s > now_s:
+                _push(w.event_s, w.event, events, end_s, NOTHING)
+                events += 1
+            else:
+                changed = True
+            pair = _first_free(t, w, turn, now_s)
+    return departing, events, turn
+
+
+@part
+def _starts(t: Tables, w: RunState, pair: int, turn: int, now_s: float) -> float:
     """The first of the pair's queue holds its link, or its ports, until the returned second."""
     k = _dequeue(w.front, w.back, w.after, w.before, pair)
     d, e = pair // len(w.running), pair % len(w.running)

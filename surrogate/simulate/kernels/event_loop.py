@@ -12,8 +12,15 @@ from __future__ import annotations
 import numpy as np
 
 from surrogate.jit import jit, kernel, part
-from surrogate.simulate.kernels.arrays import LINK_CONTENTION, NO_CONTENTION, Tables
-from surrogate.simulate.kernels.crossings import departs, first_free, op_ends, pop, push, request, starts
+from surrogate.simulate.kernels.arrays import NO_CONTENTION, Tables
+from surrogate.simulate.kernels.crossings import (
+    announce,
+    departs,
+    no_crossings,
+    op_ends,
+    requests,
+    start_transfers,
+)
 from surrogate.simulate.kernels.run_state import (
     IDLE,
     NOTHING,
@@ -84,6 +91,60 @@ def _light(t: Tables, w: RunState, placements: Ints, out: Floats) -> None:
                     take_op(t, w, d, now_s)
 
 
+@kernel
+def _heavy(t: Tables, w: RunState, placements: Ints, out: Floats) -> None:
+    """Sending and receiving keep devices busy, and links or ports may be taken."""
+    contended = t.contention != NO_CONTENTION
+    for row in range(len(placements)):
+        out[row] = np.nan
+        events, waiting, turn = 0, 0, 0
+        left = len(t.cost_s) if begins(t, w, placements, row) else 0
+        no_crossings(w)
+        while left > 0:
+            now_s = _next_s(w, events)
+            out[row] = now_s
+            if now_s == np.inf:
+                break
+            ended, departing = _ops_end(t, w, now_s)
+            left -= ended
+            if contended:
+                events = announce(w, events, departing)
+                requested, happened = requests(t, w, events, now_s)
+                waiting, events = waiting + requested, events - happened
+                departing = 0
+                if happened > 0:
+                    departing, events, turn = start_transfers(t, w, events, waiting, turn, now_s)
+                    waiting -= departing
+            for i in range(departing):
+                departs(t, w, w.departing[i], now_s)
+            for d in range(len(w.running)):
+                if w.running[d] == IDLE and w.next_s[d] <= now_s:
+                    _take_work(t, w, d, now_s)
+
+
+@part
+def _next_s(w: RunState, events: int) -> float:
+    """When something happens next: on a device, or at a link."""
+    next_s = w.event_s[0] if events > 0 else np.inf
+    for d in range(len(w.running)):
+        next_s = min(next_s, w.next_s[d])
+    return next_s  # type: ignore[no-any-return]
+
+
+@part
+def _ops_end(t: Tables, w: RunState, now_s: float) -> tuple[int, int]:
+    """(how many ops end now, how many crossings these send: the first of `departing`)."""
+    ended, departing = 0, 0
+    for d in range(len(w.running)):
+        v = w.running[d]
+        if v != IDLE and w.next_s[d] == now_s:
+            w.running[d] = IDLE
+            if v != OCCUPIED:
+                ended += 1
+                departing = op_ends(t, w, v, d, departing, now_s)
+    return ended, departing
+
+
 @part
 def _take_work(t: Tables, w: RunState, d: int, now_s: float) -> None:
     """A free device receives what has arrived, else takes the first op in line."""
@@ -101,65 +162,3 @@ def _take_work(t: Tables, w: RunState, d: int, now_s: float) -> None:
             k = w.chain[k]
     elif not take_op(t, w, d, now_s) and waits:
         w.next_s[d] = min(w.next_s[d], w.arrived_s[at])
-
-
-@kernel
-def _heavy(t: Tables, w: RunState, placements: Ints, out: Floats) -> None:
-    """Sending and receiving keep devices busy, and links or ports may be taken."""
-    n, devices = t.cost_s.shape
-    by_link, contended = t.contention == LINK_CONTENTION, t.contention != NO_CONTENTION
-    for row in range(len(placements)):
-        out[row] = np.nan
-        events, waiting, turn = 0, 0, 0
-        left = n if begins(t, w, placements, row) else 0
-        w.arrived_head[:], w.arrived_tail[:], w.last[:] = 0, 0, NOTHING
-        w.front[:], w.back[:], w.held_s[:], w.held_turn[:] = NOTHING, NOTHING, 0.0, 0
-        while left > 0:
-            now_s = w.event_s[0] if events > 0 else np.inf
-            for d in range(devices):
-                now_s = min(now_s, w.next_s[d])
-            out[row] = now_s
-            if now_s == np.inf:
-                break
-            departing, changed = 0, False
-            for d in range(devices):
-                v = w.running[d]
-                if v != IDLE and w.next_s[d] == now_s:
-                    w.running[d] = IDLE
-                    if v != OCCUPIED:
-                        left -= 1
-                        departing = op_ends(t, w, v, d, departing, now_s)
-            if contended:
-                for i in range(departing):
-                    k = w.departing[i]
-                    push(w.event_s, w.event, events, w.sent_s[k], k)
-                    events += 1
-                departing = 0
-            # Sending ends and transfers end: others may start, those of one turn before what they set free.
-            while events > 0 and w.event_s[0] == now_s:
-                k = pop(w.event_s, w.event, events)
-                events -= 1
-                changed = True
-                if k != NOTHING:
-                    request(w, k, t.src[k], t.dst[k], now_s)
-                    waiting += 1
-            while changed and waiting > 0:
-                changed = False
-                turn += 1
-                pair = first_free(by_link, devices, w.front, w.sent_s, w.held_s, w.held_turn, turn, now_s)
-                while pair != NOTHING:
-                    w.departing[departing] = w.front[pair]
-                    departing += 1
-                    waiting -= 1
-                    end_s = starts(t, w, pair, turn, now_s)
-                    if end_s > now_s:
-                        push(w.event_s, w.event, events, end_s, NOTHING)
-                        events += 1
-                    else:
-                        changed = True
-                    pair = first_free(by_link, devices, w.front, w.sent_s, w.held_s, w.held_turn, turn, now_s)
-            for i in range(departing):
-                departs(t, w, w.departing[i], now_s)
-            for d in range(devices):
-                if w.running[d] == IDLE and w.next_s[d] <= now_s:
-                    _take_work(t, w, d, now_s)
