@@ -106,7 +106,7 @@ def _first_free(t: Tables, w: RunState, turn: int, now_s: float) -> int:
 
 @part
 def _waits_longer(w: RunState, k: int, other: int) -> bool:
-    return w.sent_s[k] < w.sent_s[other] or (w.sent_s[k] == w.sent_s[other] and k < other)  # type: ignore[no-any-return]
+    return w.sent_s[k] < w.sent_s[other] or (w.sent_s[k] == w.sent_s[other] and k < other)
 
 
 @part

@@ -128,7 +128,7 @@ def _next_s(w: RunState, events: int) -> float:
     next_s = w.event_s[0] if events > 0 else np.inf
     for d in range(len(w.running)):
         next_s = min(next_s, w.next_s[d])
-    return next_s  # type: ignore[no-any-return]
+    return next_s
 
 
 @part
