@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import platform
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,6 @@ class BenchOptions:
     runs: Path | None = None  # the folder in which runs that benchmarks share are kept
     devices: str | None = None  # what to measure on (gpu only)
     minutes: float | None = None  # for how long in all (gpu and spoc)
-
-
-@dataclass(frozen=True)
-class Bench:
-    """run: prints progress on stderr and returns the facts. page: the facts as Markdown lines."""
-
-    run: Callable[[BenchOptions], Facts]
-    page: Callable[[Facts], list[str]]
 
 
 def check_folder() -> None:
@@ -89,16 +81,21 @@ def _where(facts: Facts) -> list[str]:
     ]
 
 
-def in_process(*arguments: str) -> Facts:
-    """`placer ARGUMENTS --json --quiet` as a user runs it, in a process of its own; {"failed": line} where it fails."""
-    command = [sys.executable, "-m", "experiments.cli", *arguments, "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        return {"failed": lines[-1] if lines else f"exit code {done.returncode}"}
-    return dict(json.loads(done.stdout))
+def csv_bytes(rows: Sequence[Facts]) -> bytes:
+    """Rows as CSV, with a column for every key; empty where a row lacks it."""
+    text = StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def ms(seconds: float) -> str:
     """Seconds as milliseconds, for a table."""
     return _ms(seconds, 1)
+
+
+def ms_spread(seconds: float, spread_s: float) -> str:
+    """A median and its interquartile range, in milliseconds."""
+    return f"{ms(seconds)} +- {ms(spread_s)}"

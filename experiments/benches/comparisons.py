@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 from experiments import zoo
-from experiments.benches.bench import BenchOptions, Facts, in_process
-from placer.errors import PlacerError
-from placer.files import write_whole
+from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.kept_runs import kept
+from experiments.benches.process import command_facts
 from search.offline.plan import DEFAULT_SEARCHER
 from search.session.registry import SEARCHERS
 
@@ -20,7 +16,6 @@ PEER_MEASUREMENTS = 1  # of each other one
 # Single devices are measured anyway; the learned searchers need more measurements than peers have here.
 LEFT_OUT = ("single", "bayes-gp", "bayes-rf", "bayes-et", "htf-mpr", "exact")
 MINUTES = 3.5  # after which nobody asks any more; met by networks that are slow to switch
-RUNS = "PLACER_RUNS"  # environment variable: the folder, where --runs names none
 
 
 def comparisons(options: BenchOptions) -> dict[str, Facts]:
@@ -46,27 +41,6 @@ def compared(model: str, options: BenchOptions) -> Facts:
     return kept(options, model, settings, lambda: compare_in_process(settings))
 
 
-def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Facts]) -> Facts:
-    """What `run` returns, or returned before under the same settings; failures are tried again.
-
-    Raises PlacerError where the folder cannot be used.
-    """
-    folder = options.runs or (Path(os.environ[RUNS]) if os.environ.get(RUNS) else None)
-    if folder is None:
-        return run()
-    path = folder / f"{name}.json"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
-    if before.get("settings") == settings and "failed" not in before.get("facts", {"failed": ""}):
-        return dict(before["facts"])
-    facts = run()
-    write_whole(path, json.dumps({"settings": settings, "facts": facts}, indent=1).encode())
-    return facts
-
-
 def compare_in_process(settings: Facts) -> Facts:
     """`placer compare MODEL` with these settings."""
     options = []
@@ -74,7 +48,7 @@ def compare_in_process(settings: Facts) -> Facts:
         options += [f"--{option.replace('_', '-')}", str(settings[option])]
     for name in settings["searchers"]:
         options += ["--searcher", name]
-    return in_process("compare", settings["model"], *options)
+    return command_facts("compare", settings["model"], *options)
 
 
 def _outcome(facts: Facts) -> str:

@@ -1,13 +1,13 @@
-"""A process in which a benchmark builds and measures: capped in time and memory, and renewed now and then."""
+"""Processes in which benchmarks measure: for one command, for one call, or for many questions under caps."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -25,7 +25,9 @@ from placer.errors import PlacerError, one_line
 T = TypeVar("T")
 
 POLL_S = 0.2
+END_S = 30.0  # in which a process that answered must end by itself
 GIB = 2**30
+SPAWN = get_context("spawn")
 SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}  # said once by every process otherwise
 
 
@@ -38,13 +40,51 @@ class Caps:
     batch: int = 12  # networks after which the process is renewed
 
 
-def alone(call: Callable[..., T], *arguments: Any) -> T:
-    """What `call` returns in a process of its own. Raises what it raises, and PlacerError where the process dies."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(call, *arguments).result()
-        except BrokenProcessPool as error:
-            raise PlacerError(str(error) or "its process died") from None
+def command_facts(*arguments: str) -> Facts:
+    """`placer ARGUMENTS --json --quiet` as a user runs it, in a process of its own; {"failed": line} where it fails."""
+    command = [sys.executable, "-m", "experiments.cli", *arguments, "--json", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return {"failed": lines[-1] if lines else f"exit code {done.returncode}"}
+    return dict(json.loads(done.stdout))
+
+
+def alone(call: Callable[..., T], *arguments: Any, seconds: float | None = None) -> T:
+    """What `call` returns in a process and session of its own.
+
+    Raises what it raises, and PlacerError where the process dies or takes longer than `seconds`.
+    """
+    ours, theirs = SPAWN.Pipe(duplex=False)
+    process = SPAWN.Process(target=_answer, args=(theirs, call, arguments))
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(seconds):
+            raise PlacerError(f"it did not end within {seconds:.0f} s")
+        found, error = ours.recv()
+        process.join(END_S)
+    except EOFError:
+        process.join()
+        raise PlacerError(f"its process ended with code {process.exitcode} and without a result") from None
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+    if error is not None:
+        raise error
+    answer: T = found
+    return answer
+
+
+def facts_alone(call: Callable[..., Facts], *arguments: Any, seconds: float | None = None) -> Facts:
+    """`alone`, but a failure is {"failed": line}, so that what else is to be measured goes on."""
+    try:
+        return alone(call, *arguments, seconds=seconds)
+    except PlacerError as error:
+        return {"failed": one_line(str(error))}
+    except Exception as error:
+        return {"failed": one_line(f"{type(error).__name__}: {error}")}
 
 
 class Doer(Protocol):
@@ -94,9 +134,8 @@ class Measurer:
         self.asked = 0
 
     def _start(self) -> Connection:
-        context = get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, self.make), daemon=True)
+        self.connection, theirs = SPAWN.Pipe()
+        self.process = SPAWN.Process(target=_serve, args=(theirs, self.make), daemon=True)
         with _environment(KEEP_MEMORY | SILENT):
             self.process.start()
         theirs.close()
@@ -138,10 +177,25 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _serve(connection: Connection, make: Callable[[], Doer]) -> None:
-    """Answer until the other end is gone. What libraries print goes to stderr: stdout is for the benchmark's facts."""
+def _answer(connection: Connection, call: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    """Send (what the call returns, None), or (None, what it raises)."""
+    _begin()
+    os.setsid()
+    try:
+        connection.send((call(*arguments), None))
+    except Exception as error:
+        connection.send((None, error))
+
+
+def _begin() -> None:
+    """What libraries print goes to stderr, because stdout is for the benchmark's facts."""
     end_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+
+def _serve(connection: Connection, make: Callable[[], Doer]) -> None:
+    """Answer until the other end is gone."""
+    _begin()
     with suppress(EOFError, OSError):
         doer: Doer | None = None
         while True:

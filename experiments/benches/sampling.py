@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import mean
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import Progress as RichProgress
 
+from experiments.benches.bench import ms
+from experiments.benches.process import alone
 from experiments.jobs.finding import Progress
 from experiments.jobs.job import Job
 from experiments.jobs.search_settings import SearchSettings
 from experiments.jobs.side_by_side import side_by_side
-from experiments.report.progress import rich_progress
+from experiments.report.progress import progress_bar
 from placer.errors import PlacerError, one_line
 from placer.graph.mapping import Mapping
 from placer.result import Measured
@@ -66,15 +67,41 @@ class MeasuredMappings:
         return MappingFeatures(calibrated.problem.simulator, calibrated.problem.base_s)
 
 
-@dataclass(frozen=True)
-class Share:
-    """What part of the whole a measurement is, for the bar: it begins at `done` of `total` mappings."""
+class MeasuredSteps(Protocol):
+    """What is known of one network's mappings."""
 
-    done: int
-    total: int
+    @property
+    def step_s(self) -> Floats:
+        """[mappings] seconds."""
 
 
-def measure(model: str, workers: int, mappings: int, share: Share, seed: int = 0) -> MeasuredMappings:
+T = TypeVar("T", bound=MeasuredSteps)
+
+
+def measured_networks(models: Sequence[str], measure: Callable[[str], T], fewest: int = 1) -> list[T]:
+    """What `measure(model)` returns for each model, in a process of its own, where it has `fewest` mappings or more.
+
+    Failures are reported on stderr. Raises PlacerError where nothing is left.
+    """
+    found = []
+    for model in models:
+        try:
+            steps = alone(measure, model)
+        except PlacerError as error:
+            print(f"{model}: {error}", file=sys.stderr)
+            continue
+        count, fastest_s, slowest_s = len(steps.step_s), steps.step_s.min(), steps.step_s.max()
+        print(f"{model}: {count} mappings, {ms(fastest_s)} to {ms(slowest_s)}", file=sys.stderr)
+        if count >= fewest:
+            found.append(steps)
+        else:
+            print(f"{model}: too few to be judged by; it is left out.", file=sys.stderr)
+    if not found:
+        raise PlacerError("no network could be measured; the lines above say why.")
+    return found
+
+
+def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredMappings:
     """Measure the single devices, then mappings of every kind, batch by batch beside the first single device.
 
     All take the same number of steps, however slow. Raises PlacerError where no single device can be measured, and
@@ -83,15 +110,15 @@ def measure(model: str, workers: int, mappings: int, share: Share, seed: int = 0
     from tensorflow.errors import OpError  # whoever measures loads TensorFlow anyway
 
     try:
-        return _measured(model, workers, mappings, share, seed)
+        return _measured(model, workers, mappings, seed)
     except OpError as error:
         raise PlacerError(f"measuring ended early: {one_line(str(error.message))}") from None
 
 
-def _measured(model: str, workers: int, mappings: int, share: Share, seed: int) -> MeasuredMappings:
+def _measured(model: str, workers: int, mappings: int, seed: int) -> MeasuredMappings:
     with (
-        bar(model, share) as watcher,
-        Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), watcher) as job,
+        progress_bar(-(-mappings // BATCH), quiet=False) as advance,
+        Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job,
     ):
         job.runner.settings = replace(job.runner.settings, repeats=REPEATS, warm_up=WARM_UP)
         job.measure_singles()
@@ -99,9 +126,9 @@ def _measured(model: str, workers: int, mappings: int, share: Share, seed: int) 
         singles, left = len(measured), mappings - len(job.rows)
         asked = map(job.problem.mapping, kinds(job.problem, random.Random(seed)))
         while batch := list(islice(asked, min(BATCH, left))):
+            advance(f"{model}: {mappings - left} of {mappings} mappings measured")
             measured |= side_by_side(job, batch, REPEATS).measured
             left -= len(batch)
-            watcher.advance(len(batch))
         again = list(measured)[singles:][:AGAIN]
         return _sample(job, measured, singles, _disagreement(measured, side_by_side(job, again, REPEATS).measured))
 
@@ -156,35 +183,3 @@ def _new(placements: Sequence[Placement], problem: Problem, seen: set[Placement]
         if form not in seen and problem.fits(placement):
             seen.add(form)
             yield placement
-
-
-class Watcher(Progress):
-    """Draws a bar with ETA over all networks."""
-
-    def __init__(self, rich: RichProgress, model: str, share: Share) -> None:
-        self.rich, self.model = rich, model
-        self.task = rich.add_task(model, total=share.total, completed=share.done)
-
-    def phase(self, text: str) -> None:
-        """What is being done, before the bar."""
-        self.rich.update(self.task, description=text if self.model in text else f"{self.model}: {text}")
-
-    def begin(self, total: int) -> None:
-        """Measuring begins."""
-        self.phase("measuring mappings")
-
-    def row(self, row: object, best: object) -> None:
-        """One mapping measured."""
-        self.advance(1)
-
-    def advance(self, mappings: int) -> None:
-        """So many mappings measured."""
-        self.rich.advance(self.task, mappings)
-
-
-@contextmanager
-def bar(model: str, share: Share) -> Iterator[Watcher]:
-    """A bar on stderr, on a terminal only."""
-    console = Console(stderr=True)
-    with rich_progress(console, hidden=not console.is_terminal) as rich:
-        yield Watcher(rich, model, share)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -51,3 +51,26 @@ def plain_axes(ax: Any) -> None:
         ax.spines[side].set_visible(False)
     ax.grid(color="#e6e6e6", linewidth=0.6)
     ax.set_axisbelow(True)
+
+
+def light_grid(ax: Any, title: str, axis: str = "both") -> None:
+    """A title, and a light grid behind what is drawn."""
+    ax.set_title(title, fontsize=11)
+    ax.grid(axis=axis, color="#eeeeee")
+    ax.set_axisbelow(True)
+
+
+def diagonal(ax: Any, values: Iterable[float], low: float, high: float) -> None:
+    """Equal axes from `low` times the least value to `high` times the largest, and the line on which both agree."""
+    every = list(values)
+    ends = low * min(every), high * max(every)
+    ax.plot(ends, ends, color="#999999", linewidth=0.8, zorder=1)
+    ax.set(xlim=ends, ylim=ends, aspect="equal")
+
+
+def name_rows(ax: Any, names: Sequence[str], bold: str | None = None, **style: Any) -> None:
+    """Names along the left edge, the first on top, one of them bold."""
+    ax.set_yticks(range(len(names)), names, **style)
+    for label, name in zip(ax.get_yticklabels(), names, strict=True):
+        label.set_fontweight("bold" if name == bold else "normal")
+    ax.invert_yaxis()

@@ -33,7 +33,11 @@ def cell(text: object, length: int = 60) -> str:
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]] = (), left: Iterable[int] = (0,)) -> list[str]:
-    """The lines of a Markdown table. left: the columns that are aligned to the left, the others to the right."""
+    """The lines of a Markdown table; a row that is too short is filled up with empty cells.
+
+    left: the columns that are aligned to the left, the others to the right.
+    """
     aligned = set(left)
     ruler = ["---" if i in aligned else "---:" for i in range(len(heads))]
-    return ["| " + " | ".join(row) + " |" for row in (heads, ruler, *rows)]
+    whole = [[*row, *[""] * (len(heads) - len(row))] for row in rows]
+    return ["| " + " | ".join(row) + " |" for row in (heads, ruler, *whole)]

@@ -66,6 +66,11 @@ def found_facts(finding: Finding, seconds_on: Sequence[float]) -> Facts:
     }
 
 
+def with_ratio(rows: Mapping[str, Facts]) -> dict[str, Facts]:
+    """The networks that have a ratio to the default."""
+    return {name: row for name, row in rows.items() if row.get("ratio_to_tf_default")}
+
+
 def unseen(rows: Iterable[Row]) -> list[tuple[float, float]]:
     """(predicted when asked for, measured) seconds of every mapping but the single devices, which calibrate."""
     ran = [(row.asked_s, row.result) for row in rows if row.searcher != "single" and not row.stored]

@@ -17,9 +17,9 @@ ALL = 10_000  # questions before a process is renewed: never
 
 def opened(devices: str | None) -> Doer:
     """Made in the process that measures."""
-    from experiments.benches.gpu.study import Study
+    from experiments.benches.gpu.study import GpuStudy
 
-    return Study(devices)
+    return GpuStudy(devices)
 
 
 class Host:

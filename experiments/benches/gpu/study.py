@@ -47,7 +47,7 @@ BUDGET = 6  # of the search under autoplace
 MEMORY_WORDS = ("resourceexhausted", "resource exhausted", "resource_exhausted", "oom when allocating", "out of memory")
 
 
-class Study:
+class GpuStudy:
     """Holds devices, and measures on them one network after the other."""
 
     def __init__(self, devices: str | None, clock: Callable[[], float] = time.perf_counter) -> None:

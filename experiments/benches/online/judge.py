@@ -7,12 +7,13 @@ from statistics import median
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.benches.online.losses import judged as judged_kills
+
+TOLERANCE = 1e-5  # relative, of a loss
 
 
 def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
     """found: the facts of each part. kills: how many there should have been. Headlines are the worst of their kind."""
-    runs = [_killed(row) for row in found["kills"]]
+    runs = [judged_kills(row) for row in found["kills"]]
     recovery, steady = found["recovery"], found["steady"]
     stretches = [steady[name] for name in ("plain", "jitter") if name in steady]
     return {
@@ -39,11 +40,36 @@ def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
     }
 
 
-def _killed(run: Facts) -> Facts:
-    """A run whose process died has survived none of its kills."""
+def judged_kills(run: Facts, tolerance: float = TOLERANCE) -> Facts:
+    """A run's kills: `losses` of it, against `undisturbed`.
+
+    A kill is survived where the training went on, with all devices where it noticed the loss, and every loss up to the
+    next kill, or to the run's end, is within `tolerance` (relative). A run that ended early proves none of its kills.
+    unnoticed: kills of a device that no op ran on. same_bits: losses of the whole run that are the very same.
+    """
     if failed := run.get("failed"):
         return {"kills": 0, "survived": 0, "steps": 0, "same_bits": 0, "worst": 0.0, "ended": failed, "back_s": []}
-    return judged_kills(run)
+    mine, losses, kills = run["losses"], run["undisturbed"], run["kills"]
+    ends = [*(kill["at"] for kill in kills[1:]), len(mine)]
+    survived = [not wrong(mine, losses, kill["at"], end, tolerance) for kill, end in zip(kills, ends, strict=True)]
+    first = wrong(mine, losses, 0, len(mine), tolerance)
+    return {
+        "kills": len(kills), "survived": sum(survived), "steps": len(mine),
+        "same_bits": sum(a == b for a, b in zip(mine, losses, strict=False)),
+        "worst": max((abs(a - b) / max(abs(b), 1e-30) for a, b in zip(mine, losses, strict=False)), default=0.0),
+        "first_wrong": first[0] if first else None, "ended": run["ended"],
+        "unnoticed": sum(not kill["noticed"] for kill in kills),
+        "back_s": [kill["back_s"] for kill in kills if kill["back_s"] is not None],
+    }  # fmt: skip
+
+
+def wrong(mine: Sequence[float], losses: Sequence[float], begin: int, end: int, tolerance: float) -> list[int]:
+    """Steps in [begin, end) whose loss is another than the undisturbed run's, or which that run does not have."""
+    return [
+        i
+        for i in range(begin, min(end, len(mine)))
+        if i >= len(losses) or not abs(mine[i] - losses[i]) <= tolerance * abs(losses[i])
+    ]
 
 
 def recovered(recovery: Facts, event: str) -> float | None:
@@ -51,11 +77,6 @@ def recovered(recovery: Facts, event: str) -> float | None:
     found = [row[event]["steps"] for row in recovery.get("rounds", ())]
     steps = median(float("inf") if s is None else float(s) for s in found) if found else float("inf")
     return None if steps == float("inf") else steps
-
-
-def spread(values: Sequence[int | None]) -> str:
-    """The values themselves: three are no distribution."""
-    return ", ".join("never" if v is None else str(v) for v in values)
 
 
 def _worst(figures: Any) -> float | None:

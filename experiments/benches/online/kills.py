@@ -50,7 +50,7 @@ class Kill:
     back_s: float | None = None
 
 
-def part(settings: KillSettings) -> Facts:
+def kill_facts(settings: KillSettings) -> Facts:
     """One run: its losses, with kills and without, and its kills; what ended it early, if anything did."""
     rng, kills, ended, undisturbed = random.Random(settings.seed), list[Kill](), "", list[float]()
     with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:

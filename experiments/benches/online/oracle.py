@@ -54,7 +54,7 @@ class References:
         return min(held, key=lambda one: median(self.seconds(label(one))))
 
 
-def part(settings: OracleSettings) -> Facts:
+def oracle_facts(settings: OracleSettings) -> Facts:
     """The run with looks at its references, then a second search, whose best may be the better oracle."""
     references = References()
     with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:

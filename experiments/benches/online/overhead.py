@@ -23,7 +23,7 @@ class OverheadSettings:
     each: int = 25
 
 
-def part(settings: OverheadSettings) -> Facts:
+def overhead_facts(settings: OverheadSettings) -> Facts:
     """Calls and bare steps of the very same placed function on the very same variables, in blocks in turn."""
     with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
         training.until_steady()

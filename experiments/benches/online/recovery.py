@@ -30,7 +30,7 @@ class RecoverySettings:
     limit_s: float = 900.0
 
 
-def part(settings: RecoverySettings) -> Facts:
+def recovery_facts(settings: RecoverySettings) -> Facts:
     """Landings and leavings, until `repeats` or out of time; a round that began is finished."""
     core = share_cores(settings.workers, sorted(os.sched_getaffinity(0)))[1][0]
     rounds: list[Facts] = []

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.benches.comparisons import kept
+from experiments.benches.kept_runs import kept
 from experiments.benches.online.judge import judged
-from experiments.benches.online.process import in_part
+from experiments.benches.online.parts import run_part
+from experiments.benches.process import facts_alone
 from placer.errors import BadInputError
 
 BUDGET = 16  # mappings measured by a search
@@ -48,7 +49,7 @@ class Effort:
         )
 
 
-def run(options: BenchOptions) -> Facts:
+def bench_facts(options: BenchOptions) -> Facts:
     """Every part in a process of its own; with --runs those that were finished before are not run again.
 
     --model: the networks of the overhead and of the oracle (NAME or NAME@BATCH). --measurements: the budget of the
@@ -57,12 +58,24 @@ def run(options: BenchOptions) -> Facts:
     _check(options)
     budget = options.measurements or BUDGET
     effort = Effort().scaled(budget / BUDGET) if budget < BUDGET else Effort()
-    found: dict[str, Any] = {
-        "overhead": {name: _overhead(name, options, effort) for name in options.models or effort.overhead_models},
-        "oracle": {name: _oracle(name, options, effort, budget) for name in options.models or effort.oracle_models},
-        "recovery": _recovery(options, effort, budget),
-        "steady": _part("steady", "online-steady", options, _small(options, effort, steps=effort.steady_steps), 900.0),
-        "kills": [_killed(seed, options, effort) for seed in range(effort.runs)],
+    part, small = partial(_part, options), {"model": effort.small_model}
+    found = {
+        "overhead": {
+            model: part(
+                "overhead", model, 600.0, model=model, blocks=effort.overhead_blocks * (4 if "@" in model else 1)
+            )
+            for model in options.models or effort.overhead_models
+        },
+        "oracle": {
+            model: part("oracle", model, 1500.0, model=model, calls=effort.calls, budget=budget)
+            for model in options.models or effort.oracle_models
+        },
+        "recovery": part("recovery", "", 1800.0, model=effort.recovery_model, budget=budget, repeats=effort.repeats),
+        "steady": part("steady", "", 900.0, **small, steps=effort.steady_steps),
+        "kills": [
+            part("kills", str(seed), 240.0 + 100.0 * effort.kills, **small, seed=seed, kills=effort.kills)
+            for seed in range(effort.runs)
+        ],
     }
     return judged(found, effort.runs * effort.kills, options.workers, budget)
 
@@ -77,36 +90,11 @@ def _check(options: BenchOptions) -> None:
             raise BadInputError(f"--model {model!r} is unknown; write NAME or NAME@BATCH, of {', '.join(zoo.names())}.")
 
 
-def _overhead(model: str, options: BenchOptions, effort: Effort) -> Facts:
-    blocks = effort.overhead_blocks * (4 if "@" in model else 1)
-    settings = {"model": model, "workers": options.workers, "blocks": blocks}
-    return _part("overhead", f"online-overhead-{_plain(model)}", options, settings, 600.0)
-
-
-def _oracle(model: str, options: BenchOptions, effort: Effort, budget: int) -> Facts:
-    settings = {"model": model, "workers": options.workers, "calls": effort.calls, "budget": budget}
-    return _part("oracle", f"online-oracle-{_plain(model)}", options, settings, 1500.0)
-
-
-def _recovery(options: BenchOptions, effort: Effort, budget: int) -> Facts:
-    settings = {"workers": options.workers, "budget": budget, "model": effort.recovery_model, "repeats": effort.repeats}
-    return _part("recovery", "online-recovery", options, settings, 1800.0)
-
-
-def _killed(seed: int, options: BenchOptions, effort: Effort) -> Facts:
-    settings = _small(options, effort, seed=seed, kills=effort.kills)
-    return _part("kills", f"online-kills-{seed}", options, settings, 240.0 + 100.0 * effort.kills)
-
-
-def _small(options: BenchOptions, effort: Effort, **settings: Any) -> Facts:
-    return {"model": effort.small_model, "workers": options.workers, **settings}
-
-
-def _part(name: str, file_name: str, options: BenchOptions, settings: Facts, limit_s: float) -> Facts:
-    facts = kept(options, file_name, {"part": name, **settings}, lambda: in_part(name, settings, limit_s))
+def _part(options: BenchOptions, name: str, of: str, limit_s: float, **settings: Any) -> Facts:
+    """One part in a process of its own. of: what tells it from the others of its name, if there are others."""
+    file_name = "-".join(filter(None, ("online", name, of)))
+    settings |= {"workers": options.workers}
+    run = partial(facts_alone, run_part, name, settings, seconds=limit_s)
+    facts = kept(options, file_name, {"part": name, **settings}, run)
     print(f"{file_name}: {facts.get('failed', 'done')}", file=sys.stderr)
     return facts
-
-
-def _plain(model: str) -> str:
-    return Path(model).name.replace(":", "-")

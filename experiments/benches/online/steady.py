@@ -24,7 +24,7 @@ class SteadySettings:
     limit_s: float = 300.0
 
 
-def part(settings: SteadySettings) -> Facts:
+def steady_facts(settings: SteadySettings) -> Facts:
     """Both stretches, one after the other, in one training."""
     with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
         training.until_steady()

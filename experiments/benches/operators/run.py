@@ -30,7 +30,7 @@ HELD_OUT_SHARE = 5  # every fifth signature
 NOTHING_S = 1e-9
 
 
-def run(options: BenchOptions) -> Facts:
+def bench_facts(options: BenchOptions) -> Facts:
     """Profile the networks at two batch sizes, hold out, fit once, and compare."""
     models = options.models or zoo.names()
     begin_s = time.perf_counter()

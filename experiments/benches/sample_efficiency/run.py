@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
-from experiments.benches.sample_efficiency.plot import draw
 from search.offline.plan import DEFAULT_SEARCHER
 
 AT = (5, 10, 20)
 NEAR = 0.05
-PICTURE = Path("docs/regret.png")
 
 
-def run(options: BenchOptions) -> Facts:
-    """Gaps to the best known after so many measured mappings, and with `record` the picture of all curves."""
+def bench_facts(options: BenchOptions) -> Facts:
+    """Gaps to the best known after so many measured mappings."""
     by_model = {name: gaps(facts) for name, facts in comparisons(options).items()}
     known = [row["gap_at_20"] for row in by_model.values() if row.get("gap_at_20") is not None]
-    facts = {
+    return {
         "gap_at_20": max(known, default=None),
         "by_model": by_model,
         "searcher": DEFAULT_SEARCHER,
@@ -26,9 +22,6 @@ def run(options: BenchOptions) -> Facts:
         "peer_measurements": PEER_MEASUREMENTS,
         "workers": options.workers,
     }
-    if options.record:
-        draw(facts, PICTURE)
-    return facts
 
 
 def gaps(facts: Facts) -> Facts:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,26 +32,27 @@ QUICK = FitSettings(intrinsic=(-1.0, 2.5), extrinsic=(-1.0, 2.5), samples=0)
 
 def study(kind: str, runs: Runs, operations: Floats, settings: FitSettings = QUICK) -> Facts:
     """Everything about one kind of network. runs: with TARGET; operations: [runs], what is large and what small."""
+    seconds = runs.numbers(TARGET)
     fold_of = np.random.default_rng(settings.seed).permutation(len(runs)) % FOLDS
     folds = [(np.flatnonzero(fold_of != f), np.flatnonzero(fold_of == f)) for f in range(FOLDS)]
-    larger = _by_operations(operations)
+    smaller, larger = _by_operations(operations)
     held_out, chosen = _judged(kind, runs, folds, settings)
-    beyond, chosen_small = _judged(kind, runs, [larger], settings, operations)
+    beyond, chosen_small = _judged(kind, runs, [(smaller, larger)], settings, operations)
     rows = np.concatenate([unseen for _, unseen in folds])
     return {
         "n_runs": len(runs),
-        "fastest_s": float(runs.numbers(TARGET).min()),
-        "slowest_s": float(runs.numbers(TARGET).max()),
-        "held_out": _errors(held_out, runs.numbers(TARGET)[rows]),
-        "extrapolation": _errors(beyond, runs.numbers(TARGET)[larger[1]]),
+        "fastest_s": float(seconds.min()),
+        "slowest_s": float(seconds.max()),
+        "held_out": _errors(held_out, seconds[rows]),
+        "extrapolation": _errors(beyond, seconds[larger]),
         "chosen": {"held_out": chosen, "extrapolation": chosen_small},
-        "n_larger": len(larger[1]),
-        "times_larger": float(np.median(operations[larger[1]]) / np.median(operations[larger[0]])),
-        "stability": stability(runs, Form.parse(*FORMS[kind][chosen_small[0]]), larger, settings),
-        "points": _points(runs, rows, held_out[GENERIC]),
+        "n_larger": len(larger),
+        "times_larger": float(np.median(operations[larger]) / np.median(operations[smaller])),
+        "stability": stability(runs, Form.parse(*FORMS[kind][chosen_small[0]]), (smaller, larger), settings),
+        "points": {"measured_s": seconds[rows].tolist(), "predicted_s": held_out[GENERIC].tolist()},
         "beyond": {
-            "operations": operations[larger[1]].tolist(),
-            "ratio": {name: (t / runs.numbers(TARGET)[larger[1]]).tolist() for name, t in beyond.items()},
+            "operations": operations[larger].tolist(),
+            "ratio": {name: (predicted_s / seconds[larger]).tolist() for name, predicted_s in beyond.items()},
         },
     }
 
@@ -115,19 +116,19 @@ def fitted_forms(kind: str, runs: Runs, settings: FitSettings) -> dict[str, Scal
 
 
 def blackboxes(runs: Runs, known: Rows, unseen: Rows, seed: int) -> dict[str, Floats]:
-    """Seconds of the unseen rows by each regressor of surrogate/learn/regressors.py, as it learns seconds from the
-    columns
-    and as it learns their logarithms from logarithms. Nothing is clipped: outside what they saw they say what they say.
+    """Seconds of the unseen rows by each regressor of surrogate/learn/regressors.py: fitted to seconds by the columns,
+    and to logarithms of seconds by logarithms. Predictions are not clipped, however far outside the rows shown.
     """
-    seconds = runs.numbers(TARGET)
-    found = {}
-    for name in BLACKBOXES:
-        for view in VIEWS:
-            x = features(runs, logs=view == "logs")
-            y = np.log(seconds) if view == "logs" else seconds
-            predict = _learned(LEARNERS[name], x[known], y[known], seed)
-            answers = predict(x[unseen])
-            found[f"{name} ({view})"] = np.exp(answers) if view == "logs" else answers
+    from sklearn.preprocessing import StandardScaler
+
+    seconds, found = runs.numbers(TARGET), {}
+    for name, view in product(BLACKBOXES, VIEWS):
+        logs = view == "logs"
+        x, y = features(runs, logs=logs), (np.log(seconds) if logs else seconds)[:, None]
+        columns, target = StandardScaler().fit(x[known]), StandardScaler().fit(y[known])
+        model = LEARNERS[name](columns.transform(x[known]), target.transform(y[known])[:, 0], seed)
+        answers = target.inverse_transform(model.predict(columns.transform(x[unseen]))[:, None])[:, 0]
+        found[f"{name} ({view})"] = np.exp(answers) if logs else answers
     return found
 
 
@@ -142,15 +143,6 @@ def features(runs: Runs, *, logs: bool) -> Floats:
         else:
             columns.append(np.log(column) if logs else column)
     return np.column_stack(columns)
-
-
-def _learned(learn: Callable[..., Any], x: Floats, y: Floats, seed: int) -> Callable[[Floats], Floats]:
-    """A learner on features and target of mean 0 and variance 1."""
-    mean, scale = x.mean(axis=0), x.std(axis=0)
-    scale[scale == 0] = 1.0
-    middle, width = float(y.mean()), float(y.std()) or 1.0
-    model = learn((x - mean) / scale, (y - middle) / width, seed)
-    return lambda rows: np.asarray(model.predict((rows - mean) / scale), dtype=np.float64) * width + middle
 
 
 def stability(runs: Runs, form: Form, split: tuple[Rows, Rows], settings: FitSettings) -> list[Facts]:
@@ -202,10 +194,6 @@ def _spread(seeds: Sequence[tuple[ConstantsFit, Floats, float]], larger: Runs) -
 def _errors(predicted: Mapping[str, Floats], seconds: Floats) -> dict[str, list[float]]:
     """|predicted / measured - 1| of each method, run by run."""
     return {name: np.abs(predicted_s / seconds - 1).tolist() for name, predicted_s in predicted.items()}
-
-
-def _points(runs: Runs, rows: Rows, predicted: Floats) -> Facts:
-    return {"measured_s": runs.numbers(TARGET)[rows].tolist(), "predicted_s": predicted.tolist()}
 
 
 def pooled(by_kind: Mapping[str, Facts], part: str) -> dict[str, float]:

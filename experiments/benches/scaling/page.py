@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms
-from experiments.report.text import percent
-
-PICTURE = "docs/scaling.png"
-GENERIC = "generic"
+from experiments.benches.scaling.plot import GENERIC, PICTURE
+from experiments.report.text import markdown_table, percent
 
 
-def page(facts: Facts) -> list[str]:
+def page_lines(facts: Facts) -> list[str]:
     """What was measured, who predicts it how well, over seeds, and the picture."""
     kinds = ", ".join(
         f"{row['n_runs']} of `{kind}` ({ms(row['fastest_s'])} to {ms(row['slowest_s'])})"
         for kind, row in facts["by_kind"].items()
     )
-    lines = [
+    larger = ", ".join(f"`{kind}` {row['times_larger']:.1f}x" for kind, row in facts["by_kind"].items())
+    failed = f" {facts['n_failed']} failed." if facts["n_failed"] else ""
+    return [
         f"{facts['n_runs']} networks, each trained for real in one placed step on one or {facts['devices']} one-core "
         f"worker processes that share the batch: {kinds}. Batch, layers, filters or hidden units, kernel, activation, "
         "optimizer and devices follow a seeded Latin hypercube. Every step was timed in turn with a reference step, "
         f"and is told in its time (lower quartiles of 7 to 15 steps each); the same network measured "
-        f"twice, in two processes, came out {facts['noise']:.1%} apart on average.{_failed(facts)}",
+        f"twice, in two processes, came out {facts['noise']:.1%} apart on average.{failed}",
         "",
         "One formula per kind of network (`generic`), chosen among three forms on the runs that it is shown, by the "
         "kind of test that follows: by cross-validation, or by the error on the largest of them when fitted on the "
@@ -29,67 +29,54 @@ def page(facts: Facts) -> list[str]:
         "boxes see the same columns of the same runs, and learn seconds or, from logarithms, logarithms.",
         "",
         "*Held out*: five folds, every run predicted once while unseen. *Larger*: fitted on the 70 % of runs with the "
-        f"fewest operations, judged on the other 30 % ({_larger(facts)}).",
+        f"fewest operations, judged on the other 30 % (in the median, by operations: {larger}).",
         "",
-        "| model | held out, MAPE | larger, MAPE |",
-        "| --- | ---: | ---: |",
-    ]
-    lines += [_row(row) for row in facts["table"]]
-    lines += [
+        *markdown_table(("model", "held out, MAPE", "larger, MAPE"), [_model(row) for row in facts["table"]]),
         "",
         f"Best black box on larger networks: {facts['best_blackbox']}, {facts['best_blackbox_extrapolation']:.1%}, "
         f"against {facts['mape_extrapolation']:.1%}.",
         "",
-        "| network | held out | larger | form chosen | best black box, held out | larger |",
-        "| --- | ---: | ---: | --- | ---: | ---: |",
-    ]
-    lines += [_kind_row(kind, row) for kind, row in facts["by_kind"].items()]
-    lines += [
+        *markdown_table(
+            ("network", "held out", "larger", "form chosen", "best black box, held out", "larger"),
+            [_kind(kind, row) for kind, row in facts["by_kind"].items()],
+            left=(0, 3),
+        ),
         "",
         "Over seeds, on the smaller runs, by the form chosen there: how far fits are apart (standard deviation) in "
         "their exponents and in what they predict for the larger runs. The plain search looks for all constants "
         "at once; the projected one for exponents only, the coefficients following by least squares, and then "
         "descends.",
         "",
-        "| network | search | penalty | exponents | predictions | MAPE, larger |",
-        "| --- | --- | ---: | ---: | ---: | ---: |",
+        *markdown_table(
+            ("network", "search", "penalty", "exponents", "predictions", "MAPE, larger"),
+            [_seeds(kind, found) for kind, row in facts["by_kind"].items() for found in row["stability"]],
+            left=(0, 1),
+        ),
+        *(["", f"The runs: {', '.join(f'`{path}`' for path in facts['data'])}."] if facts.get("data") else []),
+        "",
+        f"![Predicted and measured step times, errors, and larger networks]({PICTURE})",
     ]
-    for kind, row in facts["by_kind"].items():
-        lines += [_seed_row(kind, found) for found in row["stability"]]
-    if facts.get("data"):
-        lines += ["", f"The runs: {', '.join(f'`{path}`' for path in facts['data'])}."]
-    return [*lines, "", f"![Predicted and measured step times, errors, and larger networks]({PICTURE})"]
 
 
-def _failed(facts: Facts) -> str:
-    return f" {facts['n_failed']} failed." if facts["n_failed"] else ""
-
-
-def _larger(facts: Facts) -> str:
-    times = [f"`{kind}` {row['times_larger']:.1f}x" for kind, row in facts["by_kind"].items()]
-    return f"in the median, by operations: {', '.join(times)}"
-
-
-def _row(row: Facts) -> str:
+def _model(row: Facts) -> list[str]:
     name = f"**{row['model']}**" if row["model"] == GENERIC else row["model"]
-    return f"| {name} | {row['held_out']:.1%} | {percent(row['extrapolation'])} |"
+    return [name, percent(row["held_out"]), percent(row["extrapolation"])]
 
 
-def _kind_row(kind: str, row: Facts) -> str:
-    best = {
-        part: min((error, name) for name, error in row[part].items() if not name.startswith(GENERIC))
-        for part in ("held_out", "extrapolation")
-    }
-    chosen = ", ".join(sorted(set(row["chosen"]["held_out"] + row["chosen"]["extrapolation"])))
-    cells = [f"{error:.1%} ({name})" for error, name in best.values()]
-    ours = f"{row['held_out'][GENERIC]:.1%} | {row['extrapolation'][GENERIC]:.1%}"
-    return f"| `{kind}` | {ours} | {chosen} | {' | '.join(cells)} |"
+def _kind(kind: str, row: Facts) -> list[str]:
+    parts = ("held_out", "extrapolation")
+    best = [min((e, name) for name, e in row[part].items() if not name.startswith(GENERIC)) for part in parts]
+    chosen = ", ".join(sorted({form for part in parts for form in row["chosen"][part]}))
+    ours = [percent(row[part][GENERIC]) for part in parts]
+    return [f"`{kind}`", *ours, chosen, *(f"{error:.1%} ({name})" for error, name in best)]
 
 
-def _seed_row(kind: str, row: Facts) -> str:
-    search = row["search"] + (", rows drawn anew" if row["resampled"] else "")
-    weight = f"{row['weight']:g}" if row["weight"] else "none"
-    return (
-        f"| `{kind}` | {search} | {weight} | {row['exponents']:.3f} | {row['predictions']:.2%} | "
-        f"{row['mape']:.1%} +- {row['mape_spread']:.1%} |"
-    )
+def _seeds(kind: str, row: Facts) -> list[str]:
+    return [
+        f"`{kind}`",
+        row["search"] + (", rows drawn anew" if row["resampled"] else ""),
+        f"{row['weight']:g}" if row["weight"] else "none",
+        f"{row['exponents']:.3f}",
+        f"{row['predictions']:.2%}",
+        f"{row['mape']:.1%} +- {row['mape_spread']:.1%}",
+    ]

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from io import StringIO
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
-from experiments.benches.bench import FOLDER, BenchOptions, Facts
-from experiments.benches.comparisons import kept
-from experiments.benches.process import alone
-from experiments.benches.sampling import Share
-from experiments.benches.scaling.design import DEVICES, FORMS, FREE, JOINED, SPACES, SUM, Config, design
+from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
+from experiments.benches.kept_runs import kept
+from experiments.benches.process import facts_alone
+from experiments.benches.scaling.design import DEVICES, FORMS, SPACES, Config, design
 from experiments.benches.scaling.judge import GENERIC, TARGET, pooled, study
-from experiments.benches.scaling.plot import draw, picture_of
 from experiments.benches.scaling.runs import measure
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
@@ -30,10 +26,9 @@ CONFIGS = 312  # of all kinds together
 FEWEST = 30  # of one kind
 CHUNK = 26  # networks measured in one process
 AGAIN = 12  # measured twice, to know what the clock itself is off by
-PICTURE = Path("docs/scaling.png")
 
 
-def run(options: BenchOptions) -> Facts:
+def bench_facts(options: BenchOptions) -> Facts:
     """Measure, some tens of networks in a process of their own; those kept by --runs are not measured again. Judge.
 
     --model: kinds of networks; --measurements: networks of all kinds together.
@@ -42,14 +37,15 @@ def run(options: BenchOptions) -> Facts:
     kinds = options.models or tuple(SPACES)
     configs = _designed(kinds, options.measurements or CONFIGS)
     rows = _measured(options, configs)
-    measured_s = sum(row["took_s"] for row in rows if "failed" not in row)
-    good, twice = _told(configs, rows)
-    facts = judged(good) | {"n_failed": len(configs) - len(good), "noise": twice, "measured_s": measured_s}
-    facts["seconds"] = time.perf_counter() - begin_s
+    good, noise = _leveled(configs, rows)
+    facts = judged(good) | {
+        "n_failed": len(configs) - len(good),
+        "noise": noise,
+        "measured_s": sum(row["took_s"] for row in rows if "failed" not in row),
+        "seconds": time.perf_counter() - begin_s,
+    }
     if options.record:
-        facts["data"] = [_keep_data(kind, good) for kind in kinds]
-        PICTURE.parent.mkdir(exist_ok=True)
-        draw(picture_of(facts), PICTURE)
+        facts["data"] = [str(_keep_data(kind, good)) for kind in kinds]
     return facts
 
 
@@ -70,34 +66,22 @@ def _measured(options: BenchOptions, configs: Sequence[Config]) -> list[Facts]:
     """A row per config, and one more for each of the first AGAIN, measured last."""
     asked = [*configs, *configs[:AGAIN]]
     rows: list[Facts] = []
-    for i, chunk in enumerate(_chunks(asked)):
-        records = [config.to_record() for config in chunk]
-        share = Share(len(rows), len(asked))
+    for first in range(0, len(asked), CHUNK):
+        records = [config.to_record() for config in asked[first : first + CHUNK]]
+        settings = {"part": "scaling", "configs": records}
         begin_s = time.perf_counter()
-        measured = partial(_in_process, records, share)
-        found = kept(options, f"scaling-{i:02d}", {"part": "scaling", "configs": records}, measured)
-        rows += found.get("rows", [found] * len(chunk))
+        found = kept(options, f"scaling-{first // CHUNK:02d}", settings, partial(facts_alone, measure, records))
+        rows += found.get("rows", [found] * len(records))
         took_s = time.perf_counter() - begin_s
-        left_s = took_s / len(chunk) * (len(asked) - len(rows))
+        left_s = took_s / len(records) * (len(asked) - len(rows))
         outcome = found.get("failed", f"measured in {took_s:.0f} s")
         print(f"{len(rows)} of {len(asked)} networks: {outcome}; about {left_s / 60:.0f} min left", file=sys.stderr)
     return rows
 
 
-def _chunks(configs: Sequence[Config]) -> Iterator[Sequence[Config]]:
-    for i in range(0, len(configs), CHUNK):
-        yield configs[i : i + CHUNK]
-
-
-def _in_process(records: Sequence[Facts], share: Share) -> Facts:
-    try:
-        return alone(measure, records, share)
-    except PlacerError as error:
-        return {"failed": str(error)}
-
-
-def _told(configs: Sequence[Config], rows: Sequence[Facts]) -> tuple[list[tuple[Config, float]], float]:
-    """(config, seconds) of those that ran, in the time of a typical reference; how far apart two measurements are.
+def _leveled(configs: Sequence[Config], rows: Sequence[Facts]) -> tuple[list[tuple[Config, float]], float]:
+    """(config, seconds) of those that ran, as if each had run beside a typical reference; and the noise: how far apart
+    two measurements of the same network are.
 
     Raises PlacerError where none ran.
     """
@@ -105,8 +89,8 @@ def _told(configs: Sequence[Config], rows: Sequence[Facts]) -> tuple[list[tuple[
     if not ran:
         raise PlacerError(f"no network could be measured: {rows[0]['failed']}")
     typical_s = {
-        devices: float(np.median([row["reference_s"] for config, row in ran if config.devices == devices] or [0.0]))
-        for devices in range(1, DEVICES + 1)
+        devices: float(np.median([row["reference_s"] for config, row in ran if config.devices == devices]))
+        for devices in {config.devices for config, _ in ran}
     }
     good = [(config, row["ratio"] * typical_s[config.devices]) for config, row in ran]
     pairs = zip(rows[:AGAIN], rows[len(configs) :], strict=False)
@@ -139,7 +123,7 @@ def judged(good: Sequence[tuple[Config, float]]) -> Facts:
         "best_blackbox_heldout": min(e for name, e in held_out.items() if not name.startswith(GENERIC)),
         "table": [{"model": name, "held_out": e, "extrapolation": beyond.get(name)} for name, e in held_out.items()],
         "by_kind": by_kind,
-        "forms": {kind: {name: list(FORMS[kind][name]) for name in (SUM, JOINED, FREE)} for kind in kinds},
+        "forms": {kind: {name: list(form) for name, form in FORMS[kind].items()} for kind in kinds},
         "devices": DEVICES,
     }
 
@@ -151,14 +135,13 @@ def runs_of(good: Sequence[tuple[Config, float]], source: str = "the measured ru
     return Runs.of({**cells, TARGET: [step_s for _, step_s in good]}, source)
 
 
-def _keep_data(kind: str, good: Sequence[tuple[Config, float]]) -> str:
+def _keep_data(kind: str, good: Sequence[tuple[Config, float]]) -> Path:
     """The runs of one kind as CSV, ready for `placer scale fit`."""
     path = FOLDER / f"scaling-{kind}.csv"
-    text = StringIO()
-    of_kind = [(config, step_s) for config, step_s in good if config.kind == kind]
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow([*of_kind[0][0].columns, "operations", TARGET])
-    for config, step_s in of_kind:
-        rows.writerow([*config.columns.values(), f"{config.operations:.6g}", f"{step_s:.6g}"])
-    write_whole(path, text.getvalue().encode())
-    return str(path)
+    rows = [
+        {**config.columns, "operations": f"{config.operations:.6g}", TARGET: f"{step_s:.6g}"}
+        for config, step_s in good
+        if config.kind == kind
+    ]
+    write_whole(path, csv_bytes(rows))
+    return path

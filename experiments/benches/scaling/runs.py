@@ -1,4 +1,7 @@
-"""Measures the networks of the bench scaling: each in turn with a reference step, some tens in one process."""
+"""Measures the networks of the bench scaling: each in turn with a reference step, some tens in one process.
+
+TensorFlow is loaded by the process that measures, not by the one that asks for it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,12 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.benches.bench import Facts
-from experiments.benches.sampling import Share, bar
 from experiments.benches.scaling.design import DEVICES, Config, reference
 from placer.errors import PlacerError, one_line
 from placer.profile.operators.drift import QUIET
@@ -20,60 +22,46 @@ from placer.result import summary
 
 if TYPE_CHECKING:
     from placer.devices.cluster import Devices
-    from placer.execute.rewrite import PlacedStep
 
 WARM_UP = 3
 LEAST, MOST = 7, 15  # steps that count: as many as fit into PAIRS_S, within these
 PAIRS_S = 2.0
+Clock = Callable[[], float]
+TimedStep = Callable[[], float]
+"""Runs one step, and returns its seconds until the loss is known."""
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A placed step and the inputs it is called with."""
+def measure(records: Sequence[Facts], clock: Clock = time.perf_counter) -> Facts:
+    """{"rows": one per config, in order}: a step's seconds over those of the reference on as many devices, the spread
+    likewise, and the reference's seconds; or {"failed": line}. For a process of its own.
 
-    step: PlacedStep
-    inputs: Sequence[Any]
-
-    def seconds(self, clock: Callable[[], float]) -> float:
-        """One step, up to its loss being here."""
-        from placer.measure.runner import timed
-
-        return timed(self.step, self.inputs, clock)
-
-
-def measure(records: Sequence[Facts], share: Share, clock: Callable[[], float] = time.perf_counter) -> Facts:
-    """{"rows": one per config, in order: its step's seconds over those of the reference on as many devices, its spread
-    likewise, and the reference's seconds; or {"failed": line}}. Seconds are the lower quartile of those in turn, for
-    what else runs on these cores only ever adds. records: configs as plain data. For a process of its own.
+    records: configs as plain data. Seconds are the lower quartile, because what else runs on these cores only adds.
     """
     from placer.devices.cluster import open_devices
 
-    configs = [Config(**record) for record in records]
+    rows = []
     with (
         open_devices(f"workers:{DEVICES}", links=False) as devices,
-        _ready(reference(1), devices) as one,
-        _ready(reference(DEVICES), devices) as shared,
-        bar("measuring networks", share) as watcher,
+        _ready(reference(1), devices, clock) as one,
+        _ready(reference(DEVICES), devices, clock) as shared,
     ):
-        rows = []
-        for config in configs:
+        for config in (Config(**record) for record in records):
             rows.append(measured(config, devices, one if config.devices == 1 else shared, clock))
-            watcher.advance(1)
             gc.collect()
     return {"rows": rows}
 
 
-def measured(config: Config, devices: Devices, beside: Ready, clock: Callable[[], float]) -> Facts:
+def measured(config: Config, devices: Devices, beside: TimedStep, clock: Clock) -> Facts:
     """One config, stepped in turn with the reference; a failure is a value."""
     from tensorflow.errors import OpError
 
     begin_s = clock()
     try:
-        with _ready(config, devices) as ready:
+        with _ready(config, devices, clock) as step:
             for _ in range(WARM_UP):
-                beside.seconds(clock)
-                ready.seconds(clock)
-            pairs = _pairs(beside, ready, clock)
+                beside()
+                step()
+            pairs = _pairs(beside, step, clock)
     except (PlacerError, OpError) as error:
         return {"failed": one_line(str(error))}
     reference_s, step_s = np.quantile(pairs, QUIET, axis=0).tolist()
@@ -86,20 +74,21 @@ def measured(config: Config, devices: Devices, beside: Ready, clock: Callable[[]
     }
 
 
-def _pairs(beside: Ready, ready: Ready, clock: Callable[[], float]) -> list[tuple[float, float]]:
+def _pairs(beside: TimedStep, step: TimedStep, clock: Clock) -> list[tuple[float, float]]:
     """Seconds of the reference's steps and of the other's, in turn."""
     begin_s = clock()
     pairs: list[tuple[float, float]] = []
     while len(pairs) < LEAST or (len(pairs) < MOST and clock() - begin_s < PAIRS_S):
-        pairs.append((beside.seconds(clock), ready.seconds(clock)))
+        pairs.append((beside(), step()))
     return pairs
 
 
 @contextmanager
-def _ready(config: Config, devices: Devices) -> Iterator[Ready]:
+def _ready(config: Config, devices: Devices, clock: Clock) -> Iterator[TimedStep]:
     """The config's step, captured and placed. Raises PlacerError where it does not train."""
     from experiments.benches.scaling.networks import placement, training
     from placer.execute.rewrite import PlacedStep, Template
+    from placer.measure.runner import timed
     from placer.trace.capture import capture
 
     made = training(config)
@@ -111,6 +100,6 @@ def _ready(config: Config, devices: Devices) -> Iterator[Ready]:
         losses = [float(step.run_flat(inputs)[0]) for _ in range(2)]
         if not abs(losses[0] - losses[1]) > 0:
             raise PlacerError(f"two steps of {config.columns} have the losses {losses}: it does not train.")
-        yield Ready(step, inputs)
+        yield partial(timed, step, inputs, clock)
     finally:
         step.close()

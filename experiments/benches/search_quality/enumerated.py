@@ -6,12 +6,14 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.benches.comparisons import MEASUREMENTS, kept
-from experiments.benches.process import alone
+from experiments.benches.comparisons import MEASUREMENTS
+from experiments.benches.kept_runs import kept
+from experiments.benches.process import facts_alone
 from experiments.jobs.compare import RACE
 from experiments.jobs.finding import Progress, Row, fastest, step_s
 from experiments.jobs.job import Job
@@ -54,18 +56,12 @@ def enumerated(options: BenchOptions) -> dict[str, Facts]:
 
 
 def _enumerated(space: Space, options: BenchOptions) -> Facts:
-    settings = {
-        "model": space.model, "groups": space.groups, "workers": options.workers, "default": DEFAULT_SEARCHER,
+    arguments = {
+        "model": space.model, "groups": space.groups, "workers": options.workers,
         "measurements": options.measurements or MEASUREMENTS,
     }  # fmt: skip
-    return kept(options, f"enumerated-{space.model}", settings, lambda: _in_process(settings))
-
-
-def _in_process(settings: Facts) -> Facts:
-    try:
-        return alone(enumerate_space, *(settings[name] for name in ("model", "groups", "workers", "measurements")))
-    except PlacerError as error:
-        return {"failed": str(error)}
+    run = partial(facts_alone, enumerate_space, *arguments.values())
+    return kept(options, f"enumerated-{space.model}", {**arguments, "default": DEFAULT_SEARCHER}, run)
 
 
 def enumerate_space(model: str, groups: int, workers: int, measurements: int, seed: int = 0) -> Facts:

@@ -14,7 +14,7 @@ from search.offline.plan import DEFAULT_SEARCHER
 KEPT = ("step_s", "spread_s", "repeats", "ratio_to_best_single", "measured", "asking_s", "ended")
 
 
-def run(options: BenchOptions) -> Facts:
+def bench_facts(options: BenchOptions) -> Facts:
     """Every figure of a network was measured side by side at the end of its comparison."""
     by_model = {name: judged(facts) for name, facts in comparisons(options).items()}
     spaces = enumerated(options)

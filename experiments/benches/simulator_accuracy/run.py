@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import inf
 from statistics import geometric_mean, mean
 
@@ -13,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from experiments.benches.bench import BenchOptions, Facts, ms
-from experiments.benches.process import alone
+from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.sampling import measured_networks
 from experiments.jobs.finding import Progress
 from experiments.jobs.job import Job
 from experiments.jobs.search_settings import SearchSettings
-from placer.errors import PlacerError
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed, Measured
@@ -62,11 +62,10 @@ class MeasuredNetwork:
         return self.predictor(given).calibrated(self.placements[:count], self.step_s[:count])
 
 
-def run(options: BenchOptions) -> Facts:
+def bench_facts(options: BenchOptions) -> Facts:
     """Each network is measured in a process of its own; predictions are then made from what was kept."""
-    samples = [sample for name in options.models or MODELS if (sample := _in_process(name, options)) is not None]
-    if not samples:
-        raise PlacerError("no network could be measured; the lines above say why.")
+    measuring = partial(measure, workers=options.workers, mappings=options.measurements or MAPPINGS)
+    samples = measured_networks(options.models or MODELS, measuring)
     by_model = {sample.model: _judged(sample, [s for s in samples if s is not sample]) for sample in samples}
     keys = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "held_out_tau", "singles_only_mape", "noise")
     return {
@@ -82,17 +81,6 @@ def _mean(values: Iterable[float | None]) -> float | None:
     """Of those there are."""
     known = [value for value in values if value is not None]
     return mean(known) if known else None
-
-
-def _in_process(model: str, options: BenchOptions) -> MeasuredNetwork | None:
-    try:
-        sample = alone(measure, model, options.workers, options.measurements or MAPPINGS)
-    except PlacerError as error:
-        print(f"{model}: {error}", file=sys.stderr)
-        return None
-    slowest, fastest = sample.step_s.max(), sample.step_s.min()
-    print(f"{model}: {len(sample.step_s)} mappings, {ms(fastest)} to {ms(slowest)}", file=sys.stderr)
-    return sample
 
 
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredNetwork:

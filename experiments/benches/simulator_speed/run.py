@@ -36,7 +36,7 @@ print(first_s - ready_s)
 """
 
 
-def run(options: BenchOptions) -> Facts:
+def bench_facts(options: BenchOptions) -> Facts:
     """All figures; what is compared was measured in turn."""
     repeats = options.measurements or REPEATS
     graph = layered(OPS, EDGES, WIDTH)

@@ -38,7 +38,7 @@ class Repeats:
     seconds: float = 3.0
 
 
-class Study:
+class SpocStudy:
     """Measures networks, one after the other, each in turn with the same reference."""
 
     def __init__(self, repeats: Repeats, clock: Callable[[], float] = time.perf_counter) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from experiments.benches.bench import Facts, ms
 from experiments.benches.spoc.analysis import FLOPS, METRICS, SETS, SPOC, TARGETS
-from experiments.report.text import markdown_table
+from experiments.benches.spoc.plot import PICTURE
+from experiments.report.text import markdown_table, percent
 
-PICTURE = "docs/spoc.png"
 
-
-def page(facts: Facts) -> list[str]:
+def page_lines(facts: Facts) -> list[str]:
     """What was measured, correlations, errors by set and by family, and the published counts."""
     return [
         *_how(facts),
@@ -24,7 +22,7 @@ def page(facts: Facts) -> list[str]:
         *_families(facts),
         "",
         *_published(facts),
-        *([f"\nSPOC and times of every network: `{facts['data']}`."] if facts.get("data") else []),
+        *(["", f"SPOC and times of every network: `{facts['data']}`."] if facts.get("data") else []),
         "",
         f"![Predictions of families that the fit had not seen, and correlations]({PICTURE})",
     ]
@@ -52,26 +50,35 @@ def _skipped(facts: Facts) -> list[str]:
 
 
 def _errors(facts: Facts) -> list[str]:
-    step, inference = facts["targets"]["step"], facts["targets"]["inference"]
-    ratios = [target["flops_error"] / target["spoc_error"] for target in (step, inference)]
-    kind = facts["regressor"]
-    lines = [
-        f"By the {kind} regressor, SPOC errs by {step['spoc_error']:.1%} on training steps, and FLOPs alone by "
-        f"{step['flops_error']:.1%}: {ratios[0]:.1f} times as much ({ratios[1]:.1f} times on inference).{_part(facts)}",
-        "",
-        f"| the {kind} regressor sees | training step, mean | median | inference, mean | median |",
-        "| --- | ---: | ---: | ---: | ---: |",
+    parts = [facts["targets"][target] for target in TARGETS]
+    step, kind = parts[0], facts["regressor"]
+    ratios = [part["flops_error"] / part["spoc_error"] for part in parts]
+    sets = [
+        [f"{f'**{name}**' if name in (FLOPS, SPOC) else name} ({', '.join(metrics)})",
+         *(percent(part["errors"][kind][name][key]) for part in parts for key in ("mean", "median"))]
+        for name, metrics in SETS.items()
+    ]  # fmt: skip
+    regressors = [
+        [other, *(percent(part["errors"][other][name]["mean"]) for part in parts for name in (SPOC, FLOPS))]
+        for other in step["errors"]
     ]
-    for name, metrics in SETS.items():
-        told = f"**{name}**" if name in (FLOPS, SPOC) else name
-        figures = [part["errors"][kind][name][key] for part in (step, inference) for key in ("mean", "median")]
-        lines.append(f"| {told} ({', '.join(metrics)}) | {_percents(figures)} |")
-    return [*lines, "", *_regressors(facts)]
+    return [
+        f"By the {kind} regressor, SPOC errs by {step['spoc_error']:.1%} on training steps, and FLOPs alone by "
+        f"{step['flops_error']:.1%}: {ratios[0]:.1f} times as much ({ratios[1]:.1f} times on inference)."
+        f"{_of_default(facts.get('part'))}",
+        "",
+        *markdown_table(
+            (f"the {kind} regressor sees", "training step, mean", "median", "inference, mean", "median"), sets
+        ),
+        "",
+        *markdown_table(
+            ("mean error by", "training step: SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone"), regressors
+        ),
+    ]
 
 
-def _part(facts: Facts) -> str:
+def _of_default(part: Facts | None) -> str:
     """What the networks that are measured by default would have said."""
-    part = facts.get("part")
     if part is None:
         return ""
     return (
@@ -80,72 +87,57 @@ def _part(facts: Facts) -> str:
     )
 
 
-def _regressors(facts: Facts) -> list[str]:
-    parts = [facts["targets"][target] for target in TARGETS]
-    lines = [
-        "| mean error by | training step: SPOC | FLOPs alone | inference: SPOC | FLOPs alone |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
-    for kind in parts[0]["errors"]:
-        figures = [part["errors"][kind][name]["mean"] for part in parts for name in (SPOC, FLOPS)]
-        lines.append(f"| {kind} | {_percents(figures)} |")
-    return lines
-
-
-def _percents(figures: Sequence[float]) -> str:
-    return " | ".join(f"{figure:.1%}" for figure in figures)
-
-
 def _correlations(facts: Facts) -> list[str]:
-    step, inference = (facts["targets"][target]["correlations"] for target in ("step", "inference"))
-    lines = [
+    parts = [facts["targets"][target]["correlations"] for target in TARGETS]
+    rows = [
+        [name, METRICS.get(name, "all, family left out"),
+         *(f"{part[name][key]:.2f}" for part in parts for key in ("pearson", "spearman"))]
+        for name in parts[0]
+    ]  # fmt: skip
+    heads = ("metric", "of", "training step, Pearson", "Spearman", "inference, Pearson", "Spearman")
+    return [
         "Correlation with measured time: Pearson's of the logarithms, and Spearman's.",
         "",
-        "| metric | of | training step, Pearson | Spearman | inference, Pearson | Spearman |",
-        "| --- | --- | ---: | ---: | ---: | ---: |",
+        *markdown_table(heads, rows, left=(0, 1)),
     ]
-    for name, found in step.items():
-        figures = (found["pearson"], found["spearman"], inference[name]["pearson"], inference[name]["spearman"])
-        cells = " | ".join(f"{figure:.2f}" for figure in figures)
-        lines.append(f"| {name} | {METRICS.get(name, 'all, family left out')} | {cells} |")
-    return lines
 
 
 def _families(facts: Facts) -> list[str]:
-    step, inference = (facts["targets"][target]["families"] for target in ("step", "inference"))
+    parts = [facts["targets"][target]["families"] for target in TARGETS]
+    rows = [
+        [family, str(row["networks"]), f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}",
+         *(percent(part[family][name]["mean"]) for part in parts for name in (SPOC, FLOPS))]
+        for family, row in parts[0].items()
+    ]  # fmt: skip
     heads = ("family left out", "networks", "training steps", "SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone")
-    lines = markdown_table(heads)
-    for family, row in step.items():
-        times = f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}"
-        figures = [part[family][name]["mean"] for part in (step, inference) for name in (SPOC, FLOPS)]
-        lines.append(f"| {family} | {row['networks']} | {times} | {_percents(figures)} |")
-    return lines
+    return markdown_table(heads, rows)
 
 
 def _published(facts: Facts) -> list[str]:
     found = facts["published"]
     good = {kind: row for kind, row in found.items() if "skipped" not in row}
+    left = [f"{kind} ({row['skipped']}: {row['detail']})" for kind, row in found.items() if kind not in good]
     exact, within = (sum(row[key] for row in good.values()) for key in ("exact", "within"))
-    lines = [
+    heads = ("network", "parameters", "never read", "`count_params`", "multiply-adds", "published", "off", "source")
+    return [
         "Counts of one image at native size, traced only. Parameters are those of the traced graph's variables and of "
         f"variables that it never reads; they equal Keras's `count_params` for {exact} of {len(good)} networks, and "
         f"for {facts['exact_parameters']} of the {facts['n_networks']} measured ones. Multiply-adds are within "
         f"{facts['published_within']:.0%} of the published figure for {within} of {len(good)}.",
         "",
-        "| network | parameters | never read | `count_params` | multiply-adds | published | off | source |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        *markdown_table(heads, [_counts(kind, row) for kind, row in good.items()], left=(0, 7)),
+        *(["", f"Not counted: {', '.join(left)}."] if left else []),
     ]
-    lines += [_count(kind, row) for kind, row in good.items()]
-    return lines + _uncounted(found, good)
 
 
-def _count(kind: str, row: Facts) -> str:
-    unread = row["parameters"] - row["parameters_read"]
-    source = row["source"] + (f" ({row['counts']})" if row["counts"] else "")
-    macs = f"{row['multiply_adds'] / 1e6:,.1f} M | {row['published'] / 1e6:,.0f} M | {row['off']:+.1%}"
-    return f"| {kind} | {row['parameters']:,} | {unread} | {row['count_params']:,} | {macs} | {source} |"
-
-
-def _uncounted(found: Facts, good: Sequence[str] | Facts) -> list[str]:
-    left = [f"{kind} ({row['skipped']}: {row['detail']})" for kind, row in found.items() if kind not in good]
-    return ["", f"Not counted: {', '.join(left)}."] if left else []
+def _counts(kind: str, row: Facts) -> list[str]:
+    return [
+        kind,
+        f"{row['parameters']:,}",
+        str(row["parameters"] - row["parameters_read"]),
+        f"{row['count_params']:,}",
+        f"{row['multiply_adds'] / 1e6:,.1f} M",
+        f"{row['published'] / 1e6:,.0f} M",
+        f"{row['off']:+.1%}",
+        row["source"] + (f" ({row['counts']})" if row["counts"] else ""),
+    ]

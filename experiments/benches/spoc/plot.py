@@ -2,110 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from experiments.benches.bench import Facts
 from experiments.benches.spoc.analysis import FLOPS, SPOC
-from experiments.report.picture import MARKERS, save_picture
+from experiments.report.picture import MARKERS, diagonal, light_grid, name_rows, save_picture
 
-WIDTH_IN, HEIGHT_IN = 15.0, 5.4
-
-
-@dataclass(frozen=True)
-class Cloud:
-    """Training steps as measured and predicted, in seconds, and the family of each."""
-
-    title: str
-    families: tuple[str, ...]
-    measured_s: tuple[float, ...]
-    predicted_s: tuple[float, ...]
+PICTURE = Path("docs/spoc.png")
+SIZE_IN = (15.0, 5.4)
 
 
-@dataclass(frozen=True)
-class Bars:
-    """Spearman's correlation of every metric with the time of a step and of an inference."""
-
-    names: tuple[str, ...]
-    step: tuple[float, ...]
-    inference: tuple[float, ...]
+def draw(facts: Facts, path: Path) -> None:
+    """Draw the bench's facts. Raises PlacerError where the file cannot be written."""
+    save_picture(path, SIZE_IN, lambda figure: fill(figure, facts), dpi=110)
 
 
-@dataclass(frozen=True)
-class Picture:
-    """What is drawn, left to right."""
-
-    clouds: tuple[Cloud, ...]
-    bars: Bars
-
-
-def picture_of(facts: Facts) -> Picture:
-    """The picture of a bench's facts."""
-    step, points = facts["targets"]["step"], facts["targets"]["step"]["points"]
-    correlations = {name: facts["targets"][name]["correlations"] for name in ("step", "inference")}
-    names = tuple(correlations["step"])
-    spearman = {target: tuple(of[name]["spearman"] for name in names) for target, of in correlations.items()}
-    return Picture(
-        clouds=tuple(
-            Cloud(
-                f"{name}: {step[key]:.0%} off on average",
-                tuple(points["family"]),
-                tuple(points["measured_s"]),
-                tuple(points[name]),
-            )
-            for name, key in ((FLOPS, "flops_error"), (SPOC, "spoc_error"))
-        ),
-        bars=Bars(names, spearman["step"], spearman["inference"]),
-    )
-
-
-def draw(picture: Picture, path: Path) -> None:
-    """`picture` as a PNG. Raises PlacerError where it cannot be written."""
-    size_in = (WIDTH_IN, HEIGHT_IN)
-    save_picture(path, size_in, lambda figure: _fill(figure, picture), dpi=110)
-
-
-def _fill(figure: Any, picture: Picture) -> None:
-    *left, right = figure.subplots(1, len(picture.clouds) + 1, width_ratios=[1.0] * len(picture.clouds) + [0.8])
-    limits = _limits(picture)
-    for ax, cloud in zip(left, picture.clouds, strict=True):
-        _draw_cloud(ax, cloud, limits)
+def fill(figure: Any, facts: Facts) -> None:
+    """Left to right: training steps predicted by FLOPs and by SPOC, in seconds, and every metric's correlation."""
+    *left, right = figure.subplots(1, 3, width_ratios=[1.0, 1.0, 0.8])
+    step = facts["targets"]["step"]
+    for ax, name, error in zip(left, (FLOPS, SPOC), (step["flops_error"], step["spoc_error"]), strict=True):
+        _draw_predictions(ax, step["points"], name)
+        light_grid(ax, f"{name}: {error:.0%} off on average")
     handles, labels = left[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=10, fontsize=8, frameon=False)
-    _draw_bars(right, picture.bars)
+    _draw_correlations(right, *(facts["targets"][target]["correlations"] for target in ("step", "inference")))
 
 
-def _limits(picture: Picture) -> tuple[float, float]:
-    every = [s for cloud in picture.clouds for s in (*cloud.measured_s, *cloud.predicted_s)]
-    return 0.8 * min(every), 1.25 * max(every)
-
-
-def _draw_cloud(ax: Any, cloud: Cloud, limits: tuple[float, float]) -> None:
+def _draw_predictions(ax: Any, points: Facts, name: str) -> None:
+    """A dot per network, in the colour and shape of its family."""
     from matplotlib import colormaps
 
-    ax.plot(limits, limits, color="#999999", linewidth=0.8, zorder=1)
-    for i, family in enumerate(dict.fromkeys(cloud.families)):
-        some = [j for j, name in enumerate(cloud.families) if name == family]
+    measured_s, predicted_s, family_of = (np.array(points[key]) for key in ("measured_s", name, "family"))
+    diagonal(ax, (s for key in ("measured_s", FLOPS, SPOC) for s in points[key]), 0.8, 1.25)
+    for i, family in enumerate(dict.fromkeys(points["family"])):
         ax.scatter(
-            [cloud.measured_s[j] for j in some], [cloud.predicted_s[j] for j in some], s=15, alpha=0.8, zorder=2,
+            measured_s[family_of == family], predicted_s[family_of == family], s=15, alpha=0.8, zorder=2,
             color=colormaps["tab20"](i % 20), marker=MARKERS[i % len(MARKERS)], label=family,
         )  # fmt: skip
-    ax.set(xscale="log", yscale="log", xlim=limits, ylim=limits, aspect="equal")
+    ax.set(xscale="log", yscale="log")
     ax.set(xlabel="measured training step, s", ylabel="predicted, its family left out, s")
-    ax.set_title(cloud.title, fontsize=11)
-    ax.grid(color="#eeeeee")
-    ax.set_axisbelow(True)
 
 
-def _draw_bars(ax: Any, bars: Bars) -> None:
-    rows = range(len(bars.names))
-    ax.barh([r - 0.2 for r in rows], bars.step, height=0.38, color="#4c78a8", label="training step")
-    ax.barh([r + 0.2 for r in rows], bars.inference, height=0.38, color="#f58518", label="inference")
-    ax.set_yticks(rows, bars.names)
-    ax.invert_yaxis()
-    ax.set_title("Spearman's correlation with measured time", fontsize=11)
-    ax.set_xlim(min(0.0, *bars.step, *bars.inference), 1)
-    ax.grid(axis="x", color="#eeeeee")
-    ax.set_axisbelow(True)
+def _draw_correlations(ax: Any, step: Facts, inference: Facts) -> None:
+    rows = np.arange(len(step))
+    lowest = 0.0
+    for offset, found, colour, label in (
+        (-0.2, step, "#4c78a8", "training step"),
+        (0.2, inference, "#f58518", "inference"),
+    ):
+        spearman = [found[name]["spearman"] for name in step]
+        lowest = min(lowest, *spearman)
+        ax.barh(rows + offset, spearman, height=0.38, color=colour, label=label)
+    name_rows(ax, list(step))
+    ax.set_xlim(lowest, 1)
+    light_grid(ax, "Spearman's correlation with measured time", axis="x")
     ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from io import StringIO
 from math import inf
-from pathlib import Path
+from statistics import median_high
 
-from experiments.benches.bench import FOLDER, BenchOptions, Facts
-from experiments.benches.comparisons import kept
+from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
+from experiments.benches.kept_runs import kept
 from experiments.benches.process import Caps, Doer, Measurer
 from experiments.benches.spoc.analysis import (
     DEFAULT,
@@ -42,10 +39,9 @@ FEWEST = 6
 NOT_REACHED = "not reached"
 HOW = 1  # version of the measuring; what another version measured is measured again
 DATA = FOLDER / "spoc.csv"
-PICTURE = Path("docs/spoc.png")
 
 
-def run(options: BenchOptions) -> Facts:
+def bench_facts(options: BenchOptions) -> Facts:
     """Measure the networks, each once for every folder of runs; count the published ones; then analyse.
 
     --minutes: no network is begun after this long; those that were not reached are listed.
@@ -54,10 +50,7 @@ def run(options: BenchOptions) -> Facts:
     until_s = inf if options.minutes is None else begin_s + 60 * options.minutes
     chosen = choose(options)
     caps = Caps()
-    with (
-        Measurer(study, caps) as measurer,
-        progress_bar(len(chosen) + len(PUBLISHED), quiet=False) as advance,
-    ):
+    with Measurer(study, caps) as measurer, progress_bar(len(chosen) + len(PUBLISHED), quiet=False) as advance:
         rows = [measured(network, measurer, options, advance, until_s) for network in chosen]
         published = {kind: counted(kind, measurer, options, advance) for kind in PUBLISHED}
     good = [row for row in rows if "skipped" not in row]
@@ -70,14 +63,11 @@ def run(options: BenchOptions) -> Facts:
         "cap_s": caps.seconds,
         "cap_bytes": caps.memory_bytes,
         "measured_s": sum(row["seconds"] for row in good),
+        "seconds": time.perf_counter() - begin_s,
     }
-    facts["seconds"] = time.perf_counter() - begin_s
     if options.record:
-        from experiments.benches.spoc.plot import draw, picture_of
-
-        facts["data"] = keep_data(good, DATA)
-        PICTURE.parent.mkdir(exist_ok=True)
-        draw(picture_of(facts), PICTURE)
+        write_whole(DATA, csv_bytes([data_row(row) for row in good]))
+        facts["data"] = str(DATA)
     return facts
 
 
@@ -102,9 +92,9 @@ def choose(options: BenchOptions) -> tuple[Network, ...]:
 
 def study() -> Doer:
     """Made in the process that measures."""
-    from experiments.benches.spoc.measure import Repeats, Study
+    from experiments.benches.spoc.measure import Repeats, SpocStudy
 
-    return Study(Repeats())
+    return SpocStudy(Repeats())
 
 
 def measured(
@@ -118,7 +108,7 @@ def measured(
         return measurer.ask("measured", network)
 
     advance(network.name)
-    found = kept(_folder(options), network.name, {"network": network.name, "how": HOW}, ask)
+    found = kept(options, f"spoc/{network.name}", {"network": network.name, "how": HOW}, ask)
     return {"name": network.name, "family": network.family, **found}
 
 
@@ -126,11 +116,7 @@ def counted(kind: str, measurer: Measurer, options: BenchOptions, advance: Advan
     """Parameters and multiply-adds of a published network, traced only."""
     advance(f"counting {kind}")
     ask = partial(measurer.ask, "counted", native(kind))
-    return judged(kind, kept(_folder(options), f"published-{kind}", {"network": kind, "how": HOW}, ask))
-
-
-def _folder(options: BenchOptions) -> BenchOptions:
-    return replace(options, runs=None if options.runs is None else options.runs / "spoc")
+    return judged(kind, kept(options, f"spoc/published-{kind}", {"network": kind, "how": HOW}, ask))
 
 
 def analysed_rows(rows: Sequence[Facts]) -> Facts:
@@ -147,7 +133,7 @@ def analysed_rows(rows: Sequence[Facts]) -> Facts:
         "cdl_spearman": step["correlations"]["span"]["spearman"],
         "regressor": DEFAULT,
         "exact_parameters": sum(row["step"]["parameters"] == row["count_params"] for row in rows),
-        "spread": _spread(rows),
+        "spread": median_high(row["step_spread_s"] / row["step_s"] for row in rows),
         "by_family_of": dict(Counter(row["family"] for row in rows)),
         "targets": by_target,
     }
@@ -166,22 +152,10 @@ def part_facts(rows: Sequence[Facts]) -> Facts | None:
     return {"n_networks": len(part), "spoc_error": spoc_error, "flops_error": flops_error}
 
 
-def _spread(rows: Sequence[Facts]) -> float:
-    """Interquartile range of a step's repeats over their median, in the middle."""
-    shares = sorted(row["step_spread_s"] / row["step_s"] for row in rows)
-    return float(shares[len(shares) // 2])
-
-
-def keep_data(rows: Sequence[Facts], path: Path) -> str:
-    """SPOC and times of every network as CSV."""
-    text = StringIO()
-    seconds = [f"{name}{part}_s" for name in ("reference", *TARGETS) for part in ("", "_spread")]
-    metrics = [f"{target}_{name}" for target in TARGETS for name in METRICS]
-    writer = csv.DictWriter(text, ["name", "family", "repeats", *seconds, *metrics], lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        numbers = {f"{target}_{name}": f"{row[target][name]:.10g}" for target in TARGETS for name in METRICS}
-        told = {"name": row["name"], "family": row["family"], "repeats": row["repeats"]}
-        writer.writerow({**told, **{name: f"{row[name]:.6g}" for name in seconds}, **numbers})
-    write_whole(path, text.getvalue().encode())
-    return str(path)
+def data_row(row: Facts) -> Facts:
+    """SPOC and times of a network, for the CSV file."""
+    return {
+        **{key: row[key] for key in ("name", "family", "repeats")},
+        **{f"{name}_s": f"{row[f'{name}_s']:.6g}" for of in ("reference", *TARGETS) for name in (of, f"{of}_spread")},
+        **{f"{target}_{name}": f"{row[target][name]:.10g}" for target in TARGETS for name in METRICS},
+    }

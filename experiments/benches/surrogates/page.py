@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms
-from experiments.benches.surrogates.run import PICTURE
-from experiments.report.text import percent
+from experiments.benches.surrogates.plot import PICTURE
+from experiments.report.text import markdown_table, percent
 
 
-def page(facts: Facts) -> list[str]:
+def page_lines(facts: Facts) -> list[str]:
     """What was compared, the table, the winner per network, and the picture."""
-    lines = [
+    top = facts["top"]
+    first = "the one predicted best" if top == 1 else f"the {top} predicted best"
+    return [
         f"{facts['n_mappings']} mappings of {', '.join(facts['networks'])}, measured on {facts['workers']} one-core "
         f"worker processes ({facts['steps_per_mapping']} steps each, in turn with the first single device): by rule "
         "and by expert, these shaken and crossed, and random ones. Each regressor sees the same features "
@@ -17,47 +19,44 @@ def page(facts: Facts) -> list[str]:
         "simulator behind the features is "
         "calibrated on the same mappings that the regressor is shown. Cross-validated within each network, "
         f"{facts['folds']} folds, {facts['fold_repeats']} times; means over folds and networks, with the standard "
-        f"deviation over folds. *Top-{facts['top']} regret*: how much slower than the fold's fastest mapping a search "
-        f"ends that measures only {_first(facts['top'])}. `{facts['baseline']}` is the simulated step times one fitted "
+        f"deviation over folds. *Top-{top} regret*: how much slower than the fold's fastest mapping a search "
+        f"ends that measures only {first}. `{facts['baseline']}` is the simulated step times one fitted "
         "factor: what there is without learning. The same mapping measured again, minutes later, came out "
         f"{percent(facts['noise'])} apart on average.",
         "",
-        f"| regressor | MAPE | Spearman | Kendall | top-{facts['top']} regret | fit | predict |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    lines += [_row(row, facts["winner"]) for row in facts["table"]]
-    lines += [
+        *markdown_table(
+            ("regressor", "MAPE", "Spearman", "Kendall", f"top-{top} regret", "fit", "predict"),
+            [_regressor(row, facts["winner"]) for row in facts["table"]],
+        ),
         "",
         f"Winner: `{facts['winner']}`. Of the regressors whose MAPE is within one standard error (of the difference, "
         f"fold by fold) of the lowest ({', '.join(f'`{name}`' for name in facts['eligible'])}) it has the lowest "
         f"regret. The genetic algorithm asks `{facts['default']}` unless told otherwise.",
         "",
-        "| network | mappings | groups | step times | measured again | winner | its MAPE | Kendall | "
-        f"`{facts['baseline']}` MAPE |",
-        "| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |",
-    ]
-    lines += [_network_row(name, row, facts["baseline"]) for name, row in facts["by_model"].items()]
-    if facts.get("data"):
-        lines += ["", f"Features and step times of all mappings: `{facts['data']}`."]
-    return [*lines, "", f"![Errors of the regressors, and the winner's predictions]({PICTURE})"]
+        *markdown_table(
+            ("network", "mappings", "groups", "step times", "measured again", "winner", "its MAPE", "Kendall",
+             f"`{facts['baseline']}` MAPE"),
+            [_network(name, row, facts["baseline"]) for name, row in facts["by_model"].items()],
+            left=(0, 5),
+        ),
+        *(["", f"Features and step times of all mappings: `{facts['data']}`."] if facts.get("data") else []),
+        "",
+        f"![Errors of the regressors, and the winner's predictions]({PICTURE})",
+    ]  # fmt: skip
 
 
-def _row(row: Facts, won: str) -> str:
-    name = f"**{row['model']}**" if row["model"] == won else row["model"]
+def _regressor(row: Facts, won: str) -> list[str]:
     mape, regret = (f"{row[key]:.1%} +- {row[f'{key}_spread']:.1%}" for key in ("mape", "topk_regret"))
     rho, tau = (f"{row[key]:.2f} +- {row[f'{key}_spread']:.2f}" for key in ("spearman", "kendall"))
-    return f"| {name} | {mape} | {rho} | {tau} | {regret} | {ms(row['fit_s'])} | {ms(row['predict_s'])} |"
+    name = f"**{row['model']}**" if row["model"] == won else row["model"]
+    return [name, mape, rho, tau, regret, ms(row["fit_s"]), ms(row["predict_s"])]
 
 
-def _network_row(name: str, row: Facts, baseline: str) -> str:
+def _network(name: str, row: Facts, baseline: str) -> list[str]:
     of = {entry["model"]: entry for entry in row["table"]}
     best = of[row["winner"]]
-    return (
-        f"| `{name}` | {row['n_mappings']} | {row['groups']} | {ms(row['fastest_s'])} to {ms(row['slowest_s'])} | "
-        f"{percent(row['noise'])} | {row['winner']} | {percent(best['mape'])} | {best['kendall']:.2f} | "
-        f"{percent(of[baseline]['mape'])} |"
-    )
-
-
-def _first(top: int) -> str:
-    return "the one predicted best" if top == 1 else f"the {top} predicted best"
+    return [
+        f"`{name}`", str(row["n_mappings"]), str(row["groups"]), f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}",
+        percent(row["noise"]), row["winner"], percent(best["mape"]), f"{best['kendall']:.2f}",
+        percent(of[baseline]["mape"]),
+    ]  # fmt: skip

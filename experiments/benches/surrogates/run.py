@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from io import StringIO
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.benches.bench import FOLDER, BenchOptions, Facts, ms
-from experiments.benches.process import alone
-from experiments.benches.sampling import AGAIN, REPEATS, MeasuredMappings, Share, measure
-from experiments.benches.surrogates.plot import draw, picture_of
-from placer.errors import BadInputError, PlacerError
+from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
+from experiments.benches.sampling import AGAIN, REPEATS, MeasuredMappings, measure, measured_networks
+from placer.errors import BadInputError
 from placer.files import write_whole
 from surrogate.learn.regressors import BASELINE, DEFAULT, REGRESSORS, make_regressor
 from surrogate.learn.selection import FOLDS, TOP, Fold, Scores, eligible, scored, splits, winner
@@ -28,11 +25,10 @@ MAPPINGS = 44  # measured per network, single devices included
 FEWEST = 2 * FOLDS
 DATA = FOLDER / "surrogates.csv"
 LARGEST_BYTES = 300_000
-PICTURE = Path("docs/surrogates.png")
 COLUMNS = {"mape": "mape", "spearman": "spearman", "kendall": "kendall", "topk_regret": "regret"}
 
 
-def run(options: BenchOptions) -> Facts:
+def bench_facts(options: BenchOptions) -> Facts:
     """Each network is measured in a process of its own; the regressors are then compared on what was kept."""
     begin_s = time.perf_counter()
     mappings = MAPPINGS if options.measurements is None else options.measurements
@@ -40,40 +36,17 @@ def run(options: BenchOptions) -> Facts:
         raise BadInputError(
             f"--measurements is {mappings}; give at least {FEWEST}, or there is nothing to be judged by."
         )
-    samples = _measured(options.models or MODELS, options.workers, mappings)
+    measuring = partial(measure, workers=options.workers, mappings=mappings)
+    samples = measured_networks(options.models or MODELS, measuring, FEWEST)
     measured_s = time.perf_counter() - begin_s
-    facts = compared(samples) | {"workers": options.workers, "measured_s": measured_s}
-    facts["seconds"] = time.perf_counter() - begin_s
+    facts = compared(samples) | {
+        "workers": options.workers,
+        "measured_s": measured_s,
+        "seconds": time.perf_counter() - begin_s,
+    }
     if options.record:
         facts["data"] = keep_data(samples, DATA)
-        PICTURE.parent.mkdir(exist_ok=True)
-        draw(picture_of(facts), PICTURE)
     return facts
-
-
-def _measured(models: Sequence[str], workers: int, mappings: int) -> list[MeasuredMappings]:
-    samples = []
-    for i, model in enumerate(models):
-        sample = _in_process(model, workers, mappings, Share(i * mappings, len(models) * mappings))
-        if sample is None:
-            continue
-        told = f"{len(sample)} mappings, {ms(sample.step_s.min())} to {ms(sample.step_s.max())}"
-        print(f"{model}: {told}, in {sample.seconds:.0f} s", file=sys.stderr)
-        if len(sample) >= FEWEST:
-            samples.append(sample)
-        else:
-            print(f"{model}: too few to be judged by; it is left out.", file=sys.stderr)
-    if not samples:
-        raise PlacerError("no network could be measured; the lines above say why.")
-    return samples
-
-
-def _in_process(model: str, workers: int, mappings: int, share: Share) -> MeasuredMappings | None:
-    try:
-        return alone(measure, model, workers, mappings, share)
-    except PlacerError as error:
-        print(f"{model}: {error}", file=sys.stderr)
-        return None
 
 
 def compared(samples: Sequence[MeasuredMappings]) -> Facts:
@@ -163,18 +136,15 @@ def keep_data(samples: Sequence[MeasuredMappings], path: Path, largest_bytes: in
 
     The features are by simulators calibrated on all of a network's mappings.
     """
-    features = [sample.features(np.arange(len(sample))) for sample in samples]
-    names = list(dict.fromkeys(name for of in features for name in of.names))
-    text = StringIO()
-    rows = csv.DictWriter(text, ["network", "step_s", "spread_s", *names], restval="", lineterminator="\n")
-    rows.writeheader()
-    for sample, of in zip(samples, features, strict=True):
-        x = of.of(sample.placements)
-        for i in range(len(sample)):
-            times = {"step_s": f"{sample.step_s[i]:.6g}", "spread_s": f"{sample.spread_s[i]:.3g}"}
-            cells = {name: f"{value:.6g}" for name, value in zip(of.names, x[i], strict=True)}
-            rows.writerow({"network": sample.model, **times, **cells})
-    content = text.getvalue().encode()
+    rows = []
+    for sample in samples:
+        features = sample.features(np.arange(len(sample)))
+        for values, step_s, spread_s in zip(
+            features.of(sample.placements), sample.step_s, sample.spread_s, strict=True
+        ):
+            times = {"network": sample.model, "step_s": f"{step_s:.6g}", "spread_s": f"{spread_s:.3g}"}
+            rows.append(times | {name: f"{value:.6g}" for name, value in zip(features.names, values, strict=True)})
+    content = csv_bytes(rows)
     if len(content) > largest_bytes:
         return None
     write_whole(path, content)

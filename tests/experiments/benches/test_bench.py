@@ -33,7 +33,7 @@ def run(record=True):
 
 def answers(monkeypatch):
     replies = {"towers": FOUND, "broken": {"failed": "placer: no."}}
-    monkeypatch.setattr(main_job, "in_process", lambda command, model, *options: replies[model])
+    monkeypatch.setattr(main_job, "command_facts", lambda command, model, *options: replies[model])
 
 
 def test_a_record_holds_figures_machine_versions_and_date(checkout, monkeypatch):

@@ -114,12 +114,12 @@ def test_one_campaign_serves_both_benches_and_failures_are_tried_again(checkout)
 
 def test_the_folder_of_runs_may_come_from_the_environment_and_must_be_usable(checkout, monkeypatch):
     monkeypatch.setenv("PLACER_RUNS", str(checkout.path / "kept"))
-    sample_efficiency.run(BenchOptions(("towers",)))
+    sample_efficiency.bench_facts(BenchOptions(("towers",)))
     kept = checkout.path / "kept" / "towers.json"
     assert json.loads(kept.read_text())["facts"] == FOUND["towers"]
     kept.write_text("{")
     with pytest.raises(PlacerError, match="--runs"):
-        sample_efficiency.run(BenchOptions(("towers",)))
+        sample_efficiency.bench_facts(BenchOptions(("towers",)))
 
 
 def test_nothing_measured_is_no_figure(checkout):

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
+from matplotlib.figure import Figure
 
 from experiments import zoo
 from experiments.benches import run_bench
@@ -29,8 +30,8 @@ from experiments.benches.gpu.figures import (
     tight_facts,
     unseen,
 )
-from experiments.benches.gpu.page import page
-from experiments.benches.gpu.plot import draw, picture_of
+from experiments.benches.gpu.page import page_lines
+from experiments.benches.gpu.plot import draw, fill
 from experiments.benches.gpu.tasks import Budget, Task, hardware_of, tables_mib
 from experiments.jobs.finding import Row
 from placer.devices.variables import variable_on
@@ -141,7 +142,7 @@ class TestTasks:
     def test_bad_options_are_refused_before_any_process_starts(self, monkeypatch, options, says):
         monkeypatch.setattr(gpu, "Host", None)
         with pytest.raises(BadInputError, match=says):
-            gpu.run(BenchOptions(**options))
+            gpu.bench_facts(BenchOptions(**options))
 
     def test_other_benches_take_no_devices(self):
         with pytest.raises(BadInputError, match="takes no --devices"):
@@ -242,7 +243,7 @@ class TestFigures:
         assert ratio_error(steps[0], steps[0]) == 0.0
         facts = made_up()
         facts["models"]["alexnet"] |= {"ratio_to_tf_default": 1.04, "ratio_error": 0.027}
-        text = "\n".join(page(facts))
+        text = "\n".join(page_lines(facts))
         assert "default: `mnist_softmax` 2.00x." in text and "standard error: `alexnet` 1.04x." in text
 
     def test_where_the_default_wins_it_is_what_is_delivered(self):
@@ -274,7 +275,7 @@ class TestFigures:
 
 class TestPage:
     def test_it_says_what_helps_and_what_does_not(self):
-        text = "\n".join(page(made_up()))
+        text = "\n".join(page_lines(made_up()))
         assert "Faster than TensorFlow's default: `alexnet` 1.20x, `mnist_softmax` 2.00x." in text
         assert "No mapping beat the default on `vgg16`" in text
         assert "the GPU alone is the place for all that is heavy" in text
@@ -287,7 +288,7 @@ class TestPage:
         assert "Not reached in 10 minutes: nasnet_mobile on CPU + GPU." in text
 
     def test_tables_are_whole(self):
-        lines = [line for line in page(made_up()) if line.startswith("|")]
+        lines = [line for line in page_lines(made_up()) if line.startswith("|")]
         assert {line.count("|") for line in lines if "`vgg16`" in line or "network | Tensor" in line} == {13}
         assert len({line.count("|") for line in lines}) == 2
 
@@ -297,24 +298,31 @@ class TestPage:
             "gpu:0": {"ops": 0.9, "seconds": 0.9},
             "cpu:0": {"ops": 0.1, "seconds": 0.1},
         }
-        assert "uses both CPU and GPU, each for at least 1 % of the seconds, on `alexnet`" in "\n".join(page(facts))
+        assert "uses both CPU and GPU, each for at least 1 % of the seconds, on `alexnet`" in "\n".join(
+            page_lines(facts)
+        )
 
     def test_nothing_measured_is_a_page_and_a_picture_too(self, tmp_path):
         facts = {**made_up(), **all_facts({}, None, None)}
-        assert "No network was measured" in "\n".join(page(facts))
-        draw(picture_of(facts), tmp_path / "p.png")
+        assert "No network was measured" in "\n".join(page_lines(facts))
+        draw(facts, tmp_path / "p.png")
 
     def test_it_goes_through_json(self):
         facts = json.loads(json.dumps(made_up()))
-        assert page(facts) == page(made_up()) and picture_of(facts) == picture_of(made_up())
+        assert page_lines(facts) == page_lines(made_up())
 
     def test_the_picture_shows_what_the_facts_say(self, tmp_path):
-        picture = picture_of(made_up())
-        whole, splits = picture.bars
-        assert dict(zip(whole.names, whole.ratios, strict=True)) == {"vgg16": 1.0, "alexnet": 1.2, "mnist_softmax": 2.0}
-        assert whole.published == (1.13, 1.18, 3.33) and splits.names == ("towers, gpus:2",)
-        assert picture.pairs["gpus:2"] == ((0.011, 0.01), (0.009, 0.01))
-        draw(picture, tmp_path / "p.png")
+        figure = Figure()
+        fill(figure, made_up())
+        whole, split, predictions = figure.axes
+        assert [label.get_text() for label in whole.get_yticklabels()] == ["vgg16", "alexnet", "mnist_softmax"]
+        assert [bar.get_width() for bar in whole.patches] == [1.0, 1.2, 2.0]
+        bounds, published = whole.collections
+        assert bounds.get_offsets().tolist() == [[1.02, 0], [1.1, 1]]  # 5.0 is beyond what is drawn
+        assert published.get_offsets().tolist() == [[1.13, 0], [1.18, 1], [3.33, 2]]
+        assert [label.get_text() for label in split.get_yticklabels()] == ["towers, gpus:2"]
+        assert predictions.collections[1].get_offsets().tolist() == [[0.01, 0.011], [0.01, 0.009]]
+        draw(made_up(), tmp_path / "p.png")
         assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -352,7 +360,7 @@ class TestRun:
         host = Host(answers)
         monkeypatch.setattr(gpu, "Host", lambda: host)
         monkeypatch.setattr(gpu, "compile_ahead", lambda searchers: None)
-        return gpu.run(BenchOptions(**options)), host.asked
+        return gpu.bench_facts(BenchOptions(**options)), host.asked
 
     def test_every_part_is_asked_and_every_key_is_there(self, monkeypatch):
         facts, asked = self.run(monkeypatch)
@@ -430,7 +438,7 @@ def test_a_trial_on_two_cpus_has_every_figure(tmp_path):
     assert sum(share["ops"] for share in row["placed"].values()) == pytest.approx(1.0)
     assert facts["unseen_mape"] > 0 and facts["overhead"] is not None and not facts["real"]
     assert "Traceback" not in done.stderr
-    assert "mnist_softmax" in "\n".join(page(facts))
+    assert "mnist_softmax" in "\n".join(page_lines(facts))
 
 
 def test_without_a_gpu_the_command_ends_with_one_line():

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
 from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.online import run as online
-from experiments.benches.online.judge import recovered
-from experiments.benches.online.losses import judged
+from experiments.benches.online.judge import judged_kills, recovered
 from experiments.benches.online.oracle import worth
 from experiments.benches.online.overhead import compared
-from experiments.benches.online.process import in_part
 from experiments.benches.online.recovery import steps_until
 from placer.errors import BadInputError
 
@@ -62,11 +59,11 @@ def answers(monkeypatch, **changes):
     """Parts that answer at once; the list of those that ran."""
     ran = []
 
-    def part(name, settings, limit_s):
+    def facts_alone(call, name, settings, seconds):
         ran.append(name)
         return changes.get(name, {**FOUND, "kills": killed()}[name])
 
-    monkeypatch.setattr(online, "in_part", part)
+    monkeypatch.setattr(online, "facts_alone", facts_alone)
     return ran
 
 
@@ -97,9 +94,9 @@ def test_a_part_that_failed_gives_no_figure(checkout, monkeypatch, part):
 def test_parts_are_kept_and_failed_ones_run_again(tmp_path, monkeypatch):
     options = BenchOptions(("towers",), measurements=2, runs=tmp_path)
     answers(monkeypatch, oracle={"failed": "no."})
-    online.run(options)
+    online.bench_facts(options)
     ran = answers(monkeypatch)
-    assert online.run(options)["vs_oracle"] == 1.04
+    assert online.bench_facts(options)["vs_oracle"] == 1.04
     assert ran == ["oracle"]
 
 
@@ -133,40 +130,23 @@ def test_overhead_is_of_pairs_of_blocks():
 
 
 def test_a_kill_is_survived_where_every_loss_up_to_the_next_is_right():
-    assert judged(killed())["survived"] == 2
-    late = judged(killed(losses=[*LOSSES[:6], 0.41]))
+    assert judged_kills(killed())["survived"] == 2
+    late = judged_kills(killed(losses=[*LOSSES[:6], 0.41]))
     assert (late["survived"], late["first_wrong"], late["same_bits"]) == (1, 6, 6)
     lost = [*LOSSES[:3], *LOSSES[4:8]]
-    assert judged(killed(losses=lost))["survived"] == 0
-    assert judged(killed(losses=[*LOSSES[:6], float("nan")]))["survived"] == 1
-    assert judged(killed(losses=[x * (1 + 1e-7) for x in LOSSES[:7]]))["survived"] == 2
+    assert judged_kills(killed(losses=lost))["survived"] == 0
+    assert judged_kills(killed(losses=[*LOSSES[:6], float("nan")]))["survived"] == 1
+    assert judged_kills(killed(losses=[x * (1 + 1e-7) for x in LOSSES[:7]]))["survived"] == 2
 
 
 def test_losses_that_were_not_taken_again_prove_nothing():
-    assert judged(killed(undisturbed=LOSSES[:4]))["survived"] == 0
-    assert judged(killed(undisturbed=[], ended="TimeoutError"))["survived"] == 0
+    assert judged_kills(killed(undisturbed=LOSSES[:4]))["survived"] == 0
+    assert judged_kills(killed(undisturbed=[], ended="TimeoutError"))["survived"] == 0
 
 
 @pytest.mark.parametrize("options", [{"measurements": 0}, {"models": ("nosuch",)}, {"models": ("towers@0",)}])
 def test_bad_options_are_refused_before_any_part_runs(monkeypatch, options):
     ran = answers(monkeypatch)
     with pytest.raises(BadInputError, match="--"):
-        online.run(BenchOptions(**options))
+        online.bench_facts(BenchOptions(**options))
     assert not ran
-
-
-@pytest.mark.parametrize(
-    ("program", "expected"),
-    [
-        ("import time; time.sleep(600)", "did not end within"),
-        ("import os; os.kill(os.getpid(), 11)", "code -11"),
-        ("print('{\"figure\": 1}')", None),
-    ],
-)
-def test_a_part_ends_in_bounded_time_and_its_death_is_a_fact(monkeypatch, tmp_path, program, expected):
-    script = tmp_path / "python"
-    script.write_text(f"#!{sys.executable}\n{program}\n")
-    script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(script))
-    facts = in_part("steady", {}, 1.0 if "sleep" in program else 300.0)
-    assert facts == {"figure": 1} if expected is None else expected in facts["failed"]

@@ -6,13 +6,14 @@ import csv
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from experiments.benches.bench import BenchOptions
 from experiments.benches.scaling import run as scaling
 from experiments.benches.scaling.design import FORMS, SPACES, Config, Range, design, reference
 from experiments.benches.scaling.judge import GENERIC, blackboxes, features, pooled, stability, study
-from experiments.benches.scaling.page import page
-from experiments.benches.scaling.plot import draw, picture_of
+from experiments.benches.scaling.page import page_lines
+from experiments.benches.scaling.plot import draw, fill
 from placer.errors import BadInputError, PlacerError
 from surrogate.scaling.fit import FitSettings
 from surrogate.scaling.form import Form
@@ -27,9 +28,8 @@ def seconds(config):
     return config.operations / 2e10 / config.devices**0.9 + 2e-3
 
 
-def measured_rows(records, share):
-    """As the real thing says it: over a reference of 10 ms. share is for the bar."""
-    del share
+def measured_rows(records):
+    """As the real thing reports it: over a reference of 10 ms."""
     return {
         "rows": [
             {"ratio": seconds(Config(**r)) / 0.01, "spread": 0.01, "reference_s": 0.01, "took_s": 1.0} for r in records
@@ -80,11 +80,11 @@ def test_operations_are_those_of_its_layers():
 @pytest.fixture(scope="module")
 def facts():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scaling, "_in_process", measured_rows)
+        patch.setattr(scaling, "facts_alone", lambda measure, records: measured_rows(records))
         patch.setattr(scaling, "ProcessPoolExecutor", Here)
         patch.setattr(scaling, "study", lambda kind, runs, operations: study(kind, runs, operations, QUICK))
         patch.setattr("experiments.benches.scaling.judge.SEEDS", 2)
-        yield scaling.run(BenchOptions(("cnn", "mlp"), measurements=80))
+        yield scaling.bench_facts(BenchOptions(("cnn", "mlp"), measurements=80))
 
 
 class Here:
@@ -121,24 +121,27 @@ def test_all_models_are_judged_on_the_same_runs(facts):
 
 
 def test_the_page_tells_models_kinds_and_seeds(facts):
-    text = "\n".join(page({**facts, "data": ["benchmarks/scaling-cnn.csv"]}))
+    text = "\n".join(page_lines({**facts, "data": ["benchmarks/scaling-cnn.csv"]}))
     assert f"| **generic** | {facts['mape_heldout']:.1%} | {facts['mape_extrapolation']:.1%} |" in text
     assert "| `cnn` | plain | none |" in text and "| `mlp` | projected, rows drawn anew |" in text
     assert "(docs/scaling.png)" in text and "failed" not in text
 
 
 def test_the_picture_is_drawn(facts, tmp_path):
-    picture = picture_of(facts)
-    assert {name for name, _, _ in picture.bars} == {row["model"] for row in facts["table"]}
-    assert [cloud.kind for cloud in picture.clouds] == ["cnn", "mlp"]
-    draw(picture, tmp_path / "p.png")
+    figure = Figure()
+    fill(figure, facts)
+    predictions, errors, larger = figure.axes
+    assert {label.get_text() for label in errors.get_yticklabels()} == {row["model"] for row in facts["table"]}
+    assert [label.get_text() for label in predictions.get_legend().get_texts()] == ["cnn", "mlp"]
+    assert [label.get_text() for label in larger.get_legend().get_texts()] == [GENERIC, facts["best_blackbox"]]
+    draw(facts, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_kept_runs_are_not_measured_again(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        scaling, "_in_process", lambda records, share: asked.append(records) or measured_rows(records, share)
+        scaling, "facts_alone", lambda measure, records: asked.append(records) or measured_rows(records)
     )
     configs = design("mlp", 30)
     options = BenchOptions(runs=tmp_path)
@@ -150,26 +153,26 @@ def test_kept_runs_are_not_measured_again(tmp_path, monkeypatch):
 def test_seconds_are_told_in_the_time_of_the_typical_reference(monkeypatch):
     """The machine is half as fast in the second half: the reference says so."""
     configs = design("mlp", 30)
-    rows = measured_rows([c.to_record() for c in configs], None)["rows"]
+    rows = measured_rows([c.to_record() for c in configs])["rows"]
     slow = [{**row, "reference_s": row["reference_s"] * (2 if i >= 20 else 1)} for i, row in enumerate(rows)]
-    found, apart = scaling._told(configs, slow)
+    found, apart = scaling._leveled(configs, slow)
     assert [s for _, s in found] == pytest.approx([seconds(config) for config in configs])
     assert apart == 0.0
 
 
 def test_failures_are_counted_and_nothing_but_failures_is_one():
     configs = design("mlp", 3)
-    rows = [*measured_rows([c.to_record() for c in configs[:2]], None)["rows"], {"failed": "lost"}]
-    assert len(scaling._told(configs, rows)[0]) == 2
+    rows = [*measured_rows([c.to_record() for c in configs[:2]])["rows"], {"failed": "lost"}]
+    assert len(scaling._leveled(configs, rows)[0]) == 2
     with pytest.raises(PlacerError, match="no network could be measured: lost"):
-        scaling._told(configs, [{"failed": "lost"}] * 3)
+        scaling._leveled(configs, [{"failed": "lost"}] * 3)
 
 
 def test_the_same_network_measured_twice_tells_the_noise():
     configs = design("mlp", 2)
-    rows = measured_rows([c.to_record() for c in [*configs, *configs]], None)["rows"]
+    rows = measured_rows([c.to_record() for c in [*configs, *configs]])["rows"]
     rows[2] = {**rows[2], "ratio": rows[2]["ratio"] * 1.2}
-    assert scaling._told(configs, rows)[1] == pytest.approx(0.1)
+    assert scaling._leveled(configs, rows)[1] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(("options", "says"), [
@@ -178,7 +181,7 @@ def test_the_same_network_measured_twice_tells_the_noise():
 ])  # fmt: skip
 def test_too_few_or_unknown_networks_are_refused_before_anything_is_measured(options, says):
     with pytest.raises(BadInputError, match=says):
-        scaling.run(options)
+        scaling.bench_facts(options)
 
 
 def test_the_data_can_be_fitted_as_it_is(tmp_path, monkeypatch):

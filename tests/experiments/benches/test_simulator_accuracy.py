@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.benches import sampling
 from experiments.benches.bench import BenchOptions
 from experiments.benches.simulator_accuracy import run as simulator_accuracy
-from experiments.benches.simulator_accuracy.page import page
+from experiments.benches.simulator_accuracy.page import page_lines
 from experiments.benches.simulator_accuracy.run import MeasuredNetwork
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
@@ -35,12 +36,23 @@ def sample(name, seed, mappings=14, noise=0.01):
     return replace(made, step_s=step_s, spread_s=noise * step_s)
 
 
+def measured_are(patch, samples):
+    """What a process that measures would return, or raise."""
+
+    def alone(measure, name):
+        if name not in samples:
+            raise PlacerError("no single device can run it")
+        return samples[name]
+
+    patch.setattr(sampling, "alone", alone)
+
+
 @pytest.fixture(scope="module")
 def facts():
     samples = {name: sample(name, seed) for seed, name in enumerate(("one", "other"))}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulator_accuracy, "_in_process", lambda name, options: samples.get(name))
-        yield simulator_accuracy.run(BenchOptions(("one", "other", "broken")))
+        measured_are(patch, samples)
+        yield simulator_accuracy.bench_facts(BenchOptions(("one", "other", "broken")))
 
 
 def test_shown_some_mappings_it_predicts_the_others(facts):
@@ -55,19 +67,19 @@ def test_other_networks_tell_what_a_transfer_takes(facts):
 
 
 def test_alone_there_is_no_other_network(monkeypatch):
-    monkeypatch.setattr(simulator_accuracy, "_in_process", lambda name, options: sample(name, 3))
-    facts = simulator_accuracy.run(BenchOptions(("one",)))
+    measured_are(monkeypatch, {"one": sample("one", 3)})
+    facts = simulator_accuracy.bench_facts(BenchOptions(("one",)))
     assert facts["held_out_mape"] is None
-    assert "| one | 14 |" in "\n".join(page(facts))
+    assert "| one | 14 |" in "\n".join(page_lines(facts))
 
 
 def test_no_network_at_all_is_an_honest_failure(monkeypatch):
-    monkeypatch.setattr(simulator_accuracy, "_in_process", lambda name, options: None)
+    measured_are(monkeypatch, {})
     with pytest.raises(PlacerError, match="no network could be measured"):
-        simulator_accuracy.run(BenchOptions(("broken",)))
+        simulator_accuracy.bench_facts(BenchOptions(("broken",)))
 
 
 def test_the_page_has_a_row_per_network_and_the_mean(facts):
-    rows = [line for line in page(facts) if line.startswith("| ")]
+    rows = [line for line in page_lines(facts) if line.startswith("| ")]
     assert [row.split(" | ")[0] for row in rows[2:]] == ["| one", "| other", "| mean"]
     assert f"{facts['unseen_mape']:.1%}" in rows[-1]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import gc
 import json
-import os
-import time
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from experiments.benches.bench import BenchOptions
-from experiments.benches.process import Caps, Measurer
 from experiments.benches.spoc import analysis
 from experiments.benches.spoc import run as bench
 from experiments.benches.spoc.analysis import (
@@ -30,10 +25,10 @@ from experiments.benches.spoc.analysis import (
     left_out,
     timed_of,
 )
-from experiments.benches.spoc.measure import Repeats, Study, in_turn
+from experiments.benches.spoc.measure import Repeats, SpocStudy, in_turn
 from experiments.benches.spoc.networks import Network, families, networks, stratified
-from experiments.benches.spoc.page import page
-from experiments.benches.spoc.plot import draw, picture_of
+from experiments.benches.spoc.page import page_lines
+from experiments.benches.spoc.plot import draw, fill
 from experiments.benches.spoc.published import PUBLISHED, judged
 from experiments.zoo.applications import SIDES
 from placer.errors import BadInputError, PlacerError
@@ -174,7 +169,7 @@ def test_one_family_cannot_be_left_out_and_few_networks_cannot_be_fitted(rows):
 
 
 def test_the_page_tells_errors_skips_counts_and_where_the_picture_is(facts):
-    text = "\n".join(page(facts))
+    text = "\n".join(page_lines(facts))
     step = facts["targets"]["step"]["errors"][facts["regressor"]]
     figures = f"{step[SPOC]['mean']:.1%} | {step[SPOC]['median']:.1%}"
     assert f"| **{SPOC}** ({', '.join(METRICS)}) | {figures} |" in text
@@ -192,23 +187,26 @@ def test_the_part_that_is_measured_by_default_is_judged_by_itself(facts, monkeyp
     part = bench.part_facts(rows)
     assert part["n_networks"] == 12 and part["spoc_error"] < 0.01 < part["flops_error"]
     assert bench.part_facts(rows[:12]) is None
-    assert "The stratified 12 of these" in "\n".join(page(facts | {"part": part}))
+    assert "The stratified 12 of these" in "\n".join(page_lines(facts | {"part": part}))
 
 
 def test_the_picture_shows_what_the_facts_say(facts, tmp_path):
-    picture = picture_of(facts)
-    assert [cloud.title.split(":")[0] for cloud in picture.clouds] == [FLOPS, SPOC]
-    assert picture.clouds[1].predicted_s == tuple(facts["targets"]["step"]["points"][SPOC])
-    assert picture.bars.names[:-1] == tuple(METRICS)
-    draw(picture, tmp_path / "p.png")
+    figure = Figure()
+    fill(figure, facts)
+    flops, spoc, correlations = figure.axes
+    assert [ax.get_title().split(":")[0] for ax in (flops, spoc)] == [FLOPS, SPOC]
+    drawn = [predicted for dots in spoc.collections for _, predicted in dots.get_offsets().tolist()]
+    assert sorted(drawn) == sorted(facts["targets"]["step"]["points"][SPOC])
+    assert [label.get_text() for label in correlations.get_yticklabels()][:-1] == list(METRICS)
+    draw(facts, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_data_holds_every_network(rows, tmp_path):
-    bench.keep_data(rows, tmp_path / "spoc.csv")
-    kept = list(csv.DictReader((tmp_path / "spoc.csv").read_text().splitlines()))
-    assert [r["name"] for r in kept] == [r["name"] for r in rows]
-    assert float(kept[5]["step_operations"]) == pytest.approx(rows[5]["step"]["operations"])
+def test_the_data_holds_every_number_of_a_network(rows):
+    kept = bench.data_row(rows[5])
+    assert list(kept)[:4] == ["name", "family", "repeats", "reference_s"]
+    assert kept["name"] == rows[5]["name"]
+    assert float(kept["step_operations"]) == pytest.approx(rows[5]["step"]["operations"])
 
 
 def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
@@ -233,9 +231,9 @@ def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
 
     monkeypatch.setattr(bench, "Measurer", Fake)
     options = BenchOptions(measurements=12, runs=tmp_path)
-    first = bench.run(options)
+    first = bench.bench_facts(options)
     count = len(asked)
-    again = bench.run(options)
+    again = bench.bench_facts(options)
     assert count == 12 + len(PUBLISHED) and len(asked) == count
     assert {**first, "seconds": 0} == {**again, "seconds": 0}
     assert [r["skipped"] for r in first["skipped"]] == ["time"]
@@ -244,55 +242,13 @@ def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
     kept = sorted((tmp_path / "spoc").glob("*-batch*.json"))
     for path in kept[:3]:
         path.unlink()
-    cut_short = bench.run(replace(options, minutes=0.0))
+    cut_short = bench.bench_facts(replace(options, minutes=0.0))
     assert len(asked) == count
     assert sorted(r["name"] for r in cut_short["skipped"] if r["skipped"] == bench.NOT_REACHED) == [
         path.stem for path in kept[:3]
     ]
-    bench.run(options)
+    bench.bench_facts(options)
     assert asked[count:] == sorted((path.stem for path in kept[:3]), key=asked.index)
-
-
-DOER = partial(SimpleNamespace, forget=gc.collect, facts=dict, sleep=time.sleep, die=os._exit, fail=int, eval=eval)
-
-
-def test_a_process_answers_and_what_fails_or_dies_is_a_value_after_which_the_next_is_asked():
-    with Measurer(DOER, Caps(batch=100)) as measurer:
-        assert measurer.ask("facts", [("a", 1)]) == {"a": 1}
-        failed = measurer.ask("fail", "x")
-        assert failed["skipped"] == "failed" and failed["detail"].startswith("ValueError: invalid literal")
-        died = measurer.ask("die", 3)
-        assert died == {"skipped": "died", "detail": "the process ended with code 3"}
-        assert measurer.ask("facts", [("b", 2)]) == {"b": 2}
-        process = measurer.process
-    assert not process.is_alive()
-
-
-def test_what_a_process_prints_is_not_taken_for_the_benchmarks_facts(capfd):
-    with Measurer(DOER, Caps()) as measurer:
-        assert measurer.ask("eval", "print('noise', flush=True) or {}") == {}
-    said = capfd.readouterr()
-    assert said.out == "" and "noise" in said.err
-
-
-def test_too_long_and_too_large_are_values_too():
-    with Measurer(DOER, Caps(seconds=0.0)) as measurer:
-        assert measurer.ask("sleep", 60)["skipped"] == "time"
-    with Measurer(DOER, Caps()) as measurer:
-        assert measurer.ask("sleep", 60, 0.5) == {"skipped": "time", "detail": "more than 0 s"}
-    with Measurer(DOER, Caps(memory_bytes=1)) as measurer:
-        assert measurer.ask("sleep", 60)["skipped"] == "memory"
-
-
-def test_a_process_is_renewed_after_a_batch_and_leaves_the_environment_as_it_was():
-    before = dict(os.environ)
-    with Measurer(DOER, Caps(batch=2)) as measurer:
-        measurer.ask("facts", [])
-        first = measurer.process
-        measurer.ask("facts", [])
-        assert measurer.process is None and not first.is_alive()
-        assert measurer.ask("facts", [("a", 1)]) == {"a": 1}
-    assert dict(os.environ) == before
 
 
 def test_calls_are_made_in_turn_after_a_warm_up_until_the_time_is_over():
@@ -311,7 +267,7 @@ def test_calls_are_made_in_turn_after_a_warm_up_until_the_time_is_over():
 
 
 def test_a_small_network_is_measured_beside_the_reference():
-    study = Study(Repeats(warm_up=1, fewest=2, most=2))
+    study = SpocStudy(Repeats(warm_up=1, fewest=2, most=2))
     found = study.measured(Network("test", "conv_chain", 8, 2, (("filters", 4), ("depth", 2))))
     study.forget()
     assert found["repeats"] == 2 and found["reference_s"] > 0 and found["step_s"] > 0 and found["inference_s"] > 0

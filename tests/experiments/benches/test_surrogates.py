@@ -9,13 +9,14 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from experiments.benches import sampling
+from experiments.benches import run_bench, sampling
 from experiments.benches.bench import BenchOptions
 from experiments.benches.sampling import MeasuredMappings, kinds
 from experiments.benches.surrogates import run as surrogates
-from experiments.benches.surrogates.page import page
-from experiments.benches.surrogates.plot import draw, picture_of
+from experiments.benches.surrogates.page import page_lines
+from experiments.benches.surrogates.plot import draw, fill
 from experiments.benches.surrogates.run import folds_of, keep_data
 from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import Groups
@@ -58,12 +59,23 @@ def samples():
     return {name: sample(name, seed) for seed, name in enumerate(("one", "other"))}
 
 
+def measured_are(patch, samples):
+    """What a process that measures would return, or raise."""
+
+    def alone(measure, name):
+        if name not in samples:
+            raise PlacerError("no single device can run it")
+        return samples[name]
+
+    patch.setattr(sampling, "alone", alone)
+
+
 @pytest.fixture(scope="module")
 def facts(samples):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surrogates, "_in_process", lambda name, *_: samples.get(name))
+        measured_are(patch, samples)
         patch.setattr(surrogates, "REGRESSORS", QUICK)
-        yield surrogates.run(BenchOptions(("one", "broken", "other")))
+        yield surrogates.bench_facts(BenchOptions(("one", "broken", "other")))
 
 
 def test_every_regressor_has_a_row_and_the_winner_is_one_that_errs_little(facts):
@@ -98,35 +110,38 @@ def test_predictions_of_the_picture_were_made_while_unseen_and_cover_every_mappi
 
 
 def test_the_page_tells_the_winner_the_networks_and_where_the_picture_is(facts):
-    text = "\n".join(page({**facts, "data": "benchmarks/surrogates.csv"}))
+    text = "\n".join(page_lines({**facts, "data": "benchmarks/surrogates.csv"}))
     won = next(row for row in facts["table"] if row["model"] == facts["winner"])
     assert f"| **{won['model']}** | {won['mape']:.1%} +- " in text
     assert "| `one` | 20 | 12 |" in text and "| `other` | 20 | 12 |" in text
     assert "(docs/surrogates.png)" in text and "`benchmarks/surrogates.csv`" in text
-    assert "benchmarks/surrogates.csv" not in "\n".join(page({**facts, "data": None}))
+    assert "benchmarks/surrogates.csv" not in "\n".join(page_lines({**facts, "data": None}))
 
 
 def test_the_picture_shows_what_the_facts_say(facts, tmp_path):
-    picture = picture_of(facts)
-    assert picture.regressors == tuple(row["model"] for row in facts["table"])
-    assert picture.dots[0].means == tuple(row["mape"] for row in facts["table"])
-    best_of_one = {row["model"]: row["mape"] for row in facts["by_model"]["one"]["table"]}[picture.regressors[0]]
-    assert picture.dots[0].values[0][0] == best_of_one
-    single_s = facts["by_model"]["one"]["single_s"]
-    assert picture.clouds[0].measured[0] * single_s == pytest.approx(
-        facts["by_model"]["one"]["points"]["measured_s"][0]
+    figure = Figure()
+    fill(figure, facts)
+    errors, _, predictions = figure.axes
+    assert [label.get_text() for label in errors.get_yticklabels()] == [row["model"] for row in facts["table"]]
+    assert [bar.get_width() for bar in errors.patches] == [row["mape"] for row in facts["table"]]
+    of_one = {row["model"]: row["mape"] for row in facts["by_model"]["one"]["table"]}
+    assert errors.collections[0].get_offsets()[0, 0] == of_one[facts["table"][0]["model"]]
+    one = facts["by_model"]["one"]
+    assert predictions.collections[0].get_offsets()[0, 0] * one["single_s"] == pytest.approx(
+        one["points"]["measured_s"][0]
     )
-    draw(picture, tmp_path / "p.png")
+    draw(facts, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_record_keeps_data_and_picture(samples, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "benchmarks").mkdir()
-    monkeypatch.setattr(surrogates, "_in_process", lambda name, *_: samples[name])
+    measured_are(monkeypatch, samples)
     monkeypatch.setattr(surrogates, "REGRESSORS", QUICK)
-    found = surrogates.run(BenchOptions(("one",), record=True))
+    found = run_bench("surrogates", BenchOptions(("one",)), record=True)
     assert found["data"] == "benchmarks/surrogates.csv"
+    assert (tmp_path / "benchmarks" / "surrogates.csv").exists()
     assert (tmp_path / "docs" / "surrogates.png").exists()
 
 
@@ -146,13 +161,13 @@ def test_data_that_is_too_large_is_not_kept(samples, tmp_path):
 
 def test_too_few_mappings_are_refused_before_anything_is_measured():
     with pytest.raises(BadInputError, match="--measurements is 4; give at least 10"):
-        surrogates.run(BenchOptions(("one",), measurements=4))
+        surrogates.bench_facts(BenchOptions(("one",), measurements=4))
 
 
 def test_a_network_with_too_few_good_mappings_is_left_out_and_none_is_an_honest_failure(monkeypatch, capsys):
-    monkeypatch.setattr(surrogates, "_in_process", lambda name, *_: sample(name, 0, mappings=7))
+    measured_are(monkeypatch, {"one": sample("one", 0, mappings=7)})
     with pytest.raises(PlacerError, match="no network could be measured"):
-        surrogates.run(BenchOptions(("one",)))
+        surrogates.bench_facts(BenchOptions(("one",)))
     assert "one: too few" in capsys.readouterr().err
 
 

@@ -1,0 +1,35 @@
+"""Runs that are kept in a folder (--runs), so that a bench that was stopped goes on where it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments.benches.bench import BenchOptions, Facts
+from placer.errors import PlacerError
+from placer.files import write_whole
+
+RUNS = "PLACER_RUNS"  # environment variable: the folder, where --runs names none
+
+
+def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Facts]) -> Facts:
+    """The facts that `run` returned before under the same settings, or returns now. Failures are tried again.
+
+    name: of the file, without ".json"; may name a folder in the folder. Raises PlacerError where it cannot be used.
+    """
+    folder = options.runs or (Path(os.environ[RUNS]) if os.environ.get(RUNS) else None)
+    if folder is None:
+        return run()
+    path = folder / f"{name}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
+    if before.get("settings") == settings and "failed" not in before.get("facts", {"failed": ""}):
+        return dict(before["facts"])
+    facts = run()
+    write_whole(path, json.dumps({"settings": settings, "facts": facts}, indent=1).encode())
+    return facts
