@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments.benches.operators import run as bench
-from experiments.benches.operators.page import page
+from experiments.benches.operators.page import page_lines
 from experiments.jobs.profile import ProfileSettings, check
 from placer.errors import BadInputError
 from placer.measure.store import Store
@@ -106,7 +106,7 @@ def test_the_page_tells_every_figure(facts):
         "repeats": 15,
         "networks": ["a", "b", "held"],
     }
-    said = page(json.loads(json.dumps(whole)))
+    said = page_lines(json.loads(json.dumps(whole)))
     assert any("disagree by 4.0%" in line for line in said)
     assert any(line.startswith("| matmul |") for line in said)
     assert np.isfinite(facts["mape_time_weighted"])
