@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from placer.graph.mapping import Mapping
+from placer.graph.merging import UnionFind, matching
 from placer.graph.op_counts import total
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Topology
@@ -80,7 +81,8 @@ class _Units:
 
     def __init__(self, graph: OpGraph, topology: Topology | None) -> None:
         self.graph = graph
-        self.parent = list(range(len(graph)))
+        self.sets = UnionFind[int]()
+        self.root = self.sets.root  # the op that stands for an op's unit
         self.can = [-1 if topology is None else _runs_on(op, topology) for op in graph.ops]
         for first, *others in graph.colocated:
             for i in others:
@@ -97,13 +99,6 @@ class _Units:
     @property
     def count(self) -> int:
         return len(self.cost_s)
-
-    def root(self, i: int) -> int:
-        """The op that represents op i's unit."""
-        while self.parent[i] != i:
-            self.parent[i] = self.parent[self.parent[i]]
-            i = self.parent[i]
-        return i
 
     def unite_to(self, target: int) -> None:
         """Merge units until `target` are left, or no two that touch have a device in common.
@@ -122,18 +117,19 @@ class _Units:
 
     def _round(self, target: int, limit_s: float, alike: bool) -> int:
         """One round of heavy-edge matching; returns the pairs merged. alike: only units with the same devices."""
-        merged: set[int] = set()
+
+        def may_unite(a: int, b: int) -> bool:
+            able = self.can[a] & self.can[b] and (not alike or self.can[a] == self.can[b])
+            return bool(able) and self.cost_s[a] + self.cost_s[b] <= limit_s
+
         done = 0
-        for _, a, b in sorted(self._scores(), reverse=True):
+        pairs = [(a, b) for _, a, b in sorted(self._scores(), reverse=True)]
+        for a, b in matching(pairs, may_unite):
             if self.count <= target:
                 break
-            if a in merged or b in merged or not self.can[a] & self.can[b]:
-                continue
-            if self.cost_s[a] + self.cost_s[b] <= limit_s and (not alike or self.can[a] == self.can[b]):
-                merged |= {a, b}
-                self._join(a, b)
-                self.cost_s[a] += self.cost_s.pop(b)
-                done += 1
+            self._join(a, b)
+            self.cost_s[a] += self.cost_s.pop(b)
+            done += 1
         return done
 
     def _scores(self) -> list[tuple[float, int, int]]:
@@ -175,7 +171,7 @@ class _Units:
     def _join(self, a: int, b: int) -> None:
         a, b = self.root(a), self.root(b)
         self.can[a] &= self.can[b]
-        self.parent[b] = a
+        self.sets.join(a, b)
 
 
 def _split_by_depth(graph: OpGraph, units: _Units) -> list[tuple[int, ...]]:

@@ -112,6 +112,23 @@ class Topology:
                         table[s][d] = link
         return tuple(tuple(row) for row in table)
 
+    @cached_property
+    def mean_link(self) -> Link:
+        """What a transfer costs on average over the links between different devices; nothing where there are none."""
+        links = [link for row in self.table for link in row if link is not None]
+        count = max(len(links), 1)
+        per_byte = sum(1 / link.bandwidth_bytes_per_s for link in links) / count
+        return Link(
+            ANY,
+            ANY,
+            latency_s=sum(link.latency_s for link in links) / count,
+            bandwidth_bytes_per_s=1 / per_byte if per_byte else math.inf,
+            send_s=sum(link.send_s for link in links) / count,
+            send_s_per_byte=sum(link.send_s_per_byte for link in links) / count,
+            receive_s=sum(link.receive_s for link in links) / count,
+            receive_s_per_byte=sum(link.receive_s_per_byte for link in links) / count,
+        )
+
     def link(self, src: int, dst: int) -> Link:
         """The link between two different devices. Raises BadInputError where the topology has none."""
         link = self.table[src][dst]

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.errors import BadInputError, one_line
+from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.trace.folding import READS as READS
@@ -347,19 +348,12 @@ def _edges(
 
 def _variable_units(graph_def: Any, tf_graph: Any) -> dict[str, str]:
     """Node -> name of its unit: a variable's handle and every op that takes the handle."""
-    parent: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while parent.setdefault(name, name) != name:
-            parent[name] = parent[parent[name]]
-            name = parent[name]
-        return name
-
+    units = UnionFind[str]()
     for node in graph_def.node:
         for source, output in (parse_input(i) for i in node.input):
             if output >= 0 and tf_graph.get_operation_by_name(source).outputs[output].dtype == tf.resource:
-                parent[root(node.name)] = root(source)
-    return {name: root(name) for name in list(parent)}
+                units.join(source, node.name)
+    return units.roots()
 
 
 def tensor_bytes(shape: tf.TensorShape, dtype: tf.DType) -> int:

@@ -52,20 +52,19 @@ def path_s(problem: Problem) -> NDArray[np.float64]:
 
 
 def downward_rank(problem: Problem) -> NDArray[np.float64]:
-    """[ops] seconds of the heaviest path to each op, its own cost left out: Topcuoglu, Hariri, Wu 2002, eq. 9."""
+    """[ops] seconds of the heaviest path to each op, its own cost left out.
+
+    Topcuoglu, Hariri, Wu 2002, eq. 9: rank_d(v) = max over producers u of (rank_d(u) + w(u) + c(u, v)), costs averaged
+    as in `upward_rank`.
+    """
     mean_s = mean_cost_s(problem.costs).tolist()
-    links = [link for row in problem.topology.table for link in row if link is not None]
-    latency_s = sum(link.latency_s for link in links) / max(len(links), 1)
-    byte_s = sum(1 / link.bandwidth_bytes_per_s for link in links) / max(len(links), 1)
-    rank = [0.0] * len(mean_s)
-    out_edges = problem.graph.out_edges
+    link = problem.topology.mean_link
+    rank_s = [0.0] * len(mean_s)
     for v in problem.graph.order:
-        end_s = rank[v] + mean_s[v] + latency_s
-        for _, w, edge_bytes, _ in out_edges[v]:
-            there_s = end_s + byte_s * edge_bytes
-            if there_s > rank[w]:
-                rank[w] = there_s
-    return np.array(rank)
+        end_s = rank_s[v] + mean_s[v]
+        for e in problem.graph.out_edges[v]:
+            rank_s[e.dst] = max(rank_s[e.dst], end_s + link.transfer_s(e.edge_bytes))
+    return np.array(rank_s)
 
 
 def critical_path(problem: Problem, priority: NDArray[np.float64]) -> list[int]:

@@ -82,21 +82,19 @@ def heft_seen(problem: Problem, view: View, feasible: NDArray[np.bool_] | None =
     tables = problem.simulator.tables
     tables = tables._replace(link=_scaled(tables.link, np.exp(view.link)), cost_s=tables.cost_s * np.exp(view.liking))
     limits = problem.limits if feasible is None else problem.limits._replace(feasible=feasible)
-    device, _, _, _ = scheduled(tables, limits, _line(problem, view.urgency))
+    device, _, _, _ = scheduled(tables, limits, _ranked(problem, view.urgency))
     return fitted(problem, device[[unit[0] for unit in problem.units]].tolist())
 
 
-def _line(problem: Problem, urgency: Floats) -> NDArray[np.int32]:
+def _ranked(problem: Problem, urgency: Floats) -> NDArray[np.int32]:
     """Op indices by upward rank, costs multiplied by exp(urgency)."""
     from search.list_scheduling.kernel import rank_all  # numba is slow to import
 
     tables = problem.simulator.tables
     order = np.array(problem.graph.order, np.int32)
-    link = tables.link
     mean_s = mean_cost_s(problem.costs) * np.exp(urgency)
-    there = np.isfinite(link[LATENCY]) & ~np.eye(len(problem.topology), dtype=bool)
-    latency_s, per_byte = link[LATENCY][there].sum(), (1 / link[BANDWIDTH][there]).sum()
-    way_s = (latency_s + tables.tensor_bytes * per_byte) / max(int(there.sum()), 1)
+    link = problem.topology.mean_link
+    way_s = link.latency_s + tables.tensor_bytes / link.bandwidth_bytes_per_s
     rank_s = np.zeros(len(order))
     rank_all(tables, order, mean_s, way_s, rank_s)
     return order[np.argsort(-rank_s[order], kind="stable")]

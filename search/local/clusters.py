@@ -7,14 +7,16 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.graph.merging import matching
 from search.problem.problem import Problem
 
+LEAST_S = 1e-12  # a tensor that takes no time still ties two units together
 LARGEST_SHARE = 0.6  # of all work: a cluster that holds more is no move, it is nearly the whole graph
 
 
 def neighbours(problem: Problem) -> dict[tuple[int, int], float]:
     """Seconds that a crossing between two units u < w takes, summed over their tensors, by the mean link."""
-    latency_s, per_byte = _mean_link(problem)
+    latency_s, per_byte = _mean_crossing(problem)
     talk_s: dict[tuple[int, int], float] = defaultdict(float)
     for e in problem.graph.edges:
         u, w = problem.unit_of[e.src], problem.unit_of[e.dst]
@@ -55,13 +57,8 @@ def _matching(
         a, b = pair
         return talk_s[pair] / (floor_s + min(work_s[a], work_s[b]))
 
-    taken: set[int] = set()
-    into: dict[int, int] = {}
-    for a, b in sorted(talk_s, key=lambda pair: (-score(pair), pair)):
-        if a not in taken and b not in taken and work_s[a] + work_s[b] <= most_s:
-            taken |= {a, b}
-            into[b] = a
-    return into
+    pairs = sorted(talk_s, key=lambda pair: (-score(pair), pair))
+    return {b: a for a, b in matching(pairs, lambda a, b: work_s[a] + work_s[b] <= most_s)}
 
 
 def _united(talk_s: dict[tuple[int, int], float], into: dict[int, int]) -> dict[tuple[int, int], float]:
@@ -73,15 +70,11 @@ def _united(talk_s: dict[tuple[int, int], float], into: dict[int, int]) -> dict[
     return dict(fewer)
 
 
-def _mean_link(problem: Problem) -> tuple[float, float]:
-    """(seconds a tensor, seconds a byte) over the links there are; for max-load what the ports take."""
+def _mean_crossing(problem: Problem) -> tuple[float, float]:
+    """(seconds a tensor, seconds a byte) over the mean link, its ends' work included; for max-load, at the ports."""
     if problem.objective == "max-load":
         ports = [b for d in problem.topology.devices for b in (d.ingress_bytes_per_s, d.egress_bytes_per_s) if b]
-        return 1e-12, float(np.mean([1 / b for b in ports])) if ports else 0.0
-    table = problem.topology.table
-    ways = [way for s, row in enumerate(table) for d, way in enumerate(row) if way is not None and s != d]
-    if not ways:
-        return 1e-12, 0.0
-    each_s = [way.latency_s + way.send_s + way.receive_s for way in ways]
-    byte_s = [1 / w.bandwidth_bytes_per_s + w.send_s_per_byte + w.receive_s_per_byte for w in ways]
-    return float(np.mean(each_s)), float(np.mean(byte_s))
+        return LEAST_S, float(np.mean([1 / b for b in ports])) if ports else 0.0
+    link = problem.topology.mean_link
+    per_byte = 1 / link.bandwidth_bytes_per_s + link.send_s_per_byte + link.receive_s_per_byte
+    return max(LEAST_S, link.latency_s + link.send_s + link.receive_s), per_byte

@@ -15,7 +15,7 @@ from placer.errors import BadInputError, listed, short
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
-from surrogate.costs.cost_matrix import Costs, cost_matrix
+from surrogate.costs.cost_matrix import Costs, cost_matrix, mean_cost_s
 from surrogate.simulate.max_load import MaxLoad
 from surrogate.simulate.priority import upward_rank
 from surrogate.simulate.simulator import Simulator
@@ -111,10 +111,7 @@ class Problem:
     @cached_property
     def unit_mean_s(self) -> tuple[float, ...]:
         """Seconds of each unit, averaged over the devices that can run it."""
-        return tuple(
-            sum(row[d] for d in devices) / len(devices)
-            for row, devices in zip(self.unit_cost_s, self.feasible, strict=True)
-        )
+        return tuple(mean_cost_s(np.array(self.unit_cost_s)).tolist())
 
     @cached_property
     def device_total_s(self) -> tuple[float, ...]:

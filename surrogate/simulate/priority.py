@@ -18,15 +18,15 @@ SCHEDULES = ("rank", "donf", "fifo")
 def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]:
     """Seconds from the start of each op to the end of the step along its heaviest path, costs averaged.
 
-    rank(v) = mean cost over the devices that can run v + max over out-edges of (mean transfer +
-    rank(consumer)): Topcuoglu, Hariri, Wu 2002, eq. 8. The mean transfer is over the ordered pairs of
-    distinct devices.
+    Topcuoglu, Hariri, Wu 2002, eq. 8: rank_u(v) = w(v) + max over consumers u of (c(v, u) + rank_u(u)), with w the mean
+    cost over the devices that can run v, and c the transfer over `Topology.mean_link`.
     """
     rank: list[float] = mean_cost_s(costs).tolist()
     if not graph.edges:
         return rank
     start, producers, edge_bytes = _by_consumer(graph)
-    after_s = _mean_transfer_s(edge_bytes, topology).tolist()
+    link = topology.mean_link
+    after_s = (link.latency_s + edge_bytes / link.bandwidth_bytes_per_s).tolist()
     heaviest_s = [0.0] * len(graph)
     for v in reversed(graph.order):
         rank[v] += heaviest_s[v]
@@ -77,15 +77,6 @@ def by_earliest_start(graph: OpGraph, costs: Costs) -> NDArray[np.int32]:
             start_s[e.dst] = max(start_s[e.dst], end_s)
     order = np.array(graph.order, np.int32)
     return order[np.argsort(np.array(start_s)[order], kind="stable")]
-
-
-def _mean_transfer_s(edge_bytes: NDArray[np.float64], topology: Topology) -> Costs:
-    """Seconds on the way of each edge, averaged over the links between distinct devices."""
-    links = [link for row in topology.table for link in row if link is not None]
-    total_s = np.zeros(len(edge_bytes))
-    for link in links:
-        total_s += link.latency_s + edge_bytes / link.bandwidth_bytes_per_s
-    return total_s / max(len(links), 1)
 
 
 def topological(graph: OpGraph, place: NDArray[np.int32]) -> NDArray[np.int32]:

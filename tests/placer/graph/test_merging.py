@@ -1,0 +1,33 @@
+"""Sets that grow together, and the pairs that unite in one round."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placer.graph.merging import UnionFind, matching
+
+PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30)
+
+
+@given(PAIRS)
+def test_joined_members_share_a_root_and_no_others_do(pairs):
+    sets, plain = UnionFind[int](), {i: {i} for i in range(10)}
+    for a, b in pairs:
+        kept = sets.root(a)
+        sets.join(a, b)
+        assert sets.root(b) == kept
+        both = plain[a] | plain[b]
+        plain.update(dict.fromkeys(both, both))
+    assert all((sets.root(a) == sets.root(b)) == (b in plain[a]) for a in range(10) for b in range(10))
+    assert all(sets.roots()[i] == sets.root(i) for i in range(10))
+
+
+@given(PAIRS)
+def test_each_vertex_is_matched_once_and_only_with_whom_it_may_unite(pairs):
+    found = list(matching(pairs, lambda a, b: a != b))
+    ends = [end for pair in found for end in pair]
+    assert len(ends) == len(set(ends))
+    assert all(a == b or a in ends or b in ends for a, b in pairs)
+
+
+def test_the_best_pair_comes_first():
+    assert list(matching([(1, 2), (0, 1), (0, 3)], lambda a, b: True)) == [(1, 2), (0, 3)]
