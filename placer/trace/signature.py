@@ -83,13 +83,13 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class _Same:
+class Same:
     """An object that equals only itself; held, so that its id is not reused."""
 
     held: Any
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.held is other.held
+        return isinstance(other, Same) and self.held is other.held
 
     def __hash__(self) -> int:
         return id(self.held)
@@ -161,17 +161,17 @@ def _leaf_key(leaf: Any) -> Hashable:
         return (leaf.dtype, leaf.shape)
     if _is_composite(leaf):
         return tf.type_spec_from_value(leaf)  # type: ignore[no-any-return]
-    return _constant_key(leaf)
+    return constant_key(leaf)
 
 
-def _constant_key(value: Any) -> Hashable:
+def constant_key(value: Any) -> Hashable:
     """A key by type and value: 1, 1.0 and True differ, NaN equals itself."""
     if isinstance(value, float):
         return (float, value.hex())
     try:
         hash(value)
     except TypeError:
-        return _Same(value)
+        return Same(value)
     return (type(value), value)
 
 
@@ -185,7 +185,7 @@ def _structure(value: Any) -> Hashable:
         return (type(value), tuple(_structure(item) for item in value))
     if hasattr(value, "__tf_flatten__"):
         metadata, parts = value.__tf_flatten__()
-        return (type(value), _constant_key(metadata), tuple(_structure(part) for part in parts))
+        return (type(value), constant_key(metadata), tuple(_structure(part) for part in parts))
     if hasattr(value, "__attrs_attrs__"):
         fields = [field.name for field in value.__attrs_attrs__]
         return (type(value), tuple((field, _structure(getattr(value, field))) for field in fields))

@@ -1,0 +1,210 @@
+"""Python code that a traced step would not repeat: prints, files, clocks, random numbers, lasting writes."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import io
+import logging
+import random
+import sys
+from collections import deque
+from collections.abc import Iterator, MutableMapping, MutableSequence, MutableSet
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from placer.trace.python_code import ITEM, Path, reads_of
+
+ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
+CALLS = frozenset(
+    {"print", "open", "input", "exec", "eval", "breakpoint", "setattr", "delattr", "globals", "locals", "__import__"}
+)
+MODULES = frozenset(
+    {
+        "time", "random", "os", "posix", "posixpath", "logging", "secrets", "uuid", "io", "_io", "socket", "subprocess",
+        "tempfile", "shutil", "pathlib", "glob", "pickle", "threading", "queue", "multiprocessing", "asyncio",
+        "warnings", "gc", "tqdm", "wandb", "mlflow", "tensorboardX", "neptune", "comet_ml", "psutil",
+    }
+)  # fmt: skip
+CLOCKS = frozenset({"now", "today", "utcnow"})
+STREAMS = frozenset({"stdout", "stderr", "stdin"})
+MUTATORS = frozenset(
+    {
+        "append", "extend", "insert", "pop", "popitem", "popleft", "appendleft", "extendleft", "rotate", "remove",
+        "clear", "sort", "reverse", "update", "setdefault", "add", "discard", "__setitem__", "__delitem__",
+        "intersection_update", "difference_update", "symmetric_difference_update", "subtract",
+    }
+)  # fmt: skip
+KERAS_METHODS = frozenset(
+    {"fit", "predict", "evaluate", "summary", "train_on_batch", "test_on_batch", "predict_on_batch", "load_weights"}
+)
+MAKES_ITSELF = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "build"})
+CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
+EMPTY = object()
+
+
+class Entered(NamedTuple):
+    """A Python function that a step runs: the step's own, or one that it calls."""
+
+    function: FunctionType
+    owner: Any = None  # the object of which it is a method, where known
+    is_method: bool = False
+    is_step: bool = False
+
+
+def impurity(entered: Entered) -> str | None:
+    """What in a function cannot be traced faithfully, in words; None where nothing was found."""
+    reads = reads_of(entered.function.__code__)
+    for path in sorted(reads.paths, key=lambda path: (-len(path.attributes), path)):
+        why = _read(path, list(_along(path, entered)))
+        if why is not None:
+            return f"it {why}{_place(entered)}, {ONCE}"
+    for path in reads.writes:
+        why = _written(path, entered)
+        if why is not None:
+            return f"it writes {why}{_place(entered)}, {ONCE}"
+    return None
+
+
+def contents(cell: Any) -> Any:
+    """What a closure's cell holds; EMPTY where it holds nothing."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return EMPTY
+
+
+def _place(entered: Entered) -> str:
+    return "" if entered.is_step else f" in {entered.function.__qualname__}"
+
+
+def _along(path: Path, entered: Entered) -> Iterator[Any]:
+    """The objects on a path, as far as they can be found without running code of the user's."""
+    value = _root(path, entered)
+    yield value
+    for attribute in path.attributes:
+        value = _member(value, attribute)
+        if value is EMPTY:
+            return
+        yield value
+
+
+def _root(path: Path, entered: Entered) -> Any:
+    function: Any = entered.function
+    if path.root == "global":
+        return function.__globals__.get(path.name, getattr(builtins, path.name, EMPTY))
+    if path.root == "import":
+        return sys.modules.get(path.name, EMPTY)
+    if path.root == "free":
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        return contents(cells[path.name]) if path.name in cells else EMPTY
+    first = function.__code__.co_varnames[:1]
+    return entered.owner if path.root == "argument" and (path.name,) == first and entered.owner is not None else EMPTY
+
+
+def _member(value: Any, attribute: str) -> Any:
+    if value is EMPTY or attribute == ITEM:
+        return EMPTY
+    if isinstance(value, ModuleType):
+        return getattr(value, attribute, EMPTY)
+    found = inspect.getattr_static(value, attribute, EMPTY)
+    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+
+
+def _read(path: Path, values: list[Any]) -> str | None:
+    """What a path that is read does which a traced step would not repeat."""
+    for value, attribute in zip(values, (*path.attributes, ""), strict=False):
+        if isinstance(value, CONTAINERS) and attribute in MUTATORS:
+            return f"changes `{path}`"
+        if _is_library_object(value) and (attribute in KERAS_METHODS or attribute.startswith("save")):
+            return f"calls `{path}`"
+        if isinstance(value, type) and value.__module__ == "datetime" and attribute in CLOCKS:
+            return f"reads the clock (`{path}`)"
+        if isinstance(value, ModuleType) and value.__name__ == "sys" and attribute in STREAMS:
+            return f"uses `{path}`"
+        if value is not EMPTY and _is_impure(value):
+            return f"uses `{path}`"
+    return None
+
+
+def _is_impure(value: Any) -> bool:
+    if isinstance(value, (io.IOBase, logging.Logger, random.Random, np.random.RandomState, np.random.Generator)):
+        return True
+    if isinstance(value, ModuleType):
+        name = value.__name__
+        return _top(name) in MODULES or name.startswith("numpy.random") or _is_tensorflow(name, "summary", "config")
+    if value in _questions():
+        return True
+    if not callable(value) or isinstance(value, type):
+        return isinstance(value, type) and _top(value.__module__) in MODULES
+    owner = getattr(value, "__self__", None)
+    if owner is builtins:
+        return value.__name__ in CALLS
+    if owner is not None and (isinstance(owner, ModuleType) or not callable(owner)) and _is_owner_impure(owner):
+        return True
+    module = str(getattr(value, "__module__", None) or "")
+    return _top(module) in MODULES or module.startswith("numpy.random")
+
+
+def _is_owner_impure(owner: Any) -> bool:
+    drawing = (random.Random, np.random.RandomState, np.random.Generator, io.IOBase)
+    return isinstance(owner, drawing) or (isinstance(owner, ModuleType) and _top(owner.__name__) in MODULES)
+
+
+class _Questions:
+    """TensorFlow's functions that answer otherwise while a function is traced, by identity."""
+
+    def __init__(self) -> None:
+        found = [tf.executing_eagerly, tf.inside_function, tf.init_scope, tf.random.set_seed, tf.is_symbolic_tensor]
+        self._ids = {id(function) for function in [*found, tf.keras.utils.set_random_seed]}
+
+    def __contains__(self, value: Any) -> bool:
+        return id(value) in self._ids
+
+
+_asked: list[_Questions] = []
+
+
+def _questions() -> _Questions:
+    if not _asked:
+        _asked.append(_Questions())
+    return _asked[0]
+
+
+def _is_tensorflow(name: str, *ends: str) -> bool:
+    return _top(name) == "tensorflow" and name.rpartition(".")[2] in ends
+
+
+def _is_library_object(value: Any) -> bool:
+    """Whether a value is an object (no module or class) that a class of Keras or TensorFlow makes."""
+    if isinstance(value, (type, ModuleType, FunctionType)) or value is EMPTY:
+        return False
+    return any(_top(kind.__module__) in ("keras", "tensorflow") for kind in type(value).__mro__)
+
+
+def _written(path: Path, entered: Entered) -> str | None:
+    """What a write changes that outlives the call, in words."""
+    if path.root == "unknown":
+        return f"`{path.attributes[-1]}` of something that it did not make"
+    if not path.attributes:
+        return f"`{path}` (a {'global' if path.root == 'global' else 'nonlocal'})"
+    owners = list(_along(path._replace(attributes=path.attributes[:-1]), entered))
+    if path.attributes[-1] == "learning_rate" and len(owners) == len(path.attributes) and _is_optimizer(owners[-1]):
+        return None  # Keras assigns it to a variable
+    if path.root != "argument":
+        return f"`{path}`"
+    code = entered.function.__code__
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    own = entered.is_method and path.name in arguments[:1] and entered.function.__name__ not in MAKES_ITSELF
+    return f"`{path}`" if own or (entered.is_step and path.name in arguments) else None
+
+
+def _is_optimizer(value: Any) -> bool:
+    return isinstance(value, tf.keras.optimizers.Optimizer)
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]

@@ -1,0 +1,422 @@
+"""Everything in Python's state that a step may read, found from its code and values, as tokens to compare."""
+
+from __future__ import annotations
+
+import array
+import enum
+import functools
+import inspect
+import io
+import logging
+import random
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from placer.trace.python_code import reads_of
+from placer.trace.python_guard import Guard
+from placer.trace.python_impure import Entered, contents
+from placer.trace.signature import Same
+
+MOST_ENTRIES = 30_000  # places that are compared before each call
+MOST_FUNCTIONS = 2_000
+MOST_ARRAY_BYTES = 64 * 2**10
+LIBRARIES = frozenset({"tensorflow", "keras", "numpy", "placer", "absl", "wrapt", "ml_dtypes", "h5py", "builtins"})
+LIBRARIES |= frozenset(sys.stdlib_module_names)
+PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...), tf.DType, np.dtype)
+NO_CODE = frozenset(  # special methods that a step does not call, or that only make what they belong to
+    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__", "__setattr__"}
+) | frozenset({"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__format__", "__dir__"})
+MAKERS = ("__init__", "__new__", "__post_init__")
+NOT_CALLED = frozenset(  # methods of Keras that a step does not call
+    {"get_config", "from_config", "summary", "build", "compute_output_shape", "compute_output_spec", "fit", "test_step"}
+) | frozenset({"predict_step", "save", "load", "compile", "get_build_config", "build_from_config", "compute_mask"})
+KERAS_NOISE = frozenset(  # attributes of Keras's objects that change without changing what a step computes
+    {
+        "_losses", "_loss_ids", "_inbound_nodes", "_outbound_nodes", "_tracker", "_lock", "_auto_config", "build",
+        "quantize", "name", "_name", "_path", "_parent_path", "_build_shapes_dict", "_compile_config", "_initializer",
+        "train_function", "test_function", "predict_function", "stop_training", "_initial_epoch", "history",
+        "_saved_model_inputs_spec", "_saved_model_arg_spec", "_called", "_call_signature", "_nodes", "_nodes_by_depth",
+        "_operations_by_depth", "_inputs", "_outputs", "_inputs_struct", "_outputs_struct", "output_names",
+        "_compiled_trainable_state", "_convert_input_args", "_allow_non_tensor_positional_args", "_tracked",
+        "call_signature_parameters", "_call_context_args", "_call_has_context_arg", "_call_has_training_arg",
+        "_call_has_mask_arg", "_epoch_iterator", "_eval_epoch_iterator", "stop_evaluating", "stop_predicting",
+        "_seed_generators", "supports_jit", "_input_spec", "_losses_override", "_trainable_variables_indices",
+        "_operations", "_variables", "_remat_mode", "lora_rank", "lora_alpha", "_distribution_strategy",
+    }
+)  # fmt: skip
+KERAS_VARIABLES = frozenset({"KerasVariable", "Variable"})
+KERAS_OPAQUE = frozenset({"KerasTensor", "Node", "Tracker", "Callback", "CompileMetrics"})
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _by_type(function: Callable[P, T]) -> Callable[P, T]:
+    """Remember what a function of a class returns."""
+    return functools.lru_cache(maxsize=4096)(function)  # type: ignore[return-value]
+
+
+class UnguardableError(Exception):
+    """The step reads something that cannot be watched; the message is the reason, in words."""
+
+
+class Survey:
+    """One walk through all that a step may read. Equal `tokens` mean an equal state."""
+
+    def __init__(self, step: Any, names: set[str], reflects: bool) -> None:
+        """names: attributes that the step's code names, as far as known; reflects: it may read any other.
+
+        Raises UnguardableError.
+        """
+        self.names, self.reflects = names, reflects
+        self.tokens: list[tuple[str, Hashable]] = []  # the place in words, and what is there
+        self.entered: list[Entered] = []
+        self.found_names, self.found_reflection = set(names), reflects
+        self.guard = Guard(lambda a, b: is_plain(a) and is_plain(b) and plain_key(a) == plain_key(b))
+        self._number: dict[int, int] = {}
+        self._held: list[Any] = []
+        self._queue: deque[tuple[Callable[[Any, str], None], Any, str]] = deque()
+        self._classes: set[int] = set()
+        self._step = step
+        self._child("step", step)
+        while self._queue:
+            visit, value, label = self._queue.popleft()
+            visit(value, label)
+            if len(self.guard) > MOST_ENTRIES:
+                raise UnguardableError(
+                    f"it reads more of Python's state than can be compared before each call (`{label}` and more)"
+                )
+
+    @property
+    def key(self) -> list[Hashable]:
+        """What is compared."""
+        return [token for _, token in self.tokens]
+
+    def _child(self, label: str, value: Any) -> None:
+        """Note what is at a place; what it holds in turn is visited later."""
+        self.tokens.append((label, self._token(label, value)))
+
+    def _token(self, label: str, value: Any) -> Hashable:
+        if is_plain(value):
+            return plain_key(value)
+        known = self._number.get(id(value))
+        if known is not None:
+            return ("as", known)
+        self._number[id(value)] = len(self._number)
+        self._held.append(value)
+        if isinstance(value, np.ndarray):
+            return self._array(value, label)
+        visit = self._visitor(value, label)
+        if visit is None:
+            return Same(value)
+        self._queue.append((visit, value, label))
+        return Same(value if visit in (self._module, self._class) else type(value))
+
+    def _visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
+        """What looks into a value; None where its identity is all."""
+        if tf.is_tensor(value) or isinstance(value, tf.Variable) or _has_base(type(value), KERAS_OPAQUE):
+            return self._keras_variable if _has_base(type(value), KERAS_VARIABLES) else None
+        for kinds, visit in self._visits:
+            if isinstance(value, kinds):
+                return visit
+        if isinstance(value, (io.IOBase, logging.Logger, random.Random, np.random.Generator, np.random.RandomState)):
+            raise UnguardableError(f"it uses `{label}` (a {type(value).__name__}), whose state a traced step ignores")
+        if hasattr(type(value), "__next__") and not isinstance(value, tf.data.Iterator):
+            raise UnguardableError(
+                f"it reads `{label}` (a {type(value).__name__}), which a traced step would read only once"
+            )
+        return self._object_visitor(value, label)
+
+    @functools.cached_property
+    def _visits(self) -> tuple[tuple[Any, Callable[[Any, str], None]], ...]:
+        return (
+            (types.ModuleType, self._module),
+            (type, self._class),
+            (types.FunctionType, self._function),
+            ((types.MethodType, types.BuiltinMethodType, types.MethodWrapperType), self._method),
+            ((functools.partial, functools.partialmethod), self._partial),
+            (property, self._property),
+            ((staticmethod, classmethod), self._wrapped),
+            ((functools.cached_property, functools.singledispatchmethod), self._cached),
+            (weakref.ReferenceType, self._weak),
+            ((dict, types.MappingProxyType), self._dict),
+            ((list, deque), self._list),
+            (tuple, self._tuple),
+            ((set, frozenset), self._set),
+            ((bytearray, array.array), self._bytes),
+        )
+
+    def _object_visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
+        kind = type(value)
+        if hasattr(value, "get_concrete_function"):  # its Python state was frozen when it was traced
+            return None
+        if _is_user_class(kind) or is_library(kind.__module__) == "keras":
+            return self._object
+        if kind.__module__.partition(".")[0] in ("tensorflow", "numpy", "placer") or not hasattr(value, "__dict__"):
+            if is_library(kind.__module__):
+                return None
+            raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
+        return self._object
+
+    # Code.
+
+    def _function(self, function: types.FunctionType, label: str, owner: Any = None, is_method: bool = False) -> None:
+        if is_library(_module_of(function)):
+            return
+        if len(self.entered) >= MOST_FUNCTIONS:
+            raise UnguardableError(f"it calls more functions than can be looked through (`{label}` and more)")
+        self._enter(Entered(function, owner, is_method, self._is_step(function)))
+        reads = reads_of(function.__code__)
+        label = label if self.entered[1:] else ""
+        self.tokens.append((label, Same(function.__code__)))
+        held = function.__globals__
+        present = [name for name in sorted(reads.globals) if name in held]
+        self._holder(held, present, "" if not label else f"{function.__module__}.")
+        missing = frozenset(name for name in reads.globals if name not in held)
+        if missing:
+            self.guard.check(lambda: held.keys().isdisjoint(missing))
+            self.tokens.append((label, missing))
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self.guard.cell(cell)
+            self._child(name, contents(cell))
+        for part in (function.__defaults__, function.__kwdefaults__):
+            if part:
+                self._child(f"{function.__name__}'s default arguments", part)
+        for path in sorted(reads.paths):
+            if path.root == "import" and path.name in sys.modules:
+                self._child(path.name, sys.modules[path.name])
+
+    def _enter(self, entered: Entered) -> None:
+        self.entered.append(entered)
+        reads = reads_of(entered.function.__code__)
+        self.found_names |= reads.names
+        self.found_reflection |= reads.reflects
+
+    def _is_step(self, function: types.FunctionType) -> bool:
+        step = self._step
+        while isinstance(step, functools.partial):
+            step = step.func
+        step = inspect.unwrap(step)
+        called = inspect.getattr_static(type(step), "__call__", None)
+        return function in (step, getattr(step, "__func__", None)) or (
+            function is called and not isinstance(step, (types.FunctionType, types.MethodType))
+        )
+
+    def _method(self, method: Any, label: str) -> None:
+        function, owner = getattr(method, "__func__", None), method.__self__
+        if isinstance(function, types.FunctionType):
+            if not is_library(_module_of(function)):
+                self._function(function, label, owner, True)
+            else:
+                self.tokens.append((label, Same(function)))
+        else:
+            self.tokens.append((label, getattr(method, "__name__", None)))
+        if not isinstance(owner, types.ModuleType):
+            self._child("self" if label == "step" else f"{label}.__self__", owner)
+
+    def _partial(self, partial: Any, label: str) -> None:
+        self._child(label, partial.func)
+        for i, value in enumerate(partial.args):
+            self._child(f"{label}'s argument {i}", value)
+        for name, value in partial.keywords.items():
+            self._child(f"{label}'s argument {name}", value)
+
+    def _property(self, found: property, label: str) -> None:
+        self._child(label, found.fget)
+
+    def _wrapped(self, found: Any, label: str) -> None:
+        self._child(label, found.__func__)
+
+    def _cached(self, found: Any, label: str) -> None:
+        self._child(label, getattr(found, "func", None))
+
+    def _weak(self, reference: Any, label: str) -> None:
+        held = reference()
+        self._child(label, held)
+        address = id(held)
+        self.guard.check(lambda: id(reference()) == address)
+
+    # Containers.
+
+    def _dict(self, found: Any, label: str) -> None:
+        self.guard.whole(found.keys())
+        self.guard.whole(found.values())
+        for key, value in found.items():
+            self._child(f"a key of {label}", key)
+            self._child(f"{label}[{key!r}]" if is_plain(key) else f"{label}[...]", value)
+        self._rest(found, dict, label)
+
+    def _list(self, found: Any, label: str) -> None:
+        self.guard.whole(found)
+        self.tokens.append((label, len(found)))
+        for i, value in enumerate(found):
+            self._child(f"{label}[{i}]", value)
+        self._rest(found, list, label)
+
+    def _tuple(self, found: tuple[Any, ...], label: str) -> None:
+        self.tokens.append((label, len(found)))
+        for i, value in enumerate(found):
+            self._child(f"{label}[{i}]", value)
+
+    def _set(self, found: Any, label: str) -> None:
+        saved = frozenset(found)
+        if all(map(is_plain, saved)):
+            self.tokens.append((label, frozenset(map(plain_key, saved))))
+        else:
+            self.tokens.append((label, frozenset(map(Same, saved))))
+        if isinstance(found, set):
+            self.guard.check(lambda: found == saved)
+        for value in saved:
+            if not is_plain(value) and id(value) not in self._number:
+                self._unordered(value, label)
+
+    def _unordered(self, value: Any, label: str) -> None:
+        self._child(f"an item of {label}", value)
+
+    def _bytes(self, found: Any, label: str) -> None:
+        saved = bytes(found)
+        self.tokens.append((label, saved))
+        self.guard.check(lambda: bytes(found) == saved)
+
+    def _array(self, found: np.ndarray[Any, Any], label: str) -> Hashable:
+        if found.nbytes > MOST_ARRAY_BYTES or found.dtype.hasobject:
+            raise UnguardableError(
+                f"it reads `{label}`, an array of {found.nbytes:,} bytes, too many to compare before each call; "
+                "make it a tf.constant or a tf.Variable"
+            )
+        saved = (found.shape, found.dtype.str, found.tobytes())
+        self.guard.check(lambda: (found.shape, found.dtype.str, found.tobytes()) == saved)
+        return saved
+
+    def _rest(self, found: Any, plain: type, label: str) -> None:
+        """The attributes of an object that is a container, too."""
+        if type(found) is not plain and _is_user_class(type(found)):
+            self._object(found, label)
+
+    # Modules, classes, objects.
+
+    def _module(self, module: types.ModuleType, label: str) -> None:
+        if not is_library(module.__name__):
+            self._holder(vars(module), sorted(self.names & vars(module).keys()), f"{label}.")
+
+    def _class(self, kind: type, label: str) -> None:
+        self._class_code(kind, None, MAKERS)
+
+    def _object(self, value: Any, label: str) -> None:
+        held = getattr(value, "__dict__", None)
+        if isinstance(held, dict):
+            names = list(self._attributes(value, held))
+            self.guard.size(held)
+            self._holder(held, names, f"{label}.")
+        slots = [name for kind in type(value).__mro__ for name in _slots(kind) if self._is_read(name)]
+        slots = [name for name in slots if hasattr(value, name)]
+        self.guard.attributes(value, slots)
+        for name in slots:
+            self._child(f"{label}.{name}", getattr(value, name))
+        self._class_code(type(value), value)
+
+    def _attributes(self, value: Any, held: Mapping[str, Any]) -> Iterable[str]:
+        """The attributes that matter: all of those that a library may read, else those that the code names."""
+        if _has_library_base(type(value)):
+            return [name for name in held if not _is_noise(name)]
+        return [name for name in held if self._is_read(name)]
+
+    def _is_read(self, name: str) -> bool:
+        return self.reflects or name in self.names
+
+    def _keras_variable(self, variable: Any, label: str) -> None:
+        self.guard.alike("_trainable", variable)
+        self._child(f"{label}.trainable", variable._trainable)
+
+    def _class_code(self, kind: type, owner: Any, more: Iterable[str] = ()) -> None:
+        """The methods of the user's classes that may be called, and their attributes that are read."""
+        for base in kind.__mro__:
+            if id(base) in self._classes or is_library(base.__module__):
+                continue
+            if owner is not None:
+                self._classes.add(id(base))
+            held = vars(base)
+            names = sorted(name for name in held if name in more or self._is_used(kind, base, name))
+            self.guard.named(held, names)
+            for name in names:
+                self._member(f"{base.__name__}.{name}", held[name], owner)
+
+    def _member(self, label: str, value: Any, owner: Any) -> None:
+        if isinstance(value, types.FunctionType) and id(value) not in self._number:
+            self._number[id(value)] = len(self._number)
+            self._held.append(value)
+            self.tokens.append((label, types.FunctionType))
+            self._queue.append((lambda f, text: self._function(f, text, owner, True), value, label))
+        else:
+            self._child(label, value)
+
+    def _is_used(self, kind: type, base: type, name: str) -> bool:
+        if name.startswith("__") and name.endswith("__"):
+            return name not in NO_CODE and isinstance(vars(base)[name], (types.FunctionType, property))
+        if name in self.names:
+            return True
+        overrides = any(name in vars(other) for other in kind.__mro__ if is_library(other.__module__))
+        return overrides and name not in NOT_CALLED
+
+    def _holder(self, held: Mapping[str, Any], names: list[str], label: str) -> None:
+        self.guard.named(held, names)
+        for name in names:
+            self._child(f"{label}{name}", held[name])
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value cannot change and is compared by value."""
+    return type(value) in PLAIN or isinstance(value, (enum.Enum, np.generic, tf.TensorShape))
+
+
+def plain_key(value: Any) -> Hashable:
+    """A key by type and value; NaN equals itself, and 0.0 is not -0.0."""
+    if isinstance(value, (float, complex, np.generic)):
+        return (type(value), repr(value))
+    return (type(value), str(value)) if isinstance(value, tf.TensorShape) else (type(value), value)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_library(module: str | None) -> str:
+    """The library that a module belongs to, whose code is not looked into; "" for the user's own."""
+    top = (module or "").partition(".")[0]
+    return top if top in LIBRARIES else ""
+
+
+def _module_of(function: types.FunctionType) -> str:
+    return str(function.__module__ or function.__globals__.get("__name__", ""))
+
+
+@_by_type
+def _is_user_class(kind: type) -> bool:
+    return any(not is_library(base.__module__) for base in kind.__mro__)
+
+
+@_by_type
+def _has_library_base(kind: type) -> bool:
+    """Whether TensorFlow or Keras runs code of theirs on an object of this class."""
+    return any(is_library(base.__module__) in ("keras", "tensorflow") for base in kind.__mro__)
+
+
+def _is_noise(name: str) -> bool:
+    return name in KERAS_NOISE or name.startswith(("_self_", "_obj_reference")) or name.endswith("_initializer")
+
+
+@_by_type
+def _has_base(kind: type, names: frozenset[str]) -> bool:
+    return any(base.__name__ in names and is_library(base.__module__) == "keras" for base in kind.__mro__)
+
+
+@_by_type
+def _slots(kind: type) -> list[str]:
+    found = vars(kind).get("__slots__", ())
+    names = [found] if isinstance(found, str) else list(found)
+    return [f"_{kind.__name__.lstrip('_')}{n}" if n.startswith("__") and not n.endswith("__") else n for n in names]

@@ -1,0 +1,439 @@
+"""What a plain Python step reads, writes and draws is found, and a changed state is another state."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import random
+import time
+import types
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.trace.python_state import MOST_STATES, PythonState, why_not
+
+WEIGHT = tf.Variable(1.0)
+RATE = 0.1
+FLAGS = {"clip": False}
+HISTORY: list[float] = []
+COUNT = 0
+LOG = logging.getLogger("test")
+OPTIMIZER = keras.optimizers.SGD(0.1)
+DRAWS = np.random.default_rng(3)
+CONFIG = types.ModuleType("users_config")
+CONFIG.rate = 0.1
+
+
+class Rates:
+    first = 0.1
+
+    def __init__(self):
+        self.rate, self.unread = 0.1, 0
+
+    def of(self, x):
+        return x * self.rate
+
+
+@dataclass(slots=True)
+class Slotted:
+    rate: float = 0.1
+
+
+def helper(x):
+    return x * RATE
+
+
+# Steps that a trace would not repeat.
+
+
+def prints(x):
+    print("step")
+    return x
+
+
+def logs(x):
+    LOG.info("step")
+    return x
+
+
+def clock(x):
+    return x * time.time()
+
+
+def environment(x):
+    return x * float(os.environ.get("RATE", "1"))
+
+
+def draws(x):
+    return x * np.random.rand()
+
+
+def draws_own(x):
+    return x * DRAWS.random()
+
+
+def draws_python(x):
+    return x * random.random()
+
+
+def imports(x):
+    from random import random as draw
+
+    return x * draw()
+
+
+def opens(x):
+    with open("/dev/null") as file:  # noqa: PTH123
+        return x * len(file.read())
+
+
+def writes_global(x):
+    global COUNT
+    COUNT += 1
+    return x
+
+
+def writes_item(x):
+    FLAGS["clip"] = not FLAGS["clip"]
+    return x
+
+
+def grows(x):
+    HISTORY.append(x)
+    return x
+
+
+def writes_alias(x):
+    flags = FLAGS
+    flags["clip"] = True
+    return x
+
+
+def writes_argument(x, found):
+    found["loss"] = x
+    return x
+
+
+def seeds(x):
+    tf.random.set_seed(3)
+    return x
+
+
+def asks(x):
+    return x if tf.executing_eagerly() else 2 * x
+
+
+def calls_one_that_prints(x):
+    return prints(x)
+
+
+def counting():
+    calls = 0
+
+    def step(x):
+        nonlocal calls
+        calls += 1
+        return x
+
+    return step
+
+
+class Trainer:
+    def __init__(self):
+        self.last, self.scale = None, Rates()
+
+    def step(self, x):
+        self.last = x
+        return x
+
+    def deep(self, x):
+        self.scale.rate *= 0.5
+        return x
+
+    def __call__(self, x):
+        return self.step(x)
+
+
+def iterated(values):
+    def step(x):
+        return x * next(values)
+
+    return step
+
+
+def large(values):
+    def step(x):
+        return x * values
+
+    return step
+
+
+REFUSED = [
+    (prints, "print"), (logs, "LOG"), (clock, "time.time"), (environment, "os.environ"), (draws, "np.random"),
+    (draws_own, "DRAWS"), (draws_python, "random.random"), (imports, "random"), (opens, "open"),
+    (writes_global, "`COUNT` (a global)"), (writes_item, "`FLAGS[]`"), (grows, "HISTORY.append"),
+    (writes_alias, "`FLAGS[]`"), (writes_argument, "found"), (seeds, "set_seed"), (asks, "executing_eagerly"),
+    (calls_one_that_prints, "print` in prints"), (counting(), "`calls` (a nonlocal)"), (Trainer().step, "self.last"),
+    (Trainer().deep, "self.scale.rate"), (Trainer(), "self.last"), (functools.partial(prints), "print"),
+    (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("step", "word"), REFUSED, ids=[getattr(s, "__name__", str(i)) for i, (s, _) in enumerate(REFUSED)]
+)
+def test_code_that_a_trace_would_not_repeat_is_named(step, word):
+    why = why_not(step)
+    assert why is not None and word in why
+
+
+# Steps that may be traced.
+
+
+def clean(x):
+    found = {}
+    found["loss"] = x * RATE
+    losses = []
+    for part in (x, x):
+        losses.append(part * 2)  # noqa: PERF401
+    if FLAGS["clip"]:
+        losses = [tf.clip_by_value(loss, 0.0, 1.0) for loss in losses]
+    OPTIMIZER.learning_rate = 0.1
+    tf.print("loss", x)
+    WEIGHT.assign_sub(x)
+    return helper(found["loss"]) + sum(losses)
+
+
+def nested(x):
+    count = 0
+
+    def inner(y):
+        nonlocal count
+        count += 1
+        return y
+
+    return inner(x) * count
+
+
+@pytest.mark.parametrize("step", [clean, nested, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate])
+def test_code_without_effects_may_be_traced(step):
+    assert why_not(step) is None
+
+
+# States.
+
+
+def closure(thing):
+    def step(x):
+        return x * thing["lr"] if isinstance(thing, dict) else x * thing[0]
+
+    return step
+
+
+def change_default(step):
+    step.__kwdefaults__["rate"] = 0.5
+
+
+def with_default(x, *, rate=0.1):
+    return x * rate
+
+
+def test_a_changed_state_is_another_and_one_seen_before_is_known_again():
+    rates = [0.1]
+    state = PythonState(closure(rates))
+    assert [state.number(), state.number()] == [0, 0]
+    rates[0] = 0.2
+    assert state.number() == 1
+    rates[0] = 0.1
+    assert state.number() == 0
+    rates[0] = 1
+    one = state.number()
+    rates[0] = 1.0
+    assert state.number() != one  # an int and a float trace differently
+
+
+def test_an_equal_value_that_is_another_object_is_the_same_state():
+    rates = [0.1 + 0.2]
+    state = PythonState(closure(rates))
+    assert state.number() == 0
+    rates[0] = sum([0.1, 0.2])
+    assert state.number() == 0
+    holder = {"lr": [1, 2]}
+    state = PythonState(closure(holder))
+    assert state.number() == 0
+    holder["lr"] = [1, 2]
+    assert state.number() == 0
+    holder["lr"].append(3)
+    assert state.number() == 1
+
+
+def test_what_changes_outside_the_step_is_noticed(monkeypatch):
+    rates, slotted, holder = Rates(), Slotted(), {"lr": 0.1}
+    layer = keras.layers.Dense(1)
+    layer.build((1, 1))
+
+    def step(x, *, power=2):
+        return layer(helper(x)) * rates.of(x) * slotted.rate * CONFIG.rate * holder["lr"] * Rates.first * power
+
+    state = PythonState(step)
+    seen = [state.number()]
+
+    def noticed():
+        seen.append(state.number())
+        assert state.why is None
+        return seen[-1] == len(seen) - 1
+
+    rates.rate = 0.2
+    assert noticed()
+    slotted.rate = 0.2
+    assert noticed()
+    holder["lr"] = 0.2
+    assert noticed()
+    layer.trainable = False
+    assert noticed()
+    monkeypatch.setattr(CONFIG, "rate", 0.2)
+    assert noticed()
+    monkeypatch.setattr(Rates, "first", 0.2)
+    assert noticed()
+    monkeypatch.setitem(helper.__globals__, "helper", lambda x: x)
+    assert noticed()
+
+
+def test_more_places_that_change(monkeypatch):
+    state = PythonState(helper)
+    assert state.number() == 0
+    monkeypatch.setitem(helper.__globals__, "RATE", 0.2)
+    assert state.number() == 1
+    state = PythonState(with_default)
+    assert state.number() == 0
+    monkeypatch.setitem(with_default.__kwdefaults__, "rate", 0.5)
+    assert state.number() == 1
+    rates = Rates()
+    state = PythonState(functools.partial(lambda r, x: r.of(x), rates))
+    assert state.number() == 0
+    rates.rate = 0.3
+    assert state.number() == 1
+    array = np.ones(3)
+    state = PythonState(lambda x: x * array)
+    assert state.number() == 0
+    array[1] = 2
+    assert state.number() == 1
+    chosen = {"a"}
+    state = PythonState(lambda x: x * ("a" in chosen))
+    assert state.number() == 0
+    chosen.clear()
+    assert state.number() == 1
+
+
+def test_an_attribute_that_the_step_does_not_read_makes_no_state():
+    rates = Rates()
+    state = PythonState(rates.of)
+    for count in range(2 * MOST_STATES):
+        rates.unread = count
+        assert state.number() == 0
+
+
+def test_an_attribute_read_by_a_name_made_at_run_time_makes_a_state():
+    rates = Rates()
+    state = PythonState(lambda x, name="un": getattr(rates, name + "read") * x)
+    assert state.number() == 0
+    rates.unread = 1
+    assert state.number() == 1
+
+
+def test_too_many_states_say_what_changes_and_what_to_do():
+    rates = [0.0]
+    state = PythonState(closure(rates))
+    for i in range(MOST_STATES):
+        rates[0] = float(i)
+        state.number()
+    assert state.why is None
+    rates[0] = 99.0
+    state.number()
+    assert "`thing[0]`" in state.why and "pass it as an argument" in state.why
+
+
+def test_training_a_keras_model_and_looking_at_it_changes_no_state():
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dropout(0.1), keras.layers.BatchNormalization()]
+    )
+    model.compile(optimizer=keras.optimizers.Adam(), loss="mse", metrics=["mae"])
+    x, y = tf.ones([4, 3]), tf.zeros([4, 2])
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        model.optimizer.apply(gradients, model.trainable_variables)
+        return loss
+
+    assert why_not(step) is None
+    step(x, y)
+    state = PythonState(step)
+    assert state.number() == 0
+    state.before()
+    step(x, y)
+    assert state.effect() is None
+    model.evaluate(x, y, verbose=0)
+    model.optimizer.learning_rate = 0.5
+    tf.function(step).get_concrete_function(x, y)
+    assert state.number() == 0
+    model.optimizer.learning_rate = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+    assert state.number() == 1
+    model.layers[0].trainable = False
+    assert state.number() == 2
+
+
+# Effects.
+
+
+def test_a_call_that_changes_what_it_reads_is_judged():
+    class Hidden:
+        def __init__(self):
+            self.count = 0
+
+        def bump(self):
+            self.__dict__["count"] += 1  # no attribute is stored here
+            return self.count
+
+    hidden = Hidden()
+
+    def step(x):
+        return x * hidden.bump()
+
+    state = PythonState(step)
+    state.number()
+    state.before()
+    step(1.0)
+    why = state.effect()
+    assert "hidden.count" in why
+
+
+def test_a_call_that_draws_is_judged():
+    state = PythonState(lambda x: x)
+    for draw in (np.random.rand, random.random):
+        state.before()
+        assert state.effect() is None
+        state.before()
+        draw()
+        assert "random" in state.effect()
+
+
+def test_what_a_first_call_builds_belongs_to_the_state_that_it_was_called_in():
+    layers = []
+
+    def step(x):
+        if not layers:
+            layers.extend([keras.layers.Dense(1)])
+        return layers[0](x)
+
+    state = PythonState(step)
+    assert state.number() == 0
+    step(tf.ones([1, 1]))
+    state.built()
+    assert state.number() == 0
