@@ -1,4 +1,4 @@
-"""Searchers side by side: on one model, profile and budget, measured interleaved, their best at the end in turn."""
+"""Searchers compared on one model and budget: measured in turn, and the fastest of each side by side at the end."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from search.session.prediction import Prediction
 from search.session.registry import SEARCHERS
 from search.session.session import BATCH, SearchSession
 
-RACE = 6  # mappings raced together; with anchor and incumbent 8 placed steps are alive
-ROUNDS = 6  # in about so many rounds a searcher asks what it may
+RACE = 6  # mappings raced together; beside them are the anchor and the incumbent
+ROUNDS = 6  # a searcher asks its share in about this many rounds
 FINAL_REPEATS = 12
-ASKING_LIMIT_S = 60.0  # a searcher that took longer to ask, in all, is out
+ASKING_LIMIT_S = 60.0  # a searcher whose asking took longer, in all, is not asked again
 
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """Who competes over what."""
+    """Which searchers compete, and over what."""
 
     # As for one search, but `measurements` are each searcher's own, single devices aside; searchers: None = all.
     search: SearchSettings
@@ -39,7 +39,7 @@ class CompareSettings:
 
     @property
     def searchers(self) -> tuple[str, ...]:
-        """Who competes, the default searcher first; single devices are measured anyway."""
+        """The searchers that compete, the default searcher first; single devices are measured anyway."""
         names = dict.fromkeys(self.search.searchers or (name for name in SEARCHERS if name != "single"))
         return tuple(sorted(names, key=lambda name: name != DEFAULT_SEARCHER))
 
@@ -57,37 +57,30 @@ class CompareSettings:
 
 @dataclass(frozen=True)
 class Standing:
-    """How one searcher did. rows: what it asked, in order, each predicted when asked; a mapping that another asked
-    before was not measured again. final: its fastest of those that were measured side by side at the end.
-    """
+    """How one searcher did."""
 
     searcher: str
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
     asking_s: float
-    ended: str
-    final: Row | None
+    ended: str  # why it asked nothing more
+    final: Row | None  # its fastest mapping of those that were measured side by side at the end
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison found; all step times are in the anchor's time (see Runner).
-
-    measured: every mapping once, in the order of measuring, single devices first. best, best_single: measured side by
-    side at the end; side_by_side_s: seconds of all that were. untouched: TensorFlow in this process with all cores;
-    tf_default_s: the same where the topology is of its own devices.
-    """
+    """What a comparison found; all step times are in the anchor's time (see Runner)."""
 
     model: str
     ops: int
     groups: Groups
     topology: Topology
-    measured: tuple[Row, ...]
+    measured: tuple[Row, ...]  # every mapping once, in the order of measuring, single devices first
     standings: tuple[Standing, ...]
-    best: Row
+    best: Row  # measured side by side at the end, as best_single was
     best_single: Row | None
-    side_by_side_s: dict[Mapping, float]
-    untouched: Measured
-    tf_default_s: float | None
+    side_by_side_s: dict[Mapping, float]  # seconds of all that were measured side by side at the end
+    untouched: Measured  # the step as TensorFlow runs it in this process with all its cores
+    tf_default_s: float | None  # the same, but only where this process has the topology's devices
     lower_bound_s: float
     settings: CompareSettings
     interrupted: bool
@@ -95,14 +88,13 @@ class Comparison:
 
     @property
     def singles(self) -> tuple[Row, ...]:
-        """The single devices, which all start from."""
+        """The single devices, from which all searchers start."""
         return tuple(row for row in self.measured if row.searcher == "single")
 
     def best_so_far_s(self, standing: Standing) -> list[float | None]:
-        """Before the first and after each of a searcher's measurements; None while nothing ran.
+        """The best step time before the first and after each of a searcher's measurements; None while nothing ran.
 
-        The last is what it would deliver, its own or the best single device's figure from the end, whatever its races
-        said.
+        The last is that of the mapping it would deliver, measured at the end: its own or the best single device.
         """
         best_s = min(map(self._figure_s, self.singles), default=inf)
         so_far = [best_s] + [best_s := min(best_s, self._figure_s(row)) for row in standing.rows]
@@ -121,8 +113,8 @@ class Comparison:
         return min(self.side_by_side_s.values())
 
     def _figure_s(self, row: Row) -> float:
-        """What is known best of a mapping: from the end where it came so far, otherwise from its race. A race is short,
-        and the luckiest of many looks too good: by it nothing passes for faster than the best known.
+        """A mapping's time at the end, or else in its race, but then not below the best known: a race is short, and
+        the luckiest of many looks too good.
         """
         return self.side_by_side_s.get(row.mapping) or max(step_s(row), self.best_known_s)
 
@@ -133,7 +125,7 @@ def run_comparison(
     store: Store | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Comparison:
-    """Let searchers compete on real devices. Ctrl-C ends the rounds; what was measured is compared and told.
+    """Let searchers compete on real devices. Ctrl-C ends the rounds, and what was measured is compared.
 
     Raises BadInputError for a model, device or searcher that cannot be used.
     """
@@ -148,18 +140,15 @@ def run_comparison(
 
 @dataclass(eq=False)
 class Entrant:
-    """A searcher at work: what it asks by, what it may and did ask, and why it is out.
-
-    prediction: calibrated by `known`, the single devices and the searcher's own rows, if the searcher predicts.
-    """
+    """One searcher of a contest."""
 
     session: SearchSession
-    prediction: Prediction
-    known: list[Row]
-    share: int
-    rows: list[Row] = field(default_factory=list)
+    prediction: Prediction  # calibrated by `known` if the searcher predicts
+    known: list[Row]  # the single devices and the searcher's own rows
+    share: int  # measurements that it may have
+    rows: list[Row] = field(default_factory=list)  # what it asked
     asking_s: float = 0.0
-    ended: str = ""
+    ended: str = ""  # why it is not asked again
 
     def asks(self, clock: Callable[[], float]) -> list[tuple[Mapping, float]]:
         """The next mappings, and the seconds that they are predicted to take."""
@@ -178,7 +167,7 @@ class Entrant:
         return list(zip(asked, predicted, strict=True))
 
     def takes(self, row: Row) -> None:
-        """One of its mappings was measured."""
+        """Take in the result of one of its mappings."""
         self.rows.append(row)
         self.known.append(row)
         self.session.tell([(row.mapping, row.result)])
@@ -205,7 +194,7 @@ class Contest:
         self.counted = set(self.known)
 
     def run(self, pressed: Callable[[], bool]) -> bool:
-        """Rounds until all are out or time is up; whether it was interrupted."""
+        """Run rounds until all have ended or time is up; returns whether it was interrupted."""
         while any(not entrant.ended for entrant in self.entrants) and not (pressed() or self.job.time_is_up()):
             self._expect()
             self.job.calibrate()  # placed steps run in the order that this predicts
@@ -215,7 +204,7 @@ class Contest:
         return pressed()
 
     def finish(self, interrupted: bool) -> Comparison:
-        """The fastest of each searcher side by side, and all that was found."""
+        """Step the fastest of each searcher side by side, and return all that was found."""
         job = self.job
         job.progress.phase("measuring each searcher's fastest side by side")
         job.calibrate()
@@ -245,12 +234,12 @@ class Contest:
         )
 
     def _expect(self) -> None:
-        """Tell the bar how many measurements there will be at most."""
+        """Report how many measurements there will be at most."""
         shares = (len(e.rows) if e.ended else e.share for e in self.entrants)
         self.job.progress.begin(sum(row.searcher == "single" for row in self.job.rows) + sum(shares))
 
     def _round(self, over: Callable[[], bool]) -> None:
-        """Everybody asks, the new mappings are raced, everybody is told of its own."""
+        """Ask each searcher, race the new mappings, and give each searcher the results of its own."""
         asked: list[tuple[Entrant, Mapping, float]] = []
         for entrant in self.entrants:
             if not entrant.ended and not over():
@@ -270,14 +259,14 @@ class Contest:
                 self.known[row.mapping] = row.result
 
     def _advance(self, row: Row) -> None:
-        """The bar moves when a mapping is raced, and when one is counted to a second searcher."""
+        """Report a mapping that counts to a second searcher; `measure_all` reported it for the first."""
         if row.mapping in self.counted:
             self.job.progress.row(row, fastest(self.job.rows))
         self.counted.add(row.mapping)
 
     def _finalists(self) -> list[Mapping]:
-        """The best of all, the fastest single device, the best of each searcher, none twice; and the next best of all,
-        as many as the last turn has room for.
+        """The best of all, the fastest single device, the best of each searcher, and as many of the next best as the
+        last round has room for; none twice.
         """
         ran = self.job.ranked()
         singles = [row for row in ran if row.mapping.is_single]
@@ -290,7 +279,7 @@ class Contest:
 def _unknown(
     asked: Sequence[tuple[Entrant, Mapping, float]], known: dict[Mapping, Result]
 ) -> list[tuple[str, Mapping]]:
-    """What has to be measured, each mapping once, by who asked first."""
+    """What has to be measured: each new mapping once, with the name of the searcher that asked it first."""
     new = {m: (e.session.name, m) for e, m, _ in reversed(asked) if m not in known}
     return list(reversed(new.values()))
 

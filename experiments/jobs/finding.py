@@ -26,17 +26,22 @@ class Row:
     stored: bool = False  # whether an earlier session measured it
     asked_s: float | None = None  # as predicted when it was asked for, before it was measured
 
+    @property
+    def measured(self) -> Measured | None:
+        """The result, None where it failed."""
+        return self.result if isinstance(self.result, Measured) else None
+
 
 @dataclass(frozen=True)
 class Finding:
-    """What a search found. `best` and `best_single` were measured side by side at the end, `measured` before."""
+    """What a search found. `finalists`, `best` and `best_single` of them, were measured side by side at the end."""
 
     model: str
     ops: int
     topology: Topology
     problem: Problem
     groups: Groups
-    measured: tuple[Row, ...]
+    measured: tuple[Row, ...]  # during the search, in the order of measuring
     best: Row
     best_single: Row | None  # None where no single device can run it, or none that can was measured
     untouched: Measured  # the step as TensorFlow runs it in the coordinating process with all its cores
@@ -49,17 +54,16 @@ class Finding:
     ended: tuple[str, ...] = ()  # why the search used fewer measurements than it might have
     pins: tuple[str, ...] = ()  # what had to run where
     trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)  # the best step, predicted and measured
-    finalists: tuple[Row, ...] = ()  # all mappings that were measured side by side at the end
+    finalists: tuple[Row, ...] = ()
     tf_default: Measured | None = None  # measured with them
 
     @property
     def default_wins(self) -> bool:
-        """Whether TensorFlow's own placement of the topology's devices beat every mapping: leave the step untouched.
+        """Whether TensorFlow's own placement of the topology's devices beat every mapping.
 
-        Never where ops are pinned, because it heeds no pins.
+        Never where ops are pinned, because it ignores pins.
         """
-        best_s = self.best.result.step_s if isinstance(self.best.result, Measured) else float("inf")
-        return self.tf_default_s is not None and self.tf_default_s < best_s and not self.pins
+        return self.tf_default_s is not None and self.tf_default_s < step_s(self.best) and not self.pins
 
     @property
     def mapping(self) -> Mapping:
@@ -68,22 +72,22 @@ class Finding:
 
 
 def step_s(row: Row) -> float:
-    """Infinity where it failed."""
-    return row.result.step_s if isinstance(row.result, Measured) else inf
+    """Measured seconds of a step; infinity where it failed."""
+    return row.measured.step_s if row.measured else inf
 
 
 def fastest(rows: Iterable[Row]) -> Row | None:
-    """Of what ran."""
-    return min((row for row in rows if isinstance(row.result, Measured)), key=step_s, default=None)
+    """The fastest of the rows that ran, None where none did."""
+    return min((row for row in rows if row.measured), key=step_s, default=None)
 
 
 def by_merit(rows: Iterable[Row]) -> list[Row]:
-    """What ran: those that took all their repeats, by step time, then those that were stopped early, likewise.
+    """The rows that ran: first those that took all their repeats, then those that were stopped early, by step time.
 
-    The winner of a race was faster than the others side by side; a figure of three steps may flatter.
+    The winner of a race was faster than the others side by side, while a median of three steps may be luck.
     """
-    ran = [row for row in rows if isinstance(row.result, Measured)]
-    return sorted(ran, key=lambda row: (isinstance(row.result, Measured) and row.result.stopped_early, step_s(row)))
+    ran = [(row.measured.stopped_early, row.measured.step_s, row) for row in rows if row.measured]
+    return [row for _, _, row in sorted(ran, key=lambda entry: entry[:2])]
 
 
 class Progress:

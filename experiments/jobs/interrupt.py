@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish, not an end: what is under way is finished, and what was measured is reported."""
+"""Ctrl-C as a request: what is under way is finished, and what was measured is reported."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SAID = b"\ninterrupted: finishing what is under way, then the report; once more to stop at once\n"
+SAID = b"\ninterrupted: finishing what is under way, then the report; press again to stop at once\n"
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed inside the block; pressed again, it interrupts as always.
+    """Yields a function that returns whether Ctrl-C was pressed in the block. Pressed again, it interrupts as always.
 
-    In a thread other than the main one signals cannot be caught, and Ctrl-C stays as it is.
+    In a thread other than the main one, signals cannot be caught, and Ctrl-C works as always.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

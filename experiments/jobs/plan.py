@@ -25,9 +25,9 @@ FREE = Link("*", "*", latency_s=0.0, bandwidth_bytes_per_s=float("inf"))
 
 
 class Simulated(NamedTuple):
-    """facts: what `placer simulate --json` prints. timeline: the step, for all else."""
+    """One step predicted."""
 
-    facts: dict[str, Any]
+    facts: dict[str, Any]  # what `placer simulate --json` prints
     timeline: Timeline
 
 
@@ -42,11 +42,10 @@ def plan_command(
     out: str | Path | None = None,
     pins: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What `placer plan --json` prints; with `out` the mapping is written there as placer.mapping/1.
+    """Search on files; returns what `placer plan --json` prints. Ctrl-C ends the search with the best so far.
 
-    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py.
-    Ctrl-C ends the search with the best so far. Raises BadInputError for bad files or options, PlacerError where `out`
-    cannot be written.
+    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. out: the mapping is written there as placer.mapping/1.
+    Raises BadInputError for bad files or options, PlacerError where `out` cannot be written.
     """
     if not seconds >= 0:
         raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
@@ -76,7 +75,7 @@ def simulate_command(
     objective: str = "makespan",
     match_by_name: bool = False,
 ) -> Simulated:
-    """One step predicted. Raises BadInputError for bad files or options."""
+    """Predict one step. Raises BadInputError for bad files or options."""
     if objective not in OBJECTIVES:
         raise BadInputError(f"the objective {objective!r} is none of {', '.join(OBJECTIVES)}.")
     graph, topology = read_graph(graph_path), read_topology(topology_path)
@@ -88,7 +87,7 @@ def simulate_command(
 def _facts(
     mapping: Mapping, timeline: Timeline, objective: str, schedule: str, value: float | None = None
 ) -> dict[str, Any]:
-    """Objective value and what each device does."""
+    """The objective's value, and what each device does."""
     costs = cost_matrix(mapping.graph, mapping.topology)
     load = loads(mapping.graph, costs.tolist(), mapping.topology, mapping.devices)
     if value is None:
@@ -106,7 +105,7 @@ def _facts(
 
 
 def _timeline(mapping: Mapping, objective: str, schedule: str) -> Timeline:
-    """One step alone. Max-load knows no links: tensors cross those left out at no cost."""
+    """One step alone. Max-load needs no links, so tensors cross missing ones at no cost."""
     topology = mapping.topology
     if objective == "max-load":
         topology = Topology(topology.devices, (FREE, *topology.links), topology.contention)
@@ -114,12 +113,11 @@ def _timeline(mapping: Mapping, objective: str, schedule: str) -> Timeline:
 
 
 def _write(out: str | Path, found: Plan, problem: Problem, seed: int) -> None:
-    baseline = {} if found.best_single is None else {"best_single": found.best_single}
     file = mapping_file(
         found.mapping,
         objective=problem.objective,
         predicted_s=found.value,
-        baseline=dict(baseline),
+        baseline={} if found.best_single is None else {"best_single": found.best_single},
         lower_bound_s=found.lower_bound,
         seed=seed,
         searcher=found.searcher,

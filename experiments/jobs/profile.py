@@ -1,4 +1,4 @@
-"""Profiling networks op by op: fills the operator dataset, fits the operator models, and says how far off they are."""
+"""Profiles networks op by op: fills the operator dataset, and fits the operator models."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ PASSES = 3
 class ProfileSettings:
     """What to profile, and where."""
 
-    models: tuple[str, ...]
-    devices: str | None = None
-    batches: tuple[int | None, ...] = (None,)  # None = each network's own
+    models: tuple[str, ...]  # each as experiments.zoo.load takes it
+    devices: str | None = None  # as placer.devices.cluster.open_devices takes it
+    batches: tuple[int | None, ...] = (None,)  # examples per step; None = the network's own
     passes: int = PASSES  # how often all networks are timed in turn
-    seed: int = 0
-    scaled: bool = True  # whether the slower ops are timed at other batch sizes and channels, too, one by one
+    seed: int = 0  # of the weights and the example inputs
+    scaled: bool = True  # whether slower ops are also timed alone at other batch sizes and channels
 
 
 @dataclass(frozen=True)
 class Profiled:
-    """What a profile brought. rows: of this run; models: fitted on these and what the store had of this machine."""
+    """What a profile brought."""
 
-    rows: tuple[OperatorRow, ...]
-    models: OperatorModels
+    rows: tuple[OperatorRow, ...]  # of this run
+    models: OperatorModels  # fitted to these rows and what the store had of this machine
     devices: tuple[str, ...]
     seconds: float
 
@@ -51,9 +51,10 @@ def profile_command(
     target: Path | None,
     progress: Callable[[int], AbstractContextManager[Advance]],
 ) -> Profiled:
-    """`placer profile`: measure, keep, fit, export. progress: shows that many steps.
+    """Measure operators, keep them in `store`, fit models to them, and export them to `target`.
 
-    Raises BadInputError for a model, device or file that is none.
+    progress: called with the number of steps to show. Raises BadInputError for a model, device or file that cannot be
+    used.
     """
     check(settings, target)
     begin_s = time.perf_counter()
@@ -76,7 +77,7 @@ def profile_command(
 
 
 def check(settings: ProfileSettings, target: Path | None) -> None:
-    """Refuse before the profile what would fail in it. Raises BadInputError."""
+    """Raises BadInputError, before the profile, for what would fail in it."""
     for batch in settings.batches:
         if batch is not None and batch < 1:
             raise BadInputError(f"--batch is {batch}; give a number of examples >= 1.")
@@ -89,7 +90,7 @@ def check(settings: ProfileSettings, target: Path | None) -> None:
 def measure(
     settings: ProfileSettings, devices: Devices, numbers: Sequence[int], advance: Advance = lambda text: None
 ) -> list[OperatorRow]:
-    """The rows of every network, batch and device number."""
+    """Measure the operators of every network and batch on the devices of these numbers."""
     profiles = [p for model in settings.models for p in profiles_of(model, settings, devices, numbers, advance)]
     run_passes(profiles, settings.passes, advance)
     return [row for profile in profiles for row in profile.rows()]
@@ -98,7 +99,7 @@ def measure(
 def profiles_of(
     model: str, settings: ProfileSettings, devices: Devices, numbers: Sequence[int], advance: Advance
 ) -> Iterator[OperatorProfile]:
-    """One profile, still without times, per batch and device number; other sizes go with the first batch."""
+    """A profile without times per batch and device number; only those of the first batch have other sizes, too."""
     from placer.profile.operators.operator_profile import OperatorProfile
     from placer.trace.capture import capture
 
@@ -114,7 +115,7 @@ def profiles_of(
 
 
 def run_passes(profiles: Sequence[OperatorProfile], passes: int, advance: Advance) -> None:
-    """Each pass goes round all profiles before the next begins, so that repeats are minutes apart."""
+    """Each pass times all profiles before the next begins, so that repeats are minutes apart."""
     for i in range(passes):
         for profile in profiles:
             advance(f"{profile.captured.name}, pass {i + 1}")

@@ -1,9 +1,10 @@
-"""The facts of `placer scale`: a fitted formula, its predictions, and a captured step scaled. Without TensorFlow."""
+"""`placer scale`: a fitted formula, its predictions, and a captured step scaled. TensorFlow is not needed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from surrogate.scaling.runs import Runs, read_runs
 from surrogate.scaling.sync_sgd import Iteration, SgdSettings, iteration
 
 Facts = dict[str, Any]
+MODEL_FACTS = ("target", "rows", "mape", "mape_cv", "penalty", "weight", "seed", "scale")
+LANES = ("compute", "network", "io", "copy")
 
 
 def fit_command(
@@ -30,9 +33,9 @@ def fit_command(
     out: Path | None,
     advance: Callable[[str], None],
 ) -> Facts:
-    """What `placer scale fit --json` prints; with `out` the model is written there as placer.scaling/1.
+    """Fit a model to runs; returns what `placer scale fit --json` prints.
 
-    Raises BadInputError for data or options that cannot be used.
+    out: the model is written there as placer.scaling/1. Raises BadInputError for data or options that cannot be used.
     """
     begin_s = time.perf_counter()
     check_target(out)
@@ -47,22 +50,12 @@ def fit_facts(model: ScalingModel, runs: Runs, pays: float) -> Facts:
     """The formula, its errors and its reading."""
     constants = intervals(model)
     return {
-        "target": model.target,
+        **{name: getattr(model, name) for name in MODEL_FACTS},
         "form": str(model.coding.form),
         "formula": formula(model),
-        "rows": model.rows,
-        "mape": model.mape,
-        "mape_cv": model.mape_cv,
-        "penalty": model.penalty,
-        "weight": model.weight,
-        "seed": model.seed,
-        "scale": model.scale,
         "typical": dict(model.coding.typical),
         "constants": {name: {"value": v, "low": a, "high": b} for name, (v, a, b) in constants.items()},
-        "factors": [
-            {"name": f.name, "matters": f.matters, "ratio": f.ratio, "power": f.power, "low": f.low, "high": f.high}
-            for f in factors(model, runs.columns)
-        ],
+        "factors": [asdict(factor) for factor in factors(model, runs.columns)],
         "shares": model.shares(runs.columns),
         "reading": sentences(model, runs.columns, pays),
     }
@@ -73,7 +66,7 @@ def prediction_facts(
 ) -> Facts:
     """What `placer scale predict --json` prints: a run with `given`, or one for each of the `values` of column `name`.
 
-    Raises BadInputError for a column or a value that is none.
+    Raises BadInputError for an unknown column or a value that cannot be used.
     """
     row = model.row(given)
     if name in given:
@@ -82,14 +75,9 @@ def prediction_facts(
         model.row({**row, str(name): value})
     found = model.predict(model.table(row, name, values))
     cells = values if name is not None else [None]
+    names = ("value", model.target, "low", "high", "ratio")
     rows = [
-        {
-            "value": cell,
-            model.target: float(t),
-            "low": float(low),
-            "high": float(high),
-            "ratio": float(t / found.value[0]),
-        }
+        dict(zip(names, (cell, float(t), float(low), float(high), float(t / found.value[0])), strict=True))
         for cell, t, low, high in zip(cells, *found, strict=True)
     ]
     return {
@@ -107,7 +95,7 @@ def prediction_facts(
 def sgd_command(
     graph_path: Path, topology_path: Path, counts: Sequence[int], settings: SgdSettings, pays: float
 ) -> tuple[Facts, Iteration]:
-    """What `placer scale sgd --json` prints for so many devices each, and the iteration on the last number of them.
+    """What `placer scale sgd --json` prints for these numbers of devices, and the iteration on the last number.
 
     Raises BadInputError for files, options or graphs that cannot be used.
     """
@@ -119,9 +107,7 @@ def sgd_command(
     gains = {row.devices: following[row.devices] / row.batches_per_s - 1 for row in found}
     facts = {
         "graph": graph.name,
-        "form": settings.form,
-        "overlap": settings.overlap,
-        "batch": settings.batch,
+        **{name: getattr(settings, name) for name in ("form", "overlap", "batch")},
         "assumed_alike": max(max(counts) - len(topology), 0),
         "rows": rows,
         "stops_paying": next((count for count in counts if gains[count] < pays), None),
@@ -137,16 +123,13 @@ def _sgd_row(found: Iteration, one: Iteration) -> Facts:
         "iteration_s": found.iteration_s,
         "speedup": speedup,
         "efficiency": speedup / found.devices,
-        "compute_s": found.busy_s("compute"),
-        "network_s": found.busy_s("network"),
         "exposed_s": found.exposed_s,
-        "io_s": found.busy_s("io"),
-        "copy_s": found.busy_s("copy"),
+        **{f"{lane}_s": found.busy_s(lane) for lane in LANES},
     }
 
 
 def _outside(model: ScalingModel, row: Mapping[str, Value], name: str | None, values: Sequence[Value]) -> list[str]:
-    """Phrases, of the fixed columns and of the furthest values that vary."""
+    """A phrase for each column that is outside what was measured; of the varied column for its lowest and highest."""
     found = model.outside({**row, name: model.usual[name]} if name is not None else row)
     ends = [value for value in values if not isinstance(value, str)]
     for end in {min(ends), max(ends)} if ends and name is not None else ():
@@ -155,7 +138,7 @@ def _outside(model: ScalingModel, row: Mapping[str, Value], name: str | None, va
 
 
 def _stops(model: ScalingModel, row: Mapping[str, Value], name: str | None, pays: float) -> str | None:
-    """Where one more no longer pays, for a column along which runs get shorter."""
+    """From where one more no longer pays, for a column along which runs get shorter."""
     if name is None or name in model.coding.levels:
         return None
     pair = model.values(model.table(row, name, [1.0, 2.0]))

@@ -29,16 +29,14 @@ MISSING = {
 
 
 class Counted(NamedTuple):
-    """Parameters of a step. read: elements of the model's variables in its graph; unread: of those that it never reads,
-    such as the statistics of a normalisation that was not adapted.
-    """
+    """How many parameters a step has."""
 
-    read: int
-    unread: int = 0
+    read: int  # elements of the model's variables in its graph
+    unread: int = 0  # of those that it never reads, such as the statistics of a normalisation that was not adapted
 
     @property
     def total(self) -> int:
-        """All elements: what Keras's `count_params` says of a model."""
+        """All elements, as Keras's `count_params` counts them."""
         return self.read + self.unread
 
 
@@ -46,11 +44,11 @@ def spoc_command(models: Sequence[str], batch: int | None = None) -> list[Facts]
     """What `placer spoc --json` prints, an entry per model. Raises BadInputError before anything is traced."""
     if batch is not None and batch < 1:
         raise BadInputError(f"--batch is {batch}; give a number of examples >= 1.")
-    return [tell() for tell in [_teller(model, batch) for model in models]]
+    return [facts() for facts in [_checked(model, batch) for model in models]]
 
 
-def _teller(model: str, batch: int | None) -> Callable[[], Facts]:
-    """Reads what can be read at once; tracing is left for later."""
+def _checked(model: str, batch: int | None) -> Callable[[], Facts]:
+    """Reads a file or finds a model now, and returns what makes its facts, which may trace it."""
     if ":" not in model and (model.endswith(".json") or Path(model).is_file()):
         graph = read_graph(model)
         return lambda: graph_facts(model, graph)
@@ -80,7 +78,7 @@ def graph_facts(model: str, graph: OpGraph, count: int | None = None) -> Facts:
         "model": model,
         "step": _facts(step),
         "forward": None if first is None else _facts(first),
-        "missing": [said for key, said in MISSING.items() if numbers[key] is None],
+        "missing": [name for key, name in MISSING.items() if numbers[key] is None],
         "reading": reading(step, first),
     }
 
@@ -92,7 +90,7 @@ def _facts(found: Spoc) -> Facts:
 def parameters(captured: Captured, model: Any = None) -> Counted:
     """Parameters of a captured step: the floating-point variables of its forward part.
 
-    model: the keras.Model, which also has those that the step never reads; None where it was not handed over.
+    model: the keras.Model, which also has those that the step never reads; None where it is not known.
     """
     part = forward(captured.graph)
     names = () if part is None else (op.name for op in part.ops if op.name in captured.variables)

@@ -1,10 +1,10 @@
-"""What SPOC says to somebody who wants a step to be faster: one sentence, by ratios of the numbers."""
+"""What limits a step's speed, in one sentence, by ratios of its SPOC numbers."""
 
 from __future__ import annotations
 
 from surrogate.features.spoc import Spoc
 
-# An op of so many FLOPs computes about as long as TensorFlow takes to launch it, on the machine of BENCHMARKS.md.
+# FLOPs of an op that computes about as long as TensorFlow takes to launch it, on the machine of BENCHMARKS.md.
 LAUNCH_OPERATIONS = 4e5
 LAUNCH_S = 1e-5
 MEMORY_BOUND = 4.0  # FLOPs per byte below which memory is what a CPU or GPU waits for
@@ -13,18 +13,18 @@ NARROW = 0.4  # share of the ops on one chain from which a graph is called narro
 
 
 def reading(step: Spoc, forward: Spoc | None = None) -> str:
-    """The sentence for a graph. forward: its forward part, whose branches tell more than those of gradients: that of
-    every weight is beside the chain, but so near to it that it seldom pays to move it.
+    """The sentence for a graph. forward: its forward part, whose branches count because those of gradients mislead:
+    the gradient of every weight is beside the chain, but so near to it that it seldom pays to move it.
     """
     shape = _shape(step, forward or step)
     if _launch_bound(step):
         return f"{shape}: launch- and latency-bound, {_each(step)}; bigger batches will help, more devices will not."
     if (forward or step).breadth is None:
-        return f"{shape}: without costs or shapes nothing is known of its work; profile it, or name the model itself."
+        return f"{shape}: without costs or shapes its work is not known; profile it, or name the model itself."
     if _breadth(forward or step) >= WIDE:
         worth = f"{_breadth(forward or step):.1f}"
         return (
-            f"{shape}: branches hold {worth} times the work of the longest chain; up to so many devices can share it."
+            f"{shape}: branches hold {worth} times the work of the longest chain; up to that many devices can share it."
         )
     if step.intensity is not None and step.intensity < MEMORY_BOUND:
         rate = f"{step.intensity:.1f} operations a byte"

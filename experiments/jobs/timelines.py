@@ -1,4 +1,4 @@
-"""A measured step as a Timeline, and beside it the predicted one, so that both are drawn alike."""
+"""A measured step as a Timeline, so that it is drawn as the predicted one is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def one_trace(predicted: Timeline, measured: Timeline) -> dict[str, Any]:
 
 
 def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int], step: TracedStep) -> Timeline:
-    """What `step` did under the mapping `devices` (device index per op), from the first op's start.
+    """The timeline of `step` under the mapping `devices` (device index per op), from the first op's start.
 
     An op with kernels on a GPU is busy from its first kernel to its last; one without is not shown there, because
     it takes the host's time alone, unless the trace has no kernels at all.
@@ -40,9 +40,9 @@ def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int]
 
 
 def _span(graph: OpGraph, topology: Topology, row: TracedOp) -> Span | None:
-    """An op, or what a mapping added to it: "net/a/cut_3_send" sends for net/a. None for all else that is added.
+    """An op of the graph, or a send that the mapping added to it: "net/a/cut_3_send" sends for net/a. Else None.
 
-    A receiving row is left out, because it waits most of its time and computes none of it.
+    Receives are left out, because they wait most of their time.
     """
     maker = row.name.rpartition("/")[0]
     if row.name in graph.index:
@@ -53,7 +53,7 @@ def _span(graph: OpGraph, topology: Topology, row: TracedOp) -> Span | None:
 
 
 def _transfer(graph: OpGraph, topology: Topology, devices: Sequence[int], row: TracedOp) -> Transfer | None:
-    """A row of TensorFlow's trace, or None where it carries an input of the step, or stays where it is."""
+    """The transfer of a row of TensorFlow's trace; None where it carries an input or stays on its device."""
     label = LABEL.match(row.name)
     if label is None or label["op"] not in graph.index:
         return None

@@ -1,4 +1,4 @@
-"""What a Gantt chart shows of simulated or measured steps, as facts; experiments/report/gantt_plot.py draws them."""
+"""Gantt charts of simulated or measured steps, as facts and as text; experiments/report/gantt_plot.py draws them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from surrogate.simulate.timeline import Timeline
 
 OTHER, SEND, RECEIVE, TRANSFER = "other", "send", "receive", "transfer"
 MOST_KINDS = 8  # colours that can still be told apart
-MOST_LINKS, MOST_LINKS_IN_TEXT = 16, 6  # the busiest are shown
-COLUMNS = 700  # of a picture; what is narrower is a sliver
-STEPS = 4  # of the height of slivers
-MOST_ROWS = 4  # of one lane; more would be too thin to be seen
+MOST_LINKS, MOST_LINKS_IN_TEXT = 16, 6  # only the busiest are shown
+COLUMNS = 700  # of a picture; a bar that is narrower than one is a sliver
+STEPS = 4  # heights that a sliver may have
+MOST_ROWS = 4  # of one lane; more would be too thin to see
 LEGEND = "a column is {}; name--- one op, = short ops, : fewer of them, > sends, < receives, . idle"
 
 
 class Bar(NamedTuple):
-    """Work of one kind from start_s to end_s, `base` to `base + height` of its lane's height.
+    """Work of one kind from start_s to end_s, drawn from `base` to `base + height` of its lane's height.
 
-    A sliver stands for many pieces of work, or for one that is too narrow to be drawn.
+    A sliver shows many pieces of work, or one that is too narrow to be drawn.
     """
 
     kind: str
@@ -40,15 +40,12 @@ class Bar(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """A device or a link, and what it does; slivers come first, so that nothing hides behind them.
-
-    busy: busy seconds / makespan, above 1 where several things happen at once.
-    """
+    """A device or a link, and what it does."""
 
     name: str
     is_link: bool
-    busy: float
-    bars: tuple[Bar, ...]
+    busy: float  # busy seconds / makespan, above 1 where several things happen at once
+    bars: tuple[Bar, ...]  # slivers first, so that they cover nothing
 
 
 class Panel(NamedTuple):
@@ -61,25 +58,22 @@ class Panel(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """Steps over one time axis of axis_s seconds, with the same lanes. kinds: those in use, in the legend's order.
-
-    links_left_out: how many links were used but are not shown, because they did least.
-    """
+    """Steps over one time axis, with the same lanes."""
 
     title: str
     axis_s: float
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...]  # those in use, in the legend's order
     panels: tuple[Panel, ...]
-    links_left_out: int
+    links_left_out: int  # links that were used but are not shown, because others were busier
 
 
 def gantt_facts(
     title: str, timelines: MappingABC[str, Timeline], columns: int = COLUMNS, links: int = MOST_LINKS
 ) -> Chart:
-    """The chart of `timelines`, by the name of their panel, all of one graph on one topology.
+    """The chart of `timelines`, {panel name: timeline}, all of one graph on one topology.
 
-    A bar is at least one of `columns` wide. What is narrower is gathered: a column shows the kind that takes most of
-    it, as high as the share of it that is busy, in STEPS steps. Of the links at most `links` are shown, the busiest.
+    A bar is at least one of `columns` wide. Narrower ones are gathered: a column shows the kind that takes most of it,
+    as high as the busy share of the column, in STEPS steps. At most the `links` busiest links are shown.
     """
     axis_s = max(timeline.makespan_s for timeline in timelines.values())
     kind_of = _colouring(timelines.values())
@@ -153,7 +147,7 @@ def _lane(key: Key, pieces: Sequence[Bar], makespan_s: float, column_s: float) -
 
 
 def _gathered(slivers: Iterable[Bar], column_s: float) -> list[Bar]:
-    """Columns of what is too narrow to be drawn; neighbours of one kind and height are one bar."""
+    """One sliver per column; neighbouring slivers of the same kind and height are one bar."""
     busy_s: dict[int, Counter[str]] = defaultdict(Counter)
     for bar in slivers:
         busy_s[int((bar.start_s + bar.end_s) / 2 / column_s)][bar.kind] += _seconds(bar)  # type: ignore[assignment]
@@ -189,9 +183,9 @@ def _shared(cluster: Iterable[tuple[int, Bar]], rows: int) -> list[Bar]:
 
 
 def _colouring(timelines: Iterable[Timeline]) -> Callable[[Op], str]:
-    """What an op is coloured by: its phase where phases are known, else the family of its type, else its type.
+    """The kind of an op: its phase where phases are known, else the family of its type, else its type.
 
-    The MOST_KINDS kinds that take most time keep their name.
+    Only the MOST_KINDS kinds that take most time have a name; the others are OTHER.
     """
     spans = [(t.graph.ops[s.op], s.end_s - s.start_s) for t in timelines for s in t.spans if s.work == "op"]
 

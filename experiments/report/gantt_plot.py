@@ -1,4 +1,4 @@
-"""Draws a Gantt chart into a picture file."""
+"""Draws a Gantt chart as a picture."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _draw_panel(ax: Any, panel: Panel, chart: Chart, colour: dict[str, str]) -> 
 
 
 def _draw_bars(ax: Any, panel: Panel, tops: list[float], colour: dict[str, str]) -> None:
-    """One collection per kind, for thousands of artists take minutes; slivers have no edge that would hide them."""
+    """One collection per kind, because thousands of artists take minutes. Slivers have no edge; it would cover them."""
     from matplotlib.collections import PolyCollection
 
     for is_sliver in (True, False):
@@ -96,7 +96,7 @@ def _draw_bars(ax: Any, panel: Panel, tops: list[float], colour: dict[str, str])
 
 
 def _label(ax: Any, lane: Lane, top: float, axis_ms: float) -> None:
-    """Names in the bars that are wide and high enough for them."""
+    """Write names into the bars that are wide and high enough."""
     for bar in lane.bars:
         room = int((bar.end_s - bar.start_s) * 1e3 / axis_ms * LANES_IN / LETTER_IN) - 1
         name = bar.label if len(bar.label) <= room else bar.label.rpartition("/")[2]
@@ -118,7 +118,7 @@ def _legend(figure: Any, kinds: Iterable[str], colour: dict[str, str]) -> None:
 
 
 def _colours(kinds: Iterable[str]) -> dict[str, str]:
-    """Fixed ones for phases and communication, the others in turn."""
+    """Fixed colours for phases and communication, the others in turn."""
     more = iter(MORE_COLOURS)
     return {kind: COLOURS.get(kind) or next(more) for kind in kinds}
 

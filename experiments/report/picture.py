@@ -1,4 +1,4 @@
-"""Picture files: their formats, how they are written, and what their axes have in common.
+"""Picture files: their formats, how they are written, and how their axes look.
 
 matplotlib is loaded when the first picture is drawn.
 """
@@ -21,13 +21,13 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 
 
 def check_picture(path: Path | None, option: str = "--gantt") -> None:
-    """Refuse what is no picture's name before any work is done. Raises BadInputError."""
+    """Raises BadInputError, before any work is done, for a file whose ending is not a picture's."""
     if path is not None and path.suffix.lower() not in FORMATS:
-        raise BadInputError(f"{path}: a picture ends in {', '.join(FORMATS)}; name it so after {option}.")
+        raise BadInputError(f"{path}: a picture ends in {', '.join(FORMATS)}; give {option} such a name.")
 
 
 def save_picture(path: Path, size_in: tuple[float, float], fill: Callable[[Any], None], dpi: int) -> None:
-    """What `fill` draws on a figure of `size_in` inches, in the format of the path's ending.
+    """Write what `fill` draws on a figure of `size_in` inches, in the format of the path's ending.
 
     Raises PlacerError where it cannot be written.
     """
@@ -36,7 +36,7 @@ def save_picture(path: Path, size_in: tuple[float, float], fill: Callable[[Any],
     from matplotlib.figure import Figure
 
     file = BytesIO()
-    # Names are no formulas, and letters that the font lacks are drawn as boxes: no reason to complain.
+    # Names are not formulas, and the warnings are of letters that the font lacks, which are drawn as boxes.
     with rc_context({"text.parse_math": False, "hatch.linewidth": 0.6}), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         figure = Figure(figsize=size_in, layout="constrained")

@@ -1,4 +1,4 @@
-"""What a profile of operators brought: facts for machines first, then the table of families."""
+"""What `profile` prints: facts first, then the table of operator families."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def profile_facts(found: Profiled) -> Facts:
 
 
 def family_facts(models: OperatorModels) -> list[Facts]:
-    """Per family: rows, the regressor that was chosen, and its cross-validated errors."""
+    """For each family its rows, the chosen regressor, and its cross-validated errors."""
     facts = []
     for family, model in models.by_family.items():
         score = model.scores[model.choice]
@@ -53,8 +53,7 @@ def show_profile(found: Profiled) -> None:
     for column in ("rows", "regressor", "MAPE, unseen shapes", "unseen networks", "weighted by time"):
         table.add_column(column, justify="left" if column == "regressor" else "right")
     for row in family_facts(found.models):
-        errors = [row[f"mape_{name}"] for name in ("unseen_shapes", "unseen_networks", "time_weighted")]
-        cells = map(percent, errors)
+        cells = (percent(row[f"mape_{name}"]) for name in ("unseen_shapes", "unseen_networks", "time_weighted"))
         table.add_row(row["family"], str(row["rows"]), row["regressor"], *cells)
     console.print(table)
     console.print(

@@ -16,7 +16,7 @@ from placer.result import Measured
 
 
 def rich_progress(console: Console, hidden: bool) -> RichProgress:
-    """What is done, of how much, since when, and how long the rest will take."""
+    """A bar with counts, elapsed time and remaining time."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                TextColumn("ETA"), TimeRemainingColumn())  # fmt: skip
     return RichProgress(*columns, console=console, transient=True, disable=hidden)
@@ -33,7 +33,7 @@ class Bar(Progress):
         self.task = self.bar.add_task("", total=None, visible=False)
 
     def phase(self, text: str) -> None:
-        """Say what comes next."""
+        """Print what comes next."""
         self.console.print(f"[dim]{text}[/dim]", highlight=False)
 
     def begin(self, total: int) -> None:
@@ -42,7 +42,7 @@ class Bar(Progress):
         self.bar.update(self.task, total=total, visible=True, description="measuring")
 
     def row(self, row: Row, best: Row | None) -> None:
-        """Advance; say so if the mapping is the best so far."""
+        """Advance; print a line if the mapping is the best so far."""
         if best is not None and isinstance(best.result, Measured):
             if row.mapping.is_single:
                 self.single_s = min(self.single_s, best.result.step_s)
@@ -52,7 +52,7 @@ class Bar(Progress):
         self.bar.update(self.task, advance=1, description=f"best {self._best()}")
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self.bar.stop()
 
     def _best(self) -> str:
@@ -62,7 +62,7 @@ class Bar(Progress):
 
 
 def bar(quiet: bool) -> Progress:
-    """The progress to show."""
+    """A Bar, or nothing where `quiet`."""
     return Progress() if quiet else Bar()
 
 
@@ -87,6 +87,6 @@ def progress_bar(total: int, quiet: bool) -> Iterator[Advance]:
 
 @contextmanager
 def status(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Yields what shows each part of the work, on stderr."""
+    """Yields a function that shows on stderr what is being done."""
     with Console(stderr=True, quiet=quiet).status("reading") as shown:
         yield shown.update

@@ -1,4 +1,4 @@
-"""Draws how fast searchers come near the best known: regret over measured mappings, one panel per network."""
+"""Draws how fast searchers approach the best known step: regret over measured mappings, one panel per network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.report.picture import check_picture, plain_axes, save_picture
 from experiments.report.text import printable
 
 OURS = "#111111"
-# Lines are told apart by hue and dash, twelve without a repeat, and by the mark at their end, where many lie together.
+# Lines differ by colour and dash, twelve without a repeat, and by the mark at their end, where many lie together.
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#b279a2", "#9d755d")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)))
 MARKS = "os^DvPX<>ph*d8H"
@@ -24,10 +24,10 @@ WIDE_IN, HIGH_IN = 4.2, 2.7  # of one panel among several
 
 @dataclass(frozen=True)
 class Curve:
-    """regret: best so far / best known - 1 before the first and after each measurement; None while nothing ran."""
+    """How one searcher did."""
 
     name: str
-    regret: tuple[float | None, ...]
+    regret: tuple[float | None, ...]  # best so far / best known - 1, as Comparison.regret has it
     ours: bool = False
 
 
@@ -97,20 +97,14 @@ def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
             look: dict[str, Any] = {"color": OURS, "linewidth": 2.4, "marker": "*", "markersize": 11, "zorder": 2}
         else:
             (dash, colour), mark = next(looks)
-            look = {
-                "color": colour,
-                "linestyle": dash,
-                "linewidth": 1.3,
-                "marker": mark,
-                "markersize": 5.5,
-                "zorder": 3,
-            }
+            look = {"color": colour, "linestyle": dash, "linewidth": 1.3, "marker": mark, "markersize": 5.5}
+            look["zorder"] = 3
         styles[curve.name] = {**look, "markeredgecolor": "white", "markeredgewidth": 0.6, "clip_on": False}
     return styles
 
 
 def _legend(figure: Any, panels: Sequence[Panel], styles: dict[str, dict[str, Any]]) -> None:
-    """Beside one panel, best last figure first; below several."""
+    """Beside a single panel, sorted by the last regret; below several."""
     from matplotlib.lines import Line2D
 
     names = list(styles)

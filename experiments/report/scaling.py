@@ -1,4 +1,4 @@
-"""What `placer scale` found, as tables and sentences; experiments/report/scaling_plot.py draws the curves."""
+"""What `placer scale` prints: tables and sentences; experiments/report/scaling_plot.py draws the curves."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from surrogate.scaling.model import LEVEL, Value
 from surrogate.scaling.sync_sgd import Iteration
 
 Facts = dict[str, Any]
-NOTHING = 1e-6  # of a constant
+NOTHING = 1e-6  # a smaller constant is printed as 0
 TEXT_COLUMNS = 72  # of an iteration drawn as text
 
 
 def show_fit(facts: Facts) -> None:
-    """The formula, what each column does, the constants, and the reading."""
+    """The formula, what each column does, the constants, and what follows in sentences."""
     console = Console()
     console.print(facts["formula"], highlight=False, soft_wrap=True, markup=False)
     console.print(
@@ -84,7 +84,7 @@ def prediction_curve(facts: Facts, measured: tuple[float, float] | None) -> Curv
 
 
 def drawn(found: Iteration) -> str:
-    """The iteration as text, its layers numbered in the order of the forward pass: 3, 2, 1 on the way back."""
+    """The iteration as text, its layers numbered in the order of the forward pass, so 3, 2, 1 in the backward pass."""
     names = list(dict.fromkeys(p.name for p in found.pieces if p.name not in ("io", "copy", "forward", "update")))
     letter = {name: str((len(names) - i) % 10) for i, name in enumerate(names)}
     pieces = [piece._replace(name=letter.get(piece.name, piece.name[0])) for piece in found.pieces]
@@ -92,7 +92,7 @@ def drawn(found: Iteration) -> str:
 
 
 def sgd_curve(facts: Facts) -> SgdCurve:
-    """The rows as a picture's facts."""
+    """What the picture of the rows shows."""
     return SgdCurve(f"{printable(facts['graph'], 60)}: synchronous SGD, {facts['form']}", tuple(facts["rows"]))
 
 
@@ -111,7 +111,7 @@ def show_sgd(facts: Facts, last: Iteration) -> None:
     console.print(f"On {facts['rows'][-1]['devices']} devices:", highlight=False)
     console.print(drawn(last), highlight=False, markup=False, soft_wrap=True)
     if facts["assumed_alike"]:
-        console.print(f"{facts['assumed_alike']} devices more than the topology has are taken to be like these.")
+        console.print(f"{facts['assumed_alike']} devices more than the topology has are assumed to be like these.")
     if facts["stops_paying"] is not None:
         line = f"From {facts['stops_paying']} devices on, one more brings less than {facts['pays']:.0%}."
         console.print(line, highlight=False)

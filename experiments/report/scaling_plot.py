@@ -14,24 +14,24 @@ PARTS = (("compute", "#4c78a8"), ("sums not hidden", "#e45756"), ("waiting for i
 
 @dataclass(frozen=True)
 class Curve:
-    """A prediction along one column: at `at` value, and low to high for a new run. measured: the range of the runs."""
+    """A prediction along one column."""
 
     title: str
     x_name: str
     y_name: str
-    at: tuple[float | str, ...]
-    value: tuple[float, ...]
-    low: tuple[float, ...]
+    at: tuple[float | str, ...]  # values of the column
+    value: tuple[float, ...]  # predicted there
+    low: tuple[float, ...]  # of a new run's interval
     high: tuple[float, ...]
-    measured: tuple[float, float] | None
+    measured: tuple[float, float] | None  # the range of the column in the runs
 
 
 @dataclass(frozen=True)
 class SgdCurve:
-    """rows: as `placer scale sgd --json` has them."""
+    """Synchronous SGD over numbers of devices."""
 
     title: str
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[dict[str, Any], ...]  # as `placer scale sgd --json` has them
 
 
 def draw_curve(curve: Curve, path: Path) -> None:
@@ -41,7 +41,7 @@ def draw_curve(curve: Curve, path: Path) -> None:
 
 
 def draw_sgd(curve: SgdCurve, path: Path) -> None:
-    """What an iteration is made of, and the speed-up. Raises BadInputError and PlacerError."""
+    """Draw what an iteration is made of, and the speed-up. Raises BadInputError and PlacerError."""
     check_picture(path, "--plot")
     save_picture(path, (10.5, 4.2), lambda figure: _fill_sgd(figure, curve), dpi=130)
 
@@ -62,22 +62,15 @@ def _fill(ax: Any, curve: Curve) -> None:
 
 
 def _show_range(ax: Any, curve: Curve) -> None:
-    """Grey where nothing was measured."""
+    """Shade what is outside the runs."""
     if curve.measured is None:
         return
     low, high = min(map(float, curve.at)), max(map(float, curve.at))
     beyond = [(low, min(curve.measured[0], high)), (max(curve.measured[1], low), high)]
     shown = [(a, b) for a, b in beyond if b > a]
     for i, (a, b) in enumerate(shown):
-        ax.axvspan(
-            a,
-            b,
-            facecolor="#eeeeee",
-            edgecolor="#bbbbbb",
-            linewidth=0.6,
-            zorder=0,
-            label="not measured there" if i == 0 else None,
-        )
+        label = "not measured there" if i == 0 else None
+        ax.axvspan(a, b, facecolor="#eeeeee", edgecolor="#bbbbbb", linewidth=0.6, zorder=0, label=label)
     ax.set_xlim(low, high)
     ax.legend(frameon=False, fontsize=8)
 
@@ -85,8 +78,7 @@ def _show_range(ax: Any, curve: Curve) -> None:
 def _fill_sgd(figure: Any, curve: SgdCurve) -> None:
     left, right = figure.subplots(1, 2)
     at = [row["devices"] for row in curve.rows]
-    computing = [row["compute_s"] for row in curve.rows]
-    exposed = [row["exposed_s"] for row in curve.rows]
+    computing, exposed = ([row[key] for row in curve.rows] for key in ("compute_s", "exposed_s"))
     rest = [max(row["iteration_s"] - c - e, 0.0) for row, c, e in zip(curve.rows, computing, exposed, strict=True)]
     bottom = [0.0] * len(at)
     places = range(len(at))

@@ -1,4 +1,4 @@
-"""SPOC of models and graph files as tables, each with the sentence that reads it."""
+"""What `placer spoc` prints: a table for each model or graph file, and a sentence about it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS: tuple[tuple[str, Callable[[Facts], str]], ...] = (
 
 
 def show_spoc(entries: Sequence[Facts]) -> None:
-    """A table for each, of what is known of it, and under it a sentence."""
+    """A table of what is known of each entry, and a sentence below it."""
     console = Console()
     for entry in entries:
         console.print(_table(entry))
@@ -47,9 +47,9 @@ def _table(entry: Facts) -> Table:
 
 def _notes(entry: Facts) -> list[str]:
     notes = []
-    if entry["step"]["operations"] is None:  # of a traced model, all but seconds is known
+    if entry["step"]["operations"] is None:  # of a traced model, all but the seconds are known
         held = f"its ops hold {_unit(entry['step']['held_bytes'], 'B')}"
-        notes.append(f"not told by this graph: {', '.join(entry['missing'])}; {held}.")
+        notes.append(f"not known from this graph: {', '.join(entry['missing'])}; {held}.")
     if entry["step"]["uncounted"]:
         notes.append(f"{entry['step']['uncounted']} ops (loops) are not counted: the figures are lower bounds.")
     if entry.get("parameters_unread"):

@@ -1,4 +1,4 @@
-"""How searchers compared: facts for machines first, then the table and the report made of them."""
+"""What `compare` prints and writes: facts first, then the table, the report and the picture made of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.jobs.compare import Comparison, Standing
-from experiments.jobs.finding import Row
+from experiments.jobs.finding import Row, step_s
 from experiments.report.regret_plot import Curve, Panel, draw_regret
+from experiments.report.tables import groups_per_device, reference_line, result_facts
 from experiments.report.text import markdown_table, ms
 from placer.files import write_whole
-from placer.result import Failed, Measured
+from placer.graph.mapping import Mapping
 from search.offline.plan import DEFAULT_SEARCHER
 
 Facts = dict[str, Any]
@@ -23,11 +24,11 @@ HEADS = ("searcher", "step", "spread", "x single", "of best", "best at", "asking
 def comparison_facts(found: Comparison) -> Facts:
     """What `placer compare --json` prints; times in seconds.
 
-    Of `rows` and `singles`, `step_s` was raced and `predicted_s` predicted before; `by` is the searcher that asked the
-    mapping first. `best`, `best_single` and what stands directly under a searcher's name was measured side by side at
-    the end, and `best_so_far_s` takes these figures where there are any.
+    In `rows` and `singles`, `step_s` comes from a race, `predicted_s` was predicted before it, and `by` is the searcher
+    that asked the mapping first. `best`, `best_single` and the figures of a searcher itself were measured side by side
+    at the end; `best_so_far_s` uses these figures where there are any.
     """
-    first = {row.mapping.devices: row.searcher for row in reversed(found.measured)}
+    first = {row.mapping: row.searcher for row in reversed(found.measured)}
     return {
         "model": found.model,
         "ops": found.ops,
@@ -51,16 +52,15 @@ def comparison_facts(found: Comparison) -> Facts:
     }
 
 
-def _standing_facts(found: Comparison, standing: Standing, first: dict[tuple[int, ...], str]) -> Facts:
-    final = standing.final.result if standing.final is not None else None
-    final = final if isinstance(final, Measured) else None
-    single, best = _step_s(found.best_single), _step_s(found.best)
+def _standing_facts(found: Comparison, standing: Standing, first: dict[Mapping, str]) -> Facts:
+    final = None if standing.final is None else standing.final.measured
+    single_s, best_s = (None if row is None else step_s(row) for row in (found.best_single, found.best))
     return {
         "step_s": final.step_s if final else None,
         "spread_s": final.spread_s if final else None,
         "repeats": final.repeats if final else 0,
-        "ratio_to_best_single": single / final.step_s if final and single else None,
-        "ratio_to_best": best / final.step_s if final and best else None,
+        "ratio_to_best_single": single_s / final.step_s if final and single_s else None,
+        "ratio_to_best": best_s / final.step_s if final and best_s else None,
         "measured": len(standing.rows),
         "asking_s": standing.asking_s,
         "ended": standing.ended,
@@ -70,23 +70,9 @@ def _standing_facts(found: Comparison, standing: Standing, first: dict[tuple[int
     }
 
 
-def _row_facts(row: Row, first: dict[tuple[int, ...], str]) -> Facts:
-    result = row.result
-    measured = result if isinstance(result, Measured) else None
-    names = row.mapping.topology.names
-    return {
-        "by": first.get(row.mapping.devices, row.searcher),
-        "step_s": measured.step_s if measured else None,
-        "spread_s": measured.spread_s if measured else None,
-        "repeats": measured.repeats if measured else 0,
-        "predicted_s": row.predicted_s,
-        "failed": f"{result.reason}: {result.detail}" if isinstance(result, Failed) else None,
-        "groups_per_device": {name: row.mapping.devices.count(d) for d, name in enumerate(names)},
-    }
-
-
-def _step_s(row: Row | None) -> float | None:
-    return row.result.step_s if row is not None and isinstance(row.result, Measured) else None
+def _row_facts(row: Row, first: dict[Mapping, str]) -> Facts:
+    by = first.get(row.mapping, row.searcher)
+    return {"by": by, **result_facts(row), "groups_per_device": groups_per_device(row)}
 
 
 def panel(facts: Facts) -> Panel:
@@ -98,7 +84,7 @@ def panel(facts: Facts) -> Panel:
 
 
 def show_comparison(facts: Facts) -> None:
-    """The table of searchers, and in words what it means."""
+    """The table of searchers, and what it means in sentences."""
     console = Console()
     title = f"{facts['model']}: {facts['ops']} ops in {facts['groups']} groups, {facts['measured']} mappings measured"
     table = Table(title=title, title_justify="left")
@@ -112,7 +98,7 @@ def show_comparison(facts: Facts) -> None:
 
 
 def comparison_lines(facts: Facts) -> list[str]:
-    """What was found, against what, and why each searcher ended."""
+    """The outcome in sentences, and why each searcher ended."""
     repeats = facts["best"]["repeats"]
     lines = [f"Interrupted after {facts['measured']} measurements; these are compared."] if facts["interrupted"] else []
     lines += [
@@ -122,12 +108,7 @@ def comparison_lines(facts: Facts) -> list[str]:
         f"Best known step of all: {ms(facts['best_known_s'])}. No mapping can be predicted below "
         f"{ms(facts['lower_bound_s'])}.",
     ]
-    if facts["tf_default_s"] is not None:
-        heedless = ", which heeds no pins" if facts["pins"] else ""
-        lines.append(f"TensorFlow's own placement{heedless}, side by side: {ms(facts['tf_default_s'])}.")
-    else:
-        all_cores = ms(facts["in_process_s"])
-        lines.append(f"For reference: one TensorFlow process with all of this machine's cores takes {all_cores}.")
+    lines.append(reference_line(facts["tf_default_s"], facts["in_process_s"], bool(facts["pins"])))
     return [*lines, *(f"{name}: {row['ended']}" for name, row in facts["searchers"].items())]
 
 

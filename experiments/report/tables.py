@@ -1,9 +1,10 @@
-"""What people see of a search, of `plan`, `simulate` and `devices`: facts are made first, then drawn."""
+"""What `search`, `plan`, `simulate` and `devices` print and write: facts first, then tables made of them."""
 
 from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from experiments.jobs.finding import Finding, Row
+from experiments.jobs.finding import Finding, Row, step_s
 from experiments.jobs.plan import Simulated
 from experiments.jobs.timelines import one_trace
 from experiments.report.gantt import gantt_facts, gantt_text
@@ -32,7 +33,7 @@ HEADS = ("mapping", "step", "spread", "repeats", "x best single", "predicted", "
 
 
 def topology_facts(topology: Topology, hardware: dict[str, str]) -> Facts:
-    """What `placer devices --json` prints. hardware: what devices are called, where that is known."""
+    """What `placer devices --json` prints. hardware: product names by device, where they are known."""
     devices = [
         {"name": d.name, "kind": d.kind, "memory_bytes": d.memory_bytes, "hardware": hardware.get(d.name)}
         for d in topology.devices
@@ -91,30 +92,37 @@ def finding_facts(found: Finding) -> Facts:
 
 
 def _row_facts(row: Row) -> Facts:
-    result = row.result
-    measured = result if isinstance(result, Measured) else None
     return {
         "searcher": row.searcher,
+        **result_facts(row),
+        "ratio_to_best_single": row.ratio,
+        "stopped_early": bool(row.measured and row.measured.stopped_early),
+        "stored": row.stored,
+        "ops_per_device": groups_per_device(row),
+    }
+
+
+def result_facts(row: Row) -> Facts:
+    """What measuring a mapping came to, and what was predicted."""
+    measured, result = row.measured, row.result
+    return {
         "step_s": measured.step_s if measured else None,
         "spread_s": measured.spread_s if measured else None,
         "repeats": measured.repeats if measured else 0,
         "predicted_s": row.predicted_s,
-        "ratio_to_best_single": row.ratio,
-        "stopped_early": bool(measured and measured.stopped_early),
-        "stored": row.stored,
         "failed": f"{result.reason}: {result.detail}" if isinstance(result, Failed) else None,
-        "ops_per_device": _counts(row),
     }
 
 
-def _counts(row: Row) -> dict[str, int]:
+def groups_per_device(row: Row) -> dict[str, int]:
+    """How many groups are on each device."""
     names = row.mapping.topology.names
     return {name: row.mapping.devices.count(d) for d, name in enumerate(names)}
 
 
 def _moved(row: Row) -> int:
-    """Groups away from the device that has most of them."""
-    return len(row.mapping.devices) - max(_counts(row).values())
+    """Groups that are not on the device that has most of them."""
+    return len(row.mapping.devices) - max(groups_per_device(row).values())
 
 
 def show_finding(found: Finding) -> None:
@@ -123,7 +131,7 @@ def show_finding(found: Finding) -> None:
     table = Table(title=f"{found.model}: {found.ops} ops in {len(found.groups.graph)} groups", title_justify="left")
     for column in HEADS:
         table.add_column(column, justify="left" if column == "mapping" else "right")
-    for row in sorted(found.measured, key=lambda r: r.result.step_s if isinstance(r.result, Measured) else 1e9):
+    for row in sorted(found.measured, key=step_s):
         table.add_row(*_cells(row), style="bold" if row.mapping == found.best.mapping else None)
     console.print(table)
     for line in summary_lines(found):
@@ -131,42 +139,27 @@ def show_finding(found: Finding) -> None:
 
 
 def _cells(row: Row) -> list[str]:
-    name = (
-        f"{row.searcher} on {row.mapping.topology.names[row.mapping.devices[0]]}"
-        if row.mapping.is_single
-        else row.searcher
-    )
-    if isinstance(row.result, Failed):
-        return [name, f"failed: {row.result.reason}", "", "", "", ms(row.predicted_s), ""]
-    step_s = row.result.step_s
-    off = "" if row.predicted_s is None else f"{(row.predicted_s / step_s - 1):+.0%}"
-    early = "*" if row.result.stopped_early else ""
+    on = f" on {row.mapping.topology.names[row.mapping.devices[0]]}" if row.mapping.is_single else ""
+    name, result = row.searcher + on, row.result
+    if isinstance(result, Failed):
+        return [name, f"failed: {result.reason}", "", "", "", ms(row.predicted_s), ""]
+    off = "" if row.predicted_s is None else f"{(row.predicted_s / result.step_s - 1):+.0%}"
+    early = "*" if result.stopped_early else ""
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    return [
-        name,
-        ms(step_s) + early,
-        ms(row.result.spread_s),
-        str(row.result.repeats),
-        ratio,
-        ms(row.predicted_s),
-        off,
-    ]
+    return [name, ms(result.step_s) + early, ms(result.spread_s), str(result.repeats), ratio, ms(row.predicted_s), off]
 
 
 def _within(found: Finding) -> str:
-    """How far above the bound the delivered mapping is predicted."""
+    """How far above the lower bound the delivered mapping is predicted."""
     predicted_s, bound_s = found.best.predicted_s, found.lower_bound_s
     return f"; the delivered one is {predicted_s / bound_s - 1:.0%} above" if predicted_s and bound_s > 0 else ""
 
 
 def summary_lines(found: Finding) -> list[str]:
     """The outcome in sentences: what was delivered, against what, measured how."""
-    best = found.best.result
-    single = None if found.best_single is None else found.best_single.result
-    assert isinstance(best, Measured) and (single is None or isinstance(single, Measured))
-    lines = ["* stopped early, as clearly worse than the incumbent"] if any(
-        isinstance(r.result, Measured) and r.result.stopped_early for r in found.measured
-    ) else []  # fmt: skip
+    best, single = _best_and_single(found)
+    stopped = any(row.measured and row.measured.stopped_early for row in found.measured)
+    lines = ["* stopped early, as clearly worse than the incumbent"] if stopped else []
     if single is None:
         lines.append(_alone(found, best))
     elif found.best.mapping.is_single:
@@ -182,21 +175,30 @@ def summary_lines(found: Finding) -> list[str]:
     lines += [f"Ended early: {reason}" for reason in found.ended]
     if found.switch_s is not None:
         lines.append(f"Switching a running step from one mapping to another took {found.switch_s:.2f} s.")
-    if found.tf_default_s is not None:
-        heedless = ", which heeds no pins" if found.pins else ""
-        lines.append(f"TensorFlow's own placement{heedless}, side by side: {ms(found.tf_default_s)}.")
-        if found.default_wins:
-            lines.append("It beat every mapping: leave the step as it is. The mapping file holds the best one placed.")
-    else:
-        all_cores = ms(found.untouched.step_s)
-        lines.append(f"For reference: one TensorFlow process with all of this machine's cores takes {all_cores}.")
-        if found.untouched.step_s < best.step_s:
-            lines.append("That is faster here: worker processes on one machine stand for other hosts, not for speed.")
+    lines.append(reference_line(found.tf_default_s, found.untouched.step_s, bool(found.pins)))
+    if found.default_wins:
+        lines.append("It beat every mapping: leave the step as it is. The mapping file holds the best one placed.")
+    elif found.tf_default_s is None and found.untouched.step_s < best.step_s:
+        lines.append("That is faster here: worker processes on one machine stand for other hosts, not for speed.")
     return lines
 
 
+def reference_line(tf_default_s: float | None, in_process_s: float, pinned: bool) -> str:
+    """What the untouched step takes: where this process has the topology's devices, or else in one process."""
+    if tf_default_s is None:
+        return f"For reference: one TensorFlow process with all of this machine's cores takes {ms(in_process_s)}."
+    ignoring = ", which ignores pins" if pinned else ""
+    return f"TensorFlow's own placement{ignoring}, side by side: {ms(tf_default_s)}."
+
+
+def _best_and_single(found: Finding) -> tuple[Measured, Measured | None]:
+    """The results of the best mapping and of the fastest single device."""
+    assert found.best.measured is not None
+    return found.best.measured, None if found.best_single is None else found.best_single.measured
+
+
 def _alone(found: Finding, best: Measured) -> str:
-    """What was delivered where there is no single device to hold it against."""
+    """What was delivered where there is no single device to compare it with."""
     of = f"{ms(best.step_s)} +- {ms(best.spread_s)} over {best.repeats} steps (by {found.best.searcher})"
     if next(found.problem.singles(), None) is None:
         return f"No single device can run it under these constraints, so there is none to compare with: {of}."
@@ -219,18 +221,13 @@ def show_facts(facts: Facts) -> None:
         console.print(f"{within}; {against} (searcher {facts['searcher']})", highlight=False)
     table = Table("device", "load", "busy", "memory", "peak memory")
     for name, d in facts["devices"].items():
-        table.add_row(
-            cell(name, 40),
-            ms(d["load"]),
-            ms(d["busy_s"]),
-            _mib(d["memory_bytes"]),
-            _mib(d["memory_peak_bytes"]),
-        )
+        memory, peak = _mib(d["memory_bytes"]), _mib(d["memory_peak_bytes"])
+        table.add_row(cell(name, 40), ms(d["load"]), ms(d["busy_s"]), memory, peak)
     console.print(table)
 
 
 def show_simulated(simulated: Simulated) -> None:
-    """The outcome of `simulate`, and its Gantt chart as wide as the terminal."""
+    """The outcome of `simulate`, and its Gantt chart, as wide as the terminal."""
     show_facts(simulated.facts)
     print(gantt_text(simulated.timeline, Console().width))
 
@@ -247,7 +244,10 @@ def write_simulated(simulated: Simulated, trace: Path | None, gantt: Path | None
 
 
 def check_writable(out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None) -> None:
-    """Refuse before the search what could not be written after it. Raises PlacerError."""
+    """Check, before the search, what is written after it.
+
+    Raises PlacerError for a file that cannot be written, BadInputError for a `gantt` that is not a picture.
+    """
     check_picture(gantt)
     for folder in {p for p in (out, *(file and file.parent for file in (report, trace, gantt))) if p is not None}:
         try:
@@ -262,8 +262,9 @@ def check_writable(out: Path | None, report: Path | None, trace: Path | None, ga
 def write_results(
     found: Finding, out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None
 ) -> None:
-    """Into `out` mapping.json (every op of the step) and the search's own view for `plan` and `simulate`: graph.json,
-    topology.json, groups.json (the mapping of graph.json's groups). Then the table, the trace and its picture.
+    """Write mapping.json (the device of every op) to `out`, and, for `plan` and `simulate`, what the search placed:
+    graph.json, topology.json, and groups.json (the mapping of graph.json's groups). Then the table, the trace and its
+    picture.
 
     Raises PlacerError where something cannot be written.
     """
@@ -287,9 +288,7 @@ def write_results(
 
 
 def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
-    best = found.best.result
-    single = None if found.best_single is None else found.best_single.result
-    assert isinstance(best, Measured) and (single is None or isinstance(single, Measured))
+    best, single = _best_and_single(found)
     single_s = None if single is None else single.step_s
     return mapping_file(
         mapping,
@@ -307,13 +306,11 @@ def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
 
 
 def versions() -> dict[str, str]:
-    """What was installed."""
+    """The installed versions of Placer and of what it measures with."""
     found = {}
     for name in ("placer", "tensorflow", "tensorflow-cpu", "keras", "numpy"):
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

@@ -1,4 +1,4 @@
-"""How figures and names are written: the same in tables, pages and pictures."""
+"""Figures and names as text, the same in tables, pages and pictures."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def percent(share: float | None) -> str:
 
 
 def printable(name: str, length: int) -> str:
-    """`name` without control characters; of one that is too long the end, which tells more."""
+    """`name` without control characters, cut to its end where it is too long, because ends of op names differ."""
     clean = "".join(c if c.isprintable() else "?" for c in name[-length - 1 :])
     return clean if len(clean) <= length else "~" + clean[-length + 1 :]
 
 
 def cell(text: object, length: int = 60) -> str:
-    """A name in a table of rich: printable, and no markup."""
+    """A name in a table of rich: printable, and without markup."""
     return escape(printable(str(text), length))
 
 

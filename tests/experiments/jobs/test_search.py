@@ -106,7 +106,7 @@ def test_where_no_single_device_is_possible_this_is_said(apart, tmp_path):
     assert isinstance(apart.best.result, Measured) and apart.best.ratio is None
     assert finding_facts(apart)["best_single"] is None
     said = " ".join(summary_lines(apart))
-    assert "No single device can run it under these constraints" in said and "which heeds no pins" in said
+    assert "No single device can run it under these constraints" in said and "which ignores pins" in said
     write_results(apart, tmp_path, tmp_path / "report.md", None)
     assert json.loads((tmp_path / "mapping.json").read_text())["baseline"]["best_single"] is None
     assert "No single device" in (tmp_path / "report.md").read_text()

@@ -126,7 +126,7 @@ def test_the_table_shows_names_as_they_are_and_a_sentence_for_each(capsys):
     graph = OpGraph("[red]", (Op("a", cost_s={"cpu": 1.0}),), ())
     show_spoc([graph_facts("[red]", graph), graph_facts("other", graph)])
     shown = capsys.readouterr().out
-    assert shown.count("[red]") == 1 and "compute-bound" in shown and "not told by this graph" in shown
+    assert shown.count("[red]") == 1 and "compute-bound" in shown and "not known from this graph" in shown
 
 
 def work(name, **counts):
@@ -149,7 +149,7 @@ def test_the_reading_follows_from_the_numbers():
     assert "wide" in reading(joined(large, [(0, 1), (2, 3), (4, 5)])) and "3.0" in reading(
         joined(large, [(0, 1), (2, 3), (4, 5)])
     )
-    assert "nothing is known" in reading(joined(work("bare"), CHAIN))
+    assert "work is not known" in reading(joined(work("bare"), CHAIN))
     assert "compute-bound" in reading(joined(large, [(0, 1)]), forward=joined(large, CHAIN))
 
 
