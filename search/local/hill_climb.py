@@ -16,7 +16,7 @@ RUN_LENGTHS = (1, 2, 4, 8, 16, 32)
 GAIN = 1e-9
 
 
-class Run(NamedTuple):
+class Shift(NamedTuple):
     """Move `length` units that follow each other in topological order, from unit `first` on, to `device`."""
 
     first: int
@@ -31,7 +31,7 @@ class Swap(NamedTuple):
     second: int
 
 
-Move = Run | Swap
+Move = Shift | Swap
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,17 @@ def climb(
     return Climb(best, value, spent)
 
 
-def runs(problem: Problem) -> Iterator[Run]:
-    """Every run of the lengths above, to every device."""
+def shifts(problem: Problem) -> Iterator[Shift]:
+    """Every shift of the lengths above, to every device."""
     for length in RUN_LENGTHS:
         for first in range(len(problem.units) - length + 1):
             for device in problem.feasible[first]:
-                yield Run(first, length, device)
+                yield Shift(first, length, device)
 
 
 def moved(problem: Problem, placement: Placement, move: Move) -> Placement | None:
     """The placement after `move`; None where that changes nothing, cannot run or does not fit."""
-    if isinstance(move, Run):
+    if isinstance(move, Shift):
         end = move.first + move.length
         if any(move.device not in problem.feasible[u] for u in range(move.first, end)):
             return None
@@ -105,13 +105,13 @@ def kicked(problem: Problem, placement: Placement, rng: random.Random) -> Placem
         length = min(len(placement), int(2 ** rng.uniform(0, 4)))
         first = rng.randrange(len(placement) - length + 1)
         device = rng.choice(problem.feasible[first])
-        placement = moved(problem, placement, Run(first, length, device)) or placement
+        placement = moved(problem, placement, Shift(first, length, device)) or placement
     return placement
 
 
 def _shuffled(problem: Problem, rng: random.Random) -> list[Move]:
-    """All runs, and one random swap for each unit."""
+    """All shifts, and one random swap for each unit."""
     count = len(problem.units)
-    moves: list[Move] = [*runs(problem), *(Swap(u, rng.randrange(count)) for u in range(count))]
+    moves: list[Move] = [*shifts(problem), *(Swap(u, rng.randrange(count)) for u in range(count))]
     rng.shuffle(moves)
     return moves

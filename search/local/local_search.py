@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from placer.result import Measured
 from search.initial.expert import expert_placements
 from search.list_scheduling.heft import heft_placement
-from search.local.hill_climb import climb, kicked, moved, runs
+from search.local.hill_climb import climb, kicked, moved, shifts
 from search.problem.memory_fit import packed
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, fitting_placements, never
@@ -114,7 +114,7 @@ class Local(Searcher):
         return best
 
     def _neighbours(self, centre: Placement, weight: Sequence[float], least_s: float) -> Iterator[Placement]:
-        moves = list(runs(self.problem))
+        moves = list(shifts(self.problem))
         self.rng.shuffle(moves)
         for move in moves:
             if sum(weight[move.first : move.first + move.length]) >= least_s:
@@ -204,7 +204,7 @@ class Local(Searcher):
         return max(self.settings.fewest_evaluations, min(self.settings.most_evaluations, wanted))
 
     def _round_evaluations(self) -> int:
-        moves = sum(1 for _ in runs(self.problem))
+        moves = sum(1 for _ in shifts(self.problem))
         return min(self._evaluations(), max(int(self._evaluations() * self.settings.round_share), 2 * moves))
 
     def _rebase(self) -> None:

@@ -20,7 +20,7 @@ from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
 from search.online.interfaces import PlannerLike, Probes, Steps
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.race import look
+from search.online.trials.race import sample
 from search.online.trials.trials import Say, Trials, ms
 
 READINGS = 3  # that say what slowed, a step apart
@@ -112,7 +112,7 @@ class Adaptation:
     def _learn(self) -> None:
         """Restart the change test with the incumbent's latest steps."""
         self._test.restart()
-        for step_s in list(self.trials.lately):
+        for step_s in list(self.trials.latest_s):
             self._test.add(step_s)
 
     def _adapt(self) -> Steps[None]:
@@ -122,7 +122,7 @@ class Adaptation:
         self._unsolved *= ratio if is_clear(ratio) else 1.0
         readings = yield from self._readings()
         found = self.monitor.diagnose(readings, self._unsolved if self._is_unsolved else ratio)
-        self.trials.renew(list(self.trials.lately)[-LATEST:])
+        self.trials.renew(list(self.trials.latest_s)[-LATEST:])
         if found.kind == "nothing" and self._is_unsolved and not self.settings.dry_run:
             found = yield from self._by_singles()
         if not found.may_gain:
@@ -151,14 +151,14 @@ class Adaptation:
         trials, factors = self.trials, {}
         for single in trials.singles:
             if single in trials.step_s and trials.live.is_current(single):
-                took = yield from look(single, PROBE_STEPS)
+                took = yield from sample(single, PROBE_STEPS)
                 factors[trials.name_of(single)] = self._unsolved * median(took) / trials.known_s(single)
         return diagnose(factors, {}, self._unsolved)
 
     def _readings(self) -> Steps[list[LoadReading]]:
         readings = [self.probes.take()]
         while len(readings) < READINGS:
-            self.trials.lately.append((yield self.trials.mode))
+            self.trials.latest_s.append((yield self.trials.mode))
             readings.append(self.probes.take())
         return readings
 
@@ -166,11 +166,11 @@ class Adaptation:
         """Look at what was built before and what is proposed first, then at what is predicted to be better still;
         returns whether it moved. Tries less than a search would, because the load may go meanwhile.
         """
-        trials, before, spent_s, begin = self.trials, self.trials.mode, self.trials.spent_s, self._step()
+        trials, before, spent_s, begin = self.trials, self.trials.mode, self.trials.lost_s, self._step()
         trials.only_incumbent()
         asked, quick = self._ask(trials.known_s(before)), self.settings.quick
         if _has_eased(found) and trials.favourite in trials.current and trials.favourite is not before:
-            yield from trials.look_at(trials.favourite, quick)
+            yield from trials.try_out(trials.favourite, quick)
         if asked:
             yield from trials.enter((yield from trials.meanwhile(asked.pop(0))), quick)
         yield from self._look_at_known()
@@ -178,7 +178,7 @@ class Adaptation:
             yield from self._look_at_more(asked.pop(0))
         yield from trials.race_near(trials.built, self.settings.quick)
         yield from self._compare(before)
-        return self._conclude(found, before, trials.spent_s - spent_s, begin)
+        return self._conclude(found, before, trials.lost_s - spent_s, begin)
 
     def _look_at_more(self, asked: Future[list[Proposal]]) -> Steps[None]:
         """Look at what was proposed before the first was measured, then at new proposals as long as they help."""
@@ -219,7 +219,7 @@ class Adaptation:
         """Look at the best built before, if it is predicted to be better than the incumbent."""
         best, best_s = yield from self._best_known()
         if best is not None and best_s < (1 - LEAST_PREDICTED) * self.trials.known_s(self.trials.mode):
-            yield from self.trials.look_at(best, self.settings.quick)
+            yield from self.trials.try_out(best, self.settings.quick)
 
     def _best_known(self) -> Steps[tuple[Placed | None, float]]:
         """The best built before the load changed, and its predicted seconds of a step now."""
@@ -237,7 +237,7 @@ class Adaptation:
             yield from trials.race([before, trials.mode], quick)
         single = min(trials.singles, key=lambda single: self._predicted.get(single, math.inf), default=None)
         if single is not None and single not in trials.step_s:
-            yield from trials.look_at(single, quick)
+            yield from trials.try_out(single, quick)
 
     def _conclude(self, found: Diagnosis, before: Mode, cost_s: float, begin: int) -> bool:
         trials, now_s = self.trials, self.trials.known_s(self.trials.mode)

@@ -217,7 +217,7 @@ class Controller:
         singles = yield from self._meanwhile(self.planner.singles())
         yield from self.trials.enter(singles, self.settings.thorough)
         self._now("searching")
-        self._each_s = self.trials.spent_s / max(1, len(singles))
+        self._each_s = self.trials.lost_s / max(1, len(singles))
         while not self._why_ended:
             self._why_ended = yield from self._round(self.planner)
 
@@ -226,7 +226,7 @@ class Controller:
         proposals = yield from self._meanwhile(planner.propose(min(self.settings.batch, self._left())))
         if not proposals:
             return (yield from self._meanwhile(planner.ended())) or "nothing else was proposed."
-        before_s, spent_s = self.trials.bar_s, self.trials.spent_s
+        before_s, spent_s = self.trials.bar_s, self.trials.lost_s
         made: list[Placed] = []
         first = not self._rounds
         self._rounds += 1
@@ -240,7 +240,7 @@ class Controller:
             return "nothing else is predicted to pay."
         if self._left() <= 0:
             return "the budget is spent."
-        spent_s = self.trials.spent_s - spent_s
+        spent_s = self.trials.lost_s - spent_s
         self._each_s = spent_s / len(made)
         paid = (before_s - self.trials.bar_s) * self.settings.horizon > spent_s
         self._misses = 0 if paid else self._misses + 1
@@ -273,12 +273,12 @@ class Controller:
         """Race the nearest others again if step times clearly changed once nothing is built any more: then what the
         machine did beside the search may have decided it.
         """
-        if not isinstance(self.mode, Placed) or not self.trials.lately:
+        if not isinstance(self.mode, Placed) or not self.trials.latest_s:
             return
         self._now("settling")
-        compared_s = median(self.trials.lately)
+        compared_s = median(self.trials.latest_s)
         yield from self.trials.rest(SETTLING)
-        if not 1 / DRIFTED < median(self.trials.lately) / compared_s < DRIFTED:
+        if not 1 / DRIFTED < median(self.trials.latest_s) / compared_s < DRIFTED:
             yield from self.trials.race_near(self.trials.built, self.settings.thorough)
 
     def _leave_untouched(self) -> None:
@@ -318,7 +318,7 @@ class Controller:
             yield from adaptation.begin()
         while True:
             step_s = yield self.mode
-            self.trials.lately.append(step_s)
+            self.trials.latest_s.append(step_s)
             if adaptation is not None:
                 try:
                     yield from adaptation.watch(step_s)

@@ -14,7 +14,7 @@ from placer.errors import BadInputError
 from placer.graph.op_graph import OpGraph
 from placer.profile.operators.dataset import Operator, OperatorRow
 from surrogate.operators.features import families, family_of, features, traffic, work
-from surrogate.operators.regressors import Floats, Regressor, Roofline, Table, candidates
+from surrogate.operators.regressors import Floats, OperatorRegressor, OperatorTable, Roofline, candidates
 
 FOLDS = 5
 FEWEST = 12  # distinct operators under which a family is timed by the roofline alone
@@ -59,7 +59,7 @@ class FamilyModel:
     types: tuple[str, ...]
     rows: int
     choice: str
-    regressors: tuple[Regressor, ...]
+    regressors: tuple[OperatorRegressor, ...]
     scores: dict[str, Score]
     spread_small: float = 0.5
     spread: float = 0.3
@@ -149,14 +149,14 @@ def predicted_costs(
     return OpGraph(graph.name, tuple(ops), graph.edges, graph.source)
 
 
-def table_of(operators: Sequence[Operator], single: Sequence[bool], types: Sequence[str]) -> Table:
+def table_of(operators: Sequence[Operator], single: Sequence[bool], types: Sequence[str]) -> OperatorTable:
     """Operators of one family as numbers, with a column per type of `types`; without types only work and traffic."""
     x = []
     if types:
         for operator, alone in zip(operators, single, strict=True):
             of_type = [float(operator.type == t) for t in types] if len(types) > 1 else []
             x.append([*features(operator, alone).values(), *of_type])
-    return Table(
+    return OperatorTable(
         np.array([operator.type for operator in operators], dtype=np.str_),
         np.array([work(operator) for operator in operators], dtype=np.float64),
         np.array([traffic(operator) for operator in operators], dtype=np.float64),
@@ -164,7 +164,7 @@ def table_of(operators: Sequence[Operator], single: Sequence[bool], types: Seque
     )
 
 
-def _training(rows: Sequence[OperatorRow], types: Sequence[str]) -> tuple[Table, Floats]:
+def _training(rows: Sequence[OperatorRow], types: Sequence[str]) -> tuple[OperatorTable, Floats]:
     table = table_of([row.operator for row in rows], [row.source == "single" for row in rows], types)
     return table, np.log([row.median_s for row in rows])
 
@@ -200,7 +200,7 @@ def _fit_family(family: str, rows: Sequence[OperatorRow]) -> FamilyModel:
     return FamilyModel(family, types, len(rows), choice, kept, scores, *spreads)
 
 
-def _roofline_only(family: str, types: tuple[str, ...], table: Table, log_s: Floats) -> FamilyModel:
+def _roofline_only(family: str, types: tuple[str, ...], table: OperatorTable, log_s: Floats) -> FamilyModel:
     roofline = Roofline()
     roofline.fit(table, log_s)
     miss = roofline.predict(table) - log_s
@@ -210,7 +210,7 @@ def _roofline_only(family: str, types: tuple[str, ...], table: Table, log_s: Flo
 
 
 def _cross_validated(
-    regressors: MappingABC[str, Regressor], rows: Sequence[OperatorRow], table: Table, log_s: Floats
+    regressors: MappingABC[str, OperatorRegressor], rows: Sequence[OperatorRow], table: OperatorTable, log_s: Floats
 ) -> tuple[list[dict[str, Floats]], Floats]:
     """log(predicted / measured) per regressor on unseen shapes, then on unseen networks; and the log seconds tried."""
     signatures = np.array([row.operator.signature for row in rows])
@@ -233,9 +233,9 @@ def _groupings(rows: Sequence[OperatorRow], signatures: NDArray[np.str_]) -> lis
 
 
 def _left_out(
-    regressors: MappingABC[str, Regressor], table: Table, log_s: Floats, groups: NDArray[np.intp]
+    regressors: MappingABC[str, OperatorRegressor], table: OperatorTable, log_s: Floats, groups: NDArray[np.intp]
 ) -> dict[str, Floats]:
-    """Regressor -> log(predicted / measured) of every row, predicted by a fit that did not see the row's group."""
+    """Name -> log(predicted / measured) of every row, predicted by a fit that did not see the row's group."""
     misses = {name: np.zeros(len(table)) for name in regressors}
     for group in np.unique(groups):
         out = groups == group

@@ -16,7 +16,7 @@ THREADS = 2
 
 
 @dataclass(frozen=True)
-class Table:
+class OperatorTable:
     """Operators of one family as numbers. types: op types, length n; flops, traffic_bytes: [n]; x: features [n, f]."""
 
     types: NDArray[np.str_]
@@ -27,26 +27,26 @@ class Table:
     def __len__(self) -> int:
         return len(self.flops)
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Table:
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> OperatorTable:
         """Some of the rows."""
-        return Table(self.types[rows], self.flops[rows], self.traffic_bytes[rows], self.x[rows])
+        return OperatorTable(self.types[rows], self.flops[rows], self.traffic_bytes[rows], self.x[rows])
 
 
-class Regressor(ABC):
-    """Learns log seconds from a Table."""
+class OperatorRegressor(ABC):
+    """Learns log seconds from a table of operators."""
 
     name: str
 
     @abstractmethod
-    def fit(self, table: Table, log_s: Floats) -> None:
+    def fit(self, table: OperatorTable, log_s: Floats) -> None:
         """Learn. log_s: natural logarithm of seconds, [n], n >= 1."""
 
     @abstractmethod
-    def predict(self, table: Table) -> Floats:
+    def predict(self, table: OperatorTable) -> Floats:
         """Log seconds, [n]."""
 
 
-class Roofline(Regressor):
+class Roofline(OperatorRegressor):
     """t = overhead + max(flops / peak, bytes / bandwidth), per op type, after Williams et al. 2009 with an overhead.
 
     The three constants are found by least squares on the relative error. A type with few rows takes those of all.
@@ -57,7 +57,7 @@ class Roofline(Regressor):
     def __init__(self) -> None:
         self.constants: dict[str, Floats] = {}
 
-    def fit(self, table: Table, log_s: Floats) -> None:
+    def fit(self, table: OperatorTable, log_s: Floats) -> None:
         """Constants of every type, and of all types together under the empty name."""
         self.constants = {"": _roofline_constants(table, log_s)}
         for type_ in np.unique(table.types):
@@ -65,19 +65,19 @@ class Roofline(Regressor):
             if rows.sum() >= FEW:
                 self.constants[str(type_)] = _roofline_constants(table.take(rows), log_s[rows])
 
-    def predict(self, table: Table) -> Floats:
+    def predict(self, table: OperatorTable) -> Floats:
         """Log seconds by the constants of each row's type."""
         constants = np.array([self.constants.get(str(t), self.constants[""]) for t in table.types]).reshape(-1, 3)
         return _roofline(constants.T, table)
 
 
-def _roofline(log_constants: Floats, table: Table) -> Floats:
+def _roofline(log_constants: Floats, table: OperatorTable) -> Floats:
     overhead_s, s_per_flop, s_per_byte = np.exp(log_constants)
     found: Floats = np.log(overhead_s + np.maximum(s_per_flop * table.flops, s_per_byte * table.traffic_bytes))
     return found
 
 
-def _roofline_constants(table: Table, log_s: Floats) -> Floats:
+def _roofline_constants(table: OperatorTable, log_s: Floats) -> Floats:
     """Logarithms of overhead, 1/peak and 1/bandwidth; the largest ops tell where to begin."""
     from scipy.optimize import least_squares
 
@@ -97,24 +97,24 @@ def _roofline_constants(table: Table, log_s: Floats) -> Floats:
     return best
 
 
-class OnRoofline(Regressor):
+class OnRoofline(OperatorRegressor):
     """What another regressor makes of log(time / roofline), so that it falls back to physics outside its data."""
 
-    def __init__(self, inner: Regressor) -> None:
+    def __init__(self, inner: OperatorRegressor) -> None:
         self.inner, self.base = inner, Roofline()
         self.name = f"{inner.name} on roofline"
 
-    def fit(self, table: Table, log_s: Floats) -> None:
+    def fit(self, table: OperatorTable, log_s: Floats) -> None:
         """The roofline first, then what it leaves."""
         self.base.fit(table, log_s)
         self.inner.fit(table, log_s - self.base.predict(table))
 
-    def predict(self, table: Table) -> Floats:
+    def predict(self, table: OperatorTable) -> Floats:
         """The roofline times the learned ratio."""
         return self.base.predict(table) + self.inner.predict(table)
 
 
-class Boosting(Regressor):
+class Boosting(OperatorRegressor):
     """Gradient-boosted trees (xgboost) on the absolute error."""
 
     name = "boosting"
@@ -123,7 +123,7 @@ class Boosting(Regressor):
         self.trees = trees
         self.model: Any = None
 
-    def fit(self, table: Table, log_s: Floats) -> None:
+    def fit(self, table: OperatorTable, log_s: Floats) -> None:
         """Shallow trees in many small steps."""
         from xgboost import XGBRegressor
 
@@ -135,18 +135,18 @@ class Boosting(Regressor):
         self.middle = float(np.median(log_s))
         self.model.fit(table.x, log_s - self.middle)
 
-    def predict(self, table: Table) -> Floats:
+    def predict(self, table: OperatorTable) -> Floats:
         """Log seconds."""
         return np.asarray(self.model.predict(table.x), dtype=np.float64) + self.middle
 
 
-class _Scaled(Regressor):
+class _Scaled(OperatorRegressor):
     """A scikit-learn regressor on features of mean 0 and variance 1."""
 
     def __init__(self) -> None:
         self.model: Any = None
 
-    def fit(self, table: Table, log_s: Floats) -> None:
+    def fit(self, table: OperatorTable, log_s: Floats) -> None:
         """Scale features and target, then learn."""
         self.mean, self.scale = table.x.mean(axis=0), table.x.std(axis=0)
         self.scale[self.scale < 1e-9] = np.inf  # a feature that never changes says nothing
@@ -155,11 +155,11 @@ class _Scaled(Regressor):
             warnings.simplefilter("ignore")  # a fit that stops before it has converged is judged by its error
             self.model = self._learned(self._x(table), (log_s - self.middle) / self.width)
 
-    def predict(self, table: Table) -> Floats:
+    def predict(self, table: OperatorTable) -> Floats:
         """Log seconds."""
         return np.asarray(self.model.predict(self._x(table)), dtype=np.float64) * self.width + self.middle
 
-    def _x(self, table: Table) -> Floats:
+    def _x(self, table: OperatorTable) -> Floats:
         scaled: Floats = np.clip((table.x - self.mean) / self.scale, -4.0, 4.0)
         return scaled
 
@@ -236,7 +236,7 @@ def _kernel(features: int) -> Any:
     return ConstantKernel(1.0, (1e-2, 1e2)) * smooth + WhiteKernel(0.01, (1e-5, 1.0))
 
 
-def candidates() -> dict[str, Regressor]:
+def candidates() -> dict[str, OperatorRegressor]:
     """One fresh regressor of each kind, by name."""
     kinds = (
         Roofline(), Boosting(), OnRoofline(Boosting()), OnRoofline(Mlp()), OnRoofline(Neighbours()), Gaussian(),

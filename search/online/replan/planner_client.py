@@ -29,7 +29,7 @@ GOODBYE_S = 5.0
 
 
 class Planner:
-    """The methods of OnlinePlan, each answered by a Future, in the order of the calls.
+    """The methods of Replanner, each answered by a Future, in the order of the calls.
 
     A Future holds a PlacerError where its call failed, or the process is gone; nothing here waits for the process, nor
     raises for what happens in it. It ends with `close()` and when this process does.
@@ -81,15 +81,15 @@ class Planner:
         return None if self._process is None else self._process.pid
 
     def singles(self) -> Future[list[Proposal]]:
-        """See OnlinePlan.singles."""
+        """See Replanner.singles."""
         return self._call("singles")
 
     def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> Future[None]:
-        """See OnlinePlan.tell."""
+        """See Replanner.tell."""
         return self._call("tell", list(measured))
 
     def propose(self, count: int, seconds: float | None = None) -> Future[list[Proposal]]:
-        """See OnlinePlan.propose."""
+        """See Replanner.propose."""
         return self._call("propose", count, seconds)
 
     def ended(self) -> Future[str | None]:
@@ -97,15 +97,15 @@ class Planner:
         return self._call("ended")
 
     def predict(self, devices: OpDevices) -> Future[float]:
-        """See OnlinePlan.predict."""
+        """See Replanner.predict."""
         return self._call("predict", devices)
 
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> Future[None]:
-        """See OnlinePlan.slowed."""
+        """See Replanner.slowed."""
         return self._call("slowed", dict(device_factor), dict(link_factor))
 
     def only(self, names: Sequence[str]) -> Future[None]:
-        """See OnlinePlan.only."""
+        """See Replanner.only."""
         return self._call("only", tuple(names))
 
     def _call(self, method: str, *arguments: Any) -> Future[Any]:

@@ -68,10 +68,10 @@ class Desk:
 
     def _begin(self, *arguments: Any) -> None:
         from search.online.replan.replanner import (
-            OnlinePlan,  # slow to import, and a failure of it has its line like any other
+            Replanner,  # slow to import, and a failure of it has its line like any other
         )
 
-        self.plan = OnlinePlan(*arguments)
+        self.plan = Replanner(*arguments)
 
     def _called(self, method: str, arguments: tuple[Any, ...]) -> Any:
         value = getattr(self.plan, method)

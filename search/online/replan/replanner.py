@@ -28,7 +28,7 @@ MOST_CALIBRATED = 24  # results that a calibration replays: the single devices, 
 AS_PROFILED = Load()
 
 
-class OnlinePlan:
+class Replanner:
     """Proposes mappings of one step while it trains, and learns what they came to.
 
     What was measured counts under the load that there was, and comes back with it. Under a load that is new, what is

@@ -1,6 +1,6 @@
 """Racing the modes of a step: every step of a race is a real one of the training.
 
-look:   w . . .          w: not counted, because variables and caches move first
+sample: w . . .          w: not counted, because variables and caches move first
 race:   A w....  B w....  C w....  A w....  C w....        B was clearly slower
 """
 
@@ -19,7 +19,7 @@ SIGMAS = 2.0
 CLEARLY = 0.06  # slower than the fastest, and the noise of few steps may still hide who is
 
 
-def look(mode: Mode, repeats: int, hopeless_s: float = math.inf) -> Steps[list[float]]:
+def sample(mode: Mode, repeats: int, hopeless_s: float = math.inf) -> Steps[list[float]]:
     """Seconds of `repeats` steps in `mode`; stops after the first that takes longer than `hopeless_s`."""
     yield mode
     took: list[float] = []
@@ -37,11 +37,11 @@ def race(modes: Sequence[Mode], repeats: int, hopeless: float = math.inf) -> Ste
     took: dict[Mode, list[float]] = {mode: [] for mode in modes}
     first = -(-repeats // 2)
     for mode in modes:
-        took[mode] += yield from look(mode, first, _hopeless_s(took[modes[0]], hopeless))
+        took[mode] += yield from sample(mode, first, _hopeless_s(took[modes[0]], hopeless))
     near = _near(took)
     if len(near) > 1 and repeats > first:
         for mode in near:
-            took[mode] += yield from look(mode, repeats - first, _hopeless_s(took[modes[0]], hopeless))
+            took[mode] += yield from sample(mode, repeats - first, _hopeless_s(took[modes[0]], hopeless))
     return took
 
 

@@ -1,4 +1,4 @@
-"""Trials of mappings within the training: each proposal is built in the background, looked at for a few steps, and
+"""Trials of mappings within the training: each proposal is built in the background, sampled for a few steps, and
 raced against the incumbent, which all other calls run.
 """
 
@@ -17,13 +17,13 @@ from placer.train.modes import UNTOUCHED, Mode, Placed
 from search.online.interfaces import LiveStepLike, Steps
 from search.online.journal import Kind
 from search.online.replan.proposal import Proposal
-from search.online.trials.race import is_faster, look, race
+from search.online.trials.race import is_faster, race, sample
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Mode)
 LEAST_S, MOST_TIMES = 0.02, 4  # short steps are counted so many times more, at most
-LATELY = 24  # steps of the incumbent that are remembered
-NEAR = 1.06  # by a look as good as the incumbent, as far as a look tells
+LATEST = 24  # steps of the incumbent that are remembered
+NEAR = 1.06  # by a sample as good as the incumbent, as far as a sample tells
 SINGLES = 2  # that stay built
 MOST_NEAR = 3  # that race the incumbent
 
@@ -34,7 +34,7 @@ class TrialSettings:
 
     repeats: int = 8  # counted steps of each mode in a race
     looks: int = 3  # counted steps of a mode that is new
-    hopeless: float = 2.0  # a step this many times as long as the incumbent's ends a look
+    hopeless: float = 2.0  # a step this many times as long as the incumbent's ends a sample
     least_gain: float = 0.01  # share of a step worth a move
     sigmas: float = 1.0  # standard deviations that a gain must exceed
 
@@ -71,9 +71,9 @@ class Trials:
         self.favourite: Placed | None = None  # of these, the best while no device is slow
         self.step_s: dict[Mode, float] = {}  # all comparable: at the pace of the first race, or since the load changed
         self.tried: list[Trial] = []
-        self.lately: deque[float] = deque(maxlen=LATELY)  # seconds of the incumbent's latest undisturbed steps
+        self.latest_s: deque[float] = deque(maxlen=LATEST)  # seconds of the incumbent's latest undisturbed steps
         self.moves = 0
-        self.spent_s = 0.0  # seconds lost to building and to steps of others
+        self.lost_s = 0.0  # seconds lost to building and to steps of others
         self._predicted: dict[tuple[int, ...], float] = {}
 
     # Steps of the incumbent.
@@ -83,31 +83,31 @@ class Trials:
 
         Raises what the future holds.
         """
-        usual_s = median(self.lately) if self.lately else math.inf
+        usual_s = median(self.latest_s) if self.latest_s else math.inf
         while not future.done():
-            self.spent_s += max(0.0, (yield self.mode) - usual_s)
+            self.lost_s += max(0.0, (yield self.mode) - usual_s)
         return future.result()
 
     def rest(self, steps: int) -> Steps[None]:
         """Run the incumbent for that many undisturbed steps."""
         for _ in range(steps):
-            self.lately.append((yield self.mode))
+            self.latest_s.append((yield self.mode))
 
-    def go_on_with(self, mode: Mode, lately: Iterable[float] = ()) -> None:
-        """Make `mode` the incumbent. lately: seconds of its latest steps."""
+    def go_on_with(self, mode: Mode, latest_s: Iterable[float] = ()) -> None:
+        """Make `mode` the incumbent. latest_s: seconds of its latest steps."""
         self.mode = mode
-        self.lately = deque(lately, LATELY)
+        self.latest_s = deque(latest_s, LATEST)
 
-    def move(self, mode: Mode, lately: Iterable[float], why: str) -> None:
+    def move(self, mode: Mode, latest_s: Iterable[float], why: str) -> None:
         """Go on with `mode`, and note it in the journal."""
-        self.go_on_with(mode, lately)
+        self.go_on_with(mode, latest_s)
         self.moves += 1
         self.say("moved", f"to {self.describe(mode)}: {why}.", step_s=self.known_s(mode))
 
     # What is new.
 
     def enter(self, proposals: Iterable[Proposal], settings: TrialSettings) -> Steps[list[Placed]]:
-        """Build each that was not measured yet while the training goes on, look at it, and go on with the fastest.
+        """Build each that was not measured yet while the training goes on, try it out, and go on with the fastest.
 
         One after the other, because steps beside a build take longer and tell nothing. What cannot run is left out.
         """
@@ -117,21 +117,21 @@ class Trials:
                 built = yield from self._made(proposal)
                 if built is not None:
                     entered.append(built)
-                    yield from self.look_at(built, settings)
+                    yield from self.try_out(built, settings)
         return entered
 
-    def look_at(self, mode: Mode, settings: TrialSettings) -> Steps[None]:
+    def try_out(self, mode: Mode, settings: TrialSettings) -> Steps[None]:
         """Compare a few steps of `mode` with the incumbent's latest; move to it if it is clearly faster."""
-        self.lately.append((yield self.mode))
-        settings = settings.at(self.lately[-1])
+        self.latest_s.append((yield self.mode))
+        settings = settings.at(self.latest_s[-1])
         for _ in range(settings.looks - 1):
-            self.lately.append((yield self.mode))
+            self.latest_s.append((yield self.mode))
         beside = self._beside(settings)
         scale = self.step_s.setdefault(self.mode, beside.step_s) / beside.step_s
-        took = yield from look(mode, settings.looks, settings.hopeless * self.bar_s / scale)
+        took = yield from sample(mode, settings.looks, settings.hopeless * self.bar_s / scale)
         found = summary(took)
-        self._note({self.mode: list(self.lately), mode: took}, self.mode, beside, [mode])
-        self._spend(took, beside.step_s)
+        self._note({self.mode: list(self.latest_s), mode: took}, self.mode, beside, [mode])
+        self._count_lost(took, beside.step_s)
         if len(took) == settings.looks and is_faster(found, beside, max(0.03, settings.least_gain), 2.0):
             self.move(mode, took, _against(found, beside))
 
@@ -145,12 +145,12 @@ class Trials:
         self._note(took, modes[0], results[modes[0]], modes)
         best = min(modes, key=lambda mode: results[mode].step_s)
         for steps_s in took.values():
-            self._spend(steps_s, results[best].step_s)
+            self._count_lost(steps_s, results[best].step_s)
         bar = min(modes[:bars], key=lambda mode: results[mode].step_s)
         if not is_faster(results[best], results[bar], settings.least_gain, settings.sigmas):
             best = bar
         if best is self.mode:
-            self.lately.extend(took[best])
+            self.latest_s.extend(took[best])
         else:
             self.move(best, took[best], _against(results[best], results.get(self.mode, results[bar])))
 
@@ -175,7 +175,7 @@ class Trials:
     def only_incumbent(self) -> None:
         """Forget what is known of others: the load changed for some devices."""
         self.step_s = {mode: step_s for mode, step_s in self.step_s.items() if mode is self.mode}
-        self.lately.clear()
+        self.latest_s.clear()
 
     def fastest(self, modes: Iterable[W]) -> W | None:
         """Of those that were measured."""
@@ -268,7 +268,7 @@ class Trials:
 
     def _beside(self, settings: TrialSettings) -> Measured:
         """The latest steps of the incumbent."""
-        return summary(list(self.lately)[-max(settings.repeats, settings.looks) :])
+        return summary(list(self.latest_s)[-max(settings.repeats, settings.looks) :])
 
     def _note(self, took: dict[Mode, list[float]], anchor: Mode, beside: Measured, modes: Sequence[Mode]) -> None:
         """Keep the results of these steps, scaled to the known time of `anchor`, which took `beside` beside them."""
@@ -290,10 +290,10 @@ class Trials:
             self.tried[known] = trial
         self.report(trial, known is None)
 
-    def _spend(self, steps_s: Sequence[float], beside_s: float) -> None:
-        """Count what these steps took longer; the first step of a look, not among them, is taken for the worst."""
+    def _count_lost(self, steps_s: Sequence[float], beside_s: float) -> None:
+        """Count what these steps took longer; the first step of a sample, not among them, is taken for the worst."""
         over_s = [max(0.0, s - beside_s) for s in steps_s]
-        self.spent_s += sum(over_s) + (max(over_s) if over_s else 0.0)
+        self.lost_s += sum(over_s) + (max(over_s) if over_s else 0.0)
 
 
 def _against(one: Measured, other: Measured) -> str:

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from placer.result import Measured
-from search.local.hill_climb import Run, climb, moved
+from search.local.hill_climb import Shift, climb, moved
 from search.local.local_search import Local, LocalSettings
 from search.problem.searcher import fitting_placements
 from search.session.registry import make_searcher
@@ -38,7 +38,7 @@ def test_no_single_move_improves_a_summit(problem):
     start = next(fitting_placements(problem))
     searcher = Local(problem)
     end = climb(problem, start, problem.predict, evaluations=10**6, rng=searcher.rng, stop=searcher.stop)
-    flips = [Run(u, 1, d) for u, devices in enumerate(problem.feasible) for d in devices]
+    flips = [Shift(u, 1, d) for u, devices in enumerate(problem.feasible) for d in devices]
     around = [after for flip in flips if (after := moved(problem, end.placement, flip))]
     assert min(map(problem.predict, around)) >= end.value * (1 - 1e-9)
 

@@ -24,7 +24,7 @@ from placer.train.modes import UNTOUCHED, Built, Placed
 from search.online.controller import Controller, OnlineSettings
 from search.online.journal import Journal
 from search.online.replan.proposal import Proposal
-from search.online.replan.replanner import OnlinePlan
+from search.online.replan.replanner import Replanner
 from surrogate.simulate.simulator import Simulator
 
 SEEDS = range(20)
@@ -218,7 +218,7 @@ class RealPlanner(TablePlanner):
 
     def __init__(self, machine):
         super().__init__(machine)
-        self.plan = OnlinePlan(GRAPH, TOPOLOGY)
+        self.plan = Replanner(GRAPH, TOPOLOGY)
 
     def _later(self, name, seconds, work):
         return super()._later(name, seconds, work)

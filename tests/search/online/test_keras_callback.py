@@ -24,7 +24,7 @@ from placer.keras import AutoPlace
 from placer.trace.capture import capture
 from placer.train.session import DeviceSession
 from search.online.keras_callback import TrainFunction
-from search.online.replan.replanner import OnlinePlan
+from search.online.replan.replanner import Replanner
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Your input ran out of data"),  # Keras, at the end of data of unknown length
@@ -421,7 +421,7 @@ class Immediately:
     """A planner that answers at once and within this process, however busy the machine is."""
 
     def __init__(self, *begin: Any) -> None:
-        self._plan = OnlinePlan(*begin)
+        self._plan = Replanner(*begin)
 
     def start(self) -> Future[Any]:
         return _done(None)

@@ -16,7 +16,7 @@ from placer.result import Measured
 from search.online.replan.planner_client import Planner
 from search.online.replan.planner_server import BEGIN, NICENESS, Desk
 from search.online.replan.proposal import PlanSettings
-from search.online.replan.replanner import OnlinePlan
+from search.online.replan.replanner import Replanner
 
 PATIENCE_S = 300
 TOPOLOGY = Topology((Device("a", "cpu"), Device("b", "cpu")), (Link("*", "*", 1e-4, 1e9),))
@@ -49,7 +49,7 @@ def error_of(future):
 
 
 def test_a_desk_answers_what_its_plan_says():
-    desk, plan = Desk(), OnlinePlan(fork(), TOPOLOGY)
+    desk, plan = Desk(), Replanner(fork(), TOPOLOGY)
     assert desk.answer(BEGIN, (fork(), TOPOLOGY)) == (True, None)
     assert desk.answer("singles", ()) == (True, plan.singles())
     assert desk.answer("ended", ()) == (True, None)
@@ -80,7 +80,7 @@ def test_what_goes_wrong_at_a_desk_is_one_line():
 @pytest.mark.workers
 def test_a_planner_answers_in_order_what_a_plan_here_does(planner):
     """Two rounds, asked all at once; its process runs at low priority and has never seen TensorFlow."""
-    plan = OnlinePlan(fork(), TOPOLOGY, PlanSettings(seed=3))
+    plan = Replanner(fork(), TOPOLOGY, PlanSettings(seed=3))
     told = [(p.devices, Measured(1.1 * p.predicted_s, 1e-4, 12)) for p in plan.singles()]
     best = (1,) * len(fork())
     calls = [

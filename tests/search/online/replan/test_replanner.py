@@ -16,7 +16,7 @@ from search.list_scheduling.heft import heft_placement
 from search.offline.plan import DEFAULT_SEARCHER
 from search.online.replan.load import Load
 from search.online.replan.proposal import PlanSettings
-from search.online.replan.replanner import NEARLY, OnlinePlan
+from search.online.replan.replanner import NEARLY, Replanner
 from surrogate.simulate.simulator import Simulator
 
 LINK = Link("*", "*", 2e-4, 1e9, send_s=1.5e-4, send_s_per_byte=5e-10, receive_s=1.5e-4, receive_s_per_byte=5e-10)
@@ -64,7 +64,7 @@ def graph():
 
 def trained(graph, topology, rounds=1, **settings):
     """A plan that was told the single devices, and so many batches of three."""
-    plan, clock = OnlinePlan(graph, topology, PlanSettings(**settings)), Machine(graph, topology)
+    plan, clock = Replanner(graph, topology, PlanSettings(**settings)), Machine(graph, topology)
     plan.tell(clock.told(plan.singles()))
     for _ in range(rounds):
         plan.tell(clock.told(plan.propose(3)))
@@ -77,9 +77,9 @@ def test_the_default_searcher_is_that_of_every_plan():
 
 def test_singles_are_the_devices_that_hold_the_step_the_fastest_first(graph):
     devices = (Device("a", "cpu", speed=1.0), Device("b", "cpu", speed=2.0), Device("c", "cpu", 15))
-    plan = OnlinePlan(graph, Topology(devices, (LINK,)))
+    plan = Replanner(graph, Topology(devices, (LINK,)))
     assert [set(p.devices) for p in plan.singles()] == [{1}, {0}]
-    assert OnlinePlan(graph, machine(3, 300)).singles() == []
+    assert Replanner(graph, machine(3, 300)).singles() == []
 
 
 def test_the_first_proposals_are_far_better_than_a_single_device(graph):
@@ -90,14 +90,14 @@ def test_the_first_proposals_are_far_better_than_a_single_device(graph):
 
 
 def test_proposals_come_before_anything_was_measured(graph):
-    found = OnlinePlan(graph, machine(2)).propose(4)
+    found = Replanner(graph, machine(2)).propose(4)
     assert len({p.devices for p in found}) == 4
-    assert found[0].predicted_s < 0.75 * OnlinePlan(graph, machine(2)).singles()[0].predicted_s
+    assert found[0].predicted_s < 0.75 * Replanner(graph, machine(2)).singles()[0].predicted_s
 
 
 def test_no_proposal_repeats_another_or_what_was_told_and_each_is_a_mapping(graph):
     """Memory suffices with the head-room, which is tight here."""
-    plan, clock = OnlinePlan(graph, machine(2, 260), PlanSettings(headroom=0.2)), Machine(graph, machine(2))
+    plan, clock = Replanner(graph, machine(2, 260), PlanSettings(headroom=0.2)), Machine(graph, machine(2))
     told = set()
     for _ in range(4):
         found = plan.propose(3)
@@ -127,7 +127,7 @@ def test_known_rules_are_proposed_once_where_they_are_nearly_as_good(graph):
 def test_a_rule_that_is_no_good_is_not_proposed(graph):
     """HEFT does not look ahead to what comes back over links that are as slow as this."""
     slow = replace(LINK, latency_s=3e-3, send_s=2e-3, receive_s=2e-3)
-    plan = OnlinePlan(towers(2, 12), Topology(machine(2).devices, (slow,)))
+    plan = Replanner(towers(2, 12), Topology(machine(2).devices, (slow,)))
     view = plan._view()
     heft = view.step_s(view.expand(heft_placement(view.problem)))
     found = plan.propose(6)
@@ -138,7 +138,7 @@ def test_a_rule_that_is_no_good_is_not_proposed(graph):
 def test_what_is_far_from_the_best_is_not_worth_a_step_of_the_training():
     """A chain over links that take longer than the step: the single devices were measured, and nothing is near."""
     slow = replace(LINK, latency_s=1.0)
-    plan = OnlinePlan(towers(1), Topology(machine(2).devices, (slow,)))
+    plan = Replanner(towers(1), Topology(machine(2).devices, (slow,)))
     plan.tell([(p.devices, Measured(p.predicted_s * 1.05, 1e-4, 12)) for p in plan.singles()])
     assert plan.propose(4) == []
     assert "slower than the best" in plan.ended
@@ -146,7 +146,7 @@ def test_what_is_far_from_the_best_is_not_worth_a_step_of_the_training():
 
 def test_where_nothing_is_left_it_says_why():
     ops = tuple(Op(name, cost_s={"cpu": 1.0}) for name in "ab")
-    plan = OnlinePlan(OpGraph("pair", ops, (Edge(0, 1, 1),)), machine(2))
+    plan = Replanner(OpGraph("pair", ops, (Edge(0, 1, 1),)), machine(2))
     plan.tell([((a, b), Measured(2.0 + a + b, 0.01, 12)) for a in (0, 1) for b in (0, 1)])
     assert plan.propose(3) == []
     assert "nothing left" in plan.ended
@@ -161,7 +161,7 @@ def test_a_failure_is_told_and_not_proposed_again(graph):
 
 def test_measuring_corrects_what_is_predicted(graph):
     """Steps take 10 % and a millisecond more than profiled."""
-    plan, clock = OnlinePlan(graph, machine(2)), Machine(graph, machine(2))
+    plan, clock = Replanner(graph, machine(2)), Machine(graph, machine(2))
     unseen = tuple(v % 2 for v in range(len(graph)))
 
     def miss():
@@ -173,7 +173,7 @@ def test_measuring_corrects_what_is_predicted(graph):
 
 
 def test_mappings_that_no_group_could_have_correct_predictions_too(graph):
-    plan, clock = OnlinePlan(graph, machine(2), PlanSettings(groups=6)), Machine(graph, machine(2))
+    plan, clock = Replanner(graph, machine(2), PlanSettings(groups=6)), Machine(graph, machine(2))
     odd = tuple(v % 2 for v in range(len(graph)))
     before = plan.predict(odd)
     plan.tell([(odd, clock.result(odd))])
@@ -183,7 +183,7 @@ def test_mappings_that_no_group_could_have_correct_predictions_too(graph):
 
 def test_a_search_whose_time_is_up_proposes_what_it_has(graph):
     ticks = iter(range(10**6))
-    plan = OnlinePlan(graph, machine(2), clock=lambda: float(next(ticks)))
+    plan = Replanner(graph, machine(2), clock=lambda: float(next(ticks)))
     plan.tell(Machine(graph, machine(2)).told(plan.singles()))
     assert plan.propose(2, seconds=0.5)
     assert next(ticks) < 100
@@ -263,7 +263,7 @@ def test_loads_are_alike_as_far_as_probes_can_tell():
 
 @pytest.mark.parametrize("factors", [{"worker:9": 2.0}, {"worker:0": 0.0}, {"worker:0": math.nan}])
 def test_a_load_that_is_none_is_refused(graph, factors):
-    plan = OnlinePlan(graph, machine(2))
+    plan = Replanner(graph, machine(2))
     with pytest.raises(BadInputError, match="load"):
         plan.slowed(factors, {})
 
@@ -304,7 +304,7 @@ def test_a_load_holds_on_the_devices_that_are_left(graph):
 
 def test_the_last_device_that_can_run_an_op_cannot_be_missed():
     ops = (Op("a", cost_s={"cpu": 1.0}), Op("b", cost_s={"worker:1": 1.0}))
-    plan = OnlinePlan(OpGraph("pinned", ops, (Edge(0, 1, 1),)), machine(2))
+    plan = Replanner(OpGraph("pinned", ops, (Edge(0, 1, 1),)), machine(2))
     with pytest.raises(BadInputError, match="cannot run on worker:0 alone"):
         plan.only(["worker:0"])
     assert plan.names == ("worker:0", "worker:1")
@@ -327,7 +327,7 @@ def test_the_order_of_a_proposal_is_one_in_which_producers_come_first(graph):
 
 
 def test_a_mapping_of_another_graph_is_refused(graph):
-    plan = OnlinePlan(graph, machine(2))
+    plan = Replanner(graph, machine(2))
     for wrong in ((0, 1), (7,) * len(graph)):
         for method in (plan.predict, lambda w: plan.tell([(w, Measured(1.0))])):
             with pytest.raises(BadInputError, match=f"this plan is for {len(graph)}"):
@@ -338,5 +338,5 @@ def test_graphs_topologies_and_proposals_survive_pickling(graph):
     again = pickle.loads(pickle.dumps(graph))
     assert again.fingerprint == graph.fingerprint
     assert pickle.loads(pickle.dumps(machine(2))) == machine(2)
-    plan = OnlinePlan(again, machine(2))
-    assert plan.propose(2) == pickle.loads(pickle.dumps(OnlinePlan(graph, machine(2)).propose(2)))
+    plan = Replanner(again, machine(2))
+    assert plan.propose(2) == pickle.loads(pickle.dumps(Replanner(graph, machine(2)).propose(2)))
