@@ -43,12 +43,10 @@ def compared(model: str, options: BenchOptions) -> Facts:
 
 def compare_in_process(settings: Facts) -> Facts:
     """`placer compare MODEL` with these settings."""
-    options = []
-    for option in ("workers", "measurements", "peer_measurements", "minutes"):
-        options += [f"--{option.replace('_', '-')}", str(settings[option])]
-    for name in settings["searchers"]:
-        options += ["--searcher", name]
-    return command_facts("compare", settings["model"], *options)
+    numbers = ("workers", "measurements", "peer_measurements", "minutes")
+    options = [word for name in numbers for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
+    searchers = [word for name in settings["searchers"] for word in ("--searcher", name)]
+    return command_facts("compare", settings["model"], *options, *searchers)
 
 
 def _outcome(facts: Facts) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import psutil
 
@@ -104,7 +104,7 @@ class Measurer:
         self.connection: Connection | None = None
         self.asked = 0
 
-    def __enter__(self) -> Measurer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:

@@ -159,13 +159,13 @@ def kinds(problem: Problem, rng: random.Random) -> Iterator[Placement]:
     rules = [problem.placement(make_searcher(name, problem).ask()) for name in RULES]
     known = [p for p in dict.fromkeys([*rules, *expert_placements(problem)]) if problem.fits(p)]
     seen = {problem.canonical(single) for single in problem.singles()}
-    yield from _new(known, problem, seen)
+    yield from not_seen(known, problem, seen)
     tired = 0  # a small network has only so many mappings
     while tired < 100:
         one, other = rng.choice(known), rng.choice(known)
         hard = kicked(problem, kicked(problem, kicked(problem, one, rng), rng), rng)
         drawn = random_placement(make_searcher("random", problem, seed=rng.randrange(10**6)))
-        found = list(_new((kicked(problem, one, rng), _crossed(one, other, rng), hard, drawn), problem, seen))
+        found = list(not_seen((kicked(problem, one, rng), _crossed(one, other, rng), hard, drawn), problem, seen))
         yield from found
         tired = 0 if found else tired + 1
 
@@ -176,7 +176,7 @@ def _crossed(one: Placement, other: Placement, rng: random.Random) -> Placement:
     return one[:cut] + other[cut:]
 
 
-def _new(placements: Sequence[Placement], problem: Problem, seen: set[Placement]) -> Iterator[Placement]:
+def not_seen(placements: Sequence[Placement], problem: Problem, seen: set[Placement]) -> Iterator[Placement]:
     """Those that fit and were not there yet."""
     for placement in placements:
         form = problem.canonical(placement)

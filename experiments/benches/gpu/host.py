@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from types import TracebackType
-from typing import Any
 
 import psutil
 
@@ -22,32 +20,20 @@ def opened(devices: str | None) -> Doer:
     return GpuStudy(devices)
 
 
-class Host:
+class Host(Measurer):
     """The process that holds certain devices; it ends when others are asked for."""
 
     def __init__(self) -> None:
-        self.caps = Caps(memory_bytes=int(MEMORY_SHARE * psutil.virtual_memory().total), batch=ALL)
+        memory_bytes = int(MEMORY_SHARE * psutil.virtual_memory().total)
+        super().__init__(partial(opened, None), Caps(memory_bytes=memory_bytes, batch=ALL))
         self.devices: str | None = None
-        self.measurer: Measurer | None = None
 
-    def __enter__(self) -> Host:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.end()
-
-    def ask(self, devices: str | None, method: str, argument: Any, seconds: float) -> Facts:
+    def ask_on(self, devices: str | None, method: str, argument: object, seconds: float) -> Facts:
         """What the method returns in a process that holds these devices, or {"failed": line, "why": word}."""
-        if self.measurer is None or devices != self.devices:
+        if devices != self.devices:
             self.end()
-            self.devices, self.measurer = devices, Measurer(partial(opened, devices), self.caps)
-        found = self.measurer.ask(method, argument, seconds)
+            self.devices, self.make = devices, partial(opened, devices)
+        found = self.ask(method, argument, seconds)
         if "skipped" not in found:
             return found
         return {"failed": f"{found['skipped']}: {found['detail']}", "why": found["skipped"]}
-
-    def end(self) -> None:
-        """End the process: the next question is asked in a fresh one. Harmless when called twice."""
-        if self.measurer is not None:
-            self.measurer.end()
-        self.measurer = None

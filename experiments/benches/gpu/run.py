@@ -106,7 +106,7 @@ class GpuRun:
         return tight_facts(*found)
 
     def _ask(self, task: Task, method: str, wanted: Wanted) -> Facts:
-        return self.host.ask(task.devices, method, wanted, self.budget.limit_s(wanted.seconds))
+        return self.host.ask_on(task.devices, method, wanted, self.budget.limit_s(wanted.seconds))
 
 
 def _checked(options: BenchOptions, minutes: float) -> Hardware:
@@ -127,7 +127,7 @@ def _device(host: Host, hardware: Hardware) -> str:
     """What is measured on, in words. Raises BadInputError without a GPU, PlacerError where nothing can be asked."""
     if not hardware.real:
         return f"{hardware.whole}, logical CPU devices, for no figures"
-    found = host.ask(hardware.whole, "hardware", None, START_S)
+    found = host.ask_on(hardware.whole, "hardware", None, START_S)
     if "failed" in found:
         raise PlacerError(f"the process that should measure could not say what GPUs there are: {found['failed']}")
     if not found["gpus"]:

@@ -20,48 +20,33 @@ from experiments.benches.online.training import Training, say
 from placer.errors import one_line
 
 NOTICE_CALLS = 200  # after a kill, within which the training must have noticed
-
-
-@dataclass(frozen=True)
-class KillSettings:
-    """gap: at most so many steps from one recovery to the next kill. pause_s: between steps while a worker starts
-    again, so that steps do not run into thousands meanwhile.
-    """
-
-    model: str = "towers@2"
-    workers: int = 2
-    budget: int = 4
-    seed: int = 0
-    kills: int = 10
-    gap: int = 40
-    pause_s: float = 0.05
-    back_limit_s: float = 90.0
+GAP = 40  # at most so many steps from one recovery to the next kill
+PAUSE_S = 0.05  # between steps while a worker starts again, so that steps do not run into thousands meanwhile
+BACK_LIMIT_S = 90.0
 
 
 @dataclass
 class Kill:
-    """at: steps taken since the start when it was due. noticed: whether the training said so. back_s: until all devices
-    were back.
-    """
+    """One kill of a worker."""
 
-    at: int
+    at: int  # steps taken since the start when it was due
     worker: int
-    noticed: bool = False
-    back_s: float | None = None
+    noticed: bool = False  # whether the training reported a loss
+    back_s: float | None = None  # until all devices were back
 
 
-def kill_facts(settings: KillSettings) -> Facts:
+def kill_facts(model: str, workers: int, budget: int = 4, seed: int = 0, kills: int = 10) -> Facts:
     """One run: its losses, with kills and without, and its kills; what ended it early, if anything did."""
-    rng, kills, ended, undisturbed = random.Random(settings.seed), list[Kill](), "", list[float]()
-    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
+    rng, killed, ended, undisturbed = random.Random(seed), list[Kill](), "", list[float]()
+    with Training(model, f"workers:{workers}", budget) as training:
         training.until_steady()
         start = training.moment()
         try:
-            while len(kills) < settings.kills:
-                _stepped(training, rng.randrange(settings.gap))
-                kills.append(_kill(training, start.at, rng.random(), rng.randrange(settings.workers), settings))
-                say(f"kill {len(kills)}: {kills[-1]}")
-            _stepped(training, settings.gap)
+            while len(killed) < kills:
+                training.steps(rng.randrange(GAP))
+                killed.append(_kill(training, start.at, rng.random(), rng.randrange(workers)))
+                say(f"kill {len(killed)}: {killed[-1]}")
+            training.steps(GAP)
             losses = training.losses[start.at :]
             undisturbed = training.again(start, len(losses))
         except Exception as error:  # whatever a kill may do to a training is a result here
@@ -70,13 +55,13 @@ def kill_facts(settings: KillSettings) -> Facts:
             losses = training.losses[start.at :]
         said = {kind: training.said(kind) for kind in ("lost", "back", "error", "moved")}
     return {
-        "seed": settings.seed, "losses": losses, "undisturbed": undisturbed, "kills": [asdict(kill) for kill in kills],
+        "seed": seed, "losses": losses, "undisturbed": undisturbed, "kills": [asdict(kill) for kill in killed],
         "ended": ended, "steady_at": start.at, "journal": said,
     }  # fmt: skip
 
 
-def _kill(training: Training, start: int, late: float, victim: int, settings: KillSettings) -> Kill:
-    """Somewhere within the next few steps; then train until all devices are back. Raises TimeoutError if never.
+def _kill(training: Training, start: int, late: float, victim: int) -> Kill:
+    """Kill a worker within the next few steps, then train until all devices are back. Raises TimeoutError if never.
 
     A device that no op runs on may die unnoticed; the next kill takes another one then.
     """
@@ -94,17 +79,12 @@ def _kill(training: Training, start: int, late: float, victim: int, settings: Ki
     timer.join()
     kill.noticed = len(session.losses) > losses
     while kill.noticed and session.missing:
-        if training.clock() - begin > settings.back_limit_s:
-            raise TimeoutError(f"worker:{task} was not back after {settings.back_limit_s:.0f} s")
+        if training.clock() - begin > BACK_LIMIT_S:
+            raise TimeoutError(f"worker:{task} was not back after {BACK_LIMIT_S:.0f} s")
         training.step()
-        time.sleep(settings.pause_s)
+        time.sleep(PAUSE_S)
     kill.back_s = training.clock() - begin if kill.noticed else None
     return kill
-
-
-def _stepped(training: Training, count: int) -> None:
-    for _ in range(count):
-        training.step()
 
 
 def worker_processes() -> dict[int, psutil.Process]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -11,18 +10,8 @@ import numpy as np
 from experiments.benches.bench import Facts
 from experiments.benches.online.training import Held, Training, fastest, raced, say
 
-
-@dataclass(frozen=True)
-class OracleSettings:
-    """calls: of the whole run. every: calls between two looks at the references, `each` steps of each reference."""
-
-    model: str
-    workers: int = 2
-    budget: int = 16
-    calls: int = 2000
-    every: int = 200
-    each: int = 5
-    limit_s: float = 900.0
+EVERY = 200  # calls between two looks at the references
+EACH = 5  # steps of each reference at a look
 
 
 class References:
@@ -33,13 +22,13 @@ class References:
         self.at: list[int] = []
         self.took: list[dict[str, float]] = []
 
-    def look(self, training: Training, call: int, each: int) -> None:
-        """A block of steps of every mapping that the run had at such a moment before, and of the one it has."""
+    def look(self, training: Training, call: int) -> None:
+        """Some steps of every mapping that the run had at an earlier look, and of the one that it has."""
         if not self.held:
             self.held = training.hold_singles()
         if training.placed.devices not in [held.built.devices for held in self.held]:
             self.held.append(training.hold_placed())
-        took = raced(self.held, rounds=1, each=each)
+        took = raced(self.held, rounds=1, each=EACH)
         self.at.append(call)
         self.took.append({label(held): median(took[held]) for held in self.held})
 
@@ -54,39 +43,38 @@ class References:
         return min(held, key=lambda one: median(self.seconds(label(one))))
 
 
-def oracle_facts(settings: OracleSettings) -> Facts:
-    """The run with looks at its references, then a second search, whose best may be the better oracle."""
+def oracle_facts(model: str, workers: int, budget: int = 16, calls: int = 2000, limit_s: float = 900.0) -> Facts:
+    """A run of `calls` with looks at its references, then a second search, whose best may be the better oracle."""
     references = References()
-    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
+    with Training(model, f"workers:{workers}", budget) as training:
         call_s: list[float] = []
         begin, steady_at, known = training.clock(), None, training.auto.controller.mode
-        while len(call_s) < settings.calls and training.clock() - begin < settings.limit_s:
+        while len(call_s) < calls and training.clock() - begin < limit_s:
             call_s.append(training.step())
             if not training.is_steady:
                 continue
             steady_at = steady_at or len(call_s)
-            if training.auto.controller.mode is not known or len(call_s) % settings.every == 0:
+            if training.auto.controller.mode is not known or len(call_s) % EVERY == 0:
                 known = training.auto.controller.mode
-                references.look(training, len(call_s), settings.each)
+                references.look(training, len(call_s))
         if steady_at is None:
             return {"failed": f"the search did not end within {len(call_s)} calls, {sum(call_s):.0f} s"}
-        references.look(training, len(call_s), settings.each)
+        references.look(training, len(call_s))
         say(f"{len(call_s)} calls in {sum(call_s):.0f} s, steady from {steady_at} on")
-        searching_s = training.clock() - begin
-        facts = _judged(training, references, call_s, settings)
-        return {**facts, "steady_at": steady_at, "run_s": searching_s, "ended": training.said("end")}
+        run_s = training.clock() - begin
+        facts = _judged(training, references, call_s)
+        return {"model": model, **facts, "steady_at": steady_at, "run_s": run_s, "ended": training.said("end")}
 
 
-def _judged(training: Training, references: References, call_s: Sequence[float], settings: OracleSettings) -> Facts:
-    singles = [held for held in references.held if held.name in _names(training)]
+def _judged(training: Training, references: References, call_s: Sequence[float]) -> Facts:
+    singles = [held for held in references.held if held.name in training.live.joined.topology.names]
     own = references.best(references.held)
-    better, better_s, own_s = _better(training, own, settings)
+    better, better_s, own_s = _better(training, own)
     factor = min(better_s / own_s, 1.0)
     oracle = [s * factor for s in references.seconds(label(own))]
     single = references.seconds(label(references.best(singles)))
     total_s = sum(call_s)
     return {
-        "model": settings.model,
         "calls": len(call_s),
         "total_s": total_s,
         "vs_oracle": worth(call_s, references.at, oracle) / len(call_s),
@@ -97,17 +85,17 @@ def _judged(training: Training, references: References, call_s: Sequence[float],
         "second_search": better_s / own_s,
         "single_s": median(single),
         "untouched_s": median(call_s[2:8]),
-        "last_s": median(call_s[-settings.every :]),
+        "last_s": median(call_s[-EVERY:]),
         "references": [{"call": at, **took} for at, took in zip(references.at, references.took, strict=True)],
         "mappings_measured": len(training.auto.tried),
         "moved": training.said("moved"),
     }
 
 
-def _better(training: Training, own: Held, settings: OracleSettings) -> tuple[Held, float, float]:
+def _better(training: Training, own: Held) -> tuple[Held, float, float]:
     """The best of a second search, and its step and that of the run's own best, side by side."""
     found = training.searched(seed=1)[:2]
-    took = raced([own, *found], rounds=4, each=settings.each)
+    took = raced([own, *found], rounds=4, each=EACH)
     better, better_s = fastest({held: took[held] for held in found} or {own: took[own]})
     return better, better_s, median(took[own])
 
@@ -125,7 +113,3 @@ def worth(call_s: Sequence[float], at: Sequence[int], reference_s: Sequence[floa
 def label(held: Held) -> str:
     """A name that tells mappings of one searcher apart."""
     return f"{held.name} {hash(held.built.devices) & 0xFFFF:04x}"
-
-
-def _names(training: Training) -> tuple[str, ...]:
-    return training.live.joined.topology.names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -12,24 +11,16 @@ from experiments.benches.bench import Facts
 from experiments.benches.online.training import Training
 
 
-@dataclass(frozen=True)
-class OverheadSettings:
-    """blocks: pairs of blocks, one of calls and one of bare steps, `each` of both."""
+def overhead_facts(model: str, workers: int, budget: int = 6, blocks: int = 12, each: int = 25) -> Facts:
+    """Calls and bare steps of the same placed function on the same variables, in `blocks` pairs of blocks in turn.
 
-    model: str
-    workers: int = 2
-    budget: int = 6
-    blocks: int = 12
-    each: int = 25
-
-
-def overhead_facts(settings: OverheadSettings) -> Facts:
-    """Calls and bare steps of the very same placed function on the very same variables, in blocks in turn."""
-    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
+    each: steps of a block.
+    """
+    with Training(model, f"workers:{workers}", budget) as training:
         training.until_steady()
         begin = training.auto.steps
-        found = in_blocks(training, settings.blocks, settings.each)
-        return {**found, "model": settings.model, "moved": training.said("moved", begin + 1)}
+        found = in_blocks(training, blocks, each)
+        return {**found, "model": model, "moved": training.said("moved", begin + 1)}
 
 
 def in_blocks(training: Training, blocks: int, each: int) -> Facts:
@@ -37,11 +28,10 @@ def in_blocks(training: Training, blocks: int, each: int) -> Facts:
     calls: list[list[float]] = []
     bare: list[list[float]] = []
     for block in range(blocks):
-        if block % 2:
-            calls.append(_calls(training, each))
-        bare.append(_bare(training, each))
-        if not block % 2:
-            calls.append(_calls(training, each))
+        kinds = [(calls, training.step), (bare, training.bare_step)]
+        for took, step in reversed(kinds) if block % 2 == 0 else kinds:
+            step()
+            took.append([step() for _ in range(each)])
     return compared(calls, bare)
 
 
@@ -61,19 +51,3 @@ def compared(calls: list[list[float]], bare: list[list[float]]) -> Facts:
         "bare_s": median(s for block in bare for s in block),
         "steps": sum(map(len, calls)),
     }
-
-
-def _calls(training: Training, count: int) -> list[float]:
-    training.step()
-    return [training.step() for _ in range(count)]
-
-
-def _bare(training: Training, count: int) -> list[float]:
-    step = training.bare
-    took = []
-    for i in range(count + 1):
-        begin = training.clock()
-        step()
-        if i:
-            took.append(training.clock() - begin)
-    return took

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from experiments.benches.bench import Facts
 
 
-def run_part(name: str, settings: Facts) -> Facts:
-    """What the part finds, in this process, which loads TensorFlow for it."""
+def run_part(name: str, settings: dict[str, Any]) -> Facts:
+    """What the part finds in this process, which loads TensorFlow for it. settings: the part's arguments."""
     from experiments.benches.online import kills, oracle, overhead, recovery, steady
 
-    parts: dict[str, tuple[Callable[[Any], Facts], type[Any]]] = {
-        "overhead": (overhead.overhead_facts, overhead.OverheadSettings),
-        "oracle": (oracle.oracle_facts, oracle.OracleSettings),
-        "recovery": (recovery.recovery_facts, recovery.RecoverySettings),
-        "steady": (steady.steady_facts, steady.SteadySettings),
-        "kills": (kills.kill_facts, kills.KillSettings),
+    parts = {
+        "overhead": overhead.overhead_facts,
+        "oracle": oracle.oracle_facts,
+        "recovery": recovery.recovery_facts,
+        "steady": steady.steady_facts,
+        "kills": kills.kill_facts,
     }
-    measure, made = parts[name]
-    return measure(made(**settings))
+    return parts[name](**settings)

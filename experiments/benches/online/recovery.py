@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from experiments.benches.bench import Facts
@@ -14,67 +13,42 @@ from placer.devices.workers import share_cores
 
 SHARE = 0.95  # of the optimum's speed
 WINDOW = 5  # steps of a running median
+CALM = 40  # steps before the hog lands
+EACH = 5  # steps of a mapping's turn in a race
 
 
-@dataclass(frozen=True)
-class RecoverySettings:
-    """steps: watched after the hog lands, and after it leaves. calm: between two landings. each: steps of a race."""
+def recovery_facts(
+    model: str, workers: int, budget: int = 16, repeats: int = 3, steps: int = 150, limit_s: float = 900.0
+) -> Facts:
+    """A hog lands and leaves, `repeats` times or until `limit_s` seconds are over; a round that began is finished.
 
-    model: str = "towers"
-    workers: int = 2
-    budget: int = 16
-    repeats: int = 3
-    steps: int = 150
-    calm: int = 40
-    each: int = 5
-    limit_s: float = 900.0
-
-
-def recovery_facts(settings: RecoverySettings) -> Facts:
-    """Landings and leavings, until `repeats` or out of time; a round that began is finished."""
-    core = share_cores(settings.workers, sorted(os.sched_getaffinity(0)))[1][0]
+    steps: watched after it landed, and after it left.
+    """
+    core = share_cores(workers, sorted(os.sched_getaffinity(0)))[1][0]
     rounds: list[Facts] = []
-    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
+    with Training(model, f"workers:{workers}", budget) as training:
         training.until_steady()
         before = training.hold_placed()
         begin = training.clock()
-        for repeat in range(settings.repeats):
-            if training.clock() - begin > settings.limit_s:
-                break
-            calm_s = median(training.step() for _ in range(settings.calm))
+        while len(rounds) < repeats and training.clock() - begin < limit_s:
+            calm_s = median(training.step() for _ in range(CALM))
             with neighbour(HOG, (core,)):
-                landed = _landed(training, before, 1 + repeat, settings)
-            left = _watched(training, [before], settings)
+                landed = _recovered(training, steps, lambda: [before, *training.searched(len(rounds) + 1)[:2]])
+            left = _recovered(training, steps, lambda: [before])
             rounds.append({"calm_s": calm_s, "landed": landed, "left": left})
-            say(f"hog {repeat + 1}: landed {landed['steps']}, left {left['steps']} steps")
+            say(f"hog {len(rounds)}: landed {landed['steps']}, left {left['steps']} steps")
         journal = [e.sentence for e in training.auto.journal.entries if e.kind in ("alarm", "moved", "stayed")]
-    return {"model": settings.model, "steps_watched": settings.steps, "rounds": rounds, "journal": journal}
+    return {"model": model, "steps_watched": steps, "rounds": rounds, "journal": journal}
 
 
-def _landed(training: Training, before: Held, seed: int, settings: RecoverySettings) -> Facts:
-    """Under the hog; the optimum is the best of where the run ended up and of a fresh search."""
-    took, at = _stepped(training, settings.steps)
-    mappings = [training.hold_placed(), before, *training.searched(seed)[:2]]
-    return _recovered(training, took, at, mappings, settings)
-
-
-def _watched(training: Training, others: Sequence[Held], settings: RecoverySettings) -> Facts:
-    took, at = _stepped(training, settings.steps)
-    return _recovered(training, took, at, [training.hold_placed(), *others], settings)
-
-
-def _stepped(training: Training, count: int) -> tuple[list[float], int]:
+def _recovered(training: Training, steps: int, others: Callable[[], Sequence[Held]]) -> Facts:
+    """The next steps, held against the optimum: the best of the mapping that the run ended on and of `others`."""
     at = training.auto.steps
-    return [training.step() for _ in range(count)], at
-
-
-def _recovered(
-    training: Training, took: Sequence[float], at: int, mappings: Sequence[Held], settings: RecoverySettings
-) -> Facts:
-    """mappings[0]: where the run ended up; `at`: the step before the first of `took`."""
-    race = raced(mappings, rounds=4, each=settings.each)
+    took = [training.step() for _ in range(steps)]
+    ended = training.hold_placed()
+    race = raced([ended, *others()], rounds=4, each=EACH)
     best, optimum_s = fastest(race)
-    ended_s = median(race[mappings[0]])
+    ended_s = median(race[ended])
     return {
         "steps": steps_until(took, optimum_s),
         "optimum_s": optimum_s,

@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from statistics import median
-
-import numpy as np
 
 from experiments.benches.bench import Facts
 from experiments.benches.online.neighbours import JITTER, JITTER_SAID, neighbour
 from experiments.benches.online.training import Training, say
+from placer.result import summary
 
 
-@dataclass(frozen=True)
-class SteadySettings:
-    """steps: of each stretch, or as many as `limit_s` seconds hold."""
-
-    model: str = "towers@2"
-    workers: int = 2
-    budget: int = 6
-    steps: int = 10_000
-    limit_s: float = 300.0
-
-
-def steady_facts(settings: SteadySettings) -> Facts:
-    """Both stretches, one after the other, in one training."""
-    with Training(settings.model, f"workers:{settings.workers}", settings.budget) as training:
+def steady_facts(model: str, workers: int, budget: int = 6, steps: int = 10_000, limit_s: float = 300.0) -> Facts:
+    """Two stretches, one after the other, in one training: `steps` each, or as many as `limit_s` seconds hold."""
+    with Training(model, f"workers:{workers}", budget) as training:
         training.until_steady()
-        plain = _stretch(training, settings)
+        plain = _stretch(training, steps, limit_s)
         with neighbour(JITTER, sorted(os.sched_getaffinity(0))):
-            jitter = _stretch(training, settings)
-    return {"model": settings.model, "plain": plain, "jitter": jitter, "jitter_said": JITTER_SAID}
+            jitter = _stretch(training, steps, limit_s)
+    return {"model": model, "plain": plain, "jitter": jitter, "jitter_said": JITTER_SAID}
 
 
-def _stretch(training: Training, settings: SteadySettings) -> Facts:
+def _stretch(training: Training, steps: int, limit_s: float) -> Facts:
     begin, at = training.clock(), training.auto.steps
     took: list[float] = []
-    while len(took) < settings.steps and training.clock() - begin < settings.limit_s:
+    while len(took) < steps and training.clock() - begin < limit_s:
         took.append(training.step())
-    low, high = np.percentile(took, [25, 75])
+    measured, said = summary(took), {kind: training.said(kind, at + 1) for kind in ("alarm", "stayed", "moved")}
     facts = {
         "steps": len(took),
-        "moves": len(training.said("moved", at + 1)),
-        "alarms": len(training.said("alarm", at + 1)),
-        "said": [*training.said("alarm", at + 1), *training.said("stayed", at + 1), *training.said("moved", at + 1)],
-        "step_s": median(took),
-        "spread_s": float(high - low),
+        "moves": len(said["moved"]),
+        "alarms": len(said["alarm"]),
+        "said": [sentence for sentences in said.values() for sentence in sentences],
+        "step_s": measured.step_s,
+        "spread_s": measured.spread_s,
         "slowest_s": max(took),
     }
     say(f"{facts['steps']} steady steps: {facts['moves']} moves, {facts['alarms']} alarms")

@@ -21,7 +21,7 @@ from placer.graph.topology import Topology
 from placer.profile.profiler import profile
 from placer.result import Failed, Measured, summary
 from placer.train.joined_step import PROFILED
-from placer.train.modes import Built, Placed
+from placer.train.modes import MappedStep, Placed
 from search.online.autoplace import autoplace
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import PlanSettings
@@ -37,7 +37,7 @@ class Held:
     """A mapping built beside the training: its steps train scratch variables, and no update of the training."""
 
     name: str
-    built: Built
+    built: MappedStep
     inputs: Sequence[Any]
 
     def step(self, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -127,8 +127,7 @@ class Training:
         for variable, value in start.values:
             variable.assign(value)
         del self.losses[start.at :]
-        for _ in range(count):
-            self.step()
+        self.steps(count)
         return self.losses[start.at :]
 
     def said(self, kind: str, since: int = 0) -> list[str]:
@@ -143,15 +142,20 @@ class Training:
             raise PlacerError(f"the step runs untouched, {self.auto.phase}: nothing to compare with.")
         return placed
 
-    @property
-    def bare(self) -> Callable[[], Any]:
-        """The function that trains, placed or not, called past autoplace. It trains all the same."""
+    def bare_step(self) -> float:
+        """Seconds of one step of the function that trains, called past autoplace. It trains all the same."""
         placed = self.auto.controller.mode
         if isinstance(placed, Placed):
-            step, inputs = placed.step, self.inputs
-            return lambda: values(step.run_flat(inputs))
+            return Held("bare", placed, self.inputs).step(self.clock)
         function, batch = self.live.untouched.function, self.batches[0]
-        return lambda: values(tf.nest.flatten(function(*batch)))
+        begin = self.clock()
+        values(tf.nest.flatten(function(*batch)))
+        return self.clock() - begin
+
+    def steps(self, count: int) -> None:
+        """So many calls."""
+        for _ in range(count):
+            self.step()
 
     @property
     def inputs(self) -> Sequence[Any]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from statistics import mean, median
-from typing import TYPE_CHECKING
-
-import numpy as np
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, mean, median
+from typing import TYPE_CHECKING, NamedTuple
 
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
@@ -17,7 +15,7 @@ from experiments.report.profile import family_facts
 from experiments.report.progress import progress_bar
 from experiments.zoo.catalogue import NETWORKS
 from placer.profile.operators.dataset import OperatorRow
-from surrogate.operators.models import SMALL_S, OperatorModels, OpTime, fit_models
+from surrogate.operators.models import SMALL_S, OperatorModels, fit_models
 
 if TYPE_CHECKING:
     from placer.profile.operators.operator_profile import OperatorProfile
@@ -71,27 +69,29 @@ def evaluated(rows: Sequence[OperatorRow], networks: Sequence[str]) -> Facts:
     shapes = [row for row in others if row.operator.signature in held_out]
     whole = [row for row in timed if row.network in networks and row.operator.signature not in seen]
     models = fit_models(train)
-    on_shapes, on_networks = _Errors(models, shapes), _Errors(models, whole)
-    big = on_shapes.only(lambda row: row.median_s >= SMALL_S)
-    big_networks = on_networks.only(lambda row: row.median_s >= SMALL_S)
+    on_shapes = _predicted(models, shapes)
+    big, big_networks = (
+        [error for error in errors if error.row.median_s >= SMALL_S]
+        for errors in (on_shapes, _predicted(models, whole))
+    )
     return {
-        "mape": big.mape,
-        "median_error": big.median,
-        "mape_by_type": big.by(lambda row: row.operator.type),
-        "mape_step": big.only(lambda row: row.source == "step").mape,
-        "mape_single": big.only(lambda row: row.source == "single").mape,
-        "mape_all_ops": on_shapes.mape,
-        "median_error_all_ops": on_shapes.median,
-        "mape_time_weighted": big.weighted,
-        "within_spread": big.within_spread,
-        "mape_unseen_networks": big_networks.mape,
-        "median_error_unseen_networks": big_networks.median,
-        "mape_unseen_networks_weighted": big_networks.weighted,
-        "mape_by_unseen_network": big_networks.by(lambda row: row.network),
+        "mape": _average(big),
+        "median_error": _average(big, median),
+        "mape_by_type": _mean_by(big, lambda row: row.operator.type),
+        "mape_step": _average([error for error in big if error.row.source == "step"]),
+        "mape_single": _average([error for error in big if error.row.source == "single"]),
+        "mape_all_ops": _average(on_shapes),
+        "median_error_all_ops": _average(on_shapes, median),
+        "mape_time_weighted": _weighted_by_time(big),
+        "within_spread": mean(error.error <= error.spread for error in big) if big else None,
+        "mape_unseen_networks": _average(big_networks),
+        "median_error_unseen_networks": _average(big_networks, median),
+        "mape_unseen_networks_weighted": _weighted_by_time(big_networks),
+        "mape_by_unseen_network": _mean_by(big_networks, lambda row: row.network),
         "n_train": len(train),
-        "n_test": len(big.rows),
+        "n_test": len(big),
         "n_test_all_ops": len(shapes),
-        "n_test_unseen_networks": len(big_networks.rows),
+        "n_test_unseen_networks": len(big_networks),
         "counted_from_s": SMALL_S,
         "held_out_networks": list(networks),
         "families": family_facts(models),
@@ -99,58 +99,38 @@ def evaluated(rows: Sequence[OperatorRow], networks: Sequence[str]) -> Facts:
     }
 
 
-class _Errors:
-    """Relative errors of predictions, |predicted / measured - 1|, row by row."""
+class Predicted(NamedTuple):
+    """One row, the relative error of its prediction, |predicted / measured - 1|, and the spread predicted for it."""
 
-    def __init__(self, models: OperatorModels, rows: Sequence[OperatorRow]) -> None:
-        self.rows = list(rows)
-        by_source = {
-            single: iter(models.predict([r.operator for r in rows if (r.source == "single") == single], single=single))
-            for single in (False, True)
-        }
-        self.predictions: list[OpTime] = [next(by_source[row.source == "single"]) for row in self.rows]
-        self._measure()
+    row: OperatorRow
+    error: float
+    spread: float
 
-    def _measure(self) -> None:
-        pairs = zip(self.predictions, self.rows, strict=True)
-        self.errors = [abs(p.seconds / row.median_s - 1) for p, row in pairs]
 
-    def only(self, wanted: Callable[[OperatorRow], bool]) -> _Errors:
-        """Some of the rows."""
-        some = object.__new__(_Errors)
-        kept = [i for i, row in enumerate(self.rows) if wanted(row)]
-        some.rows, some.predictions = [self.rows[i] for i in kept], [self.predictions[i] for i in kept]
-        some._measure()
-        return some
+def _predicted(models: OperatorModels, rows: Sequence[OperatorRow]) -> list[Predicted]:
+    found = []
+    for single in (False, True):
+        some = [row for row in rows if (row.source == "single") == single]
+        times = models.predict([row.operator for row in some], single=single)
+        found += [
+            Predicted(row, abs(op_time.seconds / row.median_s - 1), op_time.relative_spread)
+            for row, op_time in zip(some, times, strict=True)
+        ]
+    return found
 
-    def by(self, key: Callable[[OperatorRow], str]) -> dict[str, float]:
-        """Mean error per key, the largest groups first."""
-        groups: dict[str, list[float]] = defaultdict(list)
-        for row, error in zip(self.rows, self.errors, strict=True):
-            groups[key(row)].append(error)
-        return {name: mean(errors) for name, errors in sorted(groups.items(), key=lambda g: -len(g[1]))}
 
-    @property
-    def mape(self) -> float | None:
-        """Mean error; None without rows."""
-        return mean(self.errors) if self.errors else None
+def _average(errors: Sequence[Predicted], of: Callable[[Iterable[float]], float] = mean) -> float | None:
+    return of([error.error for error in errors]) if errors else None
 
-    @property
-    def median(self) -> float | None:
-        """Median error."""
-        return median(self.errors) if self.errors else None
 
-    @property
-    def weighted(self) -> float | None:
-        """Mean error, weighted by the time of the ops."""
-        seconds = [row.median_s for row in self.rows]
-        return float(np.average(self.errors, weights=seconds)) if seconds else None
+def _weighted_by_time(errors: Sequence[Predicted]) -> float | None:
+    return _weighted([(error.row.median_s, error.error) for error in errors]) if errors else None
 
-    @property
-    def within_spread(self) -> float | None:
-        """Share of the rows whose error is within the spread that was predicted; 0.68 would be a normal one."""
-        inside = [e <= p.relative_spread for e, p in zip(self.errors, self.predictions, strict=True)]
-        return mean(inside) if inside else None
+
+def _mean_by(errors: Sequence[Predicted], key: Callable[[OperatorRow], str]) -> dict[str, float]:
+    """Mean error per key, the largest groups first."""
+    counts = Counter(key(error.row) for error in errors)
+    return {name: mean(e.error for e in errors if key(e.row) == name) for name, _ in counts.most_common()}
 
 
 def disagreement(one: Sequence[OperatorRow], other: Sequence[OperatorRow]) -> Facts:
@@ -185,5 +165,7 @@ def by_regressor(models: OperatorModels) -> dict[str, dict[str, float]]:
     return found
 
 
-def _weighted(pairs: Sequence[tuple[int, float]]) -> float:
-    return float(np.average([value for _, value in pairs], weights=[count for count, _ in pairs]))
+def _weighted(pairs: Sequence[tuple[float, float]]) -> float:
+    """The mean of (weight, value)."""
+    weights, values = zip(*pairs, strict=True)
+    return fmean(values, weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 Levels = tuple[str, ...]
@@ -43,29 +43,29 @@ SPACES: dict[str, dict[str, Range | Levels]] = {
 }  # fmt: skip
 """What varies in each kind of network; `devices` does in all."""
 
-# The candidates of each kind: the plain form, one that joins the columns that multiply, and one in which batch and
-# devices may scale each term by powers of its own.
-SUM, JOINED, FREE = "sum", "joined", "free"
 FORMS: dict[str, dict[str, tuple[str, str]]] = {
     "cnn": {
-        SUM: ("layers,filters,kernel,activation,optimizer", "batch,devices"),
-        JOINED: ("filters*kernel*layers,activation*filters*layers,optimizer", "batch,devices"),
-        FREE: ("batch*filters*kernel*layers*devices,activation*batch*filters*layers*devices,"
-               "optimizer*layers*devices", ""),
+        "sum": ("layers,filters,kernel,activation,optimizer", "batch,devices"),
+        "joined": ("filters*kernel*layers,activation*filters*layers,optimizer", "batch,devices"),
+        "free": ("batch*filters*kernel*layers*devices,activation*batch*filters*layers*devices,"
+                 "optimizer*layers*devices", ""),
     },
     "mlp": {
-        SUM: ("layers,hidden,activation,optimizer", "batch,devices"),
-        JOINED: ("hidden*layers,activation*hidden*layers,optimizer", "batch,devices"),
-        FREE: ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
-               "optimizer*hidden*layers*devices", ""),
+        "sum": ("layers,hidden,activation,optimizer", "batch,devices"),
+        "joined": ("hidden*layers,activation*hidden*layers,optimizer", "batch,devices"),
+        "free": ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
+                 "optimizer*hidden*layers*devices", ""),
     },
     "autoencoder": {
-        SUM: ("layers,hidden,code,activation,optimizer", "batch,devices"),
-        JOINED: ("hidden*layers,activation*hidden*layers,hidden*code,optimizer", "batch,devices"),
-        FREE: ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
-               "optimizer*hidden*layers*devices", ""),
+        "sum": ("layers,hidden,code,activation,optimizer", "batch,devices"),
+        "joined": ("hidden*layers,activation*hidden*layers,hidden*code,optimizer", "batch,devices"),
+        "free": ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
+                 "optimizer*hidden*layers*devices", ""),
     },
 }  # fmt: skip
+"""The candidates of each kind, intrinsic and extrinsic columns: the plain form, one that joins the columns that
+multiply, and one in which batch and devices may scale each term by powers of its own.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,32 +84,20 @@ class Config:
     @property
     def operations(self) -> float:
         """Floating-point operations of a step, a multiply-add counted as two: forward, and twice that backward."""
-        number = {name: value for name, value in self.settings.items() if isinstance(value, int)}
-        batch, layers = number["batch"], number["layers"]
-        if self.kind == "cnn":
-            filters = number["filters"]
-            products = (CHANNELS + (layers - 1) * filters) * filters * SIDE**2 * number["kernel"] ** 2
-        elif self.kind == "mlp":
-            hidden = number["hidden"]
-            products = (INPUTS + (layers - 1) * hidden + CLASSES) * hidden
-        else:
-            hidden = number["hidden"]
-            products = 2 * (INPUTS + (layers - 1) * hidden + number["code"]) * hidden
+        batch, layers, hidden, filters, kernel, code = (
+            int(self.settings.get(name, 0)) for name in ("batch", "layers", "hidden", "filters", "kernel", "code")
+        )
+        products = {
+            "cnn": (CHANNELS + (layers - 1) * filters) * filters * SIDE**2 * kernel**2,
+            "mlp": (INPUTS + (layers - 1) * hidden + CLASSES) * hidden,
+            "autoencoder": 2 * (INPUTS + (layers - 1) * hidden + code) * hidden,
+        }[self.kind]
         return 6.0 * batch * products
-
-    def to_record(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
 
 
 REFERENCE: dict[str, int | str] = {
-    "batch": 64,
-    "layers": 3,
-    "filters": 16,
-    "kernel": 3,
-    "activation": "relu",
-    "optimizer": "sgd",
-}
+    "batch": 64, "layers": 3, "filters": 16, "kernel": 3, "activation": "relu", "optimizer": "sgd",
+}  # fmt: skip
 
 
 def reference(devices: int) -> Config:

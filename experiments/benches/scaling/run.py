@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -67,7 +68,7 @@ def _measured(options: BenchOptions, configs: Sequence[Config]) -> list[Facts]:
     asked = [*configs, *configs[:AGAIN]]
     rows: list[Facts] = []
     for first in range(0, len(asked), CHUNK):
-        records = [config.to_record() for config in asked[first : first + CHUNK]]
+        records = [asdict(config) for config in asked[first : first + CHUNK]]
         settings = {"part": "scaling", "configs": records}
         begin_s = time.perf_counter()
         found = kept(options, f"scaling-{first // CHUNK:02d}", settings, partial(facts_alone, measure, records))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.benches.sampling import measured_networks
+from experiments.benches.sampling import measured_networks, not_seen
 from experiments.jobs.finding import Progress
 from experiments.jobs.job import Job
 from experiments.jobs.search_settings import SearchSettings
@@ -96,13 +96,13 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
         for row in job.rows:
             if isinstance(row.result, Failed):
                 print(f"{model}: a mapping failed: {row.result.reason}, {row.result.detail}", file=sys.stderr)
-        rows = [(row, row.result) for row in job.rows if isinstance(row.result, Measured)]
+        rows = [(job.groups.expand(row.mapping), row.result) for row in job.rows if isinstance(row.result, Measured)]
         return MeasuredNetwork(
             model=model,
             graph=job.groups.fine,
             topology=job.topology,
             launches=job.prediction.fine.launches,
-            placements=np.array([job.groups.expand(row.mapping) for row, _ in rows], dtype=np.int32),
+            placements=np.array([devices for devices, _ in rows], dtype=np.int32),
             step_s=np.array([result.step_s for _, result in rows]),
             spread_s=np.array([result.spread_s for _, result in rows]),
             singles=singles,
@@ -114,20 +114,11 @@ def _kinds(job: Job, rng: random.Random) -> Iterator[Placement]:
     problem = job.problem
     best, heft, expert = (problem.placement(make_searcher(n, problem).ask()) for n in ("local", "heft", "expert"))
     seen: set[Placement] = set()
-    yield from _new((best, heft, expert), seen)
+    yield from not_seen((best, heft, expert), problem, seen)
     while True:
         shaken = kicked(problem, best, rng)
         drawn = random_placement(make_searcher("random", problem, seed=rng.randrange(10**6)))
-        kinds = (shaken, _cut_by_depth(job, rng), kicked(problem, shaken, rng), drawn)
-        yield from _new((placement for placement in kinds if problem.fits(placement)), seen)
-
-
-def _new(placements: Iterable[Placement], seen: set[Placement]) -> Iterator[Placement]:
-    """Those that were not there yet."""
-    for placement in placements:
-        if placement not in seen:
-            seen.add(placement)
-            yield placement
+        yield from not_seen((shaken, _cut_by_depth(job, rng), kicked(problem, shaken, rng), drawn), problem, seen)
 
 
 def _cut_by_depth(job: Job, rng: random.Random) -> Placement:

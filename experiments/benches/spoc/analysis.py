@@ -131,17 +131,17 @@ def correlation(values: Floats, seconds: Floats) -> Facts:
 
 def analysed(timed: TimedNetworks, kind: str = DEFAULT) -> Facts:
     """Correlations of every metric and of the predictions, errors of every set by every regressor, and by family."""
-    errors_of: Facts = {}
+    by_kind: Facts = {}
     for other, make in KINDS.items():
         named = SETS if other == kind else (FLOPS, SPOC)  # the others are there to be compared with only
-        errors_of[other] = {name: errors(left_out(timed, SETS[name], make), timed.seconds) for name in named}
+        by_kind[other] = {name: errors(left_out(timed, SETS[name], make), timed.seconds) for name in named}
     by_set = {name: left_out(timed, SETS[name], KINDS[kind]) for name in (FLOPS, SPOC)}
     found = {name: correlation(timed.metrics[name], timed.seconds) for name in METRICS}
     return {
         "correlations": found | {f"{SPOC}, fitted": correlation(by_set[SPOC], timed.seconds)},
-        "errors": errors_of,
-        "spoc_error": errors_of[kind][SPOC]["mean"],
-        "flops_error": errors_of[kind][FLOPS]["mean"],
+        "errors": by_kind,
+        "spoc_error": by_kind[kind][SPOC]["mean"],
+        "flops_error": by_kind[kind][FLOPS]["mean"],
         "families": _by_family(timed, by_set),
         "points": {
             "family": list(timed.families),

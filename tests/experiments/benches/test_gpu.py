@@ -343,7 +343,7 @@ class Host:
     def end(self):
         self.asked.append("fresh")
 
-    def ask(self, devices, method, argument, seconds):
+    def ask_on(self, devices, method, argument, seconds):
         self.asked.append((devices, method, argument))
         answer = self.answers.get(method, {"failed": "died: code -6", "why": "died"})
         return dict(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -153,7 +154,7 @@ def test_kept_runs_are_not_measured_again(tmp_path, monkeypatch):
 def test_seconds_are_told_in_the_time_of_the_typical_reference(monkeypatch):
     """The machine is half as fast in the second half: the reference says so."""
     configs = design("mlp", 30)
-    rows = measured_rows([c.to_record() for c in configs])["rows"]
+    rows = measured_rows([asdict(c) for c in configs])["rows"]
     slow = [{**row, "reference_s": row["reference_s"] * (2 if i >= 20 else 1)} for i, row in enumerate(rows)]
     found, apart = scaling._leveled(configs, slow)
     assert [s for _, s in found] == pytest.approx([seconds(config) for config in configs])
@@ -162,7 +163,7 @@ def test_seconds_are_told_in_the_time_of_the_typical_reference(monkeypatch):
 
 def test_failures_are_counted_and_nothing_but_failures_is_one():
     configs = design("mlp", 3)
-    rows = [*measured_rows([c.to_record() for c in configs[:2]])["rows"], {"failed": "lost"}]
+    rows = [*measured_rows([asdict(c) for c in configs[:2]])["rows"], {"failed": "lost"}]
     assert len(scaling._leveled(configs, rows)[0]) == 2
     with pytest.raises(PlacerError, match="no network could be measured: lost"):
         scaling._leveled(configs, [{"failed": "lost"}] * 3)
@@ -170,7 +171,7 @@ def test_failures_are_counted_and_nothing_but_failures_is_one():
 
 def test_the_same_network_measured_twice_tells_the_noise():
     configs = design("mlp", 2)
-    rows = measured_rows([c.to_record() for c in [*configs, *configs]])["rows"]
+    rows = measured_rows([asdict(c) for c in [*configs, *configs]])["rows"]
     rows[2] = {**rows[2], "ratio": rows[2]["ratio"] * 1.2}
     assert scaling._leveled(configs, rows)[1] == pytest.approx(0.1)
 
