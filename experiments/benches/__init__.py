@@ -1,8 +1,9 @@
 """The benchmarks behind the numbers: each prints one JSON object, and with --record keeps it in benchmarks/.
 
-Each is a package: `run` measures and returns the facts, `page` shows them in BENCHMARKS.md, `plot` draws them. What
-several share stands beside the packages: `bench` the options and the record, `kept_runs` runs that a later command
-takes up again, `process` processes that measure, `sampling` measured mappings, `comparisons` runs of `placer compare`.
+Each has `bench_facts`, which measures and returns the facts, `page_lines`, which shows them in BENCHMARKS.md, and some
+have `draw`. A small bench is one module, a large one a package with these in `run`, `page` and `plot`. Beside them
+stands what several share: `bench` the options and the record, `kept_runs` runs that a later command takes up again,
+`process` processes that measure, `sampling` measured mappings, `comparisons` runs of `placer compare`.
 """
 
 from __future__ import annotations
@@ -44,20 +45,20 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
         raise BadInputError(f"{name} takes no --minutes; leave it out ({', '.join(TIMED)} take it).")
     if record:
         check_folder()
-    facts: Facts = _module(name, "run").bench_facts(replace(options, record=record))
+    facts: Facts = _part(name, "run").bench_facts(replace(options, record=record))
     if record:
-        keep(name, facts, {name: _module(name, "page").page_lines for name in NAMES})
-        if find_spec(_path(name, "plot")):
-            plot = _module(name, "plot")
+        keep(name, facts, {name: _part(name, "page").page_lines for name in NAMES})
+        plot = _part(name, "plot")
+        if hasattr(plot, "draw"):
             plot.PICTURE.parent.mkdir(exist_ok=True)
             plot.draw(facts, plot.PICTURE)
     return facts
 
 
-def _path(name: str, part: str) -> str:
-    """`search-quality` is the package experiments/benches/search_quality/."""
-    return f"experiments.benches.{name.replace('-', '_')}.{part}"
-
-
-def _module(name: str, part: str) -> Any:
-    return import_module(_path(name, part))
+def _part(name: str, part: str) -> Any:
+    """A module of the package of the bench `name`, or its only module; None where the package has no such part."""
+    module = import_module(f"experiments.benches.{name.replace('-', '_')}")
+    if not hasattr(module, "__path__"):
+        return module
+    path = f"{module.__name__}.{part}"
+    return import_module(path) if find_spec(path) else None

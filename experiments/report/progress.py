@@ -22,7 +22,7 @@ def rich_progress(console: Console, hidden: bool) -> RichProgress:
     return RichProgress(*columns, console=console, transient=True, disable=hidden)
 
 
-class Bar(Progress):
+class SearchBar(Progress):
     """A bar with ETA and best so far on a terminal, one line per improvement everywhere; all on stderr."""
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class Bar(Progress):
 
 
 def bar(quiet: bool) -> Progress:
-    """A Bar, or nothing where `quiet`."""
-    return Progress() if quiet else Bar()
+    """A SearchBar, or nothing where `quiet`."""
+    return Progress() if quiet else SearchBar()
 
 
 @contextmanager

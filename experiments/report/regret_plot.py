@@ -23,7 +23,7 @@ WIDE_IN, HIGH_IN = 4.2, 2.7  # of one panel among several
 
 
 @dataclass(frozen=True)
-class Curve:
+class RegretCurve:
     """How one searcher did."""
 
     name: str
@@ -32,14 +32,14 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Panel:
+class RegretPanel:
     """One network's curves."""
 
     title: str
-    curves: tuple[Curve, ...]
+    curves: tuple[RegretCurve, ...]
 
 
-def draw_regret(panels: Sequence[Panel], path: Path) -> None:
+def draw_regret(panels: Sequence[RegretPanel], path: Path) -> None:
     """The panels as one picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
     check_picture(path, "--curves")
     columns = min(COLUMNS, len(panels))
@@ -50,7 +50,7 @@ def draw_regret(panels: Sequence[Panel], path: Path) -> None:
     )
 
 
-def _fill(figure: Any, grid: Any, panels: Sequence[Panel]) -> None:
+def _fill(figure: Any, grid: Any, panels: Sequence[RegretPanel]) -> None:
     styles = _styles(panels)
     axes = list(grid.flat)
     highest = max((r for p in panels for c in p.curves for r in c.regret if r is not None), default=NEAR)
@@ -66,7 +66,7 @@ def _fill(figure: Any, grid: Any, panels: Sequence[Panel]) -> None:
     _legend(figure, panels, styles)
 
 
-def _draw_panel(ax: Any, panel: Panel, styles: dict[str, dict[str, Any]], highest: float) -> None:
+def _draw_panel(ax: Any, panel: RegretPanel, styles: dict[str, dict[str, Any]], highest: float) -> None:
     for curve in sorted(panel.curves, key=lambda curve: not curve.ours):
         points = [(i, r) for i, r in enumerate(curve.regret) if r is not None]
         if points:
@@ -86,7 +86,7 @@ def _draw_panel(ax: Any, panel: Panel, styles: dict[str, dict[str, Any]], highes
     plain_axes(ax)
 
 
-def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+def _styles(panels: Sequence[RegretPanel]) -> dict[str, dict[str, Any]]:
     """One look per searcher, the same in every panel."""
     looks = zip(cycle(product(DASHES, COLOURS)), cycle(MARKS), strict=False)
     styles: dict[str, dict[str, Any]] = {}
@@ -103,7 +103,7 @@ def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def _legend(figure: Any, panels: Sequence[Panel], styles: dict[str, dict[str, Any]]) -> None:
+def _legend(figure: Any, panels: Sequence[RegretPanel], styles: dict[str, dict[str, Any]]) -> None:
     """Beside a single panel, sorted by the last regret; below several."""
     from matplotlib.lines import Line2D
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.report.scaling_plot import Curve, SgdCurve
+from experiments.report.scaling_plot import ScalingCurve, SgdCurve
 from experiments.report.text import cell, ms, printable
 from surrogate.scaling.model import LEVEL, Value
 from surrogate.scaling.sync_sgd import Iteration
@@ -66,12 +66,12 @@ def show_prediction(facts: Facts) -> None:
         console.print(facts["stops_paying"], highlight=False, soft_wrap=True, markup=False)
 
 
-def prediction_curve(facts: Facts, measured: tuple[float, float] | None) -> Curve:
+def prediction_curve(facts: Facts, measured: tuple[float, float] | None) -> ScalingCurve:
     """The rows as a curve along the column that varies. measured: the range of that column in the runs."""
     name, rows = facts["vary"], facts["rows"]
     run = ", ".join(f"{key} {_plain(value)}" for key, value in facts["run"].items())
     at = tuple(row["value"] if isinstance(row["value"], str) else float(row["value"]) for row in rows)
-    return Curve(
+    return ScalingCurve(
         title=printable(run, 110),
         x_name=printable(name, 40),
         y_name=printable(facts["target"], 40),

@@ -13,7 +13,7 @@ PARTS = (("compute", "#4c78a8"), ("sums not hidden", "#e45756"), ("waiting for i
 
 
 @dataclass(frozen=True)
-class Curve:
+class ScalingCurve:
     """A prediction along one column."""
 
     title: str
@@ -34,7 +34,7 @@ class SgdCurve:
     rows: tuple[dict[str, Any], ...]  # as `placer scale sgd --json` has them
 
 
-def draw_curve(curve: Curve, path: Path) -> None:
+def draw_curve(curve: ScalingCurve, path: Path) -> None:
     """`curve` as a picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
     check_picture(path, "--plot")
     save_picture(path, (7.5, 4.5), lambda figure: _fill(figure.subplots(), curve), dpi=130)
@@ -46,7 +46,7 @@ def draw_sgd(curve: SgdCurve, path: Path) -> None:
     save_picture(path, (10.5, 4.2), lambda figure: _fill_sgd(figure, curve), dpi=130)
 
 
-def _fill(ax: Any, curve: Curve) -> None:
+def _fill(ax: Any, curve: ScalingCurve) -> None:
     if any(isinstance(at, str) for at in curve.at):
         below = [v - low for v, low in zip(curve.value, curve.low, strict=True)]
         above = [high - v for v, high in zip(curve.value, curve.high, strict=True)]
@@ -61,7 +61,7 @@ def _fill(ax: Any, curve: Curve) -> None:
     plain_axes(ax)
 
 
-def _show_range(ax: Any, curve: Curve) -> None:
+def _show_range(ax: Any, curve: ScalingCurve) -> None:
     """Shade what is outside the runs."""
     if curve.measured is None:
         return

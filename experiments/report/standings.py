@@ -10,7 +10,7 @@ from rich.table import Table
 
 from experiments.jobs.compare import Comparison, Standing
 from experiments.jobs.finding import Row, step_s
-from experiments.report.regret_plot import Curve, Panel, draw_regret
+from experiments.report.regret_plot import RegretCurve, RegretPanel, draw_regret
 from experiments.report.tables import groups_per_device, reference_line, result_facts
 from experiments.report.text import markdown_table, ms
 from placer.files import write_whole
@@ -75,12 +75,13 @@ def _row_facts(row: Row, first: dict[Mapping, str]) -> Facts:
     return {"by": by, **result_facts(row), "groups_per_device": groups_per_device(row)}
 
 
-def panel(facts: Facts) -> Panel:
+def panel(facts: Facts) -> RegretPanel:
     """A comparison's facts as a picture of regret."""
     curves = [
-        Curve(name, tuple(row["regret"]), name == facts["default_searcher"]) for name, row in facts["searchers"].items()
+        RegretCurve(name, tuple(row["regret"]), name == facts["default_searcher"])
+        for name, row in facts["searchers"].items()
     ]
-    return Panel(facts["model"], tuple(curves))
+    return RegretPanel(facts["model"], tuple(curves))
 
 
 def show_comparison(facts: Facts) -> None:

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from experiments.benches import run_bench
+from experiments.benches import main_job, run_bench
 from experiments.benches.bench import BenchOptions
-from experiments.benches.main_job import run as main_job
 from placer.errors import BadInputError
 
 FOUND = {

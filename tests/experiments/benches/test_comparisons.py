@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.benches import comparisons, run_bench
+from experiments.benches import comparisons, run_bench, sample_efficiency
 from experiments.benches.bench import BenchOptions
-from experiments.benches.sample_efficiency import run as sample_efficiency
 from experiments.benches.search_quality import enumerated
 from experiments.benches.search_quality import run as search_quality
 from experiments.benches.search_quality.enumerated import canonical, enumerate_job, placements

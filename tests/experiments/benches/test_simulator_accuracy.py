@@ -7,11 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.benches import sampling
+from experiments.benches import sampling, simulator_accuracy
 from experiments.benches.bench import BenchOptions
-from experiments.benches.simulator_accuracy import run as simulator_accuracy
-from experiments.benches.simulator_accuracy.page import page_lines
-from experiments.benches.simulator_accuracy.run import MeasuredNetwork
+from experiments.benches.simulator_accuracy import MeasuredNetwork, page_lines
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology

@@ -15,7 +15,7 @@ from experiments.jobs.finding import Progress, Row
 from experiments.jobs.interrupt import interruptible
 from experiments.jobs.search_settings import SearchSettings
 from experiments.report.picture import check_picture
-from experiments.report.regret_plot import OURS, Curve, Panel, _styles, draw_regret
+from experiments.report.regret_plot import OURS, RegretCurve, RegretPanel, _styles, draw_regret
 from experiments.report.standings import comparison_facts, comparison_lines, show_comparison, write_comparison
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
@@ -212,8 +212,11 @@ def test_bad_settings_are_refused_in_one_line(change, peers, says):
 
 
 def test_many_curves_look_different_and_ours_stands_out(tmp_path):
-    curves = [Curve(f"searcher {i}", (0.5, None if i == 3 else 0.1 / (i + 1)), ours=i == 0) for i in range(15)]
-    panels = [Panel("<one> $x$", tuple(curves)), Panel("none ran", (Curve("searcher 1", (None, None)),))]
+    curves = [RegretCurve(f"searcher {i}", (0.5, None if i == 3 else 0.1 / (i + 1)), ours=i == 0) for i in range(15)]
+    panels = [
+        RegretPanel("<one> $x$", tuple(curves)),
+        RegretPanel("none ran", (RegretCurve("searcher 1", (None, None)),)),
+    ]
     looks = _styles(panels)
     assert looks["searcher 0"]["color"] == OURS
     assert len({(look.get("color"), str(look.get("linestyle")), look["marker"]) for look in looks.values()}) == 15

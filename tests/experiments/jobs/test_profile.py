@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.benches.operators import run as bench
-from experiments.benches.operators.page import page_lines
+from experiments.benches import operators as bench
+from experiments.benches.operators import page_lines
 from experiments.jobs.profile import ProfileSettings, check
 from placer.errors import BadInputError
 from placer.measure.store import Store
