@@ -1,4 +1,4 @@
-"""What every benchmark shares: its options, its record in benchmarks/, and the page made from all records."""
+"""What all benchmarks share: their options, the record in benchmarks/, and the page made from all records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = Path("BENCHMARKS.md")
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What may be asked of a benchmark; each uses what applies to it. None = its own default."""
+    """The options of a benchmark; each uses what applies to it. None = its own default."""
 
     models: tuple[str, ...] | None = None
     workers: int = 2
@@ -49,7 +49,7 @@ def keep(name: str, facts: Facts, pages: dict[str, Callable[[Facts], list[str]]]
 
 
 def machine() -> Facts:
-    """Where and with what a benchmark ran."""
+    """The machine, the versions and the date of a run."""
     cpu = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

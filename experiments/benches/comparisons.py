@@ -1,4 +1,4 @@
-"""The runs that search-quality and sample-efficiency are both made of: `placer compare` on each network, kept."""
+"""The runs that search-quality and sample-efficiency share: `placer compare` on each network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEASUREMENTS = 20  # of the default searcher
 PEER_MEASUREMENTS = 1  # of each other one
 # Single devices are measured anyway; the learned searchers need more measurements than peers have here.
 LEFT_OUT = ("single", "bayes-gp", "bayes-rf", "bayes-et", "htf-mpr", "exact")
-MINUTES = 3.5  # after which nobody asks any more; met by networks that are slow to switch
+MINUTES = 3.5  # after which no searcher asks any more; only networks that are slow to switch reach it
 
 
 def comparisons(options: BenchOptions) -> dict[str, Facts]:

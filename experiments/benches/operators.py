@@ -43,7 +43,7 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def profiled(models: Sequence[str], passes: int) -> tuple[list[OperatorRow], tuple[list[OperatorRow], ...]]:
-    """The rows of all repeats, and the rows of the earlier and of the later half of them."""
+    """The rows of all repeats, and those of the earlier and of the later half of the repeats."""
     from placer.devices.cluster import open_devices
 
     with open_devices(DEVICES, links=False) as devices:
@@ -137,7 +137,7 @@ def _mean_by(errors: Sequence[Predicted], key: Callable[[OperatorRow], str]) -> 
 def disagreement(one: Sequence[OperatorRow], other: Sequence[OperatorRow]) -> Facts:
     """How far apart two halves of the repeats of the same op are, |a - b| over their mean; ops of SMALL_S or more.
 
-    Half of it is about how far the median of all repeats is off by chance: no model can be held to less.
+    Half of this is about the error of the median of all repeats, and no model can be expected to do better.
     """
     apart: dict[str, list[float]] = defaultdict(list)
     for a, b in zip(one, other, strict=True):
@@ -198,7 +198,7 @@ def page_lines(facts: Facts) -> list[str]:
         f"networks {', '.join(facts['held_out_networks']) or 'none'} ({facts['n_test_unseen_networks']} rows with "
         f"signatures not fitted). Counted are ops of at least {facts['counted_from_s'] * 1e6:.0f} us. Each measured "
         f"time is the median of {facts['repeats']} repeats, in passes minutes apart over {len(facts['networks'])} "
-        "networks, levelled by placer/drift.py.",
+        "networks, levelled by `placer/profile/operators/drift.py`.",
         "",
         *markdown_table(
             ("mean absolute error", "unseen shapes", "unseen networks"),

@@ -28,12 +28,12 @@ POLL_S = 0.2
 END_S = 30.0  # in which a process that answered must end by itself
 GIB = 2**30
 SPAWN = get_context("spawn")
-SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}  # said once by every process otherwise
+SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}  # otherwise every process prints it once
 
 
 @dataclass(frozen=True)
 class Caps:
-    """What one network may take, and how often the process is renewed."""
+    """The most that one network may take, and how often the process is renewed."""
 
     seconds: float = 150.0
     memory_bytes: int = 7 * GIB
@@ -88,14 +88,14 @@ def facts_alone(call: Callable[..., Facts], *arguments: Any, seconds: float | No
 
 
 class Doer(Protocol):
-    """What the process makes once and then asks: any public method takes one argument and returns facts."""
+    """What the process makes once and then asks. Any public method takes one argument and returns facts."""
 
     def forget(self) -> None:
         """Called after every question."""
 
 
 class Measurer:
-    """Asks a `Doer` in a process of its own; what exceeds a cap, fails or kills it is a value: `skipped`, `detail`."""
+    """Asks a `Doer` in a process of its own. A failure, a death and an exceeded cap are values: `skipped`, `detail`."""
 
     def __init__(self, make: Callable[[], Doer], caps: Caps, clock: Callable[[], float] = time.monotonic) -> None:
         """make: can be pickled, and is called in the process."""
@@ -156,7 +156,7 @@ class Measurer:
         return 0
 
     def _is_spent(self) -> bool:
-        """After some networks, or when what they left behind would count against the next one."""
+        """Whether the process has measured enough networks, or its leftover memory would count against the next one."""
         return self.asked >= self.caps.batch or self._memory_bytes() > self.caps.memory_bytes / 2
 
     def _code(self) -> int | None:
@@ -167,7 +167,7 @@ class Measurer:
 
 @contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Variables that a process started meanwhile inherits; those that are set stay as they are."""
+    """Set environment variables for processes started in the block; those that are set already stay as they are."""
     added = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -203,7 +203,7 @@ def _serve(connection: Connection, make: Callable[[], Doer]) -> None:
             try:
                 doer = doer or make()
                 found = getattr(doer, method)(argument)
-            except Exception as error:  # whatever a network raises is why it is skipped
+            except Exception as error:  # any error is a reason to skip the network
                 found = _skipped("failed", one_line(f"{type(error).__name__}: {error}")[:300])
             connection.send(found)
             if doer is not None:

@@ -64,11 +64,11 @@ def page_lines(facts: Facts) -> list[str]:
         f"after 5, 10 and 20 measured mappings, the {facts['workers']} single devices aside; after its last, where it "
         "stopped before. For the other searchers, after their last measurement, with how many they had. The single "
         "devices count as every searcher's start. Best known is the fastest of the mappings that were measured side by "
-        "side at the end: each searcher's fastest, and the next fastest of all. A mapping's figure is from there where "
-        "it came so far, otherwise from its race, all in the time of one reference mapping; a race is short, so by it "
-        "nothing counts as faster than the best known. The gap after a searcher's last measurement is that of what it "
-        "would deliver, side by side with the best known. A gap of a percent or two is noise. These are the runs of "
-        "search-quality.",
+        "side at the end: each searcher's fastest, and the next fastest of all. A mapping's figure is from there if "
+        "it got that far, otherwise from its race, all scaled to one reference mapping; because a race is short, no "
+        "figure from one counts as faster than the best known. The gap after a searcher's last measurement is that of "
+        "the mapping it would deliver, measured side by side with the best known. A gap of a percent or two is "
+        "noise. These are the runs of search-quality.",
         "",
         *markdown_table(
             [*heads, f"within {NEAR:.0%} after", *peers],

@@ -1,4 +1,4 @@
-"""Measured mappings of one network, of the kinds that a genetic search meets: by rule, shaken, crossed, random."""
+"""Measured mappings of one network, of the kinds that a genetic search meets: by rule, mutated, crossed, random."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import mean
-from typing import Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 REPEATS = 5  # steps of each mapping that count
 WARM_UP = 1  # dropped after the two steps that check what a mapping returns
 BATCH = 8  # mappings that are stepped in turn, with the first one measured
-AGAIN = 5  # mappings that are measured twice, to know what the clock itself is off by
+AGAIN = 5  # mappings that are measured twice, to know the error of the measurement itself
 RULES = ("heft", "donf", "local")
 
 
@@ -61,27 +61,17 @@ class MeasuredMappings:
         return len(self.step_s)
 
     def features(self, known: NDArray[np.intp]) -> MappingFeatures:
-        """The features as a search has them that measured the mappings `known`: its simulator calibrated on these."""
+        """The features that a search has after measuring the mappings `known`: by a simulator calibrated on these."""
         placements = self.placements[known][:, list(self.prediction.groups.group_of)]
         calibrated = replace(self.prediction, fine=self.prediction.fine.calibrated(placements, self.step_s[known]))
         return MappingFeatures(calibrated.problem.simulator, calibrated.problem.base_s)
 
 
-class MeasuredSteps(Protocol):
-    """What is known of one network's mappings."""
-
-    @property
-    def step_s(self) -> Floats:
-        """[mappings] seconds."""
-
-
-T = TypeVar("T", bound=MeasuredSteps)
-
-
-def measured_networks(models: Sequence[str], measure: Callable[[str], T], fewest: int = 1) -> list[T]:
+def measured_networks(models: Sequence[str], measure: Callable[[str], Any], fewest: int = 1) -> list[Any]:
     """What `measure(model)` returns for each model, in a process of its own, where it has `fewest` mappings or more.
 
-    Failures are reported on stderr. Raises PlacerError where nothing is left.
+    A result's `step_s` has the seconds of its mappings. Failures are reported on stderr.
+    Raises PlacerError where nothing is left.
     """
     found = []
     for model in models:
@@ -107,7 +97,7 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredM
     All take the same number of steps, however slow. Raises PlacerError where no single device can be measured, and
     where a device is lost.
     """
-    from tensorflow.errors import OpError  # whoever measures loads TensorFlow anyway
+    from tensorflow.errors import OpError  # measuring loads TensorFlow anyway
 
     try:
         return _measured(model, workers, mappings, seed)
@@ -147,14 +137,14 @@ def _sample(job: Job, measured: dict[Mapping, Measured], singles: int, disagreem
 
 
 def _disagreement(first: dict[Mapping, Measured], again: dict[Mapping, Measured]) -> float:
-    """Mean |later / earlier - 1|; 0 where nothing was measured twice."""
+    """Mean |later / earlier - 1| of mappings measured twice; 0 without any."""
     apart = [abs(later.step_s / first[mapping].step_s - 1) for mapping, later in again.items()]
     return mean(apart) if apart else 0.0
 
 
 def kinds(problem: Problem, rng: random.Random) -> Iterator[Placement]:
-    """Placements that differ by more than names of equal devices: by rule and by expert, then without end in turn one
-    of these shaken, two crossed, one shaken hard, and a random one.
+    """Placements that differ by more than the names of equal devices: by rule and by expert; then in turn, until hardly
+    any are new, one of these with a few units moved, two crossed, one with many units moved, and a random one.
     """
     rules = [problem.placement(make_searcher(name, problem).ask()) for name in RULES]
     known = [p for p in dict.fromkeys([*rules, *expert_placements(problem)]) if problem.fits(p)]
@@ -171,13 +161,13 @@ def kinds(problem: Problem, rng: random.Random) -> Iterator[Placement]:
 
 
 def _crossed(one: Placement, other: Placement, rng: random.Random) -> Placement:
-    """The front of one placement, the back of another."""
+    """The first units as in one placement, the others as in another."""
     cut = rng.randrange(len(one) + 1)
     return one[:cut] + other[cut:]
 
 
 def not_seen(placements: Sequence[Placement], problem: Problem, seen: set[Placement]) -> Iterator[Placement]:
-    """Those that fit and were not there yet."""
+    """Those that fit into memory and are not in `seen`, to which they are added."""
     for placement in placements:
         form = problem.canonical(placement)
         if form not in seen and problem.fits(placement):

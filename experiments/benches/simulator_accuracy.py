@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 MODELS = ("towers", "alexnet", "inception_v3", "transformer", "moe")
 MAPPINGS = 18  # measured per network
 REPEATS = 8
-CALIBRATED_ON = 8  # of them, what a search has measured before it asks what the others take
+CALIBRATED_ON = 8  # of these, as many as a search has measured when it predicts the others
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class MeasuredNetwork:
 def bench_facts(options: BenchOptions) -> Facts:
     """Each network is measured in a process of its own; predictions are then made from what was kept."""
     measuring = partial(measure, workers=options.workers, mappings=options.measurements or MAPPINGS)
-    samples = measured_networks(options.models or MODELS, measuring)
+    samples: list[MeasuredNetwork] = measured_networks(options.models or MODELS, measuring)
     by_model = {sample.model: _judged(sample, [s for s in samples if s is not sample]) for sample in samples}
     keys = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "held_out_tau", "singles_only_mape", "noise")
     return {
@@ -79,13 +79,13 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """Of those there are."""
+    """The mean of those that are known; None without any."""
     known = [value for value in values if value is not None]
     return mean(known) if known else None
 
 
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredNetwork:
-    """Measure single devices, then mappings of every kind: what heuristics and searches ask, and random ones."""
+    """Measure single devices, then mappings of every kind, as heuristics and searches ask for them, and random ones."""
     with Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job:
         job.runner.settings = replace(job.runner.settings, repeats=REPEATS, hopeless=inf, give_up_after=REPEATS)
         job.measure_singles()
@@ -123,7 +123,7 @@ def _kinds(job: Job, rng: random.Random) -> Iterator[Placement]:
 
 
 def _cut_by_depth(job: Job, rng: random.Random) -> Placement:
-    """The step in a few slices, from front to back, devices in turn."""
+    """The units cut by depth into a few slices, with devices in turn."""
     count, devices = len(job.problem.units), len(job.topology)
     cuts = sorted(rng.sample(range(1, count), min(rng.choice((1, 2, 4)), count - 1)))
     first = rng.randrange(devices)
@@ -154,7 +154,7 @@ def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts
 
 
 def _from_others(others: Sequence[MeasuredNetwork]) -> Calibration:
-    """What other networks say about links, to begin with on a network that was never split."""
+    """What other networks show about links, as a start for a network that was never split."""
     fits = [sample.calibrated(len(sample.step_s)).calibration for sample in others]
     contentions = [fit.contention for fit in fits]
     return Calibration(
@@ -183,9 +183,9 @@ def page_lines(facts: Facts) -> list[str]:
     return [
         f"Predicted against measured step times on {facts['workers']} one-core worker processes: mean absolute error. "
         f"*Unseen mappings*: calibrated on the first {facts['calibrated_on']} measured mappings, single devices "
-        "included, asked for the others. *Replay*: calibrated on all. *Network held out*: what transfers cost is taken "
-        "from the other networks, only this one's single-device steps are known. *Single devices only*: links as "
-        "measured by themselves. *Noise*: interquartile range of one mapping's step times.",
+        "included, predicting the others. *Replay*: calibrated on all. *Network held out*: the cost of "
+        "transfers is taken from the other networks, and only this one's single-device steps are known. *Single "
+        "devices only*: links as the link probes measured them. *Noise*: interquartile range of one mapping's step times.",
         "",
         *markdown_table(HEADS, [_cells(name, row) for name, row in rows]),
     ]

@@ -25,7 +25,7 @@ from surrogate.simulate.simulator import Simulator
 OPS, EDGES, DEVICES, WIDTH = 1_000, 2_500, 4, 20
 LARGER = ((5_000, 12_500, 50), (100_000, 250_000, 300))  # ops, edges, ops per layer
 REPEATS = 25
-# A repeat takes tens of milliseconds: long against the clock, short against the machine's moods.
+# A repeat takes tens of milliseconds: long compared with the clock's error, short compared with the machine's drift.
 MAPPINGS, PLAIN_MAPPINGS, RANKED = 500, 2, 2_000
 FIRST_MAKESPAN = """
 import time
@@ -38,7 +38,7 @@ print(first_s - ready_s)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """All figures; what is compared was measured in turn."""
+    """All figures. Alternatives that are compared are measured in turn."""
     repeats = options.measurements or REPEATS
     graph = layered(OPS, EDGES, WIDTH)
     simulators = {kind: Simulator(graph, machine(kind)) for kind in CONTENTIONS}
@@ -124,7 +124,7 @@ def _heft(graph: OpGraph, repeats: int) -> Facts:
 
 
 def _agreement(graph: OpGraph) -> dict[str, dict[str, Facts]]:
-    """How screening ranks random mappings, and mappings that share more or less with HEFT's, by schedule."""
+    """How well screening ranks random mappings, and mappings that agree more or less with HEFT's, by schedule."""
     rng = np.random.default_rng(1)
     anywhere = rng.integers(0, DEVICES, (RANKED, OPS))
     best = np.array(heft(Problem(graph, machine())).devices)
@@ -137,7 +137,7 @@ def _agreement(graph: OpGraph) -> dict[str, dict[str, Facts]]:
 
 
 def _ranking(simulator: Simulator, rows: NDArray[np.int64]) -> Facts:
-    """Kendall's tau, and how much of the exact best hundredth is in the screened best tenth."""
+    """Kendall's tau, and the share of the best 1 % by exact makespan that is in the best 10 % by screening."""
     from scipy.stats import kendalltau
 
     exact, screened = simulator.makespans(rows), simulator.screen(rows)
@@ -150,7 +150,7 @@ def _ranking(simulator: Simulator, rows: NDArray[np.int64]) -> Facts:
 
 
 def _first_makespan_s() -> float:
-    """Seconds to the first makespan in a new process, compiled code in the cache."""
+    """Seconds to the first makespan in a new process, with compiled code in the cache."""
     command = [sys.executable, "-c", FIRST_MAKESPAN]
     return min(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3))
 

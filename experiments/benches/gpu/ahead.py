@@ -1,4 +1,4 @@
-"""Numba's machine code, made before a search waits for it: on a fresh machine that takes longer than some searches."""
+"""Compiles numba's kernels before a search needs them: on a new machine that takes longer than some searches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LENGTH = 12
 
 
 def compile_ahead(searchers: tuple[str, ...]) -> Thread:
-    """Let these searchers ask for mappings of a small graph, in the background; what they compile is kept on disk."""
+    """Let these searchers ask for mappings of a small graph in the background; what they compile is cached on disk."""
     thread = Thread(target=_compile, args=(searchers,), daemon=True)
     thread.start()
     return thread

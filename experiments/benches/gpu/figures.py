@@ -29,7 +29,7 @@ def contestants(rows: Iterable[Row]) -> list[str]:
 
 
 def found_facts(finding: Finding, seconds_on: Sequence[float]) -> Facts:
-    """What a search found. What is delivered is TensorFlow's default where that beat every mapping.
+    """What a search found. TensorFlow's default is delivered where it beat every mapping.
 
     seconds_on: what the ops of the best mapping take on each device, one after the other.
     """
@@ -91,7 +91,7 @@ def mape(pairs: Sequence[Sequence[float]]) -> float | None:
 
 
 def _contest(finding: Finding) -> dict[str, Facts]:
-    """Every contestant's best: side by side at the end, else as it was dropped or failed before."""
+    """Every contestant's best: measured side by side at the end, or as it was when it was dropped, or why it failed."""
     found = {DEFAULT: _figures(finding.tf_default)} if finding.tf_default else {}
     for name in contestants(finding.measured):
         final = fastest(row for row in finding.finalists if name_of(row) == name)
@@ -123,7 +123,7 @@ def _placed(finding: Finding, seconds_on: Sequence[float]) -> dict[str, Facts]:
 
 
 def tight_facts(default: Facts, placed: Facts) -> Facts:
-    """The case of tight memory: what the default came to in its process, and the placed training in its own.
+    """The case of tight memory: results of the default in its process, and of the placed training in another.
 
     ratio_to_cpu_only: everything on the CPU by the placed step. scoped_s: the untouched step of the model that was made
     on the CPU by hand, the rest left to TensorFlow.
@@ -144,8 +144,8 @@ def tight_facts(default: Facts, placed: Facts) -> Facts:
 
 
 def all_facts(found: Mapping[str, Mapping[str, Any]], tight: Facts | None, autoplace: Facts | None) -> Facts:
-    """The headline figures. found: by part (`models`, or a split's devices) the networks' facts; what failed gives no
-    figure.
+    """The headline figures. found: by part (`models`, or a split's devices) the networks' facts; failed networks
+    give no figure.
     """
     good = [facts for part in found.values() for facts in part.values() if "failed" not in facts]
     pairs = [pair for facts in good for pair in facts["unseen"]]

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import psutil
+
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.gpu.ahead import compile_ahead
 from experiments.benches.gpu.figures import all_facts, tight_facts
-from experiments.benches.gpu.host import Host
 from experiments.benches.gpu.tasks import (
     MINUTES,
     SEARCHERS,
@@ -26,15 +27,18 @@ from experiments.benches.gpu.tasks import (
     tasks_of,
 )
 from experiments.benches.kept_runs import kept
+from experiments.benches.process import Caps, Doer, Measurer
 from placer.errors import BadInputError, PlacerError
 
 MEASUREMENTS = 8  # mappings of each search, single devices aside
 HOW = 1  # version of the measuring; what another version measured is measured again
+MEMORY_SHARE = 0.85  # of the machine's, that the process which measures may take
+RENEWED_AFTER = 10_000  # questions: never, because a new process takes seconds to open the GPU
 START_S = 180.0  # in which a process must say what the hardware is
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """What there is time for, the most important first; with --runs what was measured before is not measured again.
+    """Measure what there is time for, the most important first. With --runs, nothing is measured twice.
 
     --model: only these networks. --measurements: mappings of each search beside single devices. --minutes: of all
     together. --devices cpus:N: all parts on logical CPU devices at the zoo's small sizes, for no figures.
@@ -57,6 +61,32 @@ def bench_facts(options: BenchOptions) -> Facts:
         "minutes": minutes,
         "seconds": budget.spent_s,
     }
+
+
+def opened(devices: str | None) -> Doer:
+    """Made in the process that measures."""
+    from experiments.benches.gpu.study import GpuStudy
+
+    return GpuStudy(devices)
+
+
+class Host(Measurer):
+    """The process that holds certain devices. It ends when others are asked for, because it leaves little of a GPU."""
+
+    def __init__(self) -> None:
+        memory_bytes = int(MEMORY_SHARE * psutil.virtual_memory().total)
+        super().__init__(partial(opened, None), Caps(memory_bytes=memory_bytes, batch=RENEWED_AFTER))
+        self.devices: str | None = None
+
+    def ask_on(self, devices: str | None, method: str, argument: object, seconds: float) -> Facts:
+        """What the method returns in a process that holds these devices, or {"failed": line, "why": word}."""
+        if devices != self.devices:
+            self.end()
+            self.devices, self.make = devices, partial(opened, devices)
+        found = self.ask(method, argument, seconds)
+        if "skipped" not in found:
+            return found
+        return {"failed": f"{found['skipped']}: {found['detail']}", "why": found["skipped"]}
 
 
 @dataclass(frozen=True)
@@ -124,7 +154,7 @@ def _checked(options: BenchOptions, minutes: float) -> Hardware:
 
 
 def _device(host: Host, hardware: Hardware) -> str:
-    """What is measured on, in words. Raises BadInputError without a GPU, PlacerError where nothing can be asked."""
+    """The name of the GPUs. Raises BadInputError without a GPU, and PlacerError if the process fails."""
     if not hardware.real:
         return f"{hardware.whole}, logical CPU devices, for no figures"
     found = host.ask_on(hardware.whole, "hardware", None, START_S)
@@ -172,5 +202,5 @@ def outcome(task: Task, facts: Facts) -> str:
 
 
 def say(text: str) -> None:
-    """Progress, for who watches."""
+    """Print progress."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What the bench `gpu` asks for, in the process that holds the devices: searches, a training, what autoplace costs."""
+"""What the bench `gpu` measures, in the process that holds the devices: searches, a training, the cost of autoplace."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class GpuStudy:
         return open_devices(self.spec)
 
     def hardware(self, _: Any) -> Facts:
-        """The GPUs that TensorFlow sees, by what they are called; costs no measuring."""
+        """The names of the GPUs that TensorFlow sees; nothing is measured."""
         return {"gpus": [name or "an unnamed GPU" for name in gpu_names()]}
 
     def searched(self, wanted: Wanted) -> Facts:
@@ -86,13 +86,13 @@ class GpuStudy:
             }
 
     def default(self, wanted: Wanted) -> Facts:
-        """The same model made and trained as TensorFlow does it: where it fails for memory, and at what."""
+        """The same model made and trained under TensorFlow's default: whether it fails for memory, and where."""
         where = "when the model was made"
         try:
             training = zoo.load(wanted.model, batch=wanted.batch)
             where = "when it was trained"
             losses = _losses(tf.function(training.step), training.example_inputs)
-        except Exception as error:  # Keras raises what it likes for what TensorFlow raised
+        except Exception as error:  # Keras wraps TensorFlow's errors in many types
             if not for_memory(error):
                 raise
             return {"default": "fails: memory", "where": where, "detail": one_line(str(error))[:200]}
@@ -109,7 +109,7 @@ class GpuStudy:
 
     @staticmethod
     def forget() -> None:
-        """Let go of what the last network left in Keras and TensorFlow."""
+        """Free what the last network left in Keras and TensorFlow."""
         keras.backend.clear_session()
         gc.collect()
 
@@ -148,7 +148,7 @@ def limited(devices: Devices, limit_bytes: int | None) -> Devices:
 
 
 def for_memory(error: BaseException | None) -> bool:
-    """Whether an exception, or one that it was raised for, tells of memory used up."""
+    """Whether an exception, or one of its causes, says that memory was used up."""
     while error is not None:
         if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
             return True
@@ -197,7 +197,7 @@ def _losses(step: Callable[..., Any], inputs: Sequence[Any]) -> list[float]:
 
 
 def _table_bytes(training: zoo.TrainingStep) -> int:
-    """Of the embedding tables."""
+    """The bytes of the embedding tables."""
     weights = [] if training.model is None else training.model.weights
     return sum(4 * math.prod(weight.shape) for weight in weights if weight.name == "table")
 

@@ -1,4 +1,4 @@
-"""What the bench `gpu` does, the most important first, and how it shares its minutes out over that."""
+"""The tasks of the bench `gpu`, the most important first, and how its minutes are shared out among them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from placer.errors import BadInputError
 
 SEARCHERS = ("expert", "heft", "hybrid")
 MINUTES = 10.0
-RESERVE_S = 20.0  # of them, for ending the last process and writing the facts
-LEAST_S = 15.0  # with less there is no use in beginning
+RESERVE_S = 20.0  # of these, for ending the last process and writing the facts
+LEAST_S = 15.0  # with less, no task is begun
 GRACE_S = 20.0  # beside twice its share, after which a task's process is ended
 PUBLISHED = ("vgg16", "alexnet", "mnist_softmax")  # HTF-MPR has figures of these
 SPLIT = ("towers", "moe", "alexnet", "two_tower")
@@ -56,7 +56,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """A file's name."""
+        """The name of its file of kept facts."""
         return "-".join(("gpu", self.part, self.name, *([self.devices.replace(":", "-")] if self.devices else [])))
 
     @property
@@ -118,19 +118,19 @@ def tables_mib(limit_mib: int) -> int:
 
 
 class Budget:
-    """The seconds there are, counted from when it was made, and what of them is whose."""
+    """The seconds of a run, counted from the creation of this object, and each task's share."""
 
     def __init__(self, minutes: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.begin_s, self.seconds = clock, clock(), 60.0 * minutes - RESERVE_S
 
     @property
     def spent_s(self) -> float:
-        """So far."""
+        """Seconds that have passed."""
         return self.clock() - self.begin_s
 
     @property
     def left_s(self) -> float:
-        """Until nothing may run any more."""
+        """Seconds until all tasks must have ended."""
         return max(0.0, self.seconds - self.spent_s)
 
     def share_s(self, task: Task, tasks_left: int) -> float | None:

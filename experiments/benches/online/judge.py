@@ -1,4 +1,4 @@
-"""The figures of the bench `online`, from what its parts found; a part that failed gives None, never a good figure."""
+"""The figures of the bench `online`, from what its parts found. A part that failed gives None, never a good figure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def judged_kills(run: Facts, tolerance: float = TOLERANCE) -> Facts:
 
 
 def wrong(mine: Sequence[float], losses: Sequence[float], begin: int, end: int, tolerance: float) -> list[int]:
-    """Steps in [begin, end) whose loss is another than the undisturbed run's, or which that run does not have."""
+    """Steps in [begin, end) whose loss differs from the undisturbed run's, or is missing there."""
     return [
         i
         for i in range(begin, min(end, len(mine)))
@@ -73,7 +73,7 @@ def wrong(mine: Sequence[float], losses: Sequence[float], begin: int, end: int, 
 
 
 def recovered(recovery: Facts, event: str) -> float | None:
-    """The median over rounds of the steps until recovery, one that never came counting as more than any; None then."""
+    """The median over rounds of the steps until recovery; None if the median round never recovered."""
     found = [row[event]["steps"] for row in recovery.get("rounds", ())]
     steps = median(float("inf") if s is None else float(s) for s in found) if found else float("inf")
     return None if steps == float("inf") else steps

@@ -1,6 +1,6 @@
-"""Workers killed with SIGKILL at random moments of a training, which must go on and return the losses it would have.
+"""Workers are killed with SIGKILL at random moments of a training, which must go on with the same losses.
 
-Those are known from the very same training, taken again afterwards from where it was before the first kill:
+These are known because the same training is repeated afterwards from its state before the first kill:
 
     search ──▶ start ──✗──────✗────✗──────▶ losses
                  └──────────────────────────▶ losses undisturbed
@@ -21,7 +21,7 @@ from placer.errors import one_line
 
 NOTICE_CALLS = 200  # after a kill, within which the training must have noticed
 GAP = 40  # at most so many steps from one recovery to the next kill
-PAUSE_S = 0.05  # between steps while a worker starts again, so that steps do not run into thousands meanwhile
+PAUSE_S = 0.05  # between steps while a worker starts again, so that there are not thousands of them
 BACK_LIMIT_S = 90.0
 
 
@@ -49,7 +49,7 @@ def kill_facts(model: str, workers: int, budget: int = 4, seed: int = 0, kills: 
             training.steps(GAP)
             losses = training.losses[start.at :]
             undisturbed = training.again(start, len(losses))
-        except Exception as error:  # whatever a kill may do to a training is a result here
+        except Exception as error:  # every effect of a kill on the training is a result here
             ended = one_line(f"{type(error).__name__}: {error}")
             say(ended)
             losses = training.losses[start.at :]

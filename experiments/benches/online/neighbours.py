@@ -1,4 +1,4 @@
-"""Neighbours on the machine: processes that take cores from the workers, and end with the block that has them."""
+"""Neighbours on the machine: processes that take cores from the workers, within a `with` block."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JITTER_SAID = "bursts of 20 ms on either core, half a second apart on average"
 
 @contextmanager
 def neighbour(program: str, cores: Sequence[int]) -> Iterator[None]:
-    """`program` on these cores, in a session of its own, so that it gets a fair share; busy when the block begins."""
+    """Run `program` on these cores, in a session of its own for a fair share. It is busy when the block begins."""
     command = [sys.executable, "-c", program, *map(str, cores)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:

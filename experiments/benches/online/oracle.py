@@ -1,4 +1,4 @@
-"""A whole run of autoplace, from its first call, against an oracle that had the best mapping from the start."""
+"""A whole run of autoplace, from its first call, against an oracle that has the best mapping from the start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EACH = 5  # steps of each reference at a look
 
 
 class References:
-    """Mappings held beside the run, and their bare steps at calls of it: machines drift, so the oracle does, too."""
+    """Mappings held beside the run, and their bare steps at several calls of it, because the machine drifts."""
 
     def __init__(self) -> None:
         self.held: list[Held] = []
@@ -33,13 +33,13 @@ class References:
         self.took.append({label(held): median(took[held]) for held in self.held})
 
     def seconds(self, name: str) -> list[float]:
-        """One mapping's step at each look; where it was not known yet, as at its first."""
+        """One mapping's step at each look; before it was known, as at its first look."""
         found = [took.get(name) for took in self.took]
         first = next(s for s in found if s is not None)
         return [first if s is None else s for s in found]
 
     def best(self, held: Sequence[Held]) -> Held:
-        """The fastest of these over all looks."""
+        """The one with the lowest median over all looks."""
         return min(held, key=lambda one: median(self.seconds(label(one))))
 
 
@@ -93,7 +93,7 @@ def _judged(training: Training, references: References, call_s: Sequence[float])
 
 
 def _better(training: Training, own: Held) -> tuple[Held, float, float]:
-    """The best of a second search, and its step and that of the run's own best, side by side."""
+    """The best mapping of a second search, its step, and the step of the run's own best, measured side by side."""
     found = training.searched(seed=1)[:2]
     took = raced([own, *found], rounds=4, each=EACH)
     better, better_s = fastest({held: took[held] for held in found} or {own: took[own]})
@@ -101,15 +101,15 @@ def _better(training: Training, own: Held) -> tuple[Held, float, float]:
 
 
 def worth(call_s: Sequence[float], at: Sequence[int], reference_s: Sequence[float]) -> float:
-    """How many of the reference's steps all calls were worth: each call by the reference's step at that time.
+    """The time of all calls in steps of the reference: each call divided by the reference's step at that moment.
 
-    at: after how many calls the reference was looked at; between, it is taken to change evenly, and before the first
-    look not to have changed.
+    at: after how many calls the reference was measured. Between two of these, its step is interpolated; before the
+    first, it is taken as constant.
     """
     then = np.interp(np.arange(1, len(call_s) + 1), at, reference_s)
     return float(np.sum(np.asarray(call_s) / then))
 
 
 def label(held: Held) -> str:
-    """A name that tells mappings of one searcher apart."""
+    """A name that differs between mappings of the same searcher."""
     return f"{held.name} {hash(held.built.devices) & 0xFFFF:04x}"

@@ -103,20 +103,20 @@ def _kills(facts: Facts) -> list[str]:
 
 NOTES = (
     "Overhead: calls and bare steps of the very same placed function on the same variables, outputs fetched, in "
-    "blocks in turn; the median over pairs of blocks, with its standard error. *By all seconds* holds snapshots "
-    "and stragglers, too.",
+    "blocks in turn; the median over pairs of blocks, with its standard error. *By all seconds* includes snapshots "
+    "and outliers.",
     "",
     "Oracle: the fastest of the mappings that the run ended on, the single devices, and the best of a second "
     "search after the run. Machines drift, so these were stepped every 200 calls beside the run, on scratch "
     "variables, and each call is counted in the oracle's steps of its time; calls before the end of the search by "
-    "the first such look. The oracle needs no workers started, and it is known only as well as two searches know.",
+    "the first such look. The oracle starts no workers, and it is only as good as what two searches found.",
     "",
-    "Recovery: running medians of five steps, confirmed by the next five, so 5 is the least there is. The optimum "
-    "is the best, side by side, of where the run ended up, the mapping of before, and, under the hog, of a fresh "
+    "Recovery: running medians of five steps, confirmed by the next five, so 5 is the minimum. The optimum "
+    "is the best, side by side, of where the run ended up, the mapping from before, and, under the hog, of a fresh "
     "profile and search with the whole budget. The hog is a busy loop on worker 1's core in a session of its own.",
     "",
     "Kills: at random moments within random steps, one after another when all devices were back. Afterwards the "
-    "same steps are taken again without kills, from the variables of before the first. A kill is survived where "
+    "same steps are taken again without kills, from the state before the first. A kill is survived where "
     "the training went on, with all devices back if an op ran on the one killed, and every loss until the next "
     "kill is the undisturbed one within 1e-5.",
 )

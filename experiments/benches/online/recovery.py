@@ -64,9 +64,9 @@ def _recovered(training: Training, steps: int, others: Callable[[], Sequence[Hel
 
 
 def steps_until(took: Sequence[float], optimum_s: float, share: float = SHARE, window: int = WINDOW) -> int | None:
-    """After how many steps the running median came within `share` of the optimum's speed; None: it never did.
+    """The number of steps until the running median came within `share` of the optimum's speed; None if it never did.
 
-    The next `window` steps must confirm it: a step tried in a race before it is no recovery.
+    The next `window` steps must confirm it, because a fast mapping that is only tried is no recovery.
 
         took/optimum   1.6 1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0 1.0 1.0 1.0 1.0 1.0
         running median                 1.6 1.6 1.6 1.0 ...       -> 8

@@ -11,7 +11,6 @@ from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.online.judge import judged
-from experiments.benches.online.parts import run_part
 from experiments.benches.process import facts_alone
 from placer.errors import BadInputError
 
@@ -20,7 +19,7 @@ BUDGET = 16  # mappings measured by a search
 
 @dataclass(frozen=True)
 class Effort:
-    """How long each part is. Minutes on two cores: overhead 3, oracle 7 (of `towers`), recovery 7, steady 5, kills 6.
+    """The length of each part. Minutes on two cores: overhead 3, oracle 7 (of `towers`), recovery 7, steady 5, kills 6.
 
     calls: of a run against the oracle. repeats: landings of a hog. steady_steps: of each of two stretches. runs,
     kills: trainings in which workers are killed, and kills in each.
@@ -38,7 +37,7 @@ class Effort:
     kills: int = 10
 
     def scaled(self, share: float) -> Effort:
-        """A shorter one, for trying the bench out; never below what gives every figure."""
+        """A shorter one, for trying the bench out, but long enough for every figure."""
         return Effort(
             overhead_blocks=max(4, round(self.overhead_blocks * share)),
             calls=max(400, round(self.calls * share)),
@@ -81,7 +80,7 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def _check(options: BenchOptions) -> None:
-    """Refuse at once what the first part would fail of. Raises BadInputError."""
+    """Refuse options with which the first part would fail. Raises BadInputError."""
     if options.measurements is not None and options.measurements < 1:
         raise BadInputError(f"--measurements {options.measurements}: give at least 1.")
     for model in options.models or ():
@@ -91,10 +90,24 @@ def _check(options: BenchOptions) -> None:
 
 
 def _part(options: BenchOptions, name: str, of: str, limit_s: float, **settings: Any) -> Facts:
-    """One part in a process of its own. of: what tells it from the others of its name, if there are others."""
+    """One part in a process of its own. of: distinguishes parts of the same name; empty if there is one."""
     file_name = "-".join(filter(None, ("online", name, of)))
     settings |= {"workers": options.workers}
     run = partial(facts_alone, run_part, name, settings, seconds=limit_s)
     facts = kept(options, file_name, {"part": name, **settings}, run)
     print(f"{file_name}: {facts.get('failed', 'done')}", file=sys.stderr)
     return facts
+
+
+def run_part(name: str, settings: dict[str, Any]) -> Facts:
+    """What the part finds in this process, which loads TensorFlow for it. settings: the part's arguments."""
+    from experiments.benches.online import kills, oracle, overhead, recovery, steady
+
+    parts = {
+        "overhead": overhead.overhead_facts,
+        "oracle": oracle.oracle_facts,
+        "recovery": recovery.recovery_facts,
+        "steady": steady.steady_facts,
+        "kills": kills.kill_facts,
+    }
+    return parts[name](**settings)

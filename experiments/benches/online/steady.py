@@ -1,4 +1,4 @@
-"""Thousands of steady steps, in quiet and beside a neighbour that bursts: nothing changed, so nothing should move."""
+"""Thousands of steady steps, in quiet and beside a neighbour that runs in bursts: no op should be moved."""
 
 from __future__ import annotations
 

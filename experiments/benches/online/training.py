@@ -28,7 +28,7 @@ from search.online.replan.proposal import PlanSettings
 
 STEADY_LIMIT_S = 240.0  # for the search to end
 PLAN_LIMIT_S = 60.0  # for one answer of a planner
-PAUSE_S = 0.02  # between calls of a search that nobody times
+PAUSE_S = 0.02  # between calls of a search that is not timed
 BATCHES = 8  # different ones, in turn
 
 
@@ -56,8 +56,9 @@ class Moment:
 
 
 class Training:
-    """`model` may carry its batch: towers@2. devices: as for autoplace. Made ready to train; workers start at the
-    first calls.
+    """Trains a network under autoplace. Workers start at the first calls.
+
+    model: may carry its batch size: towers@2. devices: as for autoplace.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Training:
         self.auto.close()
 
     def step(self) -> float:
-        """One call, its outputs fetched as a training loop does that prints its loss; seconds."""
+        """Seconds of one call. Its outputs are fetched, as by a training loop that prints its loss."""
         batch = self.batches[len(self.losses) % BATCHES]
         begin = self.clock()
         found = values(tf.nest.flatten(self.auto(*batch)))
@@ -98,15 +99,15 @@ class Training:
 
     @property
     def is_steady(self) -> bool:
-        """Whether the search ended. Raises PlacerError where the step was left alone."""
+        """Whether the search ended. Raises PlacerError if the step was left alone."""
         if self.auto.phase == "left alone":
             raise PlacerError(f"the step was left alone: {self.live.left_alone or self.auto.journal.lines()}")
         return self.auto.phase == "steady"
 
     def until_steady(self, limit_s: float = STEADY_LIMIT_S) -> list[float]:
-        """Seconds of every call until the search ended. Raises PlacerError where it does not within `limit_s`.
+        """Seconds of every call until the search ended. Raises PlacerError if it takes longer than `limit_s`.
 
-        Pauses between calls, so that small steps do not run into thousands while workers start.
+        Pauses between calls, so that a small step is not called thousands of times while workers start.
         """
         begin, took = self.clock(), [self.step()]
         while not self.is_steady:
@@ -118,12 +119,12 @@ class Training:
         return took
 
     def moment(self) -> Moment:
-        """Where the training is now."""
+        """The present state of the training."""
         variables = self.live.joined.captured.variables.values()
         return Moment(len(self.losses), [(v, v.numpy()) for v in variables])
 
     def again(self, start: Moment, count: int) -> list[float]:
-        """Losses of `count` steps taken anew from `start`; the training goes on from there."""
+        """Repeat `count` steps from `start`, and return their losses. The training goes on from there."""
         for variable, value in start.values:
             variable.assign(value)
         del self.losses[start.at :]
@@ -136,7 +137,7 @@ class Training:
 
     @property
     def placed(self) -> Placed:
-        """The incumbent, whatever is tried beside it. Raises PlacerError while the step runs untouched."""
+        """The incumbent, also while another mapping is tried. Raises PlacerError while the step runs untouched."""
         placed = self.auto.controller.mode
         if not isinstance(placed, Placed):
             raise PlacerError(f"the step runs untouched, {self.auto.phase}: nothing to compare with.")
@@ -163,25 +164,25 @@ class Training:
         return list(self.live.joined.captured.flat_inputs(self.batches[0]))
 
     def hold(self, devices: Sequence[int], order: Sequence[str], name: str) -> Held | None:
-        """This mapping beside the training, tried; None where it cannot run."""
+        """Build this mapping beside the training, and try it; None if it cannot run."""
         built = self.live.background(lambda: self.live.build(devices, order, name)).result()
         return None if isinstance(built, Failed) else Held(name, built, self.inputs)
 
     def hold_placed(self) -> Held:
-        """What runs now."""
+        """Build the mapping that runs now beside the training."""
         held = self.hold(self.placed.devices, self.placed.order, self.placed.name)
         if held is None:
             raise PlacerError("the mapping that trains cannot be built beside the training.")
         return held
 
     def hold_singles(self) -> list[Held]:
-        """Everything on one device, for each that can."""
+        """All ops on one device, for each device that can run them."""
         ops, topology = len(self.placed.devices), self.live.joined.topology
         found = [self.hold((d,) * ops, (), name) for d, name in enumerate(topology.names)]
         return [held for held in found if held is not None]
 
     def searched(self, seed: int) -> list[Held]:
-        """A fresh search under the load of this moment, with the whole budget: what it found, the fastest first."""
+        """A new search under the present load, with the whole budget: the mappings it found, the fastest first."""
         devices, joined = self.live.session.present, self.live.joined
         names, recording = devices.topology.names, joined.trial_run.recording
         links = measure_links(names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES)
@@ -209,7 +210,7 @@ class Training:
 
 
 def raced(mappings: Sequence[Held], rounds: int, each: int) -> dict[Held, list[float]]:
-    """Seconds of bare steps, in blocks in turn; the first of a block is not counted."""
+    """Seconds of bare steps, in blocks in turn; the first step of a block is not counted."""
     took: dict[Held, list[float]] = {held: [] for held in mappings}
     for _ in range(rounds):
         for held in mappings:
@@ -219,14 +220,14 @@ def raced(mappings: Sequence[Held], rounds: int, each: int) -> dict[Held, list[f
 
 
 def fastest(took: dict[Held, list[float]]) -> tuple[Held, float]:
-    """The one with the least median, and that."""
+    """The mapping with the lowest median, and that median."""
     best = min(took, key=lambda held: median(took[held]))
     return best, median(took[best])
 
 
 def relabelled(inputs: Sequence[Any], labels: Any, seed: int) -> tuple[Any, ...]:
-    """The batch with its last input drawn from `labels`: batches of one signature that contradict one another, so that
-    no network can learn them by heart, and a step lost or taken twice shows in every loss that follows.
+    """The batch with its last input drawn anew from `labels`. Such batches have one signature but contradict each
+    other: no network can memorise them, so a step that is lost or repeated shows in every later loss.
     """
     *others, own = inputs
     rng = random.Random(seed)
@@ -235,5 +236,5 @@ def relabelled(inputs: Sequence[Any], labels: Any, seed: int) -> tuple[Any, ...]
 
 
 def say(text: str) -> None:
-    """Progress, for who watches."""
+    """Print progress."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Which networks the bench scaling measures: a seeded design over everything that may be set in them."""
+"""The networks that the bench scaling measures: a seeded design over all their settings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DEVICES = 2
 class Range:
     """Whole numbers from low to high, drawn evenly in their logarithm, each a multiple of `unit`.
 
-    Units are those in which networks are made, for kernels work in blocks: with 17 to 21 filters a convolution took as
-    long as with 24, which no smooth formula, nor anybody's design, would want.
+    Networks are sized in such units because kernels work in blocks: with 17 to 21 filters a convolution took as long as
+    with 24, which no smooth formula can describe.
     """
 
     low: int
@@ -28,7 +28,7 @@ class Range:
     unit: int = 1
 
     def at(self, share: float) -> int:
-        """The number at this share, 0 to 1, of the way."""
+        """The number at this share, 0 to 1, of the range."""
         edges = (self.low - self.unit / 2) * ((self.high + self.unit / 2) / (self.low - self.unit / 2)) ** share
         return int(min(max(round(edges / self.unit) * self.unit, self.low), self.high))
 
@@ -78,7 +78,7 @@ class Config:
 
     @property
     def columns(self) -> dict[str, int | str]:
-        """What a model of the step time may see."""
+        """The columns that a model of the step time is given."""
         return {**self.settings, "devices": self.devices}
 
     @property
@@ -101,14 +101,14 @@ REFERENCE: dict[str, int | str] = {
 
 
 def reference(devices: int) -> Config:
-    """The network that is stepped in turn with every other one on as many devices, to tell the machine's moods."""
+    """The network that is stepped in turn with every other one on as many devices: the machine's drift cancels."""
     return Config("cnn", REFERENCE, devices)
 
 
 def design(kind: str, count: int, seed: int = 0) -> list[Config]:
     """`count` networks of a kind, no two alike: a Latin hypercube (McKay et al. 1979) over its space and the devices.
 
-    A space that has fewer is drawn from in vain a hundred times, and then given as far as it goes.
+    Fewer where a hundred draws do not find as many.
     """
     from scipy.stats import qmc
 

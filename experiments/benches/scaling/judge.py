@@ -27,11 +27,11 @@ GENERIC = "generic"  # the form that cross-validation on the rows shown chose
 BLACKBOXES = ("linear", "forest", "boosting")
 VIEWS = ("seconds", "logs")
 QUICK = FitSettings(intrinsic=(-1.0, 2.5), extrinsic=(-1.0, 2.5), samples=0)
-"""Nothing scales better than perfectly, and no work here grows faster than by the square of a column."""
+"""No time falls faster than in proportion to devices, and no work here grows faster than the square of a column."""
 
 
 def study(kind: str, runs: Runs, operations: Floats, settings: FitSettings = QUICK) -> Facts:
-    """Everything about one kind of network. runs: with TARGET; operations: [runs], what is large and what small."""
+    """All facts of one kind of network. runs: with TARGET. operations: [runs], by which networks are small or large."""
     seconds = runs.numbers(TARGET)
     fold_of = np.random.default_rng(settings.seed).permutation(len(runs)) % FOLDS
     folds = [(np.flatnonzero(fold_of != f), np.flatnonzero(fold_of == f)) for f in range(FOLDS)]
@@ -72,8 +72,8 @@ def _judged(
 ) -> tuple[dict[str, Floats], list[str]]:
     """Seconds predicted by each method for the unseen rows of all splits, in turn; and the forms that were chosen.
 
-    A form is chosen among those shown by the same kind of test as it will be put to: by cross-validation, or where
-    `operations` are given, by the error on the largest of the rows shown, when fitted on the others.
+    A form is chosen on the rows shown by the kind of test that follows: by cross-validation, or, where `operations` are
+    given, by the error on the largest of these rows when fitted to the others.
     """
     found: dict[str, list[Floats]] = {}
     chosen = []

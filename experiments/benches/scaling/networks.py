@@ -50,7 +50,7 @@ def training(config: Config, seed: int = 0) -> TrainingStep:
 
 
 def placement(graph: OpGraph, topology: Topology) -> Mapping:
-    """Each replica's ops on a device of its own; variables, and what touches them, on the first one."""
+    """Each replica's ops on a device of its own; variables, and the ops colocated with them, on the first one."""
     devices = [0] * len(graph)
     for unit in graph.colocated:
         found = REPLICA.search(graph.ops[unit[0]].name)
@@ -60,7 +60,7 @@ def placement(graph: OpGraph, topology: Topology) -> Mapping:
 
 
 def _network(config: Config) -> tuple[Any, Callable[..., Any]]:
-    """The model, and its loss on an input and what it should make of it."""
+    """The model, and its loss on an input and the wanted output."""
     settings: dict[str, Any] = dict(config.settings)
     activation, layers = settings["activation"], settings["layers"]
     if config.kind == "cnn":
@@ -85,7 +85,7 @@ def _classification(model: Any, x: Any, labels: Any) -> Any:
 
 
 def _reconstruction(model: Any, x: Any, wanted: Any) -> Any:
-    """Summed over what is to be made, so that its gradients show in a step's loss; a mean over examples."""
+    """Squared errors summed over outputs, so that one step changes the loss visibly, and averaged over examples."""
     return tf.reduce_mean(tf.reduce_sum(tf.math.squared_difference(model(x, training=True), wanted), axis=1))
 
 

@@ -19,8 +19,8 @@ def page_lines(facts: Facts) -> list[str]:
         f"{facts['n_runs']} networks, each trained for real in one placed step on one or {facts['devices']} one-core "
         f"worker processes that share the batch: {kinds}. Batch, layers, filters or hidden units, kernel, activation, "
         "optimizer and devices follow a seeded Latin hypercube. Every step was timed in turn with a reference step, "
-        f"and is told in its time (lower quartiles of 7 to 15 steps each); the same network measured "
-        f"twice, in two processes, came out {facts['noise']:.1%} apart on average.{failed}",
+        "and scaled to a typical one (lower quartiles of 7 to 15 steps each). Two measurements of the same network, in "
+        f"two processes, differed by {facts['noise']:.1%} on average.{failed}",
         "",
         "One formula per kind of network (`generic`), chosen among three forms on the runs that it is shown, by the "
         "kind of test that follows: by cross-validation, or by the error on the largest of them when fitted on the "

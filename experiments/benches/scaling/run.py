@@ -26,7 +26,7 @@ from surrogate.scaling.runs import Runs
 CONFIGS = 312  # of all kinds together
 FEWEST = 30  # of one kind
 CHUNK = 26  # networks measured in one process
-AGAIN = 12  # measured twice, to know what the clock itself is off by
+AGAIN = 12  # measured twice, to know the error of the measurement itself
 
 
 def bench_facts(options: BenchOptions) -> Facts:

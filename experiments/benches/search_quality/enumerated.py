@@ -1,4 +1,4 @@
-"""How near a search comes to the optimum where the space is small enough to look at all of it."""
+"""How near a search comes to the optimum, where the space is small enough to enumerate."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from placer.result import Measured
 from search.offline.plan import DEFAULT_SEARCHER
 from search.problem.problem import Placement, Problem
 
-SMALL = 64  # spaces up to so many placements are measured whole
-LARGEST = 1 << 18  # and up to so many predicted whole
+SMALL = 64  # spaces of up to this many placements are measured whole
+LARGEST = 1 << 18  # spaces of up to this many are predicted whole
 BEST, DRAWN = 24, 8  # measured of those: the best predicted, and others drawn at random
 REPEATS = 6
 FINALISTS, FINAL_REPEATS = 3, 20
@@ -35,7 +35,7 @@ FINALISTS, FINAL_REPEATS = 3, 20
 
 @dataclass(frozen=True)
 class Space:
-    """A network, and how coarse its groups are."""
+    """A network, and the number of groups to coarsen it to."""
 
     model: str
     groups: int
@@ -65,8 +65,8 @@ def _enumerated(space: Space, options: BenchOptions) -> Facts:
 
 
 def enumerate_space(model: str, groups: int, workers: int, measurements: int, seed: int = 0) -> Facts:
-    """Search as the main job does, then measure the rest of the space, or its best-predicted part, and hold the
-    fastest of it beside what the search would deliver.
+    """Search as the main job does, then measure the rest of the space, or the part that is predicted best, and compare
+    the fastest of it with what the search would deliver.
     """
     asked = SearchSettings(
         model, f"workers:{workers}", groups=groups, seed=seed, searchers=(DEFAULT_SEARCHER,),
@@ -77,7 +77,7 @@ def enumerate_space(model: str, groups: int, workers: int, measurements: int, se
 
 
 def enumerate_job(job: Job) -> Facts:
-    """`enumerate_space` of a job whose devices are open and where nothing was measured yet."""
+    """`enumerate_space` for a job whose devices are open and that has measured nothing yet."""
     job.measure_singles()
     job.measure_searchers()
     job.calibrate()
@@ -140,7 +140,7 @@ def _by_kind(topology: Topology) -> dict[tuple[Any, ...], list[int]]:
 
 
 def _ranked(problem: Problem, space: Sequence[Placement]) -> list[Placement]:
-    """The best predicted first."""
+    """The placements, the best predicted first."""
     value = dict(zip(space, problem.predict_many(space).tolist(), strict=True))
     return sorted(space, key=lambda placement: (value[placement], placement))
 
@@ -150,7 +150,7 @@ def _sample(ranked: Sequence[Placement], rng: random.Random) -> list[Placement]:
 
 
 def _new(job: Job, chosen: Sequence[Placement], searched: Sequence[Row]) -> list[Mapping]:
-    """Those that the search did not measure, under whatever names."""
+    """Those that the search did not measure, also not with equal devices renamed."""
     known = {canonical(job.problem, job.problem.placement(row.mapping)) for row in searched}
     return [job.problem.mapping(placement) for placement in chosen if placement not in known]
 
@@ -164,8 +164,8 @@ def _measured(job: Job, mappings: Sequence[Mapping]) -> list[Row]:
 
 
 def _finalists(searched: Sequence[Row], extra: Sequence[Row]) -> list[Row]:
-    """What a search would compare in the end, the best single device and the two fastest others; and the fastest of
-    the enumerated.
+    """What a search compares at its end, the best single device and the two fastest others; and the fastest of the
+    enumerated.
     """
     single = fastest(row for row in searched if row.mapping.is_single)
     others = sorted((row for row in searched if row is not single and step_s(row) < float("inf")), key=step_s)[:2]

@@ -34,7 +34,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "SPOC without critical datapath length": tuple(name for name in METRICS if name not in ("hops", "span")),
     SPOC: tuple(METRICS),
 }
-"""What a regressor may see."""
+"""The sets of metrics that a regressor is given."""
 FEWEST_FAMILIES = 2  # families, or there is none to be left out
 
 
@@ -61,7 +61,7 @@ class Additive(Regressor):
         return found
 
     def _columns(self, x: Floats) -> Floats:
-        """A constant, and the metrics over their typical sizes; x holds logarithms."""
+        """A constant, and the metrics divided by their typical values. x: [networks, metrics] logarithms."""
         return np.column_stack([np.ones(len(x)), np.exp(x) / self.scale])
 
 

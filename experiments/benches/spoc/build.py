@@ -40,17 +40,17 @@ def _dense_chain(side: int, width: int, depth: int) -> Any:
 
 
 def _conv_chain(side: int, filters: int, depth: int) -> Any:
-    """`depth` 3x3 convolutions without normalisation; the image is halved in the middle."""
+    """`depth` 3x3 convolutions without normalisation; the image's sides are halved in the middle."""
     return _image_network(side, lambda x: _chain(x, depth, lambda x: _conv(x, filters)))
 
 
 def _separable_chain(side: int, filters: int, depth: int) -> Any:
-    """The same of depthwise separable convolutions, normalised."""
+    """A chain of normalised depthwise separable convolutions."""
     return _image_network(side, lambda x: _chain(_conv(x, filters), depth, lambda x: _normed(_separable(x, filters))))
 
 
 def _branches(side: int, filters: int, branches: int, depth: int) -> Any:
-    """Chains of normalised convolutions side by side, which meet at the end."""
+    """Chains of normalised convolutions side by side, concatenated at the end."""
 
     def body(x: Any) -> Any:
         ends = [_chain(x, depth, lambda x: _normed(_conv(x, filters))) for _ in range(branches)]
@@ -60,7 +60,7 @@ def _branches(side: int, filters: int, branches: int, depth: int) -> Any:
 
 
 def _cells(side: int, seed: int, filters: int, cells: int) -> Any:
-    """Cells of random wiring, the same in all, as in searches for architectures (Zoph et al. 2018)."""
+    """Cells that share one random wiring, as in architecture search (Zoph et al. 2018)."""
     rng = random.Random(seed)
     plan = [[(node, rng.choice(list(EDGES))) for node in _some(rng, i + 1)] for i in range(NODES)]
 
@@ -76,12 +76,12 @@ def _cells(side: int, seed: int, filters: int, cells: int) -> Any:
 
 
 def _some(rng: random.Random, count: int) -> list[int]:
-    """One or two of the nodes before."""
+    """One or two of the earlier nodes."""
     return sorted(rng.sample(range(count), min(count, rng.choice((1, 2)))))
 
 
 def _cell(x: Any, plan: list[list[tuple[int, str]]], filters: int) -> Any:
-    """Every node adds up what its edges make of nodes before it; those that nobody takes are joined."""
+    """Every node adds up what its edges make of earlier nodes; the nodes that no other takes are joined at the end."""
     nodes, taken = [x], set()
     for edges in plan:
         made = [EDGES[kind](nodes[source], filters) for source, kind in edges]
@@ -125,7 +125,7 @@ EDGES: dict[str, Callable[[Any, int], Any]] = {
     "pool": lambda x, filters: keras.layers.AveragePooling2D(3, 1, padding="same")(x),
     "as it is": lambda x, filters: x,
 }
-"""What may lie on an edge of a cell."""
+"""The operations that an edge of a cell may have."""
 GENERATORS: dict[str, Callable[..., Any]] = {
     "dense_chain": _dense_chain,
     "conv_chain": _conv_chain,

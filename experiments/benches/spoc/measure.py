@@ -27,8 +27,8 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often each is called: `warm_up` calls that do not count, then at least `fewest`, until `seconds` are over or
-    `most` is reached.
+    """How often each is called: `warm_up` calls that do not count, then at least `fewest`, until `seconds` have passed
+    or `most` is reached.
     """
 
     warm_up: int = 2
@@ -77,7 +77,7 @@ class SpocStudy:
 
     @staticmethod
     def forget() -> None:
-        """Let go of what the last network left in Keras and TensorFlow."""
+        """Free what the last network left in Keras and TensorFlow."""
         keras.backend.clear_session()
         gc.collect()
 

@@ -28,7 +28,7 @@ class Network:
 
     @property
     def name(self) -> str:
-        """Tells it from all others, and can name a file."""
+        """Unique, and usable as the name of a file."""
         said = [f"{key}{value}" for key, value in self.options]
         return "-".join([self.kind, *said, f"{self.side}px", f"batch{self.batch}"])
 

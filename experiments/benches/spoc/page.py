@@ -32,8 +32,8 @@ def _how(facts: Facts) -> list[str]:
     said = (
         f"{facts['n_networks']} networks of {facts['n_families']} families: `keras.applications` at several sizes and "
         "batches, untrained, and generated chains, branches and random cells. Inference and a training step (SGD) are "
-        "run by TensorFlow in one process with all cores, untouched, in turn with a fixed small network, whose pace "
-        "takes the machine's drift out; medians, of at least five repeats. Middle spread of a step's repeats: "
+        "run by TensorFlow in one process with all cores, untouched, in turn with a fixed small network, which "
+        "cancels the machine's drift; medians of at least five repeats. Median spread of a step's repeats: "
         f"{facts['spread']:.1%}. The definitions of the metrics are those of `surrogate/features/spoc.py`. "
         "Errors are of predictions for a family by a fit on all others."
     )

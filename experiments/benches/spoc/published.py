@@ -46,7 +46,7 @@ def native(kind: str) -> Network:
 
 
 def judged(kind: str, counted: Facts) -> Facts:
-    """What was counted beside what was published."""
+    """The counts of this network beside the published figure."""
     if "skipped" in counted:
         return counted
     figure = PUBLISHED[kind]

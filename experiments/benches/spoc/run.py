@@ -140,7 +140,7 @@ def analysed_rows(rows: Sequence[Facts]) -> Facts:
 
 
 def part_facts(rows: Sequence[Facts]) -> Facts | None:
-    """The errors on the networks that are measured by default alone; None where these are all, or not all there."""
+    """The errors on the networks measured by default alone; None unless all of these and others were measured."""
     default = {network.name for network in stratified(networks(), NETWORKS)}
     part = [row for row in rows if row["name"] in default]
     if not len(part) == NETWORKS < len(rows):

@@ -14,15 +14,15 @@ def page_lines(facts: Facts) -> list[str]:
     return [
         f"{facts['n_mappings']} mappings of {', '.join(facts['networks'])}, measured on {facts['workers']} one-core "
         f"worker processes ({facts['steps_per_mapping']} steps each, in turn with the first single device): by rule "
-        "and by expert, these shaken and crossed, and random ones. Each regressor sees the same features "
+        "and by expert, these mutated and crossed, and random ones. Each regressor sees the same features "
         "(`surrogate/features/mapping_features.py`) and learns the logarithm of the step time; the "
         "simulator behind the features is "
         "calibrated on the same mappings that the regressor is shown. Cross-validated within each network, "
         f"{facts['folds']} folds, {facts['fold_repeats']} times; means over folds and networks, with the standard "
         f"deviation over folds. *Top-{top} regret*: how much slower than the fold's fastest mapping a search "
         f"ends that measures only {first}. `{facts['baseline']}` is the simulated step times one fitted "
-        "factor: what there is without learning. The same mapping measured again, minutes later, came out "
-        f"{percent(facts['noise'])} apart on average.",
+        "factor: the prediction without learning. The same mapping measured again, minutes later, differed by "
+        f"{percent(facts['noise'])} on average.",
         "",
         *markdown_table(
             ("regressor", "MAPE", "Spearman", "Kendall", f"top-{top} regret", "fit", "predict"),

@@ -37,7 +37,7 @@ def bench_facts(options: BenchOptions) -> Facts:
             f"--measurements is {mappings}; give at least {FEWEST}, or there is nothing to be judged by."
         )
     measuring = partial(measure, workers=options.workers, mappings=mappings)
-    samples = measured_networks(options.models or MODELS, measuring, FEWEST)
+    samples: list[MeasuredMappings] = measured_networks(options.models or MODELS, measuring, FEWEST)
     measured_s = time.perf_counter() - begin_s
     facts = compared(samples) | {
         "workers": options.workers,
@@ -81,7 +81,7 @@ def compared(samples: Sequence[MeasuredMappings]) -> Facts:
 
 
 def folds_of(sample: MeasuredMappings) -> list[Fold]:
-    """Everything that is learned is learned from a fold's known mappings: the simulator is calibrated on these, too."""
+    """The folds of a network. A fold's simulator, too, is calibrated on its known mappings only."""
     folds = []
     for known, unseen in splits(len(sample)):
         x = sample.features(known).of(sample.placements)
@@ -92,7 +92,7 @@ def folds_of(sample: MeasuredMappings) -> list[Fold]:
 def table(scores: Mapping[str, Scores]) -> list[Facts]:
     """A row per regressor, the smallest error first: means over folds, and their standard deviations as spreads.
 
-    Seconds are medians, for the first fit of a kind also loads its library.
+    Seconds are medians, because the first fit of a kind also loads its library.
     """
     rows = []
     for name, found in sorted(scores.items(), key=lambda item: float(item[1].mape.mean())):
