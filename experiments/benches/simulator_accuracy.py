@@ -183,9 +183,9 @@ def page_lines(facts: Facts) -> list[str]:
     return [
         f"Predicted against measured step times on {facts['workers']} one-core worker processes: mean absolute error. "
         f"*Unseen mappings*: calibrated on the first {facts['calibrated_on']} measured mappings, single devices "
-        "included, predicting the others. *Replay*: calibrated on all. *Network held out*: the cost of "
-        "transfers is taken from the other networks, and only this one's single-device steps are known. *Single "
-        "devices only*: links as the link probes measured them. *Noise*: interquartile range of one mapping's step times.",
+        "included, predicting the others. *Replay*: calibrated on all. *Network held out*: the cost of transfers is "
+        "taken from the other networks, and only this one's single-device steps are known. *Single devices only*: "
+        "links as the link probes measured them. *Noise*: interquartile range of one mapping's step times.",
         "",
         *markdown_table(HEADS, [_cells(name, row) for name, row in rows]),
     ]
