@@ -25,7 +25,7 @@ class SearchSettings:
     minutes: float | None = None  # no searcher is asked after these; None = no limit
     seed: int = 0  # of the weights, the example inputs and the searchers
     batch: int | None = None  # examples per step; None = the network's own
-    groups: int = 192  # the search moves at most about so many groups
+    groups: int = 192  # the search moves at most about this many groups
     headroom: float = 0.1  # share of each device's memory that stays free
     pins: tuple[str, ...] = ()  # each 'PATTERN=DEVICE', see placer/graph/pins.py
     traced: int = 5  # steps traced on each device to profile it

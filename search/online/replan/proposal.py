@@ -1,4 +1,4 @@
-"""What a plan proposes, and how it was set: plain values, which a planner's process hands over."""
+"""A planner's settings and proposals: plain values, which are passed between processes."""
 
 from __future__ import annotations
 
@@ -10,23 +10,19 @@ OpDevices = tuple[int, ...]
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """groups: how coarse the search is. headroom: the share of each device's memory that stays free."""
+    """How a planner searches."""
 
-    groups: int = 192
-    headroom: float = 0.1
-    seed: int = 0
+    groups: int = 192  # the search moves at most about this many groups
+    headroom: float = 0.1  # share of each device's memory that stays free
+    seed: int = 0  # of the searcher
     searcher: str = "hybrid"  # search.offline.plan.DEFAULT_SEARCHER, which is slow to import
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A mapping to measure. devices: one for each op of the captured graph, indices into the whole topology.
-
-    order: names of ops, the order in which the placed step runs them; empty where one device runs everything.
-    predicted_s: seconds of a step by the calibration of the moment. searcher: whose idea it was.
-    """
+    """A mapping to measure."""
 
     devices: OpDevices
-    order: tuple[str, ...]
-    predicted_s: float
-    searcher: str
+    order: tuple[str, ...]  # names of ops as the placed step runs them; empty where one device runs everything
+    predicted_s: float  # seconds of a step, by the calibration at that moment
+    searcher: str  # that proposed it
