@@ -38,22 +38,16 @@ TIE = 5e-10
 
 @dataclass(frozen=True)
 class ExactSettings:
-    """How long to look.
+    """How long to look."""
 
-    enumerate: spaces up to so many placements are predicted in full. work: nodes of the tree, times the ops and edges
-    that each of them looks at. at_once: the same between two looks at the clock. known: mappings to remember, the
-    best first. targets, target_work: how often, and how long at the most, to try to raise the bound first. climbs,
-    evaluations: before the tree.
-    """
-
-    enumerate: int = 8_192
-    work: int = 2_000_000_000
-    at_once: int = 2_000_000
-    known: int = 4_096
-    targets: int = 12
-    target_work: int = 20_000_000
-    climbs: int = 4
-    evaluations: int = 2_000
+    enumerate: int = 8_192  # spaces of up to so many placements are predicted whole
+    work: int = 2_000_000_000  # nodes of the tree, times the ops and edges that each of them looks at
+    at_once: int = 2_000_000  # of that, between two looks at the clock
+    known: int = 4_096  # mappings to remember, the best
+    targets: int = 12  # how often to try first to raise the bound
+    target_work: int = 20_000_000  # the work of each of these, at most
+    climbs: int = 4  # before the tree
+    evaluations: int = 2_000  # predictions of each climb, at most
 
 
 class Exact(Searcher):
@@ -75,7 +69,6 @@ class Exact(Searcher):
         self.ranking: list[tuple[float, Placement]] = []
 
     def bound(self) -> float:
-        """Seconds that no mapping is below."""
         return self.bound_s
 
     def _propose(self) -> Placement:

@@ -1,4 +1,4 @@
-"""Where searches start: every mapping that a known rule gives, cheap ones in full, dear ones while there is time."""
+"""Where searches start: the mappings that known rules give, those that take long only while there is time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import replace
 from math import log
 
 from search.initial.expert import expert_placements
-from search.list_scheduling.cpop import cpop_placement
-from search.list_scheduling.donf import donf_placement
-from search.list_scheduling.heft import heft_placement
-from search.list_scheduling.peft import peft_placement
+from search.list_scheduling.cpop import cpop
+from search.list_scheduling.donf import donf
+from search.list_scheduling.heft import heft
+from search.list_scheduling.list_scheduler import repaired
+from search.list_scheduling.peft import peft
 from search.list_scheduling.perturbed_heft import View, heft_seen
 from search.problem.memory_fit import packed
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
 
-# HEFT looks one op ahead: links taken for dearer than they are keep it back.
+# HEFT looks one op ahead: where links look dearer than they are, it crosses less.
 LINK_FACTORS = (0.01, 0.3, 3.0, 10.0, 100.0)
 
 
@@ -34,10 +35,7 @@ def starts(problem: Problem, stop: Stop) -> list[Placement]:
 
 
 def _rules(problem: Problem) -> Iterator[Callable[[], list[Placement]]]:
-    yield lambda: [heft_placement(problem)]
-    yield lambda: [donf_placement(problem)]
-    yield lambda: [peft_placement(problem)]
-    yield lambda: [cpop_placement(problem)]
+    yield from (lambda rule=rule: [repaired(problem, rule(problem))] for rule in (heft, donf, peft, cpop))
     yield lambda: expert_placements(problem)
     if problem.objective == "makespan":
         yield from (lambda k=k: [_heft_on(problem, k, 1.0)] for k in range(2, len(problem.topology)))

@@ -18,18 +18,13 @@ RANDOM_TRIES = 200
 
 @dataclass(frozen=True)
 class BayesianSettings:
-    """What is modelled, and of what.
+    """What is modelled, and of what."""
 
-    dimensions: stretches that the units are gathered into, at most. rows: results that the model learns from, at
-    most; of more, the fastest half of that and the latest of the others. random: random mappings measured before the
-    model is asked. near: candidates made from the `centres` fastest mappings, beside random ones.
-    """
-
-    dimensions: int = 64
-    rows: int = 1_000
-    random: int = 6
-    near: int = 300
-    centres: int = 5
+    dimensions: int = 64  # stretches that the units are gathered into, at most
+    rows: int = 1_000  # results that the model learns from: of more, half the fastest and half the latest others
+    random: int = 6  # random mappings measured before the model is asked
+    near: int = 300  # candidates made from the fastest mappings, beside random ones
+    centres: int = 5  # how many of the fastest
 
 
 class Bayesian(Searcher):

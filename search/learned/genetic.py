@@ -28,21 +28,15 @@ BARREN = 5  # generations without one new child after which there are none
 
 @dataclass(frozen=True)
 class Breeding:
-    """How a population changes.
+    """How a population changes."""
 
-    size: individuals. elites: of them the best, which live on as they are. tournament, mating, mutating: as in
-    `search.learned.deap_adapter.bred`. widest: the share of the units that one mutation may concern. keep: how many
-    of the
-    best individuals ever judged are handed back.
-    """
-
-    size: int = 60
-    elites: int = 15
-    tournament: int = 3
-    mating: float = 0.6
-    mutating: float = 0.7
-    widest: float = 0.3
-    keep: int = 400
+    size: int = 60  # individuals
+    elites: int = 15  # of them the best, which live on as they are
+    tournament: int = 3  # of so many parents drawn the best becomes one
+    mating: float = 0.6  # probability, of a pair
+    mutating: float = 0.7  # probability, of a child
+    widest: float = 0.3  # share of the units that one mutation may concern
+    keep: int = 400  # of the best individuals ever judged so many are handed back
 
 
 class Operators:
@@ -176,15 +170,11 @@ def _survivors(people: Population, children: list[Row], how: Breeding) -> list[R
 
 @dataclass(frozen=True)
 class Contrast:
-    """How a mapping that is judged no better than those asked must differ from them to be asked before others.
+    """How a mapping that is judged no better than those asked must differ from them to be asked before others."""
 
-    structure: by this share of the units, alike devices renamed. far: judged at most so many times the best. recent: so
-    many of the last asked and told are held against it.
-    """
-
-    structure: float = 0.03
-    far: float = 1.25
-    recent: int = 200
+    structure: float = 0.03  # share of the units by which it differs, alike devices renamed
+    far: float = 1.25  # judged at most so many times the best
+    recent: int = 200  # compared with so many of the last asked and told
 
 
 def most_promising(
@@ -210,19 +200,14 @@ def most_promising(
 
 @dataclass(frozen=True)
 class GeneticSettings:
-    """How hard to look before each ask.
+    """How hard to look before each ask."""
 
-    work: predictions before the first ask, times the ops and edges each of them simulates, but no fewer than `fewest`,
-    no more than `most`, nor more than `each` for every device that each unit may go to; later asks take `later` of
-    that. incumbents: so many of the fastest measured mappings join each population.
-    """
-
-    work: int = 3_000_000
-    most: int = 6_000
+    work: int = 3_000_000  # predictions before the first ask, times the ops and edges that each of them simulates
+    most: int = 6_000  # bounds on these predictions
     fewest: int = 600
-    each: int = 40
-    later: float = 0.2
-    incumbents: int = 10
+    each: int = 40  # at most so many for every device that each unit may go to
+    later: float = 0.2  # share of them that later asks take
+    incumbents: int = 10  # of the fastest measured mappings so many join each population
     contrast: Contrast = field(default_factory=Contrast)
     breeding: Breeding = field(default_factory=Breeding)
 
@@ -241,7 +226,6 @@ class Genetic(Searcher):
 
     @cached_property
     def operators(self) -> Operators:
-        """Made once."""
         return Operators(self.problem)
 
     def _propose(self) -> Placement:

@@ -1,8 +1,8 @@
-"""HTF-MPR's second stage: a learned predictor of step times is what a genetic algorithm breeds for.
+"""HTF-MPR's second stage: a genetic algorithm whose fitness is a learned predictor of step times.
 
-Albaqsami 2020 measures some mappings, trains a regressor on them that predicts the time of an iteration, lets a genetic
-algorithm look for the mappings that it predicts fastest, measures these and trains anew. Features, regressor and
-breeding are this project's.
+Albaqsami 2020: (1) measure some mappings, (2) train a regressor on them that predicts the time of an iteration, (3) let
+a genetic algorithm look for the mappings that it predicts fastest, measure these, and go on with (2). Features,
+regressor and breeding are this project's.
 """
 
 from __future__ import annotations
@@ -32,20 +32,13 @@ RANDOM_TRIES = 200
 
 @dataclass(frozen=True)
 class HtfMprSettings:
-    """How the predictor is trained and bred for.
+    """How the predictor is trained and bred for."""
 
-    first: mappings measured before the first training. stretches: what the random ones among them are made of, units
-    that follow each other; where each unit is drawn by itself so much crosses that little is learnt of good mappings.
-    regressor: its name, None for the default of `surrogate.learn.regressors`. generations: before each ask. fastest:
-    so many
-    of the fastest measured mappings join each population.
-    """
-
-    first: int = 10
-    stretches: int = 16
-    regressor: str | None = None
-    generations: int = 25
-    fastest: int = 30
+    first: int = 10  # mappings measured before the first training
+    stretches: int = 16  # of units, placed as one in the random ones: units drawn singly all cross, and teach little
+    regressor: str | None = None  # its name; None for the default of surrogate.learn.regressors
+    generations: int = 25  # before each ask
+    fastest: int = 30  # of the fastest measured mappings so many join each population
     contrast: Contrast = field(default_factory=Contrast)
     breeding: Breeding = field(default_factory=Breeding)
 
@@ -53,8 +46,8 @@ class HtfMprSettings:
 class HtfMpr(Searcher):
     """Asks single devices, HEFT and random mappings, then the best of those bred for the predicted step time.
 
-    The predictor is trained anew for each ask, on all that was told, failures as twice the slowest measured. Before
-    anything succeeded the predicted objective stands in for it.
+    The predictor is trained anew for each ask, on everything told; a failure counts as twice the slowest measured.
+    Until a measurement succeeds, the predicted objective stands in for it.
     """
 
     name: ClassVar[str] = "htf-mpr"
@@ -68,7 +61,6 @@ class HtfMpr(Searcher):
 
     @cached_property
     def operators(self) -> Operators:
-        """Made once."""
         return Operators(self.problem)
 
     @cached_property
@@ -80,8 +72,8 @@ class HtfMpr(Searcher):
 
     def _propose(self) -> Placement:
         known = len(self.asked.keys() | self.told.keys())
-        begin = self._beginning() if known < self.settings.first else None
-        return begin or self._best_bred() or self.first_new()
+        begin = self._beginning() if known < self.settings.first else None  # (1)
+        return begin or self._best_bred() or self.first_new()  # (2), (3)
 
     def _beginning(self) -> Placement | None:
         """Single devices, of those that are alike the first; HEFT; random mappings."""
@@ -95,7 +87,6 @@ class HtfMpr(Searcher):
         yield from (stretches.placement(stretches.drawn(self.rng)) for _ in range(RANDOM_TRIES))
 
     def _best_bred(self) -> Placement | None:
-        """The most promising new individual, None where none is new."""
         known = results_s(self.told)
         fastest = sorted(known, key=lambda p: (known[p], p))[: self.settings.fastest]
         ranking = evolve(

@@ -31,36 +31,26 @@ DRIFT = 0.03  # relative, of a step beside its peers: two or three steps may agr
 
 @dataclass(frozen=True)
 class HybridSettings:
-    """How hard to look, and when to stop.
+    """How hard to look, and when to stop."""
 
-    work: what a round may simulate, in predictions times the ops and edges of each; per_flip, most, fewest: bounds on
-    these predictions, the first for each unit and device. Where nothing but the simulator judges, rounds double,
-    `doublings` times. bred: the share of a round that goes into variants of HEFT, each of which takes as long as
-    `heft_predictions`. hotter: every other round begins from all kinds of starts and this much hotter. enumerate:
-    spaces up to so many placements are predicted whole.
-    certify: problems of up to so many units are given once to branch and bound, with certify_work as its work, likewise
-    only where nothing but the simulator judges. pool: candidates among which the next to measure is chosen, and `near`
-    of them are moves around the best measured; none that is predicted `far` times slower than the best.
-    fewest_measured: mappings that are measured before the search may end itself; it does where the expected gain is
-    below `hopeless` of the noise of a measurement.
-    """
-
-    work: int = 6_000_000
-    doublings: int = 5
-    per_flip: int = 50
+    # Predictions of a round. Where nothing but the simulator judges, rounds double.
+    work: int = 6_000_000  # predictions times the ops and edges of each
+    doublings: int = 5  # rounds after which they double no more
+    per_flip: int = 50  # at most so many predictions for each unit and device
     most: int = 8_000
     fewest: int = 640
-    bred: float = 0.3
-    heft_predictions: int = 8
-    hotter: float = 4.0
-    enumerate: int = 65_536
-    pool: int = 256
-    near: int = 96
-    far: float = 1.3
-    certify: int = 256
-    certify_work: int = 200_000_000
-    fewest_measured: int = 12
-    hopeless: float = 0.1
+    bred: float = 0.3  # share of a round that goes into variants of HEFT
+    heft_predictions: int = 8  # a variant of HEFT takes as long as so many predictions
+    hotter: float = 4.0  # every other round begins from all kinds of starts, and so much hotter
+    enumerate: int = 65_536  # spaces of up to so many placements are predicted whole
+    certify: int = 256  # units up to which branch and bound has a go, where nothing but the simulator judges
+    certify_work: int = 200_000_000  # its ExactSettings.work
+    # What is measured next.
+    pool: int = 256  # candidates
+    near: int = 96  # of them moves around the best measured
+    far: float = 1.3  # none is predicted so many times slower than the best
+    fewest_measured: int = 12  # mappings measured before the search may end itself
+    hopeless: float = 0.1  # it ends where the expected gain is below this share of a measurement's noise
 
 
 class Hybrid(Searcher):
@@ -81,7 +71,6 @@ class Hybrid(Searcher):
 
     @cached_property
     def moves(self) -> Moves:
-        """Made once."""
         return Moves(self.problem)
 
     @cached_property

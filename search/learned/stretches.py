@@ -55,7 +55,6 @@ class Stretches:
         return tuple(d if d in c else c[0] for d, c in zip(found, self.choices, strict=True))
 
     def drawn(self, rng: Random) -> Point:
-        """Any point."""
         return tuple(rng.choice(devices) for devices in self.choices)
 
     def near(self, point: Point, rng: Random) -> Point:

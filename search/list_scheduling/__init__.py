@@ -1,5 +1,5 @@
 """List schedulers: ops in a fixed order, each to the device where it finishes first.
 
-`list_scheduler` is what they share (compiled in `kernel`); `heft`, `peft`, `cpop` and `donf` differ in the order and
-the choice. `perturbed_heft` breeds variants of HEFT.
+Read `list_scheduler` first, what they share (compiled in `kernel`). `heft`, `peft`, `cpop` and `donf` differ in the
+order of the ops and in the choice of the device. `perturbed_heft` breeds variants of HEFT.
 """

@@ -7,41 +7,34 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from search.list_scheduling.list_scheduler import OneMapping, Schedule, earliest_finish, repaired
-from search.problem.problem import Placement, Problem
+from search.list_scheduling.list_scheduler import OneMapping, Schedule, earliest_finish
+from search.problem.problem import Problem
 from surrogate.costs.cost_matrix import mean_cost_s
 from surrogate.simulate.priority import positions, topological, upward_rank
 
-# Ranks are sums of floats taken in two directions: as near as this they are the same.
+# Ranks are sums of floats taken in two directions: those that differ by less are the same.
 SAME = 1e-9
 
 
 class Cpop(OneMapping):
-    """Asks the one mapping that CPOP gives."""
-
     name: ClassVar[str] = "cpop"
 
     def _schedule(self) -> Schedule:
         return cpop(self.problem)
 
 
-def cpop_placement(problem: Problem) -> Placement:
-    """CPOP's mapping, repaired where memory ran out. Raises BadInputError where nothing fits."""
-    return repaired(problem, cpop(problem))
-
-
 def cpop(problem: Problem) -> Schedule:
     """Schedule `problem.graph` by CPOP (Topcuoglu, Hariri, Wu 2002), insertion-based.
 
-    Of the ops whose producers all have a place the one with the highest sum of upward and downward rank is next. Ops on
-    the critical path go to the critical-path device where they can run there; what is colocated follows, as in
-    `earliest_finish`. Departures: see there.
+    Departures: ops on the critical path go to its device only where they can run there, and see `earliest_finish`.
     """
-    priority = path_s(problem)
-    path = critical_path(problem, priority)
+    priority = path_s(problem)  # rank_u + rank_d, eqs. 8 and 9
+    path = critical_path(problem, priority)  # SET_CP
     ahead_s = np.zeros(problem.costs.shape)
+    # The path goes to the critical-path processor, and everything else to the device of the least EFT, eq. 7.
     ahead_s[path] = np.inf
     ahead_s[path, critical_device(problem, path)] = 0.0
+    # Of the ready ops the one of the highest priority is next.
     return earliest_finish(problem, topological(problem.graph, positions(priority)), ahead_s)
 
 
@@ -81,7 +74,7 @@ def critical_path(problem: Problem, priority: NDArray[np.float64]) -> list[int]:
 
 
 def critical_device(problem: Problem, path: list[int]) -> int:
-    """The device that runs the ops of `path` in the least time; what it cannot run counts at its dearest."""
+    """The device that runs the ops of `path` in the least time; an op that it cannot run counts as on the slowest."""
     cost_s = problem.costs[path]
     dearest_s = np.where(np.isfinite(cost_s), cost_s, 0.0).max(axis=1, keepdims=True)
     may = problem.limits.feasible[problem.limits.unit_of[path]]

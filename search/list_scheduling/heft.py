@@ -9,8 +9,6 @@ from search.problem.problem import Placement, Problem
 
 
 class Heft(OneMapping):
-    """Asks the one mapping that HEFT gives."""
-
     name: ClassVar[str] = "heft"
 
     def _schedule(self) -> Schedule:
@@ -27,4 +25,5 @@ def heft(problem: Problem) -> Schedule:
 
     Departures: see `earliest_finish`.
     """
+    # Task prioritizing: rank_u, eq. 8, the highest first. Processor selection: the device of the least EFT, eq. 7.
     return earliest_finish(problem, problem.ranked)

@@ -19,8 +19,7 @@ from surrogate.simulate.kernels.arrays import Tables
 class Schedule:
     """The list scheduler's own plan, per op: its device, when it starts and when it finishes.
 
-    complete: whether every unit found room in memory; where not, `devices` breaks a limit and must be
-    repaired.
+    complete: whether every unit found room in memory; where not, `devices` breaks a limit and must be `repaired`.
     """
 
     devices: tuple[int, ...]
@@ -39,9 +38,8 @@ def earliest_finish(problem: Problem, line: NDArray[np.int32], ahead_s: Costs | 
 
     ahead_s: [ops, devices] seconds to add to the finish in that choice; infinite for a device that is not wanted.
 
-    An op goes into the first gap that holds it. A tensor crosses to a device once; sending and receiving occupy
-    the devices at both ends; colocated ops follow the first of them, for which memory for the whole unit must be
-    left.
+    An op goes into the first gap that holds it. A tensor crosses to a device once, and sending and receiving occupy the
+    devices at both ends. Colocated ops follow the first of them, whose device must have memory for the whole unit.
     """
     tables, limits = problem.simulator.tables, problem.limits
     device, start_s, finish_s, complete = scheduled(tables, limits, line, ahead_s)

@@ -6,45 +6,38 @@ from typing import ClassVar
 
 import numpy as np
 
-from search.list_scheduling.list_scheduler import OneMapping, Schedule, earliest_finish, repaired
-from search.problem.problem import Placement, Problem
+from search.list_scheduling.list_scheduler import OneMapping, Schedule, earliest_finish
+from search.problem.problem import Problem
 from surrogate.costs.cost_matrix import Costs
 from surrogate.simulate.priority import positions, topological
 
 
 class Peft(OneMapping):
-    """Asks the one mapping that PEFT gives."""
-
     name: ClassVar[str] = "peft"
 
     def _schedule(self) -> Schedule:
         return peft(self.problem)
 
 
-def peft_placement(problem: Problem) -> Placement:
-    """PEFT's mapping, repaired where memory ran out. Raises BadInputError where nothing fits."""
-    return repaired(problem, peft(problem))
-
-
 def peft(problem: Problem) -> Schedule:
     """Schedule `problem.graph` by PEFT (Arabnejad & Barbosa 2014), insertion-based.
 
-    Of the ops whose producers all have a place the one with the highest rank is next, its row of the optimistic cost
-    table averaged; it goes where its finish plus that table is least. Departures: a crossing takes what its own link
-    takes, with the work at both ends, not the mean of all links; devices that an op cannot use, or from which it
-    could not be gone on, are left out of the mean; and see `earliest_finish`.
+    Departures: a crossing takes what its own link takes, with the work at both ends, not the mean of all links; devices
+    that an op cannot use, or from which nothing can follow, are left out of the mean; and see `earliest_finish`.
     """
     table_s = optimistic_cost_s(problem)
     known = np.isfinite(table_s) & problem.limits.feasible[problem.limits.unit_of]
+    # rank_oct(v) = mean over devices of OCT(v, d)
     rank = np.where(known, table_s, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    # Of the ready ops the one of the highest rank_oct; to the device of the least O_EFT(v, d) = EFT(v, d) + OCT(v, d).
     return earliest_finish(problem, topological(problem.graph, positions(rank)), table_s)
 
 
 def optimistic_cost_s(problem: Problem) -> Costs:
-    """OCT[v, d]: seconds from the end of op v on d to the end of the step if each op that follows were placed at best.
+    """OCT[v, d]: seconds from the end of op v on d to the end of the step if each op that follows were placed best.
 
-    OCT(v, d) = max over consumers w of min over devices e of OCT(w, e) + cost(w, e) + crossing(d, e).
-    Infinity where v cannot run on d, or a link is missing that every way on needs.
+    OCT(v, d) = max over consumers u of min over devices e of (OCT(u, e) + cost(u, e) + crossing(d, e)).
+    Infinity where v cannot run on d, or where each way on needs a link that is missing.
     """
     from search.problem.longest_paths import tails, ways_of  # numba is slow to import
 

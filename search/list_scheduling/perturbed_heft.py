@@ -1,4 +1,4 @@
-"""Variants of HEFT: the same rule on costs and links that are not quite true, bred towards a shorter step."""
+"""Variants of HEFT: the same rule on perturbed costs and links, bred towards a shorter step."""
 
 from __future__ import annotations
 
@@ -16,31 +16,27 @@ from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEI
 
 Floats = NDArray[np.float64]
 
-BEGIN, LEAST, MOST = 0.1, 0.02, 1.0  # how far a child may be from its parent, in logarithms of the costs
-UP, DOWN = 1.3, 0.985  # about one child in twenty gains when this is in balance
-SHARES = (1.0, 0.3, 0.1, 0.03)  # of the ops that a child sees otherwise than its parent
+BEGIN, LEAST, MOST = 0.1, 0.02, 1.0  # width of the change from parent to child, in logarithms of the costs
+UP, DOWN = 1.3, 0.985  # of the width after a gain, and after none: in balance where one child in twenty gains
+SHARES = (1.0, 0.3, 0.1, 0.03)  # of the ops whose costs a child changes
 
 
 @dataclass(frozen=True)
 class View:
-    """How a variant sees the problem, all in logarithms of factors.
+    """How a variant sees the problem, all in logarithms of factors."""
 
-    urgency: [ops], on the costs that ranks are made of. liking: [ops, devices], on the costs that devices are chosen
-    by. link: on what links take.
-    """
-
-    urgency: Floats
-    liking: Floats
-    link: float = 0.0
+    urgency: Floats  # [ops], on the costs that ranks are made of
+    liking: Floats  # [ops, devices], on the costs that devices are chosen by
+    link: float = 0.0  # on what links take
 
     @classmethod
     def plain(cls, problem: Problem) -> View:
-        """HEFT's own."""
+        """Unperturbed: HEFT itself."""
         shape = problem.costs.shape
         return cls(np.zeros(shape[0]), np.zeros(shape))
 
     def child(self, width: float, rng: np.random.Generator) -> View:
-        """One that differs by about `width` in some of the ops."""
+        """A view that differs by about `width` in some of the ops."""
         urgency, liking, link = self.urgency, self.liking, self.link
         some = rng.random(len(urgency)) < SHARES[int(rng.integers(len(SHARES)))]
         kind = rng.integers(3)
@@ -58,7 +54,7 @@ def breed(
 ) -> list[tuple[float, Placement]]:
     """A (1+1) evolution strategy with the step size by success (Rechenberg 1973) from `first` on.
 
-    Returns (value, placement) of the first and of each that was as good as the best before it: the best comes last.
+    Returns (value, placement) of the first and of each that was no worse than the best before it: the best comes last.
     """
     best, width = first, BEGIN
     value, placement = _judged(problem, first)
@@ -78,7 +74,7 @@ def breed(
 
 
 def heft_seen(problem: Problem, view: View, feasible: NDArray[np.bool_] | None = None) -> Placement:
-    """HEFT's mapping of the problem as `view` has it, repaired where memory ran out. feasible: [units, devices]."""
+    """HEFT's mapping of the problem as `view` sees it, repaired where memory ran out. feasible: [units, devices]."""
     tables = problem.simulator.tables
     tables = tables._replace(link=_scaled(tables.link, np.exp(view.link)), cost_s=tables.cost_s * np.exp(view.liking))
     limits = problem.limits if feasible is None else problem.limits._replace(feasible=feasible)

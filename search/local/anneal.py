@@ -20,21 +20,15 @@ Predict = Callable[[Rows], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Cooling:
-    """How the population cools.
+    """How the population cools: whole groups move first, single units last."""
 
-    chains: rows that are changed side by side. hot, cold: the relative loss that is accepted about every third time,
-    at the beginning and at the end. large, small: the share of the units that one move may concern, likewise: whole
-    groups move first, single units last. renewal: rounds after which the worst row becomes a copy of the best.
-    attention: rounds after which moves turn to what is critical in the best; to find it takes as long as many a round.
-    """
-
-    chains: int = 16
-    hot: float = 0.02
-    cold: float = 0.0002
-    large: float = 0.5
-    small: float = 0.02
-    renewal: int = 25
-    attention: int = 100
+    chains: int = 16  # rows that are changed side by side
+    hot: float = 0.02  # relative loss that is accepted about every third time, at the beginning
+    cold: float = 0.0002  # and at the end
+    large: float = 0.5  # share of the units that one move may concern, at the beginning
+    small: float = 0.02  # and at the end
+    renewal: int = 25  # rounds after which the worst row becomes a copy of the best
+    attention: int = 100  # rounds after which moves turn to what is critical in the best, found for the price of many
 
 
 @dataclass

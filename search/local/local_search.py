@@ -20,28 +20,19 @@ RECENT = 200
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """How hard to look before each ask.
+    """How hard to look before each ask."""
 
-    work: predictions before the first ask, times the ops and edges each of them simulates. round_share: the
-    part of it that each later round may take, if that is enough to look at every move twice. rounds: climbs
-    per later ask. pipeline_factor: how many times cheaper a prediction of the max-load objective is.
-    enumerate: spaces up to so many placements are ranked whole. summits: asks that go to different hills
-    before the surroundings of the best measured one are looked at. far: a mapping predicted so many times
-    slower than the best is not asked while there are others. structure: the share of units by which a new
-    hill must differ. material: the share of all work that a move must shift to be worth a measurement.
-    """
-
-    work: int = 3_000_000
-    pipeline_factor: int = 8
-    most_evaluations: int = 8_000
+    work: int = 3_000_000  # predictions before the first ask, times the ops and edges that each of them simulates
+    pipeline_factor: int = 8  # so many times cheaper is a prediction of the max-load objective
+    most_evaluations: int = 8_000  # bounds on the predictions that `work` allows
     fewest_evaluations: int = 200
-    round_share: float = 0.25
-    rounds: int = 4
-    enumerate: int = 4_096
-    summits: int = 4
-    far: float = 1.25
-    structure: float = 0.05
-    material: float = 0.005
+    round_share: float = 0.25  # share of `work` for each later round, if that is enough to look at every move twice
+    rounds: int = 4  # climbs per later ask
+    enumerate: int = 4_096  # spaces of up to so many placements are ranked whole
+    summits: int = 4  # asks that go to different hills before the surroundings of the best measured are looked at
+    far: float = 1.25  # a mapping predicted so many times slower than the best is asked last
+    structure: float = 0.05  # share of the units by which a new hill must differ
+    material: float = 0.005  # share of all work that a move must shift to be worth a measurement
 
 
 class Local(Searcher):

@@ -41,20 +41,18 @@ class Limits(NamedTuple):
 class Problem:
     """What to place where, and how good a mapping is predicted to be.
 
-    headroom: the share of each device's memory that must stay free. cost_s: [ops, devices] seconds that stand in for
-    the graph's own costs. base_s: seconds of a step beside its makespan. judge: predicts [placements, units] more truly
-    and more slowly than the simulator, where the graph is one of groups and the ops behind them are known. Raises
-    BadInputError for an unknown objective or schedule, an op that no device can run, and colocated ops that no device
-    can run together.
+    Raises BadInputError for an unknown objective or schedule, an op that no device can run, and colocated ops that no
+    device can run together.
     """
 
     graph: OpGraph
     topology: Topology
-    objective: str = "makespan"
+    objective: str = "makespan"  # one of OBJECTIVES
     schedule: str = "rank"
-    headroom: float = 0.0
-    cost_s: Costs | None = None
-    base_s: float = 0.0
+    headroom: float = 0.0  # the share of each device's memory that must stay free
+    cost_s: Costs | None = None  # [ops, devices] seconds in place of the graph's own costs
+    base_s: float = 0.0  # seconds of a step beside its makespan
+    # Predicts [placements, units] more truly and more slowly, where a graph of groups has known ops behind it.
     judge: Callable[[NDArray[np.int32]], NDArray[np.float64]] | None = None
 
     def __post_init__(self) -> None:
@@ -73,12 +71,10 @@ class Problem:
 
     @cached_property
     def simulator(self) -> Simulator:
-        """Predicts the makespan."""
         return Simulator(self.graph, self.topology, self.schedule, self.costs)
 
     @cached_property
     def max_load(self) -> MaxLoad:
-        """Predicts the max-load."""
         return MaxLoad(self.graph, self.topology, self.costs)
 
     @cached_property
@@ -214,7 +210,6 @@ class Problem:
                 raise BadInputError(f"the search cannot go on with a problem of another {what}; begin a new one.")
 
     def held_bytes(self, placement: Placement) -> list[float]:
-        """Bytes each device holds."""
         held = [0.0] * len(self.topology)
         for u, d in enumerate(placement):
             held[d] += self.unit_bytes[u]

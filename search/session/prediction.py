@@ -74,7 +74,6 @@ class Prediction:
         return float(self.fine.step_s([self.groups.expand(mapping)])[0])
 
     def timeline(self, mapping: Mapping) -> Timeline:
-        """The step under a mapping of the ops."""
         return self.fine.simulator.timeline(mapping.devices)
 
     def order(self, mapping: Mapping) -> list[str]:

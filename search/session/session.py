@@ -23,7 +23,6 @@ class SearchSession:
 
     @property
     def name(self) -> str:
-        """The searcher's."""
         return self.searcher.name
 
     def ask(self, count: int = 1) -> list[Mapping]:

@@ -36,19 +36,16 @@ CLEARLY = 0.95  # another contention model is worth a fit where it misses by les
 class Calibration:
     """Corrections to profiled costs, and to the step they predict.
 
-    device_factor: by which the costs on each device are multiplied. op_s: seconds that launching one op adds, on every
-    device or on each by itself; where devices differ in kind it may be negative, because tracing makes
-    launches longer than they are; a cost never falls below 0.
-    tensor_factor, byte_factor: by which what a transfer takes per tensor and per byte is multiplied. base_s: seconds of
-    a step that no op accounts for (the call, its inputs). contention: the topology's, or the one that fits better.
+    Where devices differ in kind, op_s may be negative, because tracing makes launches longer than they are; a cost
+    never falls below 0.
     """
 
-    device_factor: tuple[float, ...]
-    op_s: float | tuple[float, ...] = 0.0
-    tensor_factor: float = 1.0
-    byte_factor: float = 1.0
-    base_s: float = 0.0
-    contention: str = "none"
+    device_factor: tuple[float, ...]  # by which the costs on each device are multiplied
+    op_s: float | tuple[float, ...] = 0.0  # seconds that launching one op adds, on every device or on each
+    tensor_factor: float = 1.0  # by which what a transfer takes per tensor is multiplied
+    byte_factor: float = 1.0  # and per byte
+    base_s: float = 0.0  # seconds of a step that no op accounts for (the call, its inputs)
+    contention: str = "none"  # the topology's, or the one that fits better
 
     def costs(self, costs: Costs, launches: Floats) -> Costs:
         """[ops, devices] seconds, corrected. launches: [ops], how many kernels each op (or group of ops) starts."""

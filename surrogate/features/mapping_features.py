@@ -87,7 +87,6 @@ class MappingFeatures:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each column."""
         return tuple(feature.name for feature in self.features)
 
     def of(self, placements: ArrayLike) -> Floats:

@@ -39,30 +39,22 @@ class Chain(NamedTuple):
 
 @dataclass(frozen=True)
 class Spoc:
-    """SPOC of one graph; None stands for what the graph does not tell.
-
-    ops, tensors: counts. tensor_bytes: of distinct tensors between ops. traffic_bytes: read and written by the ops that
-    compute anything; constants and inputs of the step are not counted. parameters: elements. held_bytes: of
-    variables, optimizer slots included. operations, multiply_adds: FLOPs, and pairs of them in convolutions and matrix
-    products. uncounted: ops whose operations are not known (loops); all counts are then lower bounds. hops, span,
-    chain_operations, chain_s: critical datapath length, see above. work_s: seconds of all ops, each where it is
-    fastest.
-    """
+    """SPOC of one graph; None stands for what the graph does not tell."""
 
     name: str
     ops: int
     tensors: int
-    tensor_bytes: int
-    traffic_bytes: int
-    parameters: int | None
-    held_bytes: int
-    operations: float | None
-    multiply_adds: float | None
-    uncounted: int
-    hops: int
+    tensor_bytes: int  # of distinct tensors between ops
+    traffic_bytes: int  # read and written by the ops that compute; constants and inputs of the step are not counted
+    parameters: int | None  # elements
+    held_bytes: int  # of variables, optimizer slots included
+    operations: float | None  # FLOPs
+    multiply_adds: float | None  # pairs of them in convolutions and matrix products
+    uncounted: int  # ops of unknown operations (loops), which make all counts lower bounds
+    hops: int  # critical datapath length in four weightings, see above: `hops`, `span`, ...
     span: int | None
     chain_operations: float | None
-    work_s: float | None
+    work_s: float | None  # seconds of all ops, each where it is fastest
     chain_s: float | None
 
     @property
@@ -87,7 +79,6 @@ class Spoc:
 
     @property
     def operations_per_op(self) -> float | None:
-        """FLOPs of an op, on average."""
         return None if self.operations is None else self.operations / self.ops
 
     @property

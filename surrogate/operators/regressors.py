@@ -28,7 +28,6 @@ class OperatorTable:
         return len(self.flops)
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> OperatorTable:
-        """Some of the rows."""
         return OperatorTable(self.types[rows], self.flops[rows], self.traffic_bytes[rows], self.x[rows])
 
 
@@ -66,7 +65,6 @@ class Roofline(OperatorRegressor):
                 self.constants[str(type_)] = _roofline_constants(table.take(rows), log_s[rows])
 
     def predict(self, table: OperatorTable) -> Floats:
-        """Log seconds by the constants of each row's type."""
         constants = np.array([self.constants.get(str(t), self.constants[""]) for t in table.types]).reshape(-1, 3)
         return _roofline(constants.T, table)
 
@@ -105,12 +103,10 @@ class OnRoofline(OperatorRegressor):
         self.name = f"{inner.name} on roofline"
 
     def fit(self, table: OperatorTable, log_s: Floats) -> None:
-        """The roofline first, then what it leaves."""
         self.base.fit(table, log_s)
         self.inner.fit(table, log_s - self.base.predict(table))
 
     def predict(self, table: OperatorTable) -> Floats:
-        """The roofline times the learned ratio."""
         return self.base.predict(table) + self.inner.predict(table)
 
 
@@ -124,7 +120,6 @@ class Boosting(OperatorRegressor):
         self.model: Any = None
 
     def fit(self, table: OperatorTable, log_s: Floats) -> None:
-        """Shallow trees in many small steps."""
         from xgboost import XGBRegressor
 
         self.model = XGBRegressor(
@@ -136,7 +131,6 @@ class Boosting(OperatorRegressor):
         self.model.fit(table.x, log_s - self.middle)
 
     def predict(self, table: OperatorTable) -> Floats:
-        """Log seconds."""
         return np.asarray(self.model.predict(table.x), dtype=np.float64) + self.middle
 
 
@@ -147,7 +141,6 @@ class _Scaled(OperatorRegressor):
         self.model: Any = None
 
     def fit(self, table: OperatorTable, log_s: Floats) -> None:
-        """Scale features and target, then learn."""
         self.mean, self.scale = table.x.mean(axis=0), table.x.std(axis=0)
         self.scale[self.scale < 1e-9] = np.inf  # a feature that never changes says nothing
         self.middle, self.width = float(np.mean(log_s)), float(np.std(log_s)) or 1.0
@@ -156,7 +149,6 @@ class _Scaled(OperatorRegressor):
             self.model = self._learned(self._x(table), (log_s - self.middle) / self.width)
 
     def predict(self, table: OperatorTable) -> Floats:
-        """Log seconds."""
         return np.asarray(self.model.predict(self._x(table)), dtype=np.float64) * self.width + self.middle
 
     def _x(self, table: OperatorTable) -> Floats:

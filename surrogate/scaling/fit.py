@@ -25,24 +25,22 @@ Advance = Callable[[str], None]
 
 @dataclass(frozen=True)
 class FitSettings:
-    """intrinsic, extrinsic: bounds of the exponents. penalty: l2, l1 or none, on all constants but C; weights: those
-    tried. folds: of the cross-validation that chooses. samples: of the bootstrap. population: members per exponent.
+    """How constants are found.
 
-    search: `projected` looks for exponents only, and takes for each the best coefficients, which are a problem of
+    The search `projected` looks for exponents only, and takes for each the best coefficients, which are a problem of
     least squares (variable projection, Golub & Pereyra 1973); `plain` looks for all constants at once.
-    polish: end with a descent in all constants from the best that was found.
     """
 
-    intrinsic: tuple[float, float] = (-3.0, 3.0)
-    extrinsic: tuple[float, float] = (-3.0, 3.0)
-    penalty: str = "l2"
-    weights: tuple[float, ...] = WEIGHTS
-    folds: int = 5
-    samples: int = 100
-    population: int = 12
+    intrinsic: tuple[float, float] = (-3.0, 3.0)  # bounds of the exponents p
+    extrinsic: tuple[float, float] = (-3.0, 3.0)  # bounds of the exponents q
+    penalty: str = "l2"  # l2, l1 or none, on all constants but C
+    weights: tuple[float, ...] = WEIGHTS  # of the penalty: those tried
+    folds: int = 5  # of the cross-validation that chooses among them
+    samples: int = 100  # of the bootstrap
+    population: int = 12  # members per exponent
     generations: int = 150
     search: str = "projected"
-    polish: bool = True
+    polish: bool = True  # end with a descent in all constants from the best that was found
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -145,7 +143,6 @@ class ConstantsFit:
     weight: float = 0.0
 
     def weighing(self, weight: float) -> ConstantsFit:
-        """The same fit under another weight of the penalty."""
         return replace(self, weight=weight)
 
     def of_rows(self, rows: NDArray[np.intp]) -> ConstantsFit:

@@ -51,7 +51,6 @@ class Form:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every column, once."""
         return tuple(dict.fromkeys([*(name for term in self.terms for name in term), *self.extrinsic]))
 
     @property

@@ -29,29 +29,23 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class ScalingModel:
-    """t = scale * ((sum_i a_i prod_k x_k^p_ik) * prod_j y_j^q_j + C), every column over its typical value.
-
-    constants: as `Coding` orders them. samples: [bootstrap, constants]. errors: quantiles of measured / predicted - 1
-    on rows left out. bounds: of the intrinsic exponents. ranges: of the columns of numbers. usual: of every column the
-    value that stands for it.
-    mape, mape_cv: mean absolute relative error on the rows fitted, and on rows left out.
-    """
+    """t = scale * ((sum_i a_i prod_k x_k^p_ik) * prod_j y_j^q_j + C), every column over its typical value."""
 
     coding: Coding
     target: str
     scale: float
-    constants: Floats = field(repr=False)
-    samples: Floats = field(repr=False)
-    errors: Floats = field(repr=False)
-    bounds: tuple[float, float]
-    ranges: Mapping[str, tuple[float, float]]
-    usual: Mapping[str, Value]
+    constants: Floats = field(repr=False)  # as `Coding` orders them
+    samples: Floats = field(repr=False)  # [bootstrap, constants]
+    errors: Floats = field(repr=False)  # quantiles of measured / predicted - 1 on rows left out
+    bounds: tuple[float, float]  # of the intrinsic exponents
+    ranges: Mapping[str, tuple[float, float]]  # of the columns of numbers
+    usual: Mapping[str, Value]  # of every column the value that stands for it
     rows: int
     penalty: str
     weight: float
     seed: int
-    mape: float
-    mape_cv: float
+    mape: float  # mean absolute relative error on the rows fitted
+    mape_cv: float  # and on rows left out
 
     def values(self, columns: Columns, constants: Floats | None = None) -> Floats:
         """[rows] in the target's unit; [sets, rows] by other `constants` [sets, constants]. Raises BadInputError for a

@@ -79,7 +79,6 @@ def stops_paying(model: ScalingModel, row: Mapping[str, Value], name: str, pays:
 
 
 def sentences(model: ScalingModel, columns: Columns, pays: float = PAYS) -> list[str]:
-    """The reading in words."""
     found = factors(model, columns)
     lines = [
         f"{found[0].name} matters most ({found[0].matters:.0%} of what the columns do): "

@@ -49,11 +49,9 @@ class Runs:
         return found
 
     def is_text(self, name: str) -> bool:
-        """Whether the column holds text."""
         return isinstance(self.columns[name], tuple)
 
     def take(self, rows: NDArray[np.intp]) -> Runs:
-        """Some of the rows, in this order."""
         return Runs(self.source, {name: _taken(column, rows) for name, column in self.columns.items()})
 
 

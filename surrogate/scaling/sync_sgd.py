@@ -29,23 +29,17 @@ BATCHES = ("fixed", "shared")
 
 @dataclass(frozen=True)
 class SgdSettings:
-    """form: how gradients are summed. overlap: while the backward pass goes on. batch: `fixed` = each device takes
-    the graph's batch, `shared` = they share it. slots: optimizer slots per parameter that the graph's memory_bytes
-    count (0 for SGD, 1 momentum, 2 Adam). bucket_bytes: gradients that are summed at once are at least so large.
+    """How devices train together."""
 
-    input_bytes: of the graph's batch, read at io_bytes_per_s by all devices together, and copied to each at
-    host_bytes_per_s. prefetch: the next batch is read and copied meanwhile.
-    """
-
-    form: str = "ring"
-    overlap: bool = True
-    batch: str = "fixed"
-    slots: int = 0
-    bucket_bytes: float = 0.0
-    input_bytes: float = 0.0
-    io_bytes_per_s: float = math.inf
-    host_bytes_per_s: float = math.inf
-    prefetch: bool = True
+    form: str = "ring"  # how gradients are summed, one of FORMS
+    overlap: bool = True  # sum while the backward pass goes on
+    batch: str = "fixed"  # each device takes the graph's batch; or `shared`, each takes its share of it
+    slots: int = 0  # optimizer slots per parameter among the graph's memory_bytes: 0 for SGD, 1 momentum, 2 Adam
+    bucket_bytes: float = 0.0  # gradients that are summed at once have at least so many
+    input_bytes: float = 0.0  # of the graph's batch
+    io_bytes_per_s: float = math.inf  # at which all devices together read them
+    host_bytes_per_s: float = math.inf  # at which they are copied to each device
+    prefetch: bool = True  # read and copy the next batch meanwhile
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
@@ -112,7 +106,6 @@ class Iteration:
         return self.examples / self.iteration_s
 
     def busy_s(self, lane: str) -> float:
-        """Seconds that a lane is busy."""
         return sum(piece.end_s - piece.start_s for piece in self.pieces if piece.lane == lane)
 
     @property
@@ -171,7 +164,6 @@ class Sum:
     queued: bool = False
 
     def network_s(self, gradient_bytes: float) -> float:
-        """Seconds on the network."""
         if self.devices == 1:
             return 0.0
         if self.form == "ring":

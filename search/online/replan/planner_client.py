@@ -81,15 +81,12 @@ class Planner:
         return None if self._process is None else self._process.pid
 
     def singles(self) -> Future[list[Proposal]]:
-        """See Replanner.singles."""
         return self._call("singles")
 
     def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> Future[None]:
-        """See Replanner.tell."""
         return self._call("tell", list(measured))
 
     def propose(self, count: int, seconds: float | None = None) -> Future[list[Proposal]]:
-        """See Replanner.propose."""
         return self._call("propose", count, seconds)
 
     def ended(self) -> Future[str | None]:
@@ -97,15 +94,12 @@ class Planner:
         return self._call("ended")
 
     def predict(self, devices: OpDevices) -> Future[float]:
-        """See Replanner.predict."""
         return self._call("predict", devices)
 
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> Future[None]:
-        """See Replanner.slowed."""
         return self._call("slowed", dict(device_factor), dict(link_factor))
 
     def only(self, names: Sequence[str]) -> Future[None]:
-        """See Replanner.only."""
         return self._call("only", tuple(names))
 
     def _call(self, method: str, *arguments: Any) -> Future[Any]:
@@ -171,7 +165,6 @@ class _Call:
         self.future: Future[Any] = Future()
 
     def fail(self, line: str) -> None:
-        """Answer with an error."""
         self.future.set_exception(PlacerError(line))
 
     def pass_on(self, process: subprocess.Popen[bytes]) -> None:

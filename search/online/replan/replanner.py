@@ -250,7 +250,6 @@ class _View:
 
     @property
     def problem(self) -> Problem:
-        """The groups to place."""
         return self.prediction.problem
 
     @property
@@ -259,7 +258,6 @@ class _View:
         return self.devices == tuple(range(len(self.devices)))
 
     def has(self, devices: OpDevices) -> bool:
-        """Whether a mapping keeps to the view's devices."""
         return set(devices) <= set(self.devices)
 
     def whole(self, devices: OpDevices) -> OpDevices:

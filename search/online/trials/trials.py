@@ -301,5 +301,4 @@ def _against(one: Measured, other: Measured) -> str:
 
 
 def ms(seconds: float) -> str:
-    """For people."""
     return f"{seconds * 1e3:.1f} ms"

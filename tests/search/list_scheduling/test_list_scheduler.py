@@ -12,9 +12,9 @@ from placer.errors import BadInputError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from search.list_scheduling.cpop import cpop
-from search.list_scheduling.donf import donf, donf_placement
+from search.list_scheduling.donf import donf
 from search.list_scheduling.heft import heft
-from search.list_scheduling.list_scheduler import Schedule
+from search.list_scheduling.list_scheduler import Schedule, repaired
 from search.list_scheduling.peft import peft
 from search.problem.problem import Problem
 from surrogate.simulate.priority import upward_rank, weighted_out_degree
@@ -188,10 +188,10 @@ def test_donf_puts_first_what_sets_most_free():
 
 
 def test_donf_keeps_to_memory(tight):
-    mapping = tight.mapping(donf_placement(tight))
+    mapping = tight.mapping(repaired(tight, donf(tight)))
     assert all(mapping.memory_bytes[d] <= 24 for d in range(3))
 
 
 def test_predicting_many_is_predicting_each(problem):
-    placements = [*problem.singles(), donf_placement(problem)]
+    placements = [*problem.singles(), repaired(problem, donf(problem))]
     assert problem.predict_many(placements).tolist() == [problem.predict(p) for p in placements]

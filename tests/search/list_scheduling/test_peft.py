@@ -7,8 +7,9 @@ import pytest
 
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
-from search.list_scheduling.cpop import cpop, cpop_placement, critical_device, critical_path, path_s
-from search.list_scheduling.peft import optimistic_cost_s, peft_placement
+from search.list_scheduling.cpop import cpop, critical_device, critical_path, path_s
+from search.list_scheduling.list_scheduler import repaired
+from search.list_scheduling.peft import optimistic_cost_s, peft
 from search.problem.problem import Problem
 
 
@@ -51,20 +52,24 @@ def test_the_published_critical_path_and_schedule(published):
     assert {cpop(published).devices[v] for v in path} == {1}
 
 
+def _placement(schedule, problem):
+    return repaired(problem, schedule(problem))
+
+
 def test_looking_ahead_pays_where_the_next_op_runs_on_one_device_only():
     # Finishing a second earlier on x would cost a dear crossing to y, where b has to run.
     ops = (Op("a", cost_s={"x": 1.0, "y": 2.0}), Op("b", cost_s={"y": 1.0}))
     topology = Topology((Device("x", "x"), Device("y", "y")), (Link("*", "*", 10.0, 1.0),))
-    assert peft_placement(Problem(OpGraph("g", ops, (Edge(0, 1, 0),)), topology)) == (1, 1)
+    assert _placement(peft, Problem(OpGraph("g", ops, (Edge(0, 1, 0),)), topology)) == (1, 1)
 
 
 def test_a_link_that_is_missing_is_not_walked_into():
     # From x there is no way to y.
     ops = (Op("a", cost_s={"x": 1.0, "y": 2.0}), Op("b", cost_s={"y": 1.0}))
     problem = Problem(OpGraph("g", ops, (Edge(0, 1, 0),)), Topology((Device("x", "x"), Device("y", "y"))))
-    assert peft_placement(problem) == (1, 1)
+    assert _placement(peft, problem) == (1, 1)
 
 
-@pytest.mark.parametrize("place", [peft_placement, cpop_placement])
-def test_memory_suffices(tight, place):
-    assert all(used <= 24 for used in tight.mapping(place(tight)).memory_bytes)
+@pytest.mark.parametrize("schedule", [peft, cpop])
+def test_memory_suffices(tight, schedule):
+    assert all(used <= 24 for used in tight.mapping(_placement(schedule, tight)).memory_bytes)
