@@ -20,16 +20,13 @@ from experiments.jobs.finding import Progress
 from experiments.jobs.job import Job
 from experiments.jobs.search_settings import SearchSettings
 from experiments.report.text import markdown_table
-from placer.graph.op_graph import OpGraph
-from placer.graph.topology import Topology
 from placer.result import Failed, Measured
 from search.initial.baselines import random_placement
 from search.local.hill_climb import kicked
 from search.problem.problem import Placement
-from search.session.prediction import SCHEDULE
+from search.session.prediction import Prediction
 from search.session.registry import make_searcher
 from surrogate.calibrate.calibration import Calibration, Predictor
-from surrogate.simulate.simulator import Simulator
 
 Floats = NDArray[np.float64]
 MODELS = ("towers", "alexnet", "inception_v3", "transformer", "moe")
@@ -40,27 +37,22 @@ CALIBRATED_ON = 8  # of these, as many as a search has measured when it predicts
 
 @dataclass(frozen=True)
 class MeasuredNetwork:
-    """One network: its profiled ops, and measured mappings of them, the single devices first.
+    """One network, and measured mappings of it, the single devices first.
 
-    placements: [mappings, ops] device indices; step_s, spread_s: [mappings] seconds.
+    profiled: with costs and links as profiled. placements: [mappings, ops] device indices; step_s, spread_s: [mappings]
+    seconds.
     """
 
     model: str
-    graph: OpGraph
-    topology: Topology
-    launches: Floats
+    profiled: Predictor
     placements: NDArray[np.int32]
     step_s: Floats
     spread_s: Floats
     singles: int
 
-    def predictor(self, given: Calibration | None = None) -> Predictor:
-        """With costs and links as profiled, corrected by `given`."""
-        return Predictor(Simulator(self.graph, self.topology, SCHEDULE), self.launches, given)
-
     def calibrated(self, count: int, given: Calibration | None = None) -> Predictor:
-        """Calibrated on the first `count` mappings."""
-        return self.predictor(given).calibrated(self.placements[:count], self.step_s[:count])
+        """Calibrated on the first `count` mappings, starting from `given`."""
+        return replace(self.profiled, given=given).calibrated(self.placements[:count], self.step_s[:count])
 
 
 def bench_facts(options: BenchOptions) -> Facts:
@@ -100,9 +92,7 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
         rows = [(job.groups.expand(row.mapping), row.result) for row in job.rows if isinstance(row.result, Measured)]
         return MeasuredNetwork(
             model=model,
-            graph=job.groups.fine,
-            topology=job.topology,
-            launches=job.prediction.fine.launches,
+            profiled=Prediction.profiled(job.groups, job.topology, job.settings.headroom).fine,
             placements=np.array([devices for devices, _ in rows], dtype=np.int32),
             step_s=np.array([result.step_s for _, result in rows]),
             spread_s=np.array([result.spread_s for _, result in rows]),
@@ -145,7 +135,7 @@ def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts
         "singles_only_mape": _mape(sample, singles, splits),
         "noise": float(np.median(sample.spread_s / sample.step_s)),
         "n_mappings": n,
-        "ops": len(sample.graph),
+        "ops": len(sample.profiled.launches),
         "fastest_s": float(sample.step_s.min()),
         "slowest_s": float(sample.step_s.max()),
         "single_s": float(sample.step_s[: sample.singles].min()),
@@ -158,7 +148,7 @@ def _from_others(others: Sequence[MeasuredNetwork]) -> Calibration:
     fits = [sample.calibrated(len(sample.step_s)).calibration for sample in others]
     contentions = [fit.contention for fit in fits]
     return Calibration(
-        device_factor=(1.0,) * len(others[0].topology),
+        device_factor=(1.0,) * len(others[0].profiled.profiled.topology),
         tensor_factor=geometric_mean(fit.tensor_factor for fit in fits),
         byte_factor=geometric_mean(fit.byte_factor for fit in fits),
         contention=max(set(contentions), key=contentions.count),

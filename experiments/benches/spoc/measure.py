@@ -19,6 +19,7 @@ from experiments.benches.spoc.build import build
 from experiments.benches.spoc.networks import REFERENCE, Network
 from experiments.jobs.spoc import parameters
 from experiments.zoo.training import TrainingStep
+from placer.result import summary
 from placer.trace.capture import Captured, capture
 from surrogate.features.spoc import spoc
 
@@ -101,10 +102,9 @@ def _timed(call: Call, clock: Callable[[], float]) -> float:
 
 
 def _times(names: Sequence[str], times_s: np.ndarray[Any, Any]) -> Facts:
-    """Medians and interquartile ranges."""
-    low, middle, high = np.quantile(times_s, (0.25, 0.5, 0.75), axis=0)
-    found = {f"{name}_s": float(s) for name, s in zip(names, middle, strict=True)}
-    return found | {f"{name}_spread_s": float(s) for name, s in zip(names, high - low, strict=True)}
+    """Medians and interquartile ranges. times_s: [repeats, names]."""
+    found = {name: summary(seconds) for name, seconds in zip(names, times_s.T, strict=True)}
+    return {f"{n}_s": m.step_s for n, m in found.items()} | {f"{n}_spread_s": m.spread_s for n, m in found.items()}
 
 
 def _count_params(training: TrainingStep) -> int | None:

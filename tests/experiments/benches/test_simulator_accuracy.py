@@ -13,7 +13,9 @@ from experiments.benches.simulator_accuracy import MeasuredNetwork, page_lines
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
-from surrogate.calibrate.calibration import Calibration, launches
+from search.session.prediction import SCHEDULE
+from surrogate.calibrate.calibration import Calibration, Predictor, launches
+from surrogate.simulate.simulator import Simulator
 
 TRUTH = Calibration((1.1, 1.1), tensor_factor=2.0, byte_factor=2.5, base_s=1e-3)
 
@@ -27,11 +29,9 @@ def sample(name, seed, mappings=14, noise=0.01):
     topology = Topology((Device("a", "cpu"), Device("b", "cpu")), (link,))
     graph = OpGraph(name, ops, edges)
     placements = np.array([[0] * 24, [1] * 24, *rng.integers(0, 2, (mappings - 2, 24))], dtype=np.int32)
-    made = MeasuredNetwork(
-        name, graph, topology, launches(graph), placements, np.ones(mappings), np.ones(mappings), singles=2
-    )
-    step_s = made.predictor(TRUTH).step_s(placements) * rng.normal(1, noise, mappings)
-    return replace(made, step_s=step_s, spread_s=noise * step_s)
+    profiled = Predictor(Simulator(graph, topology, SCHEDULE), launches(graph))
+    step_s = replace(profiled, given=TRUTH).step_s(placements) * rng.normal(1, noise, mappings)
+    return MeasuredNetwork(name, profiled, placements, step_s, noise * step_s, singles=2)
 
 
 def measured_are(patch, samples):
