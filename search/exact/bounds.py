@@ -1,4 +1,4 @@
-"""What no mapping can beat."""
+"""Lower bounds: seconds that no mapping can beat."""
 
 from __future__ import annotations
 
@@ -13,23 +13,19 @@ Floats = NDArray[np.float64]
 
 ROUNDS = 120
 TINY = 1e-30
-# Sums in another order than the simulator takes them may end a few last digits higher.
-ROUNDING = 1e-12
+ROUNDING = 1e-12  # relative: sums differ from the simulator's in their last digits, because their order differs
 EPSILON = float(np.finfo(np.float64).eps)
-# Heads and tails from which on ops are counted together: so many of each are tried.
-THRESHOLDS = 64
-# What the best intervals are looked at again with, each with weights of its own.
-INTERVALS, INTERVAL_ROUNDS = 2, 30
-# Units times devices up to which the linear program with memory is worth its time.
-LARGEST_PROGRAM = 4_000
+THRESHOLDS = 64  # of heads, and of tails, that are tried
+INTERVALS, INTERVAL_ROUNDS = 2, 30  # the best intervals, for which weights are fitted in so many rounds
+LARGEST_PROGRAM = 4_000  # units times devices up to which the linear program with memory is worth its time
 
 
 def lower_bound(problem: Problem) -> float:
     """Seconds that the objective of every mapping is at least; 0 only where all costs are 0.
 
-    The largest of: all work, with the sends and receives that cannot be avoided, divided over the devices as if it
-    could be cut at will, within their memory; the heaviest unit on its fastest device; and, for the makespan, the
-    heaviest path, its crossings included, and what must be done between the heads and the tails of ops.
+    The largest of: all work, with the sends and receives that no mapping avoids, divided over the devices as if units
+    could be cut at will, within memory; the heaviest unit on its fastest device; and, for the makespan, the heaviest
+    path, its crossings included, and the work that must be done between the heads and the tails of ops.
     """
     unit_cost_s = np.array(problem.unit_cost_s) + forced_work_s(problem)
     work_s, weights = divided_work(unit_cost_s)
@@ -44,12 +40,12 @@ def lower_bound(problem: Problem) -> float:
 
 
 def rounding(problem: Problem) -> float:
-    """The share by which sums of as many terms as a path may have can differ."""
+    """The share by which two sums of as many terms as a path may have can differ."""
     return max(ROUNDING, 4 * EPSILON * (len(problem.graph) + 4 * len(problem.graph.edges)))
 
 
 def _with_ways(problem: Problem, weights: Floats) -> list[float]:
-    """The bounds that know in which order ops must run."""
+    """The bounds that follow from the order of the ops."""
     from search.problem.longest_paths import heads, tails, ways_of  # numba is slow to import
 
     ways = ways_of(problem.simulator.tables, problem.limits, problem.graph.order)
@@ -71,7 +67,7 @@ def critical_path_s(problem: Problem, through_s: Floats) -> float:
 
 
 def interval_s(problem: Problem, cost_s: Costs, head_s: Floats, tail_s: Floats, weights: Floats) -> float:
-    """What must wait for a seconds and be followed by b seconds must be done in between: a + its work, divided, + b.
+    """Ops that must wait for a seconds and be followed by b seconds run in between: a + their work, divided, + b.
 
     cost_s: [ops, devices]; head_s, tail_s: [ops]. Over a grid of a and b; the work is that of some device weights
     (see `divided_work`), which for the best intervals are then fitted to the ops in question.
@@ -114,7 +110,7 @@ def _thresholds(values: Floats) -> Floats:
 
 
 def _by_unit(problem: Problem, cost_s: Costs, ops: NDArray[np.int64]) -> Costs:
-    """The costs of `ops`, those of one unit as one."""
+    """The costs of `ops`, summed by unit."""
     units, of = np.unique(problem.limits.unit_of[ops], return_inverse=True)
     summed = np.zeros((len(units), cost_s.shape[1]))
     np.add.at(summed, of, cost_s[ops])
@@ -142,9 +138,9 @@ def divided_work(unit_cost_s: Costs, rounds: int = ROUNDS) -> tuple[float, Float
 
 
 def divided_within_memory_s(problem: Problem, unit_cost_s: Costs) -> float:
-    """As `divided_work`, with memory limits, to which units that are cut keep, too; 0 where that is too much to ask.
+    """As `divided_work`, within the memory limits; 0 where the linear program would be too large, or was not solved.
 
-    The linear program gives weights w and multipliers m >= 0, in seconds a byte; what they prove is computed from them:
+    The program gives weights w and multipliers m >= 0, in seconds a byte, from which the bound is computed:
     sum over units of min_d (w_d * cost_s[u, d] + m_d * bytes_u) - sum over devices of m_d * capacity_bytes_d.
     """
     if unit_cost_s.size > LARGEST_PROGRAM:
@@ -160,7 +156,7 @@ def divided_within_memory_s(problem: Problem, unit_cost_s: Costs) -> float:
 
 
 def _dual(unit_cost_s: Costs, size: Floats, capacity: Floats) -> tuple[Floats, Floats] | None:
-    """Weights and multipliers, [devices] each, of: least T with each unit divided, each load <= T, memory kept to."""
+    """Weights and multipliers, [devices] each, of: minimise T, each unit divided, each load <= T, within memory."""
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, hstack, vstack
 
@@ -197,7 +193,7 @@ def _summed(values: Floats, place: NDArray[np.int64], places: int) -> Floats:
 
 
 def _normal(weights: Floats) -> Floats:
-    """With sum 1, and none 0, for 0 times infinity is no number."""
+    """With sum 1, and none 0, because 0 times infinity is no number."""
     weights = np.maximum(weights / weights.sum(), TINY)
     return weights / weights.sum()  # type: ignore[no-any-return]
 

@@ -1,6 +1,6 @@
 """Branch and bound over where units go, compiled: depth first, each node with the devices that are left to each unit.
 
-A node's devices shrink as long as a unit on a device would take what is known already; what is left is branched on.
+A node's devices shrink while a unit on a device would be no better than the best known; then it branches on a unit.
 `tree` holds what all nodes share, `node_bounds` computes what no mapping below a node can beat.
 """
 
@@ -14,10 +14,8 @@ from search.exact.node_bounds import between, divided, jobs, late_first, paths
 from search.exact.tree import Bools, BoundState, Floats, Ints, Tree, workspace
 from surrogate.jit import jit, kernel, part
 
-# Rounds in which a node's devices may shrink.
-SHRINKS = 3
-# Sums of bytes may end a few last digits higher in another order; leaves are checked again.
-MARGIN = 1e-9
+SHRINKS = 3  # rounds in which a node's devices may shrink
+MARGIN = 1e-9  # relative: sums of bytes differ in their last digits with their order; leaves are checked again
 
 
 class Path(NamedTuple):
@@ -51,7 +49,7 @@ def path_from(left: Bools) -> Path:
 
 @part
 def _fix(t: Tree, w: BoundState, left: Bools) -> bool:
-    """Note which units are fixed, and what memory they leave; whether all may still fit."""
+    """Find the units that are fixed, and the memory they leave; whether all may still fit."""
     units, devices = left.shape
     for d in range(devices):
         w.free_bytes[d] = t.capacity_bytes[d]
@@ -152,7 +150,7 @@ def _branch(t: Tree, w: BoundState, path: Path, depth: int, bound_s: float) -> b
 
 @part
 def _has_twin(t: Tree, w: BoundState, left: Bools, d: int) -> bool:
-    """Whether an earlier device could change names with d and nothing else would change."""
+    """Whether an earlier device differs from d in nothing but the name."""
     for a in range(d):
         if t.alike[a] != t.alike[d]:
             continue

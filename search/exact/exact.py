@@ -1,11 +1,11 @@
-"""Exact: the best mapping there is, by prediction, and the proof of it: small spaces in full, others by bounds.
+"""Exact: the best mapping by prediction, and its proof: small spaces in full, others by branch and bound.
 
 Tried while it was written, 10 s each on one core, by no command that is kept: 16 to 48 groups of GNMT, ResNet-50,
 SqueezeNet and VGG-16 on 2 and 4 devices are proven within 1 s for both objectives, and 11 of 16 cases of the
 ungrouped graphs (41 to 177 units) within 6 s. Random layered graphs are harder: 20 units on 2, 4 and 8 devices take
 up to 2 s, 30 units on 2 unlike devices 1 s; 25 or 30 on 4 are often left open, with the best 2 to 10 % above the
-bound, and where two devices are alike and work divides nearly evenly the last 0.3 %. Work at the ends of links and
-contention is what bounds know least of: 20 units on 4 devices are left open by 3 %, 30 on 2 by 10 to 14 %.
+bound, and where two devices are alike and work divides nearly evenly the last 0.3 %. Bounds are weakest where links
+are contended or make their ends work: 20 units on 4 devices are left open by 3 %, 30 on 2 by 10 to 14 %.
 """
 
 from __future__ import annotations
@@ -28,12 +28,9 @@ from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEI
 if TYPE_CHECKING:
     from search.exact.tree import Tree
 
-# Full placements that one step of the search may find.
-LEAVES = 256
-# From here on, as a share of the best, the last gap is closed in one go.
-NEAR = 0.02
-# What is less than this share better than the best is no better: ties need not be looked into.
-TIE = 5e-10
+LEAVES = 256  # full placements that one step of the search may find
+NEAR = 0.02  # share of the best: a smaller gap to the bound is closed without further targets
+TIE = 5e-10  # share of the best: a smaller gain is a tie, and not looked into
 
 
 @dataclass(frozen=True)
@@ -51,10 +48,10 @@ class ExactSettings:
 
 
 class Exact(Searcher):
-    """Asks the best mapping, then the next best that it came by, at last whatever fits.
+    """Asks the best mapping, then the next best that it found, at last any that fits.
 
-    proven: whether nothing is better than the best by more than TIE. bound_s: seconds that no mapping is below, also
-    where time ran out before the proof was done.
+    proven: whether no mapping is better than the best by more than TIE. bound_s: seconds that no mapping is below,
+    which holds also where time ran out before the proof was complete.
     """
 
     name: ClassVar[str] = "exact"
@@ -77,7 +74,7 @@ class Exact(Searcher):
         return next((p for _, p in self.ranking if self.is_new(p)), None) or self.first_new()
 
     def _solve(self) -> None:
-        """Fill the ranking, and prove what there is time for."""
+        """Fill the ranking, and prove as much as time allows."""
         if self.problem.space <= self.settings.enumerate:
             self._enumerate()
         else:
@@ -97,7 +94,7 @@ class Exact(Searcher):
             self.proven = True
 
     def _start(self) -> None:
-        """What list schedulers and single devices give, and what climbing from there gives."""
+        """Learn the placements of list schedulers and single devices, and climb from the best."""
         self._learn(starts(self.problem, self.stop))
         for turn in range(self.settings.climbs):
             if self.stop():
@@ -123,7 +120,7 @@ class Exact(Searcher):
         self.proven = self._is_settled() or self._explore(tree, math.inf, left)
 
     def _explore(self, tree: Tree, target_s: float, left: int) -> bool:
-        """Look into all that may be below target_s and better than the best; whether `left` nodes were enough."""
+        """Explore all that may be below target_s and better than the best; whether `left` nodes were enough."""
         from search.exact.branch_and_bound import explore, open_bound, path_from  # numba is slow to import
 
         slack = 1 - rounding(self.problem)
@@ -142,7 +139,7 @@ class Exact(Searcher):
         return bool(path.depth[0] < 0)
 
     def _is_settled(self) -> bool:
-        """Whether nothing can be better than the best."""
+        """Whether no mapping can be better than the best."""
         return self.bound_s >= self._best_s() * (1 - 2 * TIE)
 
     def _learn(self, placements: Iterable[Placement]) -> None:
@@ -164,7 +161,7 @@ class Exact(Searcher):
         return len(self.problem.graph) + len(self.problem.graph.edges)
 
     def _rebase(self) -> None:
-        """Solve again: other costs have another best mapping, and other bounds."""
+        """Solve again, because other costs have another best mapping and other bounds."""
         self.proven, self.bound_s, self.ranking = False, 0.0, []
 
     def _remember(self) -> dict[str, Any]:
@@ -177,7 +174,7 @@ class Exact(Searcher):
 
 
 def tree_of(problem: Problem) -> Tree:
-    """The problem as branch and bound reads it."""
+    """The problem in the form that branch and bound takes."""
     from search.exact.tree import Tree
     from search.problem.longest_paths import crossings, ways_of
 

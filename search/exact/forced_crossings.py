@@ -1,4 +1,4 @@
-"""Crossings that no mapping avoids: tensors between units that can share no device."""
+"""Crossings that no mapping avoids: of tensors between units that can share no device."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from search.problem.problem import Limits, Problem
 from surrogate.costs.cost_matrix import Costs
 from surrogate.simulate.kernels.arrays import RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Needs, links_of
 
-# Sums of bytes may end a last digit higher in another order.
+# Relative: sums of bytes differ in their last digits with their order.
 MARGIN = 1e-12
 
 
 def forced_work_s(problem: Problem) -> Costs:
-    """[units, devices] seconds that a unit there makes its device busy in any case, sending and receiving.
+    """[units, devices] seconds of sending and receiving that a unit there causes in any case.
 
-    A tensor counts once for its maker, and once for each of its users that no two share a device.
+    A tensor counts once for its maker, and once for each of those of its users that can share no device.
     """
     work_s = np.zeros((len(problem.units), len(problem.topology)))
     needs, limits = problem.simulator.needs, problem.limits

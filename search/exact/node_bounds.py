@@ -1,4 +1,4 @@
-"""The bounds of a node of branch and bound: for the makespan paths and the work between them, for max-load work."""
+"""The bounds of a node of branch and bound: paths and the work between them for the makespan, work for max-load."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import numpy as np
 from search.exact.tree import Bools, BoundState, Tree
 from surrogate.jit import part
 
-# Tails from which on work is added up.
-TAILS = 24
+TAILS = 24  # that are tried as ends of an interval
 
 
 @part

@@ -1,4 +1,4 @@
-"""The mappings that need no search: single devices, random ones, and what an expert would draw."""
+"""The searchers that do not search: single devices, random placements, an expert's splits."""
 
 from __future__ import annotations
 

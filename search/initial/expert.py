@@ -1,4 +1,4 @@
-"""What an expert would draw on paper: layers split into equal runs, and parallel branches side by side."""
+"""The splits that an expert would draw: layers in runs of equal work, and parallel branches side by side."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from collections.abc import Iterator, Sequence
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
-# A unit below this share of all work, with more than one neighbour on a side, is a fork or a join, not a
-# branch.
-CHEAP_SHARE = 0.02
-# Branches lighter than this share of the heaviest one do not make towers.
-TOWER_SHARE = 0.3
+CHEAP_SHARE = 0.02  # of all work: a lighter unit with three neighbours or more is a fork or a join, not a branch
+TOWER_SHARE = 0.3  # of the heaviest branch: where the second is lighter, the branches are no towers
 
 
 def expert_placements(problem: Problem) -> list[Placement]:
-    """All variants, no duplicates, made to fit into memory. Raises BadInputError where nothing fits."""
+    """All splits, no duplicates, made to fit into memory. Raises BadInputError where nothing fits."""
     variants = [*_layer_splits(problem), *_branch_splits(problem)]
     return list(dict.fromkeys(fitted(problem, _feasible(problem, variant)) for variant in variants))
 
 
 def _layer_splits(problem: Problem) -> Iterator[list[int]]:
-    """Runs of about equal seconds in topological order, over all devices and fewer, in each rotation."""
+    """Runs of about equal work in topological order, over all devices and over fewer, in each rotation."""
     devices = problem.fastest_first
     for parts in range(len(devices), 1, -1):
         for turn in range(parts):
@@ -30,7 +27,7 @@ def _layer_splits(problem: Problem) -> Iterator[list[int]]:
 
 
 def _contiguous(problem: Problem, line: Sequence[int]) -> list[int]:
-    """The first run of units to line[0], the next to line[1]…; each device gets work by its speed."""
+    """The first run of units on line[0], the next on line[1], and so on; each device gets work by its speed."""
     weight = problem.unit_mean_s
     speed = [1 / max(problem.device_total_s[d], 1e-30) for d in line]
     ends = [sum(speed[: i + 1]) / sum(speed) * sum(weight) for i in range(len(line))]
@@ -57,7 +54,7 @@ def _branch_splits(problem: Problem) -> Iterator[list[int]]:
 
 
 def _branches(problem: Problem, near: Sequence[set[int]]) -> list[list[int]]:
-    """What falls apart when the cheap forks and joins are taken out: lists of units, each connected."""
+    """The connected parts that are left without the cheap forks and joins, as lists of units."""
     weight = problem.unit_mean_s
     cheap_s = CHEAP_SHARE * sum(weight)
     kept = {u for u in range(len(weight)) if len(near[u]) < 3 or weight[u] > cheap_s}
@@ -78,7 +75,7 @@ def _branches(problem: Problem, near: Sequence[set[int]]) -> list[list[int]]:
 def _spread(
     problem: Problem, near: Sequence[set[int]], branches: Sequence[Sequence[int]], devices: Sequence[int]
 ) -> list[int]:
-    """LPT over `devices`, first come first served in a tie; forks and joins follow a neighbour."""
+    """Branches by LPT over `devices`, the first device in a tie; then forks and joins, each with a neighbour."""
     cost_s = problem.unit_cost_s
     load_s = dict.fromkeys(devices, 0.0)
     placed: dict[int, int] = {}

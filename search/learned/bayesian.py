@@ -30,10 +30,10 @@ class BayesianSettings:
 class Bayesian(Searcher):
     """Asks single devices and random mappings, then the candidate of the largest expected improvement.
 
-    The model sees the device of each stretch of units and the logarithm of the measured seconds; a failure counts as
-    twice the slowest measured mapping, and what was asked and not told as the mean. It is made anew for each ask.
-    Bayesian optimisation of wall-clock times is the first stage of HTF-MPR (Albaqsami 2020); the stretches and the
-    candidates around the fastest mappings are ours, for among many dimensions a thousand random points are all bad.
+    The model, fitted anew for each ask, sees the device of each stretch of units and the logarithm of the measured
+    seconds. A failure counts as twice the slowest measured mapping, and what was asked and not told as the mean.
+    Bayesian optimisation of wall-clock times is the first stage of HTF-MPR (Albaqsami 2020). The stretches and the
+    candidates around the fastest mappings are ours, because in many dimensions a thousand random points are all bad.
     """
 
     model: ClassVar[str]
@@ -48,7 +48,7 @@ class Bayesian(Searcher):
 
     @cached_property
     def stretches(self) -> Stretches:
-        """What the model places."""
+        """What the model chooses devices for."""
         return Stretches(self.problem, self.settings.dimensions)
 
     @cached_property
@@ -107,9 +107,9 @@ class Bayesian(Searcher):
 class BayesGp(Bayesian):
     """Bayesian optimisation by a Gaussian process with a Hamming kernel.
 
-    Its time grows with the cube of the results and with each device of each stretch, so it gathers the units into at
-    most 12 stretches and learns from at most 50 results, the 25 fastest and the 25 latest others: a Gaussian process
-    to the end, of a coarser picture. For more of either, use `bayes-et`.
+    Its time grows with the cube of the results and with each device of each stretch. So it gathers the units into at
+    most 12 stretches and learns from at most 50 results, the 25 fastest and the 25 latest others. For more of either,
+    use `bayes-et`.
     """
 
     name: ClassVar[str] = "bayes-gp"

@@ -1,4 +1,4 @@
-"""The one door to deap: a generation of children, bred by its tournaments and its variation."""
+"""The only file that imports deap: a generation of children, bred by its tournaments and its variation."""
 
 from __future__ import annotations
 

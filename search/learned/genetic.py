@@ -23,7 +23,7 @@ from search.problem.searcher import Searcher, Stop, never
 Fitness = Callable[[list[Placement]], Sequence[float]]
 """Values of placements, the lower the better; infinity and NaN are the worst."""
 
-BARREN = 5  # generations without one new child after which there are none
+BARREN = 5  # generations without one new child, after which breeding ends
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Operators:
     def mate(self, one: Row, other: Row, rng: np.random.Generator) -> None:
         """Exchange a run of units in topological order, or a cluster of units that talk much.
 
-        Devices that are alike bear arbitrary names: each row takes its part from the other with these renamed, so that
-        both agree as far as they can.
+        Alike devices have arbitrary names: each row takes its part from the other with these renamed so that both agree
+        as far as they can.
         """
         units = self._region(rng)
         theirs, ours = self._names(one, other)
@@ -92,7 +92,7 @@ class Population:
         self.rows: list[Row] = []
 
     def admitted(self, rows: Iterable[Row]) -> list[Row]:
-        """Of `rows` those never judged before, made to fit, and now judged."""
+        """Judge those of `rows` that never were, made to fit, and return them."""
         candidates = list(rows)
         if not candidates:
             return []
@@ -109,7 +109,7 @@ class Population:
         return list(new.values())
 
     def worth(self, row: Row) -> float:
-        """What a row that was admitted was judged to be."""
+        """The value of a row that was admitted."""
         return self.value[row.tobytes()]
 
     def ranked(self, most: int) -> list[tuple[float, Placement]]:
@@ -255,7 +255,7 @@ class Genetic(Searcher):
         return max(1, int(predictions * share) // self.settings.breeding.size)
 
     def _rebase(self) -> None:
-        """Let what the rules give under the new costs join the population, whose fitness is judged with each ask."""
+        """Let the starts under the new costs join the population, whose fitness is judged with each ask."""
         if self.population:
             self.population = list(dict.fromkeys((*starts(self.problem, self.stop), *self.population)))
 

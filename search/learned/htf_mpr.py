@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from search.learned.stretches import Stretches
 from search.list_scheduling.heft import heft_placement
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, never
-
-if TYPE_CHECKING:
-    from surrogate.features.mapping_features import MappingFeatures
 
 RANDOM_TRIES = 200
 
@@ -62,13 +59,6 @@ class HtfMpr(Searcher):
     @cached_property
     def operators(self) -> Operators:
         return Operators(self.problem)
-
-    @cached_property
-    def features(self) -> MappingFeatures:
-        """What the predictor sees of a mapping."""
-        from surrogate.features.mapping_features import MappingFeatures
-
-        return MappingFeatures(self.problem.simulator, self.problem.base_s)
 
     def _propose(self) -> Placement:
         known = len(self.asked.keys() | self.told.keys())
@@ -121,7 +111,7 @@ class HtfMpr(Searcher):
         from surrogate.features.mapping_features import MAKESPAN
 
         rows = np.array(placements, np.int32)
-        table = self.features.of(rows[:, self.problem.limits.unit_of])
+        table = self.problem.features.of(rows[:, self.problem.limits.unit_of])
         if self.problem.objective != "makespan":
             table[:, MAKESPAN] = self.problem.predict_many(rows)
         return table

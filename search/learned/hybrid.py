@@ -20,13 +20,12 @@ from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, fitting_placements, never
 
 if TYPE_CHECKING:
-    from surrogate.features.mapping_features import MappingFeatures
     from surrogate.learn.residual import MappingViews, Residual
 
 Rows = NDArray[np.int32]
 
 NEAR = 0.2  # of the units, at most, concerns a move around the best measured
-DRIFT = 0.03  # relative, of a step beside its peers: two or three steps may agree and be wrong together
+DRIFT = 0.03  # relative: what a machine drifts by between turns, which two or three steps of one turn do not show
 
 
 @dataclass(frozen=True)
@@ -73,15 +72,8 @@ class Hybrid(Searcher):
     def moves(self) -> Moves:
         return Moves(self.problem)
 
-    @cached_property
-    def features(self) -> MappingFeatures:
-        """What the residual sees of a mapping."""
-        from surrogate.features.mapping_features import MappingFeatures
-
-        return MappingFeatures(self.problem.simulator, self.problem.base_s)
-
     def bound(self) -> float:
-        """The best prediction where every placement was predicted, what branch and bound has proven, or nothing."""
+        """The best prediction where every placement was predicted, else what branch and bound has proven, or 0."""
         return self._least
 
     def _propose(self) -> Placement:
@@ -114,7 +106,7 @@ class Hybrid(Searcher):
         self._least = self.elites.ranked()[0][0] if not left and self.elites.value else 0.0
 
     def _certify(self) -> None:
-        """Let branch and bound try to improve on the best and to prove a bound."""
+        """Let branch and bound improve on the best, or prove a bound."""
         limits = ExactSettings(enumerate=0, work=self.settings.certify_work)
         exact = Exact(self.problem, seed=self.rng.getrandbits(32), stop=self.stop, settings=limits)
         exact.ask()
@@ -146,7 +138,7 @@ class Hybrid(Searcher):
         self.elites.add(rows, self._predict(rows))
 
     def _breed(self, predictions: int, rng: np.random.Generator) -> int:
-        """Variants of HEFT for the price of so many predictions; how many were spent."""
+        """Breed variants of HEFT in the time of so many predictions; returns how many were spent."""
         rounds = predictions // self.settings.heft_predictions
         if rounds < 1 or self.stop():
             return 0
@@ -156,7 +148,7 @@ class Hybrid(Searcher):
         return rounds * self.settings.heft_predictions
 
     def _lines(self, explore: bool, chains: int) -> list[Placement]:
-        """Where annealing begins: the best predicted and measured, or half of it anywhere."""
+        """Where annealing begins: the best predicted and measured; with `explore`, mostly other starts."""
         best = [placement for _, placement in self.elites.ranked()[:chains]]
         measured = self.incumbent()
         known = best[: chains // 4] + ([measured] if measured is not None else [])
@@ -186,9 +178,9 @@ class Hybrid(Searcher):
         return next((placement for _, placement in self.elites.ranked() if self.is_new(placement)), None)
 
     def _most_promising(self, residual: Residual) -> Placement | None:
-        """The new candidate with the largest expected gain, as if those asked and not told had come as expected.
+        """The new candidate with the largest expected gain, as if those asked and not told had come out as expected.
 
-        Raises SearchExhausted where that gain would drown in the noise of measuring.
+        Raises SearchExhausted where that gain is too small beside the noise of a measurement.
         """
         from surrogate.learn.residual import expected_gain
 
@@ -222,7 +214,7 @@ class Hybrid(Searcher):
         return list(found)
 
     def _around(self, centre: Placement, limit: float) -> list[Placement]:
-        """Placements one move away."""
+        """New placements one move away."""
         rng = np.random.default_rng(self.rng.getrandbits(64))
         start = np.array(centre, np.int32)
         rows = np.repeat(start[None], self.settings.near, axis=0)
@@ -236,7 +228,7 @@ class Hybrid(Searcher):
         return [placement for placement in near if self.is_new(placement)]
 
     def _residual(self) -> Residual:
-        """What was learnt from measuring."""
+        """Learned from all that was measured."""
         from surrogate.learn.residual import Residual
 
         known = {p: r for p, r in self.told.items() if isinstance(r, Measured)}
@@ -246,7 +238,7 @@ class Hybrid(Searcher):
         return Residual(self._work(), sample, np.log(step_s / sample.predicted_s), noise)
 
     def _simulator_is_clock(self) -> bool:
-        """Whether all that was measured came to just what was predicted."""
+        """Whether every measured time is what was predicted, as where the simulator stands in for the clock."""
         known = {p: r.step_s for p, r in self.told.items() if isinstance(r, Measured)}
         if not known:
             return True
@@ -258,7 +250,7 @@ class Hybrid(Searcher):
 
         rows = np.array(placements, np.int32)
         return replace(
-            sampled(self.features, rows, self.problem.limits.unit_of), predicted_s=self.problem.judge_many(rows)
+            sampled(self.problem.features, rows, self.problem.limits.unit_of), predicted_s=self.problem.judge_many(rows)
         )
 
     def _work(self) -> NDArray[np.float64]:
@@ -268,7 +260,7 @@ class Hybrid(Searcher):
         return share
 
     def _least_noise(self) -> float:
-        """The relative error of a measurement that took all its repeats: what a gain must exceed to be seen."""
+        """The relative error of a measurement with all its repeats, which a gain must exceed to be seen."""
         through = [r for r in self.told.values() if isinstance(r, Measured) and not r.stopped_early]
         return float(np.median([_noise(result) for result in through])) if through else 0.0
 
@@ -276,7 +268,7 @@ class Hybrid(Searcher):
         return len(self.told) >= self.settings.fewest_measured
 
     def _rebase(self) -> None:
-        """Predict the elites again, and what the rules give under the new costs; a small space is enumerated again."""
+        """Predict the elites again, and the starts under the new costs; a small space is enumerated again."""
         elites, self.elites = self.elites.ranked(), Elites(self.settings.pool)
         self.told_then, self._least = -1, 0.0
         if self._is_small():
@@ -309,8 +301,8 @@ class Hybrid(Searcher):
 
 
 def _noise(result: Measured) -> float:
-    """The relative standard deviation of a median of steps, from their interquartile range and what machines drift by
-    between turns; none where all steps took the same.
+    """The relative standard deviation of a median of steps, from their interquartile range and DRIFT; 0 where all steps
+    took the same.
     """
     deviation = result.spread_s / (1.35 * result.step_s)
     drift = DRIFT if deviation else 0.0

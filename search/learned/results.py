@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from placer.result import Measured, Result
 from search.problem.problem import Placement
 
-# A failed mapping counts as so many times the slowest one measured: bad beyond doubt, and still a number.
+# A failed mapping counts as so many times the slowest one measured.
 FAILED_FACTOR = 2.0
 
 

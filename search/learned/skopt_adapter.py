@@ -1,9 +1,8 @@
-"""The one door to scikit-optimize: candidates ranked by what its models expect of them.
+"""The only file that imports scikit-optimize: candidates ranked by the improvement that its models expect.
 
-The package is no longer maintained, so little of it is used and tests/search/learned/test_skopt_adapter.py checks
-all of that: `Space`
-of integer categories (given strings it answers in `np.str_`), `cook_estimator` for GP, RF and ET, and `gaussian_ei`.
-Its gradient-boosted trees do not work with today's scikit-learn and are not offered.
+The package is no longer maintained, so little of it is used, and tests/search/learned/test_skopt_adapter.py checks all
+of that: `Space` of integer categories (given strings it answers in `np.str_`), `cook_estimator` for GP, RF and ET, and
+`gaussian_ei`. Its gradient-boosted trees do not work with today's scikit-learn and are not offered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stretches: units that follow each other, taken as one, so that a model of few dimensions can place many units."""
+"""Stretches: consecutive units taken as one, so that a model of few dimensions can place many units."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ Point = tuple[int, ...]
 class Stretches:
     """At most `most` stretches of about equal work, in the topological order of `Problem.units`.
 
-    Up to `most` units each is a stretch of its own. A heavy unit leaves fewer stretches, none of which is empty. A
-    stretch may go to any device that some of its units can run on; the others of its units then go where they cost
-    least.
+    Where there are at most `most` units, each is a stretch. Heavy units make fewer stretches; none is empty. A stretch
+    may go to any device that some of its units can run on; its other units then go where they cost least.
     """
 
     def __init__(self, problem: Problem, most: int) -> None:

@@ -1,4 +1,4 @@
-"""Annealing a population: many rows cool side by side, are predicted as one batch, and lend each other parts."""
+"""Annealing a population: many rows cool side by side, are predicted as one batch, and take parts of each other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Elites:
     _ranked: list[tuple[float, Placement]] = field(default_factory=list)
 
     def add(self, rows: Rows, values: NDArray[np.float64]) -> None:
-        """Keep what is good enough; of too many the worst half goes."""
+        """Add finite ones; of more than twice `room` the best `room` stay."""
         self._ranked = []
         for row, value in zip(rows, values.tolist(), strict=True):
             if np.isfinite(value):
@@ -109,7 +109,7 @@ def anneal(
 
 
 def critical_units(problem: Problem, row: NDArray[np.int32]) -> list[int]:
-    """The units that keep the objective as high as it is: those on the critical chain, or on the fullest device."""
+    """The units that determine the objective: those on the critical chain, or on the busiest device."""
     devices = row[problem.limits.unit_of]
     if problem.objective == "max-load":
         load_s = loads(problem.graph, problem.simulator.cost_s, problem.topology, devices.tolist())
@@ -121,7 +121,7 @@ def critical_units(problem: Problem, row: NDArray[np.int32]) -> list[int]:
 def _accepted(
     found: NDArray[np.float64], values: NDArray[np.float64], heat: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """What is no worse always, what is worse by x with probability exp(-x / heat)."""
+    """Metropolis: accept what is no worse, and what is worse by x with probability exp(-x / heat)."""
     with np.errstate(invalid="ignore", divide="ignore"):
         loss = np.where(np.isfinite(found), found - values, np.inf)
         likely = np.exp(-np.maximum(loss, 0.0) / max(heat, 1e-300))

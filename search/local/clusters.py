@@ -1,4 +1,4 @@
-"""Clusters: units that talk much for what they cost, at every scale, so that a search can move many as one."""
+"""Clusters: units that exchange much for their work, at every scale, so that a search can move many as one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placer.graph.merging import matching
 from search.problem.problem import Problem
 
 LEAST_S = 1e-12  # a tensor that takes no time still ties two units together
-LARGEST_SHARE = 0.6  # of all work: a cluster that holds more is no move, it is nearly the whole graph
+LARGEST_SHARE = 0.6  # of all work: to move a larger cluster is to move nearly the whole graph
 
 
 def neighbours(problem: Problem) -> dict[tuple[int, int], float]:
@@ -26,10 +26,10 @@ def neighbours(problem: Problem) -> dict[tuple[int, int], float]:
 
 
 def clusters(problem: Problem) -> list[NDArray[np.int64]]:
-    """Sets of two or more units, small ones first: all that heavy-edge matching makes on its way to one.
+    """Sets of two or more units, small ones first: all clusters of all rounds of heavy-edge matching.
 
-    After Karypis & Kumar 1998, section 3.1: in each round the pairs with the most talk for their work unite, each
-    cluster at most once, so that sizes about double from round to round.
+    In each round the pairs that exchange most for their work unite, each cluster at most once, so that sizes about
+    double from round to round.
     """
     work_s = list(problem.unit_mean_s)
     members: dict[int, list[int]] = {u: [u] for u in range(len(work_s))}

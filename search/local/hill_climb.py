@@ -1,4 +1,4 @@
-"""Climbing: a placement improved one move at a time, by its predicted objective."""
+"""Hill climbing: a placement improved one move at a time, by its predicted objective."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import NamedTuple
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
 
-# Neighbouring layers move together, or a move would cut two tensors to save one.
+# Long runs move, too, because to move one layer of many cuts two tensors to save one.
 RUN_LENGTHS = (1, 2, 4, 8, 16, 32)
-# What counts as a gain rather than a rounding error.
-GAIN = 1e-9
+GAIN = 1e-9  # relative: less is a rounding error
 
 
 class Shift(NamedTuple):
-    """Move `length` units that follow each other in topological order, from unit `first` on, to `device`."""
+    """Units first, first + 1, ... (`length` of them, in topological order) go to `device`."""
 
     first: int
     length: int
@@ -25,7 +24,7 @@ class Shift(NamedTuple):
 
 
 class Swap(NamedTuple):
-    """Let two units change places: what is left to do where memory is full."""
+    """Two units exchange their devices, which is possible where memory is full."""
 
     first: int
     second: int
@@ -54,8 +53,8 @@ def climb(
 ) -> Climb:
     """First improvement over all moves in a shuffled order, until a whole round gains nothing.
 
-    Moves that change nothing are taken too, for the landscape has plateaus. Ends early, with the best so far,
-    after `evaluations` predictions or when `stop()`.
+    Moves that neither gain nor lose are taken, too, because the landscape has plateaus. Ends early, with the best so
+    far, after `evaluations` predictions or when `stop()`.
     """
     best, value, spent, gained = start, predict(start), 1, True
     while gained:
@@ -100,7 +99,7 @@ def moved(problem: Problem, placement: Placement, move: Move) -> Placement | Non
 
 
 def kicked(problem: Problem, placement: Placement, rng: random.Random) -> Placement:
-    """A few random runs moved: far enough to leave the hill, near enough to keep what is good."""
+    """The placement after a few random shifts: far enough to leave the hill, near enough to keep what is good."""
     for _ in range(rng.choice((2, 3, 4))):
         length = min(len(placement), int(2 ** rng.uniform(0, 4)))
         first = rng.randrange(len(placement) - length + 1)

@@ -1,4 +1,4 @@
-"""Greedy, then one-flip: climb by prediction, measure the summits, look around the best measured."""
+"""Local search: climb by prediction, measure the summits, then look around the best measured."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from search.problem.memory_fit import packed
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, fitting_placements, never
 
-# A new hill is held against so many of the last mappings: enough to differ, and quick in a long search.
-RECENT = 200
+RECENT = 200  # a new hill is compared with so many of the last mappings
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class LocalSettings:
 
 
 class Local(Searcher):
-    """Asks the best summit of the predicted landscape, others that differ in structure, then neighbours of
-    the best measured mapping and summits in turn.
+    """Asks the best predicted summit, others that differ in structure, then neighbours of the best measured and summits
+    in turn.
     """
 
     name: ClassVar[str] = "local"
@@ -132,7 +131,7 @@ class Local(Searcher):
         return placement
 
     def _best_of(self, placements: Sequence[Placement]) -> Placement:
-        """The best predicted; when time is up, the best of those there was time for."""
+        """The best predicted of those that there is time to predict, at least one."""
         best, best_value = placements[0], float("inf")
         for placement in placements:
             value = self.predict(placement)
@@ -166,7 +165,7 @@ class Local(Searcher):
         return all(sum(a != b for a, b in zip(form, other, strict=True)) >= least for other in known)
 
     def _predictions_hold(self) -> bool:
-        """Whether the best measured time is just what was predicted: then its neighbours are no news."""
+        """Whether the best measured time is what was predicted: then measuring its neighbours tells nothing."""
         incumbent = self.incumbent()
         if incumbent is None:
             return True
@@ -199,7 +198,7 @@ class Local(Searcher):
         return min(self._evaluations(), max(int(self._evaluations() * self.settings.round_share), 2 * moves))
 
     def _rebase(self) -> None:
-        """Climb again: the summits of other costs are others."""
+        """Climb again, because other costs have other summits."""
         self.best, self.best_value = None, float("inf")
         self._ranking = []
 

@@ -1,4 +1,4 @@
-"""Moves: small changes of a placement that keep together what belongs together."""
+"""Moves: small random changes of a placement that keep neighbouring units together."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Row = NDArray[np.int32]
 """[units] the device of each unit."""
 Rng = np.random.Generator
 
-FLOOR, MOST = 0.05, 0.4  # shares of a kind of move
-GRAFTS = 0.3
-FOCUSED = 0.5  # of single units are drawn from those that a search attends to
+FLOOR, MOST = 0.05, 0.4  # the least and the largest share of a kind of move
+GRAFTS = 0.3  # the share of grafts, always
+FOCUSED = 0.5  # of single units so many are drawn from those of `attend`
 LEARNING = 0.02  # how fast shares follow success
 
 
 class Moves:
     """Draws moves of all kinds, more often those that have led to gains.
 
-    A move changes the row it is given in place; what a device cannot run stays where it is.
+    A move changes a row in place; units that the new device cannot run stay where they are.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -46,7 +46,7 @@ class Moves:
         self.forget()
 
     def forget(self) -> None:
-        """As if nothing had been drawn yet."""
+        """Reset the shares and the focus."""
         self.share = np.full(len(self.kinds), 1 / len(self.kinds))
         self.focus = np.zeros(0, np.int64)
 
@@ -65,28 +65,28 @@ class Moves:
             self.share *= 1 - LEARNING
             self.share[kind] += LEARNING
         self.share = np.clip(self.share, FLOOR, MOST)
-        if len(self.kinds) > 1 and self.kinds[-1] == self._graft:  # its gains are others' gains: they teach nothing
+        if len(self.kinds) > 1 and self.kinds[-1] == self._graft:  # it gains what the other row has gained before
             self.share[-1] = GRAFTS
         self.share /= self.share.sum()
 
     def attend(self, units: Sequence[int]) -> None:
-        """Draw single units mostly from these from now on."""
+        """Draw single units more often from these from now on."""
         able = np.array(sorted(set(units)), np.int64)
         self.focus = able[self.can[able].sum(axis=1) > 1] if len(able) else able
 
     def _flip(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
-        """One unit, drawn by its work as often as evenly."""
+        """Move one unit."""
         u = self._unit(rng)
         self._send(row, np.array([u]), self._device(u, int(row[u]), rng))
 
     def _run(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
-        """Units that follow each other."""
+        """Move units that follow each other."""
         units = self._stretch(scale, rng)
         u = int(units[len(units) // 2])
         self._send(row, units, self._device(u, int(row[u]), rng))
 
     def _edge(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
-        """The border between two runs, shifted."""
+        """Shift the border between two runs."""
         borders = np.flatnonzero(row[1:] != row[:-1])
         if not len(borders):
             self._run(row, others, scale, rng)
@@ -99,7 +99,7 @@ class Moves:
             self._send(row, np.arange(max(0, at + 1 - length), at + 1), int(row[at + 1]))
 
     def _follow(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
-        """One end of a cut edge goes to the other's device."""
+        """Move one end of a cut edge to the other's device."""
         ends = self.pairs[rng.integers(len(self.pairs), size=8)]
         cut = ends[row[ends[:, 0]] != row[ends[:, 1]]]
         if not len(cut):
@@ -109,21 +109,21 @@ class Moves:
         self._send(row, np.array([u]), int(row[w]))
 
     def _cluster(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
-        """Units that talk much."""
+        """Move a cluster."""
         count = int(np.searchsorted(self.sizes, max(2, scale * self.units), side="right")) or 1
         units = self.clusters[int(rng.integers(count))]
         u = int(units[rng.integers(len(units))])
         self._send(row, units, self._device(u, int(row[u]), rng))
 
     def _swap(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
-        """Two units change places: what is left to do where memory is full."""
+        """Let two units exchange their devices, which is possible where memory is full."""
         u, w = self._unit(rng), self._unit(rng)
         a, b = row[u], row[w]
         if self.can[u, b] and self.can[w, a]:
             row[u], row[w] = b, a
 
     def _graft(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
-        """A run or a cluster as another row has it."""
+        """Copy the devices of a run or a cluster from another row."""
         other = others[int(rng.integers(len(others)))]
         if self.clusters and rng.random() < 0.5:
             units = self.clusters[int(rng.integers(len(self.clusters)))]
@@ -146,13 +146,13 @@ class Moves:
         return int(self.free[rng.integers(len(self.free))])
 
     def _device(self, u: int, now: int, rng: Rng) -> int:
-        """Another device for u."""
+        """A random device that can run u, other than `now` if there is one."""
         able = np.flatnonzero(self.can[u])
         able = able[able != now]
         return int(able[rng.integers(len(able))]) if len(able) else now
 
     def _length(self, scale: float, rng: Rng) -> int:
-        """Short ones as often as long ones, on a scale of octaves."""
+        """Of a run: uniform in its logarithm."""
         return max(1, int(2 ** rng.uniform(0, np.log2(max(2.0, scale * self.units)))))
 
     def _stretch(self, scale: float, rng: Rng) -> NDArray[np.int64]:

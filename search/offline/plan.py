@@ -16,25 +16,20 @@ from search.problem.searcher import Stop, never
 from search.session.session import SearchSession
 
 DEFAULT_SEARCHER = "hybrid"
-# A value this close to the lower bound, in shares of it, cannot be improved.
-CLOSE = 1e-9
+CLOSE = 1e-9  # share of the lower bound: a value this close to it cannot be improved
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The best mapping found by prediction.
-
-    value, lower_bound, best_single: the objective in seconds; best_single is None where no single device can
-    run and hold everything. evaluations: predictions made. seconds: what the search took.
-    """
+    """The best mapping found by prediction."""
 
     mapping: Mapping
-    value: float
-    lower_bound: float
-    best_single: float | None
+    value: float  # its objective, seconds
+    lower_bound: float  # seconds that no mapping is predicted below
+    best_single: float | None  # seconds on one device; None where none can run and hold everything
     searcher: str
-    evaluations: int
-    seconds: float
+    evaluations: int  # predictions made
+    seconds: float  # that the search took
 
 
 def plan(
@@ -81,7 +76,7 @@ def _any_fitting(problem: Problem) -> tuple[float, Placement]:
 
 
 def _judged(session: SearchSession, mapping: Mapping) -> tuple[float, Placement]:
-    """Tell the searcher what the simulator says."""
+    """Predict a mapping and tell the searcher."""
     problem = session.searcher.problem
     placement = problem.placement(mapping)
     value = problem.predict(placement)

@@ -1,5 +1,5 @@
-"""What a searcher solves and what it is.
+"""The problem that searchers solve, and what every searcher is.
 
-`problem` is a graph to place on a topology; `searcher` is the protocol (`ask`, `tell`, `state`, `restore`);
-`memory_fit` makes placements fit into memory; `longest_paths` holds what must run before and after each op.
+Read `problem` first, a graph to place on a topology, then `searcher`, the base class (`ask`, `tell`, `state`,
+`restore`). `memory_fit` makes placements fit into memory; `longest_paths` computes what must run before and after ops.
 """

@@ -1,7 +1,6 @@
-"""The quickest way through a graph, forwards and backwards: compiled, per op and device.
+"""The least seconds before and after each op on each device, compiled.
 
-What an op must wait for and what must follow it, if every other op were where it suits this way best: PEFT looks ahead
-with it, and no schedule is quicker.
+Every other op is assumed to be where this path is shortest. So no schedule is quicker, and PEFT looks ahead with it.
 """
 
 from __future__ import annotations
@@ -20,25 +19,21 @@ from surrogate.simulate.kernels.transfer import transfer_s
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
-# Sums of bytes may end a last digit higher in another order.
+# Relative: sums of bytes differ in their last digits with their order.
 MARGIN = 1e-12
 
 
 class Ways(NamedTuple):
-    """What the kernels below read. Pairs p of a producer and a consumer; their tensors are first[p] to first[p + 1].
-
-    cost_s: infinite on devices that an op, or what is colocated with it, may not use. together: whether the two ops
-    share a device in any case. apart: whether they cannot share this one, for it would not hold them both.
-    """
+    """What the kernels below read. Pairs p of a producer and a consumer; their tensors are first[p] to first[p + 1]."""
 
     order: Ints  # [ops] producers first
     src: Ints  # [p] in the order of the producers in `order`
     dst: Ints  # [p]
-    together: NDArray[np.bool_]  # [p]
-    apart: NDArray[np.bool_]  # [p, d]
+    together: NDArray[np.bool_]  # [p] whether both are colocated
+    apart: NDArray[np.bool_]  # [p, d] whether the device is too small for both
     first: Ints  # [p + 1]
     tensor_bytes: Floats  # by pair
-    cost_s: Floats  # [ops, d]
+    cost_s: Floats  # [ops, d] infinite on devices that an op, or what is colocated with it, may not use
     link: Floats  # [6, d, d]
     in_turn: bool  # whether transfers over one link wait for each other
 
@@ -73,8 +68,8 @@ def ways_of(t: Tables, limits: Limits, order: Sequence[int]) -> Ways:
 def _crossing(w: Ways, p: int, s: int, d: int) -> float:
     """Seconds from the end of pair p's producer on s to the start of its consumer on d, at the least.
 
-    The sender sends one tensor after the other, the receiver receives them one after the other, and so does a link
-    where transfers wait for each other; before and after that comes what the quickest of them takes.
+    The sender, the receiver and, where transfers wait for each other, the link handle one tensor after the other. To
+    each of these sums comes the least that any of the tensors takes before and after it.
     """
     if s == d:
         return np.inf if w.apart[p, d] else 0.0

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from placer.errors import BadInputError, listed, short
 from search.problem.problem import Placement, Problem
 
-PACK_STEPS = 20_000
-# Sets of devices whose memory is held against what can run nowhere else.
-MOST_UNIONS = 4096
+PACK_STEPS = 20_000  # of the search with backtracking
+MOST_UNIONS = 4096  # sets of devices whose memory is compared with what can run nowhere else
 
 
 def fitted(problem: Problem, placement: Sequence[int]) -> Placement:
@@ -39,7 +38,7 @@ def packed(problem: Problem) -> Placement:
 
 
 def _packing(problem: Problem) -> tuple[Placement | None, bool]:
-    """(a placement that fits, or None; whether all were tried). What is left of the memory is looked at only once."""
+    """(a placement that fits, or None; whether all were tried). No state of the free memory is searched twice."""
     size, feasible = problem.unit_bytes, problem.feasible
     line = sorted(range(len(size)), key=lambda u: (len(feasible[u]) > 1, -size[u], u))
     free = list(problem.capacity_bytes)
@@ -66,12 +65,12 @@ def _packing(problem: Problem) -> tuple[Placement | None, bool]:
 
 
 def _left(problem: Problem, free: Sequence[float], done: int) -> tuple[int, tuple[tuple[int, float], ...]]:
-    """What decides whether the units after the first `done` find room: bytes free, alike devices in any order."""
+    """The state that decides whether the units after the first `done` find room; alike devices in any order."""
     return done, tuple(sorted(zip(problem.alike, free, strict=True)))
 
 
 def _repaired(problem: Problem, placement: Placement) -> Placement | None:
-    """Empty each full device down to what it holds, first by the moves that cost least per byte they free."""
+    """Move units off each overfull device until the rest fits, first those that cost least per byte freed."""
     repaired = list(placement)
     size = problem.unit_bytes
     free = [c - h for c, h in zip(problem.capacity_bytes, problem.held_bytes(placement), strict=True)]
@@ -103,14 +102,14 @@ def _ways_out(
 
 
 def _best_fit(problem: Problem, u: int, free: Sequence[float]) -> list[int]:
-    """The devices with room for unit u, the fullest first; of the empty ones that are alike, one."""
+    """The devices with room for unit u, the fullest first; of alike devices with as much room, one."""
     room = [d for d in problem.feasible[u] if free[d] >= problem.unit_bytes[u]]
     kinds = {(problem.alike[d], free[d]): d for d in reversed(room)}
     return sorted(kinds.values(), key=lambda d: (free[d], d))
 
 
 def _refuse_big_units(problem: Problem) -> None:
-    """A unit that is too big for each device that can run it."""
+    """Raise BadInputError for a unit that is too big for each device that can run it."""
     for u, unit in enumerate(problem.units):
         roomiest = max(problem.feasible[u], key=lambda d: problem.capacity_bytes[d])
         needed, room = problem.unit_bytes[u], problem.capacity_bytes[roomiest]
@@ -125,10 +124,10 @@ def _refuse_big_units(problem: Problem) -> None:
 
 
 def _refuse_full_devices(problem: Problem) -> None:
-    """Devices that hold less than what can run nowhere else needs; of several such sets the smallest.
+    """Raise BadInputError for the smallest set of devices that holds less than the units need that can run only there.
 
-    Where ops could be divided over devices at will there would always be one (Hall 1935), so what this lets pass fails
-    only because ops are whole.
+    If units could be divided at will, there would be such a set whenever they do not fit (Hall 1935). So what passes
+    here can fail only because units are whole.
     """
     everywhere = frozenset(range(len(problem.topology)))
     bytes_on: dict[frozenset[int], float] = {}
@@ -145,7 +144,7 @@ def _refuse_full_devices(problem: Problem) -> None:
 
 
 def _unions(sets: Sequence[frozenset[int]]) -> set[frozenset[int]]:
-    """The unions of any of `sets`, the first MOST_UNIONS of them."""
+    """All unions of some of `sets`; about MOST_UNIONS where there are more."""
     unions: set[frozenset[int]] = set()
     for one in sorted(sets, key=lambda s: (len(s), sorted(s))):
         unions |= {one, *(one | other for other in unions)}
@@ -155,7 +154,7 @@ def _unions(sets: Sequence[frozenset[int]]) -> set[frozenset[int]]:
 
 
 def _too_full(problem: Problem, devices: Sequence[int]) -> BadInputError:
-    """What `devices` alone can run does not fit there."""
+    """The error where the units that only `devices` can run do not fit there."""
     units = [u for u, can in enumerate(problem.feasible) if set(can) <= set(devices)]
     needed = sum(problem.unit_bytes[u] for u in units)
     room = sum(problem.capacity_bytes[d] for d in devices)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,12 +20,15 @@ from surrogate.simulate.max_load import MaxLoad
 from surrogate.simulate.priority import upward_rank
 from surrogate.simulate.simulator import Simulator
 
+if TYPE_CHECKING:
+    from surrogate.features.mapping_features import MappingFeatures
+
 OBJECTIVES = ("makespan", "max-load")
-# Units whose memory is added up in one go, so that large batches take no more memory than this needs.
+# Units whose memory is added up at once: it bounds the memory that a large batch takes.
 AT_ONCE = 1 << 20
 
 Placement = tuple[int, ...]
-"""The device of each unit, in the order of `Problem.units`: what a searcher moves about."""
+"""The device of each unit, in the order of `Problem.units`."""
 
 
 class Limits(NamedTuple):
@@ -76,6 +79,13 @@ class Problem:
     @cached_property
     def max_load(self) -> MaxLoad:
         return MaxLoad(self.graph, self.topology, self.costs)
+
+    @cached_property
+    def features(self) -> MappingFeatures:
+        """What regressors see of a mapping."""
+        from surrogate.features.mapping_features import MappingFeatures
+
+        return MappingFeatures(self.simulator, self.base_s)
 
     @cached_property
     def units(self) -> tuple[tuple[int, ...], ...]:
@@ -154,7 +164,7 @@ class Problem:
 
     @cached_property
     def is_roomy(self) -> bool:
-        """Whether any one device could hold everything, so that memory needs no look."""
+        """Whether each device could hold everything, so that memory limits nothing."""
         return sum(self.unit_bytes) <= min(self.capacity_bytes)
 
     @cached_property
@@ -164,7 +174,7 @@ class Problem:
 
     @cached_property
     def alike(self) -> tuple[int, ...]:
-        """For each device the first one that it could be swapped with and nothing would change."""
+        """For each device the first one that differs from it in nothing but the name."""
         first: list[int] = []
         for d in range(len(self.topology)):
             first.append(next((a for a in first if self._swappable(a, d)), d))
@@ -223,7 +233,7 @@ class Problem:
         return all(h <= c for h, c in zip(held, self.capacity_bytes, strict=True))
 
     def judge_many(self, placements: ArrayLike) -> NDArray[np.float64]:
-        """As `predict_many`, by the judge if there is one: for the few that are worth it."""
+        """As `predict_many`, by the judge if there is one, which takes longer."""
         rows = self._rows(placements)
         return self.predict_many(rows) if self.judge is None else self.judge(rows)
 
@@ -252,8 +262,8 @@ class Problem:
                 yield placement
 
     def nearly_singles(self) -> Iterator[Placement]:
-        """For each device that is no match for some op, as a GPU without a kernel for it: all else on this device, and
-        such ops where they cost least, as TensorFlow itself places them. Only where devices are of several kinds.
+        """For each device that cannot run some op, such as a GPU without its kernel: such ops where they cost least,
+        all else on this device, as TensorFlow itself places them. Only where devices are of several kinds.
         """
         if len({device.kind for device in self.topology.devices}) == 1:
             return
@@ -266,7 +276,7 @@ class Problem:
                     yield placement
 
     def canonical(self, placement: Placement) -> Placement:
-        """The same structure under one name: devices that are alike, renamed in order of first appearance."""
+        """The placement with alike devices renamed in order of first appearance, so that equal structures are equal."""
         unused = {a: [d for d, b in enumerate(self.alike) if a == b] for a in self.alike}
         name: dict[int, int] = {}
         for d in placement:
@@ -275,7 +285,7 @@ class Problem:
         return tuple(name[d] for d in placement)
 
     def _apart(self, unit: Sequence[int]) -> BadInputError:
-        """No device can run all ops of `unit`: what each of the first few can run on."""
+        """The error where no device can run all ops of `unit`; names a few that have none in common."""
         names, rows = self.topology.names, self.costs[list(unit)]
         where = {
             listed([name for name, cost_s in zip(names, row, strict=True) if cost_s < math.inf]) or "none": v
@@ -293,7 +303,7 @@ class Problem:
         return np.asarray(placements, dtype=np.int32).reshape(-1, len(self.units))
 
     def _held_by_row(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Bytes held, [rows, devices]. bincount adds one by one in the order of units: the sums of `held_bytes`."""
+        """Bytes held, [rows, devices], summed in the order of units, as `held_bytes` does it."""
         n, devices = len(rows), len(self.topology)
         cell = rows + np.arange(0, n * devices, devices)[:, None]
         held = np.bincount(cell.ravel(), np.tile(self.limits.unit_bytes, n), n * devices)

@@ -1,4 +1,4 @@
-"""What every searcher is: it proposes mappings (`ask`) and learns from results (`tell`)."""
+"""The base of every searcher: it proposes mappings (`ask`) and learns from results (`tell`)."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 
 Stop = Callable[[], bool]
-"""Whether time is up. A searcher looks at it between predictions; it only ever shortens its work."""
+"""Whether time is up. A searcher calls it between predictions, and ends its work early where it is true."""
 
 
-class SearchExhausted(PlacerError):  # noqa: N818 - it ends a search, it is no error of one
+class SearchExhausted(PlacerError):  # noqa: N818 - the end of a search is no error
     """No mapping is left that this searcher would ask."""
 
 
 def never() -> bool:
-    """The stop that never comes."""
+    """Time is never up."""
     return False
 
 
 class Searcher(ABC):
-    """Proposes mappings of one problem; never one that it was told, unless a repeat was requested.
+    """Proposes mappings of one problem; none twice, unless a repeat was requested.
 
-    Subclasses implement `_propose`, keep what else changes in `_remember` and `_recall`, and drop what they predicted
-    in `_rebase`. Made from the same problem and seed and told the same results, a searcher asks the same mappings.
+    Subclasses implement `_propose`, save and load their own state in `_remember` and `_recall`, and drop predictions
+    in `_rebase`. With the same problem, seed and results, a searcher asks the same mappings.
     """
 
     name: ClassVar[str]
@@ -53,7 +53,7 @@ class Searcher(ABC):
         return self.problem.mapping(placement)
 
     def tell(self, mapping: Mapping, result: Result) -> None:
-        """What measuring `mapping`, asked or not, came to. Of several results the last one counts."""
+        """Learn the result of measuring `mapping`, asked or not. Of several results the last one counts."""
         placement = self.problem.placement(mapping)
         self.told.pop(placement, None)
         self.told[placement] = result
@@ -63,7 +63,7 @@ class Searcher(ABC):
         self.repeats.append(self.problem.placement(mapping))
 
     def state(self) -> dict[str, Any]:
-        """All that changes, as plain data that survives JSON, the random generator included."""
+        """All state, the random generator included, as plain data that survives JSON."""
         return {
             "searcher": self.name,
             "asked": [list(placement) for placement in self.asked],
@@ -87,15 +87,15 @@ class Searcher(ABC):
         self._recall(state["memory"])
 
     def rebase(self, problem: Problem) -> None:
-        """Go on under recalibrated costs: what was asked and told stays, what was predicted is predicted again.
+        """Go on under recalibrated costs: what was asked and told stays, predictions are made anew.
 
-        Raises BadInputError where the graph, the devices or what may go where differ.
+        Raises BadInputError where the graph, the devices, or where units may go differ.
         """
         self.problem.check_same_space(problem)
         self.problem = problem
         for cls in type(self).__mro__:
             for name, value in vars(cls).items():
-                if isinstance(value, cached_property):  # made of the problem
+                if isinstance(value, cached_property):  # computed from the problem
                     self.__dict__.pop(name, None)
         self._rebase()
 
@@ -126,11 +126,11 @@ class Searcher(ABC):
         raise self.exhausted("every mapping that fits into memory was asked or told.")
 
     def bound(self) -> float:
-        """Seconds that no mapping is predicted below, as far as this searcher has proven it."""
+        """Seconds that, as this searcher has proven, no mapping is predicted below."""
         return 0.0
 
     def exhausted(self, what: str) -> SearchExhausted:
-        """The one honest line, for a searcher that has nothing left."""
+        """The error to raise where nothing is left to ask. what: why."""
         return SearchExhausted(f"searcher {self.name!r} has nothing left to ask: {what}")
 
     @abstractmethod
@@ -141,11 +141,11 @@ class Searcher(ABC):
         """Drop or renew the predictions that a subclass keeps; cached properties are gone already."""
 
     def _remember(self) -> Any:
-        """What a subclass keeps beside the above, as plain data."""
+        """A subclass's own state, as plain data."""
         return None
 
     def _recall(self, memory: Any) -> None:  # noqa: B027 - most searchers keep nothing
-        """Take back what `_remember` gave."""
+        """Load what `_remember` returned."""
 
 
 def fitting_placements(problem: Problem) -> Iterator[Placement]:

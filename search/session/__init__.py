@@ -1,1 +1,1 @@
-"""One search under way: `session` keeps a searcher that `registry` made alive; `prediction` is what it predicts by."""
+"""One search under way: `session` keeps one searcher, made by `registry`; `prediction` predicts for it."""

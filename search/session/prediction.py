@@ -1,4 +1,4 @@
-"""What a search predicts by: the groups it moves, the ops behind them, and what was measured of both so far."""
+"""The predictions of a search: of the groups it moves and the ops behind them, calibrated by what was measured."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Prediction:
 
     @classmethod
     def profiled(cls, groups: Groups, topology: Topology, headroom: float) -> Prediction:
-        """By the costs as profiled, nothing measured yet."""
+        """Predict by the profiled costs alone."""
         simulator = Simulator(groups.fine, topology, SCHEDULE)
         return cls(groups, topology, Predictor(simulator, launches(groups.fine)), headroom)
 
@@ -85,7 +85,7 @@ class Prediction:
         return [] if len(set(devices)) == 1 else run_order(self.fine.simulator.timeline(devices))
 
     def bound_s(self) -> float:
-        """What no mapping of the ops can be predicted below; a bound of groups, each in one piece, could be beaten."""
+        """Seconds that no mapping of the ops is predicted below; one that splits groups may beat a bound of groups."""
         simulator = self.fine.simulator
         base_s = self.fine.calibration.base_s
         ops = Problem(self.groups.fine, simulator.topology, schedule=SCHEDULE, cost_s=simulator.costs, base_s=base_s)

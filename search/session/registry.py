@@ -1,4 +1,4 @@
-"""Every searcher by name. To add one, write it in a room of its own and name it here."""
+"""Every searcher by name. To add one, write it in the sub-package that fits and name it here."""
 
 from __future__ import annotations
 

@@ -37,12 +37,12 @@ class SearchSession:
         return asked
 
     def tell(self, measured: Iterable[tuple[Mapping, Result]]) -> None:
-        """What measuring mappings, asked here or not, came to."""
+        """Learn the results of measuring mappings, asked here or not."""
         for mapping, result in measured:
             self.searcher.tell(mapping, result)
 
     def recalibrate(self, problem: Problem) -> None:
-        """Go on with recalibrated costs, where the searcher makes use of any.
+        """Go on with recalibrated costs, if the searcher uses costs.
 
         Raises BadInputError where more than the costs differ.
         """
