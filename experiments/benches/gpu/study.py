@@ -70,7 +70,7 @@ class GpuStudy:
 
     def tight(self, wanted: Wanted) -> Facts:
         """A search under a memory limit for a model made on the CPU, and some steps of training as it was placed."""
-        with tf.device(self._host()):
+        with tf.device(self.devices.tf_names[self.devices.topology.names[-1]]):  # the CPU is the last device
             training = zoo.load(wanted.model, batch=wanted.batch)
         with self._job(wanted, training) as job:
             finding = _searched(job)
@@ -132,10 +132,6 @@ class GpuStudy:
         with Job.opened(settings, bar(quiet=False), devices=devices, training=training) as job:
             job.runner.settings = replace(job.runner.settings, drop_at_once=HOPELESS)
             yield job
-
-    def _host(self) -> str:
-        """TensorFlow's name of the CPU, the last of the devices."""
-        return self.devices.tf_names[self.devices.topology.names[-1]]
 
 
 def limited(devices: Devices, limit_bytes: int | None) -> Devices:

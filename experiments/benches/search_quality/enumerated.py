@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -33,35 +33,22 @@ REPEATS = 6
 FINALISTS, FINAL_REPEATS = 3, 20
 
 
-@dataclass(frozen=True)
-class Space:
-    """A network, and the number of groups to coarsen it to."""
-
-    model: str
-    groups: int
-
-
-SPACES = (Space("mnist_softmax", 24), Space("alexnet", 12))
+SPACES = {"mnist_softmax": 24, "alexnet": 12}  # networks, and the number of groups to coarsen each to
 
 
 def enumerated(options: BenchOptions) -> dict[str, Facts]:
     """{network: its gap and how it was found}, of SPACES whose network is asked for; each in a process of its own."""
     found = {}
-    for space in SPACES:
-        if options.models is None or space.model in options.models:
-            found[space.model] = _enumerated(space, options)
-            said = found[space.model].get("failed") or f"gap {found[space.model]['gap']:.1%}"
-            print(f"{space.model} enumerated: {said}", file=sys.stderr)
+    for model in [model for model in SPACES if options.models is None or model in options.models]:
+        arguments = {
+            "model": model, "groups": SPACES[model], "workers": options.workers,
+            "measurements": options.measurements or MEASUREMENTS,
+        }  # fmt: skip
+        run = partial(facts_alone, enumerate_space, *arguments.values())
+        found[model] = kept(options, f"enumerated-{model}", {**arguments, "default": DEFAULT_SEARCHER}, run)
+        said = found[model].get("failed") or f"gap {found[model]['gap']:.1%}"
+        print(f"{model} enumerated: {said}", file=sys.stderr)
     return found
-
-
-def _enumerated(space: Space, options: BenchOptions) -> Facts:
-    arguments = {
-        "model": space.model, "groups": space.groups, "workers": options.workers,
-        "measurements": options.measurements or MEASUREMENTS,
-    }  # fmt: skip
-    run = partial(facts_alone, enumerate_space, *arguments.values())
-    return kept(options, f"enumerated-{space.model}", {**arguments, "default": DEFAULT_SEARCHER}, run)
 
 
 def enumerate_space(model: str, groups: int, workers: int, measurements: int, seed: int = 0) -> Facts:
