@@ -274,7 +274,7 @@ def _sources(graph: OpGraph, phases: Sequence[str], unit: Sequence[int]) -> list
 
 
 def laid_out(work: StepWork, sums: Sum, settings: SgdSettings) -> Iteration:
-    """One iteration in time. Sums wait for the slowest device, updates for their sum and the end of the backward pass."""
+    """One iteration. Sums wait for the slowest device, updates for their sum and the end of the backward pass."""
     shared = settings.batch == "shared"
     io_s = settings.input_bytes * (1 if shared else sums.devices) / settings.io_bytes_per_s
     copy_s = settings.input_bytes / (sums.devices if shared else 1) / settings.host_bytes_per_s
