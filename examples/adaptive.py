@@ -41,7 +41,7 @@ def main() -> None:
     training = zoo.load(options.model, batch=options.batch)
     cores = sorted(os.sched_getaffinity(0))
     with placer.autoplace(
-        training.step, devices="workers:2", budget=options.budget, dry_run=options.dry_run
+        training.step, devices="workers:2", budget=options.budget, dry_run=options.dry_run, beat_untouched=False
     ) as step:  # fmt: skip
 
         def train(steps: int, what: str) -> None:

@@ -224,6 +224,12 @@ def input_type(node: Any, position: int) -> int:
     raise IndexError(f"{node.name} has no input {position}")
 
 
+def is_stateful(op_type: str) -> bool:
+    """Whether an op has an effect or a state of its own. A function has none: its ops have."""
+    op_def = op_def_registry.get(op_type)
+    return op_def is not None and op_def.is_stateful
+
+
 def is_eager(tensor: Any) -> bool:
     """Whether a tensor has a value, rather than being a node of a graph."""
     return isinstance(tensor, tf.Tensor) and hasattr(tensor, "numpy")
@@ -267,15 +273,60 @@ def is_recorded() -> bool:
     return not pywrap_tfe.TFE_Py_TapeSetIsEmpty() or not eager_context.executing_eagerly()
 
 
+def call_concrete(concrete: Any, inputs: Sequence[Any], captured: Sequence[Any] | None = None) -> Any:
+    """What a concrete function returns for flat inputs. captured: other tensors than those that it captured; such calls
+    are not reported to the hook.
+    """
+    if captured is None:
+        return concrete._call_flat(list(inputs), concrete.captured_inputs)
+    return _call_flat(concrete, list(inputs), list(captured))
+
+
 def before_function_calls(hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | None) -> None:
     """Call `hook` with each concrete function and its captured inputs right before it runs, and use the captured inputs
     that it returns instead. None removes the hook.
     """
-    if hook is None:
-        concrete_function.ConcreteFunction._call_flat = _call_flat
-        return
+    with _patching:
+        _patched.hook = hook
+        _patch()
 
-    def hooked(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
-        return _call_flat(self, tensor_inputs, hook(self, captured_inputs))
 
-    concrete_function.ConcreteFunction._call_flat = hooked
+@contextmanager
+def recorded_calls() -> Iterator[list[tuple[Any, list[Any]]]]:
+    """Within the block, the list receives this thread's calls of concrete functions: (function, its flat inputs)."""
+    calls: list[tuple[Any, list[Any]]] = []
+    thread = threading.get_ident()
+    with _patching:
+        _patched.recorders[thread] = calls
+        _patch()
+    try:
+        yield calls
+    finally:
+        with _patching:
+            del _patched.recorders[thread]
+            _patch()
+
+
+class _Patched:
+    """What the patched method does besides."""
+
+    def __init__(self) -> None:
+        self.hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None
+        self.recorders: dict[int, list[tuple[Any, list[Any]]]] = {}  # by thread
+
+
+_patched, _patching = _Patched(), threading.Lock()
+
+
+def _patch() -> None:
+    """Replace the method as long as anybody needs that."""
+    needed = _patched.hook is not None or _patched.recorders
+    concrete_function.ConcreteFunction._call_flat = _hooked_call_flat if needed else _call_flat
+
+
+def _hooked_call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+    recorder = _patched.recorders.get(threading.get_ident()) if _patched.recorders else None
+    if recorder is not None:
+        recorder.append((self, list(tensor_inputs)))
+    hook = _patched.hook
+    return _call_flat(self, tensor_inputs, captured_inputs if hook is None else hook(self, captured_inputs))

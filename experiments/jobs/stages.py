@@ -19,7 +19,7 @@ from search.session.prediction import Prediction
 
 if TYPE_CHECKING:
     from placer.devices.cluster import Devices
-    from placer.execute.output_check import Returned
+    from placer.execute.agreement import Outcome
     from placer.trace.capture import Captured
 
 
@@ -30,7 +30,7 @@ class Traced:
     captured: Captured
     inputs: list[Any]  # the example inputs, flat
     untouched: Measured
-    references: tuple[Returned, ...]  # what placed steps have to return; see measure_untouched
+    references: tuple[Outcome, ...]  # what placed steps have to do; see measure_untouched
 
 
 def trace_model(settings: SearchSettings, progress: Progress, training: zoo.TrainingStep | None = None) -> Traced:

@@ -20,6 +20,7 @@ from placer.errors import PlacerError
 from placer.execute.send_recv import bring, chain, connect, spread
 from placer.trace.capture import Captured
 from placer.trace.node_def import source_of
+from placer.trace.random_streams import Draws
 
 _serial = itertools.count()
 
@@ -31,7 +32,7 @@ class PlacementError(PlacerError):
 class Template:
     """The FunctionDef of a captured step without devices, from which placed functions are made.
 
-    Arguments in order: the step's inputs, captured tensors (feeds), variable handles. host: the device of the step's
+    Arguments in order: those of `Captured.arguments`. host: the device of the step's
     host ops; "" leaves them to TensorFlow.
     """
 
@@ -82,16 +83,19 @@ class PlacedStep:
         variables: MappingABC[str, tf.Variable] | None = None,
         order: Sequence[str] = (),
         proven: bool = False,
+        draws: Draws | None = None,
     ) -> None:
         """devices: TensorFlow's device name per op of the captured graph. sources: the variables that values are copied
         from (default: the user's own); a source that is already on its device is used itself. variables: variables on
         their devices, used as they are. order: as in `Template.placed`. proven: where ops of this mapping run was
-        verified before.
+        verified before. draws: how many steps drew random numbers before, shared by all that go on with one stream;
+        None = its own.
         """
         captured = template.captured
         self.captured = captured
         self.device_of = {op.name: device for op, device in zip(captured.graph.ops, devices, strict=True)}
         self.function_name = f"__placer_{captured.graph.fingerprint}_{next(_serial)}"
+        self.draws = draws or Draws()
         self.rebind(variables or self._moved(captured.variables if sources is None else sources, sources is not None))
         tf_internals.add_function(template.placed(self.function_name, self.device_of, order, template.host))
         self._finalizer = weakref.finalize(self, tf_internals.remove_function, self.function_name)
@@ -125,8 +129,12 @@ class PlacedStep:
         self._finalizer()
 
     def _call(self, inputs: Sequence[Any]) -> list[Any]:
+        drawn = [self.draws.next()] if self.captured.draws else []
         return tf_internals.call_function(
-            self.function_name, [*inputs, *self._tail], len(self.captured.output_names), tf_internals.plain_config()
+            self.function_name,
+            [*inputs, *drawn, *self._tail],
+            len(self.captured.output_names),
+            tf_internals.plain_config(),
         )
 
     def _moved(self, sources: MappingABC[str, tf.Variable], keep: bool) -> dict[str, tf.Variable]:
@@ -156,7 +164,7 @@ class PlacedStep:
 
 def _function_def(captured: Captured) -> Any:
     """The captured GraphDef as one FunctionDef whose variable updates are control outputs."""
-    arguments = [*captured.input_names, *captured.feeds, *captured.variables]
+    arguments = captured.arguments
     body = tf.compat.v1.GraphDef()
     body.CopyFrom(captured.graph_def)
     del body.node[:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as MappingABC
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
@@ -13,8 +14,11 @@ import tensorflow as tf
 
 from placer.devices.cluster import Devices
 from placer.devices.gpu_wait import drain
-from placer.execute.output_check import Agreement, Returned, attempted, tolerance, values
+from placer.execute.agreement import Agreement, Outcome, tolerance
+from placer.execute.outputs import attempted, values
+from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
+from placer.execute.variable_copies import Pair, Transfers
 from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result, heats, summary
 from placer.trace.capture import Captured
@@ -62,14 +66,21 @@ class UntouchedStep:
         for name, variable in self.captured.variables.items():
             variable.assign(self.before[name])
 
+    def outcome(self, inputs: Sequence[Any], steps: int) -> Outcome:
+        """What the next steps do, from where the variables were when this was made."""
+        if self.captured.traced.seeded is not None:  # the user's own function draws other numbers each time
+            return reference(self.captured, self.before, [inputs] * steps)
+        returned = [values(self.run_flat(inputs)) for _ in range(steps)]
+        return Outcome(returned, self.before, {n: v.numpy() for n, v in self.captured.variables.items()})
+
 
 def measure_untouched(
     captured: Captured,
     inputs: Sequence[Any],
     settings: RunnerSettings | None = None,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[Measured, tuple[Returned, ...]]:
-    """(the untouched step's time, what its first CHECKED_STEPS steps return with and without the graph optimiser).
+) -> tuple[Measured, tuple[Outcome, ...]]:
+    """(the untouched step's time, what its first CHECKED_STEPS steps do with and without the graph optimiser).
 
     The optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. A placed step has to agree with one
     of the two.
@@ -79,17 +90,13 @@ def measure_untouched(
     """
     settings = settings or RunnerSettings()
     with closing(UntouchedStep(captured)) as step, _graph_optimizer(on=False):
-        plain = _first_returned(step, inputs)
+        plain = step.outcome(inputs, CHECKED_STEPS)
     with closing(UntouchedStep(captured)) as step:
-        returned = _first_returned(step, inputs)
+        optimised = step.outcome(inputs, CHECKED_STEPS)
         for _ in range(settings.warm_up):
             timed(step, inputs, clock)
         seconds = [timed(step, inputs, clock) for _ in range(settings.repeats)]
-    return summary(seconds), (returned, plain)
-
-
-def _first_returned(step: Step, inputs: Sequence[Any]) -> Returned:
-    return [values(step.run_flat(inputs)) for _ in range(CHECKED_STEPS)]
+    return summary(seconds), (optimised, plain)
 
 
 @contextmanager
@@ -131,7 +138,7 @@ class Runner:
         captured: Captured,
         devices: Devices,
         inputs: Sequence[Any],
-        references: Sequence[Returned],
+        references: Sequence[Outcome],
         settings: RunnerSettings | None = None,
         clock: Callable[[], float] = time.perf_counter,
         order: RunOrder = as_it_comes,
@@ -141,11 +148,18 @@ class Runner:
         self.devices = devices
         self.inputs = list(inputs)
         self.agreement = Agreement(
-            references, exact=devices.same_bits, random=captured.is_random, tolerance=tolerance(references)
+            references,
+            exact=devices.same_bits,
+            random=captured.is_random,
+            tolerance=tolerance(references),
+            shaken=lambda: (self._reference(self._before), self._reference(perturbed(self._before))),
         )
         self.settings = settings or RunnerSettings()
         self.clock = clock
         self.template = Template(captured, devices.host)
+        self._before = {name: variable.numpy() for name, variable in captured.variables.items()}
+        self._transfers = Transfers()
+        self._fetched: dict[str, tf.Variable] = {}
         self.anchor: PlacedStep | None = None
         self.anchor_s = 0.0
         self.incumbent: PlacedStep | None = None
@@ -195,7 +209,7 @@ class Runner:
             first = values(step.run_flat(self.inputs))
             switch_s = self.clock() - begin
             returned = [first, *(values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
-            self.agreement.check(returned)
+            self.agreement.check(Outcome(returned, self._before, self._values(step)))
         except BaseException:
             step.close()
             raise
@@ -220,6 +234,17 @@ class Runner:
             if step is not None:
                 step.close()
         self.anchor = self.incumbent = None
+
+    def _reference(self, start: MappingABC[str, Any]) -> Outcome:
+        return reference(self.captured, start, [self.inputs] * CHECKED_STEPS)
+
+    def _values(self, step: PlacedStep) -> dict[str, Any]:
+        """The values of a placed step's variables, fetched all at once."""
+        if not self._fetched:
+            mine = self.captured.variables.items()
+            self._fetched = {name: tf.Variable(variable.read_value(), trainable=False) for name, variable in mine}
+        self._transfers([Pair(variable, self._fetched[name]) for name, variable in step.variables.items()])
+        return {name: variable.numpy() for name, variable in self._fetched.items()}
 
     def _names(self, mapping: Mapping) -> list[str]:
         return [self.devices.tf_name(d) for d in mapping.devices]

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.cluster import Devices
-from placer.execute.output_check import is_out_of_memory
+from placer.execute.outputs import is_out_of_memory
 from placer.execute.rewrite import Template
 from placer.execute.send_recv import spread
 from placer.graph.op_graph import OpGraph
@@ -26,6 +26,7 @@ from placer.profile.partial_device import attempts, by_ratio, without
 from placer.profile.step_trace import TracedStep, traced_step
 from placer.trace.capture import Captured
 from placer.trace.node_def import handle_node, source_of
+from placer.trace.random_streams import Draws
 
 RUNS, WARM_UP = 5, 3
 MOST_LOST = 0.1  # of a GPU's kernel time
@@ -179,7 +180,7 @@ def trace_steps(
     function = Template(captured, devices.host).placed("placer_traced", placed, order)
     graph_def, names = tf_internals.function_graph(function)
     arguments = [argument.name for argument in function.signature.input_arg]
-    fed = [*inputs, *captured.feeds.values()]
+    fed = [*inputs, *([Draws().next()] if captured.draws else []), *captured.feeds.values()]
     handles = dict(zip(arguments[len(fed) :], captured.variables, strict=True))
     _with_variables(graph_def, captured, placed, handles)
     _with_inputs(graph_def, dict(zip(arguments, fed, strict=False)))

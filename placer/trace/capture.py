@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.errors import BadInputError, one_line
+from placer.errors import BadInputError, one_line, short
 from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
@@ -26,11 +23,34 @@ from placer.trace.host_ops import behind_host, host_ops
 from placer.trace.iterator_inputs import fed, redirect_element
 from placer.trace.node_def import parse_input, redirected, set_inputs, source_of
 from placer.trace.phases import op_phases
+from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, has_seeds, make_stateless
 from placer.trace.signature import Layout, flat_tensors
 
-RANDOM = frozenset(
-    {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial", "RandomShuffle"}
-)
+
+@dataclass(frozen=True)
+class Traced:
+    """The step's graph before folding, and the function that it is the graph of."""
+
+    concrete: Any
+    captures: dict[str, Any]  # node name -> captured tensor, in the order in which the function takes them
+    inputs: tuple[str, ...]  # in the same order
+    order: tuple[int, ...]  # which flat tensor of a call each of them is
+    outputs: tuple[str, ...]
+    writes: tuple[str, ...]
+    seeded: Any  # where steps draw random numbers: the GraphDef, with the seeds of `Captured.graph_def`
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The inputs in the order of a call's flat tensors."""
+        return tuple(self.inputs[self.order.index(i)] for i in range(len(self.order)))
+
+    def ordered(self, tensors: Sequence[Any]) -> list[Any]:
+        """A call's flat tensors in the order of `inputs`."""
+        return [tensors[i] for i in self.order]
+
+    def call(self, tensors: Sequence[Any], captured: Sequence[Any] | None = None) -> Any:
+        """Run the function on a call's flat tensors. captured: other tensors than those that it captured."""
+        return tf_internals.call_concrete(self.concrete, self.ordered(tensors), captured)
 
 
 @dataclass(frozen=True)
@@ -38,7 +58,6 @@ class Captured:
     """One training step, traced, inlined, folded and pruned."""
 
     name: str
-    concrete: Any
     graph_def: Any  # variables are VarHandleOp nodes, inputs and other captured tensors Placeholder nodes
     variables: dict[str, tf.Variable]  # node name -> the user's variable
     feeds: dict[str, Any]  # node name -> captured tensor that is not a variable
@@ -46,8 +65,12 @@ class Captured:
     output_names: tuple[str, ...]  # tensor ("node:0") of each flat output
     writes: tuple[str, ...]  # nodes that must run although no node reads them (variable updates)
     graph: OpGraph
+    traced: Traced
     host_ops: frozenset[str] = frozenset()
     """Nodes, not in `graph`, that run in the coordinating process: iterators, tables, Python functions, prints."""
+    draws: bool = False  # whether `graph_def` has the input DRAWS
+    repeats: str | None = None  # in words, what random numbers would repeat where the step is built anew
+    drawn: Draws = field(default_factory=Draws)  # by all steps of a training, whatever their mapping
 
     @cached_property
     def nodes(self) -> dict[str, Any]:
@@ -61,9 +84,14 @@ class Captured:
         return frozenset(taken) & self.variables.keys()
 
     @property
+    def arguments(self) -> tuple[str, ...]:
+        """The nodes that a call gives a value: inputs, the number of draws where steps draw, captures, variables."""
+        return (*self.input_names, *([DRAWS] if self.draws else ()), *self.feeds, *self.variables)
+
+    @cached_property
     def is_random(self) -> bool:
-        """Whether a step draws random numbers from TensorFlow's hidden state, so that no two steps are alike."""
-        return any(node.op in RANDOM for node in self.graph_def.node)
+        """Whether a step draws random numbers that cannot be repeated, so that no two steps are alike."""
+        return bool(draws_within(self.graph_def))
 
     @property
     def has_tables(self) -> bool:
@@ -78,11 +106,11 @@ class Captured:
 
     def call(self, inputs: Sequence[Any]) -> Any:
         """Run the untouched step on flat inputs."""
-        return self.concrete(*inputs)
+        return self.traced.call(inputs)
 
     def pack(self, outputs: Sequence[Any]) -> Any:
         """Flat outputs in the structure that the step returned."""
-        structure, left = self.concrete.structured_outputs, iter(outputs)
+        structure, left = self.traced.concrete.structured_outputs, iter(outputs)
         leaves = tf.nest.flatten(structure, expand_composites=True)
         filled = [None if leaf is None else next(left) for leaf in leaves]
         return tf.nest.pack_sequence_as(structure, filled, expand_composites=True)
@@ -106,18 +134,19 @@ def capture(
     (placer/trace/iterator_inputs.py). Raises BadInputError where the step cannot be traced or placed, returns no such
     tensor, or updates no variable.
     """
-    concrete = _trace(step, args, kwargs, name)
+    concrete, order = _trace(step, args, kwargs, name)
     variables, feeds = _captures(concrete)
-    names = {inner.op.name for _, inner in concrete.graph.captures}
-    inputs = tuple(t.op.name for t in concrete.inputs if t.op.name not in names)
-    outputs = tuple(t.name for t in concrete.outputs)
-    writes = _writes(concrete)
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
     if trains and not _updates(concrete, variables):
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
+    graph_def = _renamed(concrete)
+    repeats = _repeating(graph_def)
+    give_seeds(graph_def)
+    traced = _traced(concrete, graph_def, order)
+    inputs, outputs = traced.given, traced.outputs
     try:
-        graph_def, writes = fold(_renamed(concrete), variables, inputs, outputs, writes)
+        graph_def, writes = fold(graph_def, variables, inputs, outputs, traced.writes)
     except (tf.errors.OpError, ValueError) as error:
         raise BadInputError(f"{name}: TensorFlow could not optimise the step's graph: {_gist(error)}") from error
     for i in sorted(elements or {}, reverse=True):
@@ -125,72 +154,44 @@ def capture(
         inputs = (*inputs[:i], *parts, *inputs[i + 1 :])
         outputs = tuple(redirect_element(tensor, taker, parts) for tensor in outputs)
         writes = tuple(write for write in writes if write != taker)
+    draws = make_stateless(graph_def)
     left = {node.name for node in graph_def.node}
     variables = {node: variable for node, variable in variables.items() if node in left}
     feeds = {node: tensor for node, tensor in feeds.items() if node in left}
     host = host_ops(name, graph_def)
     graph = build_graph(name, graph_def, variables, outputs, host)
-    return Captured(name, concrete, graph_def, variables, feeds, inputs, outputs, writes, graph, host)
+    return Captured(name, graph_def, variables, feeds, inputs, outputs, writes, graph, traced, host, draws, repeats)
 
 
-def untouchable(step: Any) -> str | None:
-    """Why a step must not be placed, in words; None where it may.
-
-    Looks at what the function closes over, the globals that it uses, and the attributes of the object that it is a
-    method of, but not inside of those.
-    """
-    if tf.config.functions_run_eagerly():
-        return "functions are set to run eagerly (tf.config.run_functions_eagerly)"
-    if not tf.executing_eagerly():
-        return "it is called while another function is traced"
-    if tf.distribute.has_strategy():
-        return f"it runs under the distribution strategy {type(tf.distribute.get_strategy()).__name__}"
-    if hasattr(step, "compute_loss"):
-        if getattr(step, "run_eagerly", False):
-            return "the model was compiled with run_eagerly=True"
-    elif getattr(step, "_jit_compile", None):
-        return "it is compiled by XLA (jit_compile=True), which ignores devices"
-    return next(filter(None, map(_distribution, _within(step))), None)
+def _traced(concrete: Any, graph_def: Any, order: Sequence[int]) -> Traced:
+    """graph_def: the function's, with stable names and seeds. order: which flat tensor of a call each input is."""
+    stable = _stable_names(concrete)
+    captures = {stable.get(inner.op.name, inner.op.name): outer for outer, inner in concrete.graph.captures}
+    numbered = {inner.op.name for _, inner in concrete.graph.captures}
+    return Traced(
+        concrete=concrete,
+        captures=captures,
+        inputs=tuple(t.op.name for t in concrete.inputs if t.op.name not in numbered),
+        order=tuple(order),
+        outputs=tuple(t.name for t in concrete.outputs),
+        writes=_writes(concrete),
+        seeded=type(graph_def).FromString(graph_def.SerializeToString()) if draws_within(graph_def) else None,
+    )
 
 
-def _within(step: Any) -> list[Any]:
-    """The objects that a step's function refers to."""
-    if isinstance(step, functools.partial):
-        return [*step.args, *step.keywords.values(), *_within(step.func)]
-    function = inspect.unwrap(getattr(step, "python_function", step))
-    owner = getattr(step, "__self__", None) or getattr(function, "__self__", None)
-    found = [step, *getattr(owner, "__dict__", {}).values()]
-    function = getattr(function, "__func__", function)
-    if not inspect.isfunction(function):
-        return [*found, *getattr(function, "__dict__", {}).values()]
-    with contextlib.suppress(ValueError):  # a closure cell is empty
-        used = inspect.getclosurevars(function)
-        found += [*used.nonlocals.values(), *used.globals.values()]
-    return [thing for thing in found if not inspect.ismodule(thing)]
-
-
-def _distribution(thing: Any) -> str | None:
-    """In words, that an object takes part in a distribution strategy; None where it does not."""
-    if isinstance(thing, tf.distribute.Strategy):
-        return f"it uses the distribution strategy {type(thing).__name__}"
-    variables = thing if isinstance(thing, (list, tuple)) else [thing, *(_asked(thing, "variables") or ())]
-    for variable in variables:
-        for held in (variable, _asked(variable, "value")):  # Keras wraps TensorFlow's variable
-            if isinstance(held, tf.distribute.DistributedValues):
-                return f"its variables are distributed ({type(held).__name__})"
-    return None
-
-
-def _asked(thing: Any, name: str) -> Any:
-    """An attribute of an arbitrary object, whose properties may raise anything; None where it has none."""
-    try:
-        found = None if isinstance(thing, type) else getattr(thing, name, None)
-        return found if name == "value" or isinstance(found, (list, tuple)) else None
-    except Exception:
+def _repeating(graph_def: Any) -> str | None:
+    """In words, why the random numbers of a step would repeat where it is built anew; None where they would not."""
+    seeded = next((node for node in draws_within(graph_def) if has_seeds(node)), None)
+    if seeded is None:
         return None
+    return (
+        f"op {short(seeded.name)} ({seeded.op}) draws from a seeded stream that TensorFlow keeps in the op itself; use "
+        "a tf.random.Generator, a keras.random.SeedGenerator or stateless ops, or set no seed"
+    )
 
 
-def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) -> Any:
+def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) -> tuple[Any, list[int]]:
+    """(the concrete function, which flat tensor of the call each of its inputs is)."""
     traceable: Any = _model_step(step) if hasattr(step, "compute_loss") else step
     if not callable(traceable):
         raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
@@ -199,7 +200,7 @@ def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, nam
         traceable = traceable.python_function
     try:
         layout = Layout.of(args, kwargs)
-        return tf.function(_flat_step(traceable, layout)).get_concrete_function(*layout.specs)
+        return _traced_anew(traceable, layout) if not hasattr(traceable, "python_function") else _own(traceable, layout)
     except BadInputError as error:
         raise BadInputError(f"{name}: {error}") from error
     except Exception as error:
@@ -208,18 +209,38 @@ def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, nam
         ) from error
 
 
+def _traced_anew(step: Any, layout: Layout) -> tuple[Any, list[int]]:
+    concrete = tf.function(_flat_step(step, layout)).get_concrete_function(*layout.specs)
+    return concrete, list(range(len(layout.specs)))
+
+
+def _own(step: Any, layout: Layout) -> tuple[Any, list[int]]:
+    """A tf.function's own trace, made by its first call: traced again, its seeds, the Python state that it froze and
+    its summary writers would be those of now.
+    """
+    given: list[Any] = []
+
+    def call(*tensors: Any) -> Any:
+        given.extend(tensors)
+        args, kwargs = layout.filled(tensors)
+        return step(*args, **kwargs)
+
+    with tf_internals.recorded_calls() as calls:
+        outer = tf.function(call, autograph=False).get_concrete_function(*layout.specs)
+    for concrete, inputs in calls:
+        order = [next((i for i, tensor in enumerate(given) if tensor is one), -1) for one in inputs]
+        if sorted(order) == list(range(len(given))):
+            return concrete, order
+    return outer, list(range(len(given)))  # it converts its arguments, or calls no function of its own
+
+
 def _flat_step(step: Any, layout: Layout) -> Callable[..., Any]:
-    """The step as a function of its flat tensors. A tf.function is unwrapped, which leaves less to inline."""
-    inner = step
-    if hasattr(step, "python_function") and getattr(step, "input_signature", None) is None:
-        inner = step.python_function
-        if not getattr(step, "_autograph", True):
-            inner = tf.autograph.experimental.do_not_convert(inner)
+    """A plain function as a function of its flat tensors."""
     filled = tf.autograph.experimental.do_not_convert(layout.filled)
 
     def flat_step(*tensors: Any) -> Any:
         args, kwargs = filled(tensors)
-        return inner(*args, **kwargs)
+        return step(*args, **kwargs)
 
     return flat_step
 

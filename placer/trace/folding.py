@@ -176,5 +176,6 @@ def _set_once(node: Any, inputs: Sequence[str]) -> None:
 
 def _keep_control_flow_whole(graph_def: Any) -> None:
     """Run While and If as one op on one device; TensorFlow would lower them into many when instantiating."""
-    for node in graph_def.node:
-        node.attr.pop("_lower_using_switch_merge", None)
+    for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):
+        for node in nodes:
+            node.attr.pop("_lower_using_switch_merge", None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from placer.errors import BadInputError, short
-from placer.trace.node_def import source_of
+from placer.trace.node_def import called, source_of
 
 HOST_TYPES = frozenset(
     {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "HashTableV2", "MutableHashTableV2"}
@@ -32,7 +31,7 @@ def host_ops(name: str, graph_def: Any) -> frozenset[str]:
     for op in _in_order(tf_graph):
         if op.type.startswith(TIED_TYPES):
             raise BadInputError(f"{name}: op {short(op.name)} ({op.type}) belongs where it is; it cannot be placed.")
-        if op.type in HOST_TYPES or python & set(_called(op.node_def)) or _takes_host_resource(op, host):
+        if op.type in HOST_TYPES or python & set(called(op.node_def)) or _takes_host_resource(op, host):
             host.add(op.name)
             taken = [made.name for made in map(_maker, op.inputs) if made.type == "VarHandleOp"]
             if taken:
@@ -70,12 +69,6 @@ def _maker(tensor: Any) -> Any:
     return tensor.op
 
 
-def _called(node: Any) -> Iterator[str]:
-    """The functions that a node calls."""
-    for value in node.attr.values():
-        yield from (f.name for f in (value.func, *value.list.func) if f.name)
-
-
 def _functions_with(graph_def: Any, types: frozenset[str]) -> set[str]:
     """Functions of the library that contain an op of such a type, or call a function that does."""
     found: set[str] = set()
@@ -84,7 +77,7 @@ def _functions_with(graph_def: Any, types: frozenset[str]) -> set[str]:
     while len(found) > before:
         before = len(found)
         for function in functions:
-            if any(node.op in types or found & {node.op, *_called(node)} for node in function.node_def):
+            if any(node.op in types or found & {node.op, *called(node)} for node in function.node_def):
                 found.add(function.signature.name)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -31,6 +31,24 @@ def set_inputs(node: Any, inputs: list[str]) -> None:
     """Replace all inputs of a node."""
     del node.input[:]
     node.input.extend(inputs)
+
+
+def called(node: Any) -> Iterator[str]:
+    """The functions that a node calls."""
+    for value in node.attr.values():
+        yield from (f.name for f in (value.func, *value.list.func) if f.name)
+
+
+def nodes_within(graph_def: Any) -> Iterator[Any]:
+    """The nodes of a graph, and of all functions that it calls."""
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    left, seen = [graph_def.node], set[str]()
+    while left:
+        for node in left.pop():
+            yield node
+            for name in {node.op, *called(node)} & functions.keys() - seen:
+                seen.add(name)
+                left.append(functions[name].node_def)
 
 
 def handle_node(name: str, variable: tf.Variable, shared_name: str) -> Any:

@@ -12,13 +12,12 @@ from placer.graph.mapping_files import carried_over
 from placer.graph.topology import Topology
 from placer.result import Failed
 from placer.trace.capture import Captured, capture
+from placer.trace.effects import unrepeatable_effect
 from placer.train.modes import Built, MappedStep, Placed
 from placer.train.session import DeviceSession
 from placer.train.trial_run import TrialRun
 from placer.train.untouched import UntouchedFunction
 from placer.train.variant import Variant
-
-KEPT_EFFECTS = frozenset({"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"})
 
 
 class Builder:
@@ -46,11 +45,11 @@ class Builder:
             raise BadInputError(f"{self.name}: {self.session.replicas.aside} reads its variables while steps run.")
         if captured.has_tables and self.session.connection.joins_workers:
             raise BadInputError(f"{self.name} uses a lookup table, and joining workers drops every table of a process.")
-        for node in (captured.nodes[name] for name in captured.host_ops):
-            if node.op in KEPT_EFFECTS:
-                raise BadInputError(
-                    f"{self.name}: op {node.name} ({node.op}) has an effect that cannot be tried without keeping it."
-                )
+        alone = captured.repeats or unrepeatable_effect(captured.graph_def)
+        if alone is None and captured.is_random:
+            alone = "it draws random numbers in a loop or branch, or by an op whose stream cannot be moved"
+        if alone is not None:
+            raise BadInputError(f"{self.name}: {alone}.")
         return captured
 
     def template(self, variant: Variant) -> Template:
@@ -132,5 +131,6 @@ class Builder:
         written = {i for i, node in enumerate(variables) if node in captured.written}
         use = self.session.replicas.use(list(variables.values()), places, written, built.blank)
         built.blank.clear()  # whoever still holds what was built keeps no replica alive
+        built.step.draws = captured.drawn
         built.step.rebind(dict(zip(variables, use.replicas, strict=True)))
         return Placed(built.devices, built.order, built.name, built.step, built.generation, built.switch_s, use)

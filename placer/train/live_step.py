@@ -11,20 +11,21 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.devices.load_probes import LoadProbes
 from placer.errors import BadInputError, PlacerError
-from placer.execute.output_check import attempted
+from placer.execute.outputs import attempted
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed
-from placer.trace.capture import untouchable
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout, Signatures
+from placer.trace.untouchable import untouchable
 from placer.train.background import BackgroundThread
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
@@ -32,7 +33,7 @@ from placer.train.modes import UNTOUCHED, Built, MappedStep, Mode, Placed
 from placer.train.recorder import Recorder
 from placer.train.session import DeviceSession
 from placer.train.trial_run import TrialRun
-from placer.train.untouched import UntouchedFunction
+from placer.train.untouched import UntouchedFunction, lent
 from placer.train.variant import Variant
 
 T = TypeVar("T")
@@ -232,9 +233,9 @@ class LiveStep:
             captured = main.captured
             self.session.adopt(captured.variables.values())
             self._builder.template(main)
-            trial_run = TrialRun(
-                captured, self._recorder.recording(captured, self.name), exact=self.session.present.same_bits
-            )
+            recording = self._recorder.recording(captured, self.name)
+            unpack = partial(lent, main.feeding)
+            trial_run = TrialRun(captured, recording, exact=self.session.present.same_bits, unpack=unpack)
             self._recorder.clear()
             if self.session.fragile:
                 self.session.save()

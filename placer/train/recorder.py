@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import BadInputError
-from placer.execute.output_check import returned
+from placer.execute.outputs import returned
 from placer.trace.capture import Captured
 from placer.train.session import DeviceSession
 from placer.train.trial_run import Recording

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.gpu_wait import drain
-from placer.execute.output_check import returned
+from placer.execute.outputs import returned
 from placer.trace.iterator_inputs import Feeding, unrepeatable
 from placer.train.session import DeviceSession
 from placer.train.variable_hooks import unwatched
@@ -52,7 +52,7 @@ class UntouchedFunction:
     def run_flat(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
         """The same on flat tensors, batches already taken from iterators."""
         self.session.replicas.pull()
-        with unwatched(self.session.replicas), _lent(variant.feeding, tensors) as flat:
+        with unwatched(self.session.replicas), lent(variant.feeding, tensors) as flat:
             args, kwargs = variant.layout.filled(flat)
             return self._timed(variant, args, kwargs)
 
@@ -94,5 +94,6 @@ class UntouchedFunction:
         return function(*args, **kwargs)
 
 
-def _lent(feeding: Feeding | None, tensors: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:
+def lent(feeding: Feeding | None, tensors: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:
+    """Flat tensors as the user's step takes them: an iterator over its batch where it takes an iterator."""
     return nullcontext(tensors) if feeding is None else feeding.lent(tensors)

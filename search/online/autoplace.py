@@ -251,6 +251,7 @@ def autoplace(
     seed: int = 0,
     store: str | Path | None = None,
     include_local: bool = False,
+    beat_untouched: bool = True,
     sync_every: int | None = None,
     dry_run: bool = False,
     log_dir: str | Path | None = None,
@@ -266,13 +267,16 @@ def autoplace(
     budget: mappings measured at most.
     store: SQLite file in which results are kept.
     include_local: with workers, let this process compute, too.
+    beat_untouched: whether the step untouched, in this process on all its cores, competes with every mapping, and the
+    training goes back to it where that is faster. False keeps the training on the devices that you name, for instance
+    to leave this machine to others.
     sync_every: where devices are other processes, steps between snapshots at most; training goes on from the last one
     when a device is lost. None = as often as costs 0.3 % of the time.
     dry_run: when the load changes, only report what would be tried.
     log_dir: folder for placer.jsonl, and for TensorBoard scalars where tensorboard is installed.
     Raises BadInputError for arguments that cannot be.
     """
-    settings = OnlineSettings(budget=budget, seed=seed, dry_run=dry_run)
+    settings = OnlineSettings(budget=budget, seed=seed, beat_untouched=beat_untouched, dry_run=dry_run)
     return AutoStep(
         step, devices=devices, include_local=include_local, settings=settings, store=store, sync_every=sync_every,
         log_dir=log_dir,

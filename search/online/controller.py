@@ -58,7 +58,7 @@ class Controller:
         self.phase = "starting"
         self.planner: PlannerLike | None = None
         self.topology: Topology | None = None
-        self.trials = Trials(live, self._say, self._report)
+        self.trials = Trials(live, self._say, self._report, settings.beat_untouched)
         self._make_planner = planner
         self._each_s = 0.0  # what a mapping costs that is tried
         self._why_ended = ""
@@ -282,7 +282,7 @@ class Controller:
             yield from self.trials.race_near(self.trials.built, self.settings.thorough)
 
     def _leave_untouched(self) -> None:
-        """Leave the untouched step where it is no candidate because this process computes nothing."""
+        """Leave the untouched step where it is no candidate."""
         best = self.trials.fastest(self.trials.built)
         if isinstance(self.mode, Untouched) and best is not None and not self.trials.untouched_competes:
             self.trials.move(best, (), f"the fastest on these devices, {ms(self.trials.known_s(best))} a step")
@@ -295,7 +295,7 @@ class Controller:
         said = f"{measured} mappings measured{took}; on with {self.trials.describe(self.mode)}. {self._why()}"
         here_s = self.trials.known_s(UNTOUCHED)
         if here_s < at_s and not self.trials.untouched_competes:
-            said += f" Untouched in this process it took {ms(here_s)}: include_local=True lets that compete."
+            said += f" Untouched in this process it took {ms(here_s)}: beat_untouched=True lets that compete."
         self._say("end", said.strip(), step_s=at_s, measured=measured)
 
     def _why(self) -> str:

@@ -37,6 +37,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         seed: int = 0,
         store: str | Path | None = None,
         include_local: bool = False,
+        beat_untouched: bool = True,
         sync_every: int | None = None,
         dry_run: bool = False,
         log_dir: str | Path | None = "placer-logs",
@@ -47,7 +48,9 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         self._common: dict[str, Any] = {
             "devices": devices, "include_local": include_local, "sync_every": sync_every, "log_dir": log_dir,
         }  # fmt: skip
-        self._search: dict[str, Any] = {"budget": budget, "seed": seed, "store": store, "dry_run": dry_run}
+        self._search: dict[str, Any] = {
+            "budget": budget, "seed": seed, "store": store, "beat_untouched": beat_untouched, "dry_run": dry_run,
+        }  # fmt: skip
         self._mapping = mapping
         self._function: TrainFunction | None = None
         self._report: str | None = None

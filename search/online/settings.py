@@ -29,6 +29,7 @@ class OnlineSettings:
     quick_repeats: int = 4  # counted steps of each mode in a race when the load changed
     probe_every: int = 10  # steps between probes of a slow device
     kept: int = 4  # mappings that stay built
+    beat_untouched: bool = True  # whether a mapping must be faster than the step untouched, whatever the devices
     search: bool = True  # whether to search at all
     adapt: bool = True  # whether to adapt when the load changes
     dry_run: bool = False  # only report how it would adapt

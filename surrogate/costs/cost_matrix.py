@@ -37,7 +37,7 @@ def cost_matrix(graph: OpGraph, topology: Topology) -> Costs:
 def with_cost_matrix(graph: OpGraph, topology: Topology, costs: Costs) -> OpGraph:
     """The graph with `costs`, [ops, devices] seconds, as its cost_s by device name. Infinite ones are left out.
 
-    Costs are multiplied by the device's speed here, because reading them divides by it.
+    What is divided by a device's speed later is multiplied by it here.
     """
     devices = topology.devices
     rows = ({d.name: s * d.speed for d, s in zip(devices, row, strict=True) if s < math.inf} for row in costs.tolist())

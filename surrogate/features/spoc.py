@@ -8,7 +8,8 @@ read, so the definitions here are our own:
 - Operations: floating-point operations from static shapes (placer/graph/op_flops.py), multiply-adds among them.
 - Critical datapath length: the longest chain of ops that depend on one another, in four weightings. `hops`: every op
   counts 1. `span`: every op counts its own sequential depth (placer/graph/op_depth.py), so that this is the span, or
-  depth, of work-span analysis (Blelloch 1996): the levels of scalar operations that are left with unlimited processors.
+  depth, of
+  work-span analysis (Blelloch 1996): the levels of scalar operations that are left with unlimited processors.
   `chain_operations`: the FLOPs of the chain with most of them. `chain_s`: seconds, where ops have costs, of the chain
   that takes longest, every op on whichever device it is fastest, crossings free.
 """
@@ -73,7 +74,7 @@ class Spoc:
 
     @property
     def narrowness(self) -> float:
-        """Share of the ops that are on the chain with most hops; 1 where all ops form one chain."""
+        """Share of the ops that are on the chain with most hops: 1 = nothing has a neighbour."""
         return self.hops / self.ops
 
     @property

@@ -21,16 +21,16 @@ from surrogate.features.mapping_features import MAKESPAN, OF_STEP
 Floats = NDArray[np.float64]
 
 DEFAULT = "gaussian-process-on-simulator"
-"""The regressor that the genetic algorithm asks: in both recordings of `placer bench surrogates` no other erred clearly
-less. Which of the best loses least by its choice differed between the recordings.
+"""The regressor that the genetic algorithm asks: in both recordings of `placer bench surrogates` among those whose
+error no other's is clearly below. Which of these loses the least by its choice differed from one to the other.
 """
 
-THREADS = 1  # for tens of rows, starting a second thread takes longer than its work
+THREADS = 1  # there are tens of rows: a second thread would wait for longer than it works
 FAR = np.log(1.5)  # no step is predicted further outside those seen
 FOLDS = 4  # of the cross-validation by which settings are chosen
 FEW = 2 * FOLDS  # rows below which nothing is chosen
-OUTLYING = 5.0  # standard deviations at which features are clipped
-ROWS_A_CONSTANT = 4  # rows that the generic performance model needs for each of its constants
+OUTLYING = 5.0  # standard deviations beyond which a feature says no more
+ROWS_A_CONSTANT = 4  # of the generic performance model: it looks at no more features than so many rows allow
 
 
 class Regressor(ABC):
@@ -75,7 +75,7 @@ class Regressor(ABC):
 
 
 class Scaled(Regressor):
-    """The simulated step times one factor: the baseline, without learning."""
+    """The simulated step times one factor: what there is without learning."""
 
     def _fit(self, x: Floats, log_s: Floats) -> None:
         self.log_factor = float(np.median(log_s - _log_makespan(x)))
@@ -85,7 +85,7 @@ class Scaled(Regressor):
 
 
 class OnSimulator(Regressor):
-    """Another regressor, which learns step time / simulated step instead of the step time."""
+    """What another regressor makes of step time / simulated step, so that it need not learn what is known."""
 
     def __init__(self, inner: Regressor) -> None:
         super().__init__(inner.seed)

@@ -1,7 +1,7 @@
-"""The residual: the simulator's error, learned from measured step times, and how certain it is for other mappings.
+"""The residual: what measured step times say beyond the simulator, and how certain that is elsewhere.
 
-A Gaussian process on the logarithm of measured / predicted. Two mappings are near if most of the work runs on the same
-devices and if they transfer and overlap alike: then the simulator's error is likely to be the same for both.
+A Gaussian process on the logarithm of measured / predicted. Two mappings are near where most of the work runs in the
+same places and where they transfer and overlap alike: then what the simulator missed in one it will miss in the other.
 """
 
 from __future__ import annotations
@@ -21,21 +21,25 @@ from surrogate.features.mapping_features import MappingFeatures
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]
 
-COMMON = 0.03  # standard deviation of the error that all mappings have in common
-SIZES = (0.02, 0.05, 0.1, 0.2)  # of the error of single mappings: the likeliest of these is taken
-USUAL, USUAL_SPREAD = 0.06, 0.7  # prior of that size: its middle, and its spread in logarithms
-WORK_LENGTHS = (0.05, 0.2, 0.8)  # share of all work placed elsewhere at which errors are no longer alike
-FORM_LENGTHS = (0.5, 2.0)  # likewise, distance of the forms
+COMMON = 0.03  # standard deviation of what all mappings are missed by alike
+SIZES = (0.02, 0.05, 0.1, 0.2)  # of what single mappings are missed by: tried, the likeliest is taken
+USUAL, USUAL_SPREAD = 0.06, 0.7  # and what is to be expected: its middle, and its spread in logarithms
+WORK_LENGTHS = (0.05, 0.2, 0.8)  # shares of all work placed elsewhere after which two mappings say little of each other
+FORM_LENGTHS = (0.5, 2.0)
 LEAST_NOISE = 0.003
 
 
 @dataclass(frozen=True, eq=False)
 class MappingViews:
-    """Mappings as the residual sees them."""
+    """Mappings as the residual sees them.
 
-    placements: Rows  # [mappings, units]
-    form: Floats  # [mappings, features], what they transfer and how they overlap
-    predicted_s: Floats  # [mappings]
+    placements: [mappings, units]. form: [mappings, features], what they transfer and how they overlap.
+    predicted_s: [mappings].
+    """
+
+    placements: Rows
+    form: Floats
+    predicted_s: Floats
 
     def __len__(self) -> int:
         return len(self.placements)
@@ -58,12 +62,16 @@ def sampled(features: MappingFeatures, placements: Rows, unit_of: NDArray[np.int
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """The Gaussian process after `measured`."""
+    """The Gaussian process after `measured`.
 
-    work: Floats  # [units], each unit's share of all work
+    work: [units], each unit's share of all work. error: [mappings], log(measured / predicted). noise: [mappings], the
+    relative standard deviation of what was measured.
+    """
+
+    work: Floats
     measured: MappingViews
-    error: Floats  # [mappings], log(measured / predicted)
-    noise: Floats  # [mappings], relative standard deviation of each measurement
+    error: Floats
+    noise: Floats
 
     def expect(self, sample: MappingViews) -> tuple[Floats, Floats]:
         """(mean, standard deviation) of the residual of each mapping of `sample`."""
@@ -74,7 +82,7 @@ class Residual:
         return mean, np.sqrt(np.maximum(variance, 1e-12))
 
     def best_s(self) -> float:
-        """The least expected seconds of the measured mappings; the least measured ones are partly luck."""
+        """The fastest of the measured mappings as it is expected to be, because the luckiest figure is too good."""
         return float((self.measured.predicted_s * np.exp(self.expect(self.measured)[0])).min())
 
     def and_believed(self, sample: MappingViews) -> Residual:
@@ -115,7 +123,7 @@ class Residual:
 
 def expected_gain(predicted_s: Floats, mean: Floats, deviation: Floats, best_s: float) -> Floats:
     """Expected improvement over best_s, in shares of it (Mockus 1975), on logarithms of seconds."""
-    ahead = np.maximum(np.log(best_s) - np.log(predicted_s), -1e3) - mean  # an impossible mapping is predicted infinite
+    ahead = np.maximum(np.log(best_s) - np.log(predicted_s), -1e3) - mean  # what cannot be is predicted infinite
     z = ahead / deviation
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     gain: Floats = ahead * ndtr(z) + deviation * density

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 FOLDS, REPEATS = 5, 3
-TOP = 1  # of a fold's about ten mappings: to measure more of the predicted best would find the best by luck
+TOP = 1  # folds are of about ten mappings: to measure more of the predicted best would find the best by luck
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def scored(
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Scores:
-    """Scores of a fresh regressor on each fold."""
+    """A fresh regressor on each fold."""
     rows = []
     for fold in folds:
         begin_s = clock()

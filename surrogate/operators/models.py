@@ -17,8 +17,8 @@ from surrogate.operators.features import families, family_of, features, traffic,
 from surrogate.operators.regressors import Floats, OperatorRegressor, OperatorTable, Roofline, candidates
 
 FOLDS = 5
-FEWEST = 12  # distinct operators below which a family is timed by the roofline alone
-SMALL_S = 20e-6  # faster ops are timed, too, but do not count in the choice of a regressor
+FEWEST = 12  # distinct operators under which a family is timed by the roofline alone
+SMALL_S = 20e-6  # ops faster than this are timed, too, but the choice of a regressor is made by the others
 LEAST_S = 1e-9
 LEAST_SPREAD = 0.2  # of a family that is too small to be cross-validated
 MOST = 3000  # rows of a family that are cross-validated; the final fit takes all of them
@@ -40,13 +40,15 @@ class OpTime:
 class Score:
     """Cross-validated error of one regressor (or mean of some) in one family.
 
-    Errors are mean absolute percentage errors over ops of at least SMALL_S, over all where there are none.
+    shapes, networks: mean absolute percentage error on shapes (networks) left out of the fit, over ops of at least
+    SMALL_S (all, where there are none); networks is None where all rows are of one network. weighted: the errors of
+    unseen shapes weighted by time. spread: standard deviation of log(predicted / measured).
     """
 
-    shapes: float  # on shapes left out of the fit
-    networks: float | None  # on networks left out of the fit; None where all rows are of one network
-    weighted: float  # on unseen shapes, weighted by time
-    spread: float  # standard deviation of log(predicted / measured)
+    shapes: float
+    networks: float | None
+    weighted: float
+    spread: float
 
 
 @dataclass
@@ -135,8 +137,9 @@ def predicted_costs(
 ) -> OpGraph:
     """The graph with `cost_s` of every op predicted, so that a network that was never profiled can be simulated.
 
-    operators: op name -> operator, as placer.profile.operators.describe reads them off a captured step. devices: names
-    or kinds that get the costs. Ops that do no work (variable handles, no-ops) cost nothing.
+    operators: op name -> operator, as placer.profile.operators.describe reads them off a captured step. devices:
+    names or
+    kinds that get the costs. Ops that do no work (variable handles, no-ops) cost nothing.
     """
     predicted = models.predict([operators[op.name] for op in graph.ops])
     ops = []

@@ -18,7 +18,7 @@ SEARCHES = ("projected", "plain")
 WEIGHTS = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 SHARPNESS = 1e-3  # below this size of a constant the L1 penalty is rounded off, so that it has a slope
 LARGEST = 10.0  # the plain search's bound of coefficients, over the typical time
-RIDGE = 1e-10  # for columns of length 1: nearly equal ones would make the equations singular
+RIDGE = 1e-10  # of columns of length 1; keeps those that are all but alike from making the equations singular
 POLISH_EVALUATIONS = 200
 Advance = Callable[[str], None]
 
@@ -273,7 +273,7 @@ def nonnegative(gram: Floats, right: Floats) -> Floats:
     """[sets, k] weights >= 0 that nearly minimise w' gram w - 2 right' w; gram: [sets, k, k], right: [sets, k].
 
     Solved without the bound first; then the most negative weight is held at 0 and the rest solved again, until none is
-    negative. That is exact enough to compare sets of exponents; the polish is exact.
+    negative. Good enough to tell sets of exponents apart; the polish does it exactly.
     """
     count = right.shape[1]
     eye = np.eye(count)

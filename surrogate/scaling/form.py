@@ -12,7 +12,7 @@ import numpy as np
 from placer.errors import BadInputError, listed, plain, short
 from surrogate.scaling.runs import Floats, Runs
 
-TINY, FAR = 1e-300, 300.0  # what a zero counts as in a logarithm; the largest exponent of e whose square is finite
+TINY, FAR = 1e-300, 300.0  # what a zero counts as under a logarithm; the largest exponent of e, still finite squared
 JOIN = "*"
 CONSTANT = "C"
 
@@ -21,8 +21,8 @@ CONSTANT = "C"
 class Form:
     """terms: the columns of each summand; extrinsic: the columns whose powers scale the sum.
 
-    The published form has one column a term. Here a term may join several, `filters*kernel`: a_i prod_k x_k^p_ik,
-    because a convolution's work is a product of both, and no sum of powers is one. A text column gives its term one
+    The plain form has one column a term. Here a term may join several, `filters*kernel`: a_i prod_k x_k^p_ik, for
+    a convolution's work is a product of both, and no sum of powers is one. A text column gives its term one
     coefficient per level, and as an extrinsic factor one factor per level.
     """
 
@@ -145,8 +145,8 @@ class Coding:
     def basis(self, exponents: Floats, coded: Coded) -> Floats:
         """What coefficients and C are multiplied by, [sets, rows, coefficients + 1], of exponents [sets, p and q]."""
         p, q = exponents[:, : len(self.powers)], exponents[:, len(self.powers) :]
-        scale = q @ coded.factors.T  # log prod_j y_j^q_j
-        of_term = []  # prod_k x_k^p_ik prod_j y_j^q_j of each term i
+        scale = q @ coded.factors.T
+        of_term = []
         for i in range(len(self.form.terms)):
             mine = [k for k, (term, _) in enumerate(self.powers) if term == i]
             power = p[:, mine] @ coded.logs[:, mine].T + scale
@@ -158,7 +158,7 @@ class Coding:
         """The formula, [sets, rows] over the typical time, of constants [sets, constants]."""
         basis = self.basis(constants[:, self.exponents], coded)
         weights = np.concatenate([constants[:, : len(self.coefficients)], constants[:, -1:]], axis=1)
-        found: Floats = np.einsum("srk,sk->sr", basis, weights)  # (sum_i a_i x_i^p_i) prod_j y_j^q_j + C
+        found: Floats = np.einsum("srk,sk->sr", basis, weights)
         return found
 
     def _levels_of(self, term: Sequence[str]) -> tuple[str | None, ...]:

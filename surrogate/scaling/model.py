@@ -1,4 +1,4 @@
-"""A fitted scaling formula: what it predicts, how certainly, and where a prediction extrapolates."""
+"""A fitted scaling formula: what it predicts, how sure it is, and where it leaves what was measured."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class ScalingModel:
         return rows
 
     def predict(self, columns: Columns, level: float = LEVEL) -> Predicted:
-        """Predict, with the interval in which a new run lies in `level` of all cases: the constants vary as in the
-        bootstrap, and runs about their predictions as the rows left out did.
+        """With the interval in which a new run lies in `level` of all cases: the constants vary as in the bootstrap,
+        and a run about its prediction as the rows left out did about theirs.
         """
         value = self.values(columns)
         sets = self.values(columns, self.samples) if len(self.samples) else value[None, :]
@@ -89,7 +89,7 @@ class ScalingModel:
         return {name: _column([r[name] for r in rows], name in self.coding.levels) for name in self.coding.form.columns}
 
     def outside(self, row: Mapping[str, Value]) -> list[str]:
-        """Where a run is outside what was measured, one phrase each: `batch 512 (8 to 64 were measured)`."""
+        """Where a run leaves what was measured, one phrase each: `batch 512 (8 to 64 were measured)`."""
         found = []
         for name, (low, high) in self.ranges.items():
             value = row[name]

@@ -1,4 +1,4 @@
-"""Reads a fitted scaling formula: which factor matters, by which power, and where scaling stops paying."""
+"""What a fitted scaling formula says: which factor matters, by which power, and where scaling stops paying."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from surrogate.scaling.form import CONSTANT
 from surrogate.scaling.model import LEVEL, Columns, ScalingModel, Value
 from surrogate.scaling.runs import Floats
 
-STEP = 1e-4  # the relative change by which elasticities are computed
-MOST = 4096  # up to which a scaling is followed
-IDLE = 0.01  # share below which a column hardly matters
-NEAR_BOUND = 1e-3  # distance at which an exponent is at its bound
-PAYS = 0.05  # share by which one more must make a run shorter to pay
+STEP = 1e-4  # the relative change by which elasticities are told
+MOST = 4096  # how far a scaling is followed
+IDLE = 0.01  # what matters less hardly does
+NEAR_BOUND = 1e-3
+PAYS = 0.05  # one more must make a run this much shorter
 
 
 @dataclass(frozen=True)
 class Factor:
-    """The effect of one column.
+    """What one column does.
 
-    ratio: how many times longer runs take at its highest value, for text at its slowest level, than at its lowest or
-    fastest, all else as it was: the geometric mean over the runs.
+    matters: its share of all that the columns do, by |log ratio|. ratio: how many times longer runs take at its highest
+    value, for text at its slowest level, than at its lowest or fastest, all else as it was: the geometric mean over
+    the runs. power: of numbers, by how many percent runs get longer for 1 % more, the mean over the runs; low, high:
+    its interval.
     """
 
     name: str
-    matters: float  # its share of the effects of all columns, by |log ratio|
+    matters: float
     ratio: float
-    power: float | None = None  # of numbers: by how many percent runs get longer for 1 % more, the mean over the runs
-    low: float | None = None  # the interval of `power`
+    power: float | None = None
+    low: float | None = None
     high: float | None = None
 
 
 def factors(model: ScalingModel, columns: Columns) -> list[Factor]:
-    """Every column, the one that matters most first. columns: the runs, as they were fitted."""
+    """Every column, what matters most first. columns: the runs, as they were fitted."""
     found = [_factor(model, columns, name) for name in model.coding.form.columns]
     total = sum(abs(np.log(factor.ratio)) for factor in found) or 1.0
     weighed = [Factor(f.name, float(abs(np.log(f.ratio)) / total), f.ratio, f.power, f.low, f.high) for f in found]

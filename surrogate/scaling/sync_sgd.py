@@ -150,29 +150,31 @@ def iteration(graph: OpGraph, topology: Topology, devices: int, settings: SgdSet
 
 @dataclass(frozen=True)
 class Sum:
-    """What summing a gradient over `devices` devices takes. With more devices than links, links repeat.
+    """What summing a gradient over `devices` devices takes. out: the links of the ring, or from each device to the
+    server, which is the first one; back: from the server to each. queued: a device's transfers wait for each other
+    (contention `port`). With more devices than links, links repeat.
 
-    The work of a transfer's ends is never hidden: it delays the backward pass.
+    What a transfer costs the computing ends is never hidden: it delays the backward pass.
     """
 
     devices: int
-    form: str  # one of FORMS
-    out: tuple[Link, ...] = ()  # the links of the ring, or from each device to the server, which is the first one
-    back: tuple[Link, ...] = ()  # from the server to each device
-    queued: bool = False  # a device's transfers wait for each other (contention `port`)
+    form: str
+    out: tuple[Link, ...] = ()
+    back: tuple[Link, ...] = ()
+    queued: bool = False
 
     def network_s(self, gradient_bytes: float) -> float:
         if self.devices == 1:
             return 0.0
         if self.form == "ring":
             part_s = max(link.transfer_s(gradient_bytes / self.devices) for link in self.out)
-            return 2 * (self.devices - 1) * self._turns * part_s  # 2 (N - 1) rounds of 1/N of the bytes
+            return 2 * (self.devices - 1) * self._turns * part_s
         total = sum if self.queued else max
         ways = (self._repeated(self.out), self._repeated(self.back))
         return sum(total([link.transfer_s(gradient_bytes) for link in way]) for way in ways)
 
     def ends_s(self, gradient_bytes: float) -> float:
-        """Seconds that sending and receiving keep the busiest device from computing."""
+        """Seconds that sending and receiving take of the busiest device."""
         if self.devices == 1:
             return 0.0
         if self.form == "ring":
@@ -274,7 +276,7 @@ def _sources(graph: OpGraph, phases: Sequence[str], unit: Sequence[int]) -> list
 
 
 def laid_out(work: StepWork, sums: Sum, settings: SgdSettings) -> Iteration:
-    """One iteration. Sums wait for the slowest device, updates for their sum and the end of the backward pass."""
+    """What happens when. Sums wait for the slowest device; updates for their sum and the end of the backward pass."""
     shared = settings.batch == "shared"
     io_s = settings.input_bytes * (1 if shared else sums.devices) / settings.io_bytes_per_s
     copy_s = settings.input_bytes / (sums.devices if shared else 1) / settings.host_bytes_per_s
@@ -308,7 +310,7 @@ def _backward(work: StepWork, bucket_bytes: float, clock: _Clock) -> Iterator[tu
 
 
 class _Clock:
-    """The time that each device and the network have reached."""
+    """Where each device and the network are."""
 
     def __init__(self, begin_s: float, devices: int) -> None:
         self.now = np.full(devices, begin_s)
@@ -323,7 +325,7 @@ class _Clock:
         self.computed.append((name, before, self.now))
 
     def sum(self, sums: Sum, name: str, gradient_bytes: float) -> None:
-        """The network sums a gradient, one after the other."""
+        """A gradient goes to the network, in turn."""
         self.run(name, np.full(len(self.now), sums.ends_s(gradient_bytes)))
         start_s = max(self.network_s, float(self.now.max()))
         self.network_s = start_s + sums.network_s(gradient_bytes)
@@ -337,7 +339,7 @@ class _Clock:
             self.run("update", seconds * (gradient_bytes / total))
 
     def pieces(self) -> list[Piece]:
-        """The pieces of the device that ends last, and of the network."""
+        """Of the device that ends last, and of the network."""
         last = int(self.now.argmax())
         mine = [Piece("compute", name, float(a[last]), float(b[last])) for name, a, b in self.computed]
         return [*mine, *(piece for piece, _ in self.summed)]

@@ -1,4 +1,4 @@
-"""The chain of a simulated step that ends last: the step gets shorter only if this chain does."""
+"""The chain of a simulated step that ends last: what has to change for the step to become shorter."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from surrogate.simulate.timeline import Span, Timeline, Transfer
 
 
 def critical_chain(timeline: Timeline) -> list[int]:
-    """Ops on the chain that ends the step, the last first; the ops at both ends of a crossing are in it.
+    """Ops on the chain that ends the step, the last first; those at both ends of a crossing are both in it.
 
-    It leads from the span that ends last back to what each span waited for: the span before it on its device, or the
-    tensor that arrived and the op that made it.
+    From the span that ends last back to what it waited for: what its device did until then, else the tensor that came
+    then and the op that made it.
     """
     chain = _Chain(timeline)
     span: Span | None = max(timeline.spans, key=lambda s: (s.end_s, s.start_s), default=None)
@@ -36,7 +36,7 @@ class _Chain:
         self.comes = [[t.end_s for t in transfers] for transfers in self.arrivals]
 
     def before(self, span: Span) -> Span | None:
-        """The span that `span` waited for: the last before it on its device, or where the last arrival came from."""
+        """What `span` waited for: the last to end, on its device or by an arrival there."""
         own = self._last(span.device, span.start_s, span)
         at = bisect_right(self.comes[span.device], span.start_s) - 1
         if at < 0 or (own is not None and own.end_s >= self.comes[span.device][at]):

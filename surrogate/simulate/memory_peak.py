@@ -19,7 +19,8 @@ def peaks(resident_bytes: Sequence[float], stays: Iterable[Stay]) -> tuple[float
     """The most bytes held at once, per device: what is resident, and the tensors that stay a while."""
     changes: list[tuple[float, int, int, float]] = []
     for stay in stays:
-        # At one instant what comes (0) counts before what goes (1): an op's inputs and outputs are alive together.
+        # At one instant what comes (0) counts before what goes (1): an op's inputs and outputs are alive
+        # together.
         changes.append((stay.start_s, 0, stay.device, stay.tensor_bytes))
         changes.append((stay.end_s, 1, stay.device, -stay.tensor_bytes))
     held = list(resident_bytes)

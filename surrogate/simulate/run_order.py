@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from surrogate.simulate.timeline import Timeline
 
-COVERED = 0.95  # share of the work that is put in order: to order the short rest would cost more than it gains
+COVERED = 0.95  # of the step's work is put in order; ordering the short rest would cost more than it gains
 
 
 def run_order(timeline: Timeline) -> list[str]:

@@ -30,7 +30,7 @@ from experiments.report.progress import bar
 from placer.devices.cluster import Devices, open_devices, split
 from placer.devices.logical import gpu_names
 from placer.errors import one_line
-from placer.execute.output_check import values
+from placer.execute.outputs import values
 from placer.graph.mapping import Mapping
 from placer.result import summary
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from experiments import zoo
 from placer.devices.link_probes import QUICK_PROBES, measure_links
 from placer.errors import PlacerError
-from placer.execute.output_check import values
+from placer.execute.outputs import values
 from placer.graph.topology import Topology
 from placer.profile.profiler import profile
 from placer.result import Failed, Measured, summary
@@ -78,7 +78,7 @@ class Training:
             labels = self.work.example_inputs[-1]
         self.clock, self.budget = clock, budget
         self.batches = [relabelled(self.work.example_inputs, labels, seed + i) for i in range(BATCHES)]
-        self.auto = autoplace(self.work.step, devices=devices, budget=budget, seed=seed)
+        self.auto = autoplace(self.work.step, devices=devices, budget=budget, seed=seed, beat_untouched=False)
         self.live = self.auto._live
         self.losses: list[float] = []
 

@@ -14,7 +14,7 @@ from search.session.prediction import Prediction
 from surrogate.calibrate.calibration import Calibration, Predictor
 from surrogate.costs.cost_matrix import with_cost_matrix
 
-# Factors that differ by less are the same load: probes of one machine differ by as much.
+# Two factors this close are one load seen twice: probes of the same machine differ by as much.
 SAME = 1.08
 
 Factors = tuple[tuple[str, float], ...]
@@ -23,17 +23,20 @@ LinkFactors = tuple[tuple[str, str, float], ...]
 
 @dataclass(frozen=True)
 class Load:
-    """The factors by which ops on devices and transfers over links take longer than profiled; 1 for those left out."""
+    """By what ops on a device, and transfers over a link, take longer than profiled; what is not named does not.
 
-    device: Factors = ()  # (name, factor)
-    link: LinkFactors = ()  # (source, destination, factor), one way
+    device: (name, factor). link: (source, destination, factor), one way.
+    """
+
+    device: Factors = ()
+    link: LinkFactors = ()
 
     @classmethod
     def of(
         cls, topology: Topology, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]
     ) -> Load:
-        """Factors that differ from 1 by more than a probe errs. A link's factor holds both ways unless the way back
-        has its own. Raises BadInputError for an unknown device and for a factor that is none.
+        """What differs from the profile by more than a probe errs. A link's factor holds both ways unless the way
+        back has its own. Raises BadInputError for an unknown device and for a factor that is none.
         """
         _check(topology, device_factor, link_factor)
         ways = {(dst, src): factor for (src, dst), factor in link_factor.items()} | dict(link_factor)
@@ -42,7 +45,7 @@ class Load:
         return cls(tuple(devices), tuple(links))
 
     def is_like(self, other: Load) -> bool:
-        """Whether the loads are the same, as far as probes can tell."""
+        """Whether each factor is the other's, as far as probes can tell."""
         mine, theirs = self._all(), other._all()
         return all(_close(mine.get(key, 1.0), theirs.get(key, 1.0)) for key in mine.keys() | theirs.keys())
 
@@ -54,7 +57,7 @@ class Load:
         return replace(topology, links=(*topology.links, *(link for link in slower if link is not None)))
 
     def on(self, prediction: Prediction) -> Prediction:
-        """The prediction under this load; what it is calibrated by from now on is measured under the load."""
+        """What `prediction` predicts, as calibrated by now, under this load; calibrated further from there."""
         problem, fine = prediction.problem, prediction.fine
         factors = dict(self.device)
         factor = np.array([factors.get(name, 1.0) for name in prediction.topology.names])

@@ -1,4 +1,4 @@
-"""A planner: a replanner in a process of its own, at a low priority, so that training keeps its cores."""
+"""A planner: an online plan in a process of its own, at a low priority, so that training keeps its cores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from search.online.replan.proposal import OpDevices, PlanSettings, Proposal
 
 T = TypeVar("T")
 
-# Libraries compute with one thread each, because more threads would disturb more of the training's cores.
+# One thread each for what libraries compute: a planner is in no hurry, and more threads would disturb more cores.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 GOODBYE_S = 5.0
 
@@ -31,8 +31,8 @@ GOODBYE_S = 5.0
 class Planner:
     """The methods of Replanner, each answered by a Future, in the order of the calls.
 
-    A Future holds a PlacerError where its call failed or the process is gone. Nothing here waits for the process, nor
-    raises because of it. The process ends with `close()`, and when this process ends.
+    A Future holds a PlacerError where its call failed, or the process is gone; nothing here waits for the process, nor
+    raises for what happens in it. It ends with `close()` and when this process does.
     """
 
     def __init__(self, graph: OpGraph, topology: Topology, settings: PlanSettings | None = None) -> None:
@@ -64,7 +64,7 @@ class Planner:
         return self._call(BEGIN, *self._begin)
 
     def close(self) -> None:
-        """End the process at once; calls without an answer fail. Harmless when called twice."""
+        """End the process, whatever it is at; calls without an answer fail. Harmless when called twice."""
         self._closed = True
         if self._process is not None and self._thread is not None:
             self._process.kill()
@@ -124,13 +124,13 @@ class Planner:
             except (OSError, EOFError, pickle.UnpicklingError, ValueError):
                 call.fail(self._why_gone())
                 break
-            except Exception as error:  # such as arguments that cannot be pickled: the process goes on
+            except Exception as error:  # what cannot be pickled is the caller's mistake: the process is well
                 call.fail(one_line(f"planning failed in {call.method}: {type(error).__name__}: {error}"))
         self._gone = True  # before the last look, so that a call that comes after it looks itself
         self._refuse_waiting()
 
     def _refuse_waiting(self) -> None:
-        """Fail the calls that will get no answer."""
+        """Calls that nobody will answer any more."""
         while True:
             try:
                 call = self._calls.get_nowait()
@@ -158,7 +158,7 @@ class Planner:
 
 
 class _Call:
-    """One call and the Future of its answer."""
+    """One call, and the promise of its answer."""
 
     def __init__(self, method: str, arguments: tuple[Any, ...]) -> None:
         self.method, self.arguments = method, arguments
@@ -168,7 +168,7 @@ class _Call:
         self.future.set_exception(PlacerError(line))
 
     def pass_on(self, process: subprocess.Popen[bytes]) -> None:
-        """Send the call and wait for the answer. Raises OSError or EOFError where the process is gone."""
+        """Send it, wait, and take the answer. Raises OSError or EOFError where the process is gone."""
         assert process.stdin is not None and process.stdout is not None
         sent = pickle.dumps((self.method, self.arguments), protocol=pickle.HIGHEST_PROTOCOL)
         process.stdin.write(sent)

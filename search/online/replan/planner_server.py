@@ -1,9 +1,9 @@
-"""The process of a planner: answers calls to its replanner, one after the other, until its parent is gone.
+"""The process of a planner: answers calls to its plan, one after the other, until its parent is gone.
 
 Run as `python -m search.online.replan.planner_server`; started by search/online/replan/planner_client.py. Calls come
-as pickles on stdin, (method, arguments); the first one makes the replanner. Answers go out as pickles on stdout,
-(whether it worked, value or line). It runs at a low priority, because the training needs the cores, and never imports
-TensorFlow.
+as pickles on stdin,
+(method, arguments), the first one to make the plan; answers go out as pickles on stdout, (whether it worked, value or
+line). It runs at a low priority, for the cores are the training's, and never imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Answer = tuple[bool, Any]
 
 
 def main() -> None:
-    """Serve stdin until it closes. Prints go to stderr, because stdout carries the answers."""
+    """Serve stdin until it closes. What anybody prints goes to stderr, for stdout carries the answers."""
     os.nice(NICENESS)
     calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def serve(calls: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer every call of `calls` in order. When it ends so does the process, even in the middle of a search."""
+    """Answer every call of `calls` in order. When it ends so does the process, in the middle of a search too."""
     waiting: queue.SimpleQueue[Call] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(calls, waiting), daemon=True).start()
     desk = Desk()

@@ -1,4 +1,4 @@
-"""The replanner: proposes what to measure next, by all that was measured, the load, and the devices in use."""
+"""The plan of an online placement: what to measure next, by all that was measured, the load, and the devices left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
 
-RULES = ("heft", "expert")  # measured once, too, where predicted at most NEARLY times slower than the best
+RULES = ("heft", "expert")  # worth a measurement of their own, once, where predicted to be nearly as good
 NEARLY = 1.1
 FAR = 1.3  # a mapping predicted so many times slower than the best costs the training more than it teaches
 MOST_CALIBRATED = 24  # results that a calibration replays: the single devices, then the fastest
@@ -31,8 +31,8 @@ AS_PROFILED = Load()
 class Replanner:
     """Proposes mappings of one step while it trains, and learns what they came to.
 
-    Results count under the load at which they were measured, and count again when it is back. Under a new load, the
-    predictions are those without load, times the factors of the load. Raises BadInputError for an unknown
+    What was measured counts under the load that there was, and comes back with it. Under a load that is new, what is
+    predicted is what was predicted as profiled, times the factors of the load. Raises BadInputError for an unknown
     searcher, and where the graph cannot be placed.
     """
 
@@ -56,13 +56,13 @@ class Replanner:
         SearchSession(self.settings.searcher, self._view().problem)
 
     def singles(self) -> list[Proposal]:
-        """A proposal per device in use that can hold it: all that the device can run on it; predicted fastest first."""
+        """Every device in use with all that it can run, if it can hold that; the one predicted fastest first."""
         view = self._view()
         singles = (*view.problem.singles(), *view.problem.nearly_singles())
         return _best_first([self._proposal(view, placement, "single") for placement in singles])
 
     def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> None:
-        """Learn the results of mappings, proposed or not, under the present load. Of several the last one counts.
+        """What mappings, proposed or not, came to under the load of now. Of several results the last one counts.
 
         Raises BadInputError for a mapping of another graph.
         """
@@ -73,8 +73,8 @@ class Replanner:
     def propose(self, count: int, seconds: float | None = None) -> list[Proposal]:
         """Up to `count` mappings that were not told under this load, all different, best predicted first.
 
-        Fewer where the searcher has nothing left, and `ended` says so. seconds: after which the search ends with what
-        it has. Raises PlacerError where nothing fits into the memory of the devices in use.
+        Fewer where the searcher has nothing left, and `ended` says so. seconds: after which the search is content
+        with what it has. Raises PlacerError where nothing fits into the memory of the devices in use.
         """
         if count < 1:
             return []
@@ -86,7 +86,7 @@ class Replanner:
         return [self._ordered(view, proposal) for proposal in _best_first(self._worthwhile(view, found))]
 
     def predict(self, devices: OpDevices) -> float:
-        """Seconds of a step under the present load; infinity where a device is not in use.
+        """Seconds of a step under the load of now; infinity where a device is not in use.
 
         Raises BadInputError for a mapping of another graph.
         """
@@ -95,9 +95,9 @@ class Replanner:
         return view.step_s(self._within(view, devices)) if view.has(devices) else math.inf
 
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> None:
-        """Set the load: devices and links now take so many times as long as profiled, 1 for those left out.
+        """The load changed: devices and links now take so many times as long as profiled, 1 for those left out.
 
-        Under a load that was there before, what was measured under it counts again. Raises BadInputError for an unknown
+        A load that was there before brings back what was measured under it. Raises BadInputError for an unknown
         device or a factor that is none.
         """
         load = Load.of(self.topology, device_factor, link_factor)
@@ -109,7 +109,7 @@ class Replanner:
         self.ended = None
 
     def only(self, names: Sequence[str]) -> None:
-        """Set the devices in use; what was measured on others counts again once they are in use again.
+        """The devices in use from now on; what was measured on others counts again when they are.
 
         Raises BadInputError for an unknown device, for none at all, and where the step cannot run on them alone.
         """
@@ -125,7 +125,7 @@ class Replanner:
             raise BadInputError(f"the step cannot run on {left} alone: {error}") from None
         self.ended = None
 
-    # Views.
+    # What is predicted by.
 
     def _view(self) -> _View:
         return self._viewed(self.names, self.load)
@@ -140,7 +140,7 @@ class Replanner:
         return view
 
     def _begun(self, names: tuple[str, ...], load: Load) -> _View:
-        """The first view: under a load from the one without, of some devices from the one of all, else uncalibrated."""
+        """By what is known elsewhere: as profiled under a load, on all devices for some of them, else nothing."""
         if load != AS_PROFILED:
             known = self._viewed(names, AS_PROFILED)
             return replace(known, load=load, prediction=load.on(known.prediction), knows=0)
@@ -173,7 +173,7 @@ class Replanner:
                 f"{listed(self.topology.names)}. Carry it over first."
             )
 
-    # Proposals.
+    # What is proposed.
 
     def _asked(self, view: _View, name: str, count: int, stop: Stop = never) -> tuple[list[Proposal], str | None]:
         """Up to `count` proposals of the searcher `name`, and why there are no more."""
@@ -204,9 +204,9 @@ class Replanner:
         return session
 
     def _with_rules(self, view: _View, searched: list[Proposal], count: int) -> list[Proposal]:
-        """`searched`, the last of them replaced by mappings of known rules that are predicted nearly as good.
+        """`searched`, the last of them replaced by what known rules give where that is nearly as good.
 
-        At most half are; but a single device that was not measured yet is never left out if it is predicted best.
+        Half of all at most; but a single device that was not measured yet is never left out if predicted best.
         """
         best_s = min((p.predicted_s for p in searched), default=math.inf)
         known = {devices for devices, _ in self._told[view.load]} | {p.devices for p in searched}
@@ -218,7 +218,7 @@ class Replanner:
         return [*chosen, *searched[: count - len(chosen)]]
 
     def _worthwhile(self, view: _View, found: list[Proposal]) -> list[Proposal]:
-        """Without those predicted FAR times slower than the best of `found`, the measured and the single devices."""
+        """Without those that are far from the best of them, of what was measured and of the single devices."""
         known = [devices for devices, result in self._measured(view) if isinstance(result, Measured)]
         known += [view.expand(placement) for placement in view.problem.singles()]
         predicted_s = [p.predicted_s for p in found] + (view.prediction.fine.step_s(known).tolist() if known else [])
@@ -228,7 +228,7 @@ class Replanner:
         return kept
 
     def _proposal(self, view: _View, placement: Placement, searcher: str) -> Proposal:
-        """A proposal without its run order, which takes as long as many predictions."""
+        """Without its run order, which takes as long as many predictions."""
         devices = view.expand(placement)
         return Proposal(view.whole(devices), (), view.step_s(devices), searcher)
 
@@ -238,12 +238,15 @@ class Replanner:
 
 @dataclass(frozen=True)
 class _View:
-    """The prediction for some of the devices under one load."""
+    """What is predicted by on some of the devices, under one load.
 
-    devices: tuple[int, ...]  # their indices in the whole topology
+    devices: their indices in the whole topology. knows: how many results the prediction is calibrated by.
+    """
+
+    devices: tuple[int, ...]
     load: Load
     prediction: Prediction
-    knows: int  # how many results it is calibrated by
+    knows: int
 
     @property
     def problem(self) -> Problem:
@@ -288,7 +291,7 @@ def _best_first(proposals: Sequence[Proposal]) -> list[Proposal]:
 
 
 def _telling(measured: Sequence[tuple[OpDevices, Result]]) -> list[tuple[OpDevices, Result]]:
-    """The results by which predictions are calibrated."""
+    """What a calibration replays of all that was measured."""
     ran = [(len(set(devices)) > 1, r.step_s, devices) for devices, r in measured if isinstance(r, Measured)]
     return [(devices, Measured(step_s)) for _, step_s, devices in sorted(ran)[:MOST_CALIBRATED]]
 

@@ -63,9 +63,13 @@ class Say(Protocol):
 class Trials:
     """Keeps the incumbent, what was built, and how long steps take."""
 
-    def __init__(self, live: LiveStepLike, say: Say, report: Callable[[Trial, bool], None]) -> None:
-        """report: called with each result, and whether it is the first of its mode."""
-        self.live, self.say, self.report = live, say, report
+    def __init__(
+        self, live: LiveStepLike, say: Say, report: Callable[[Trial, bool], None], beat_untouched: bool = True
+    ) -> None:
+        """report: called with each result, and whether it is the first of its mode. beat_untouched: whether the step
+        untouched is to be beaten even where this process is none of the devices.
+        """
+        self.live, self.say, self.report, self.beat_untouched = live, say, report, beat_untouched
         self.mode: Mode = UNTOUCHED
         self.built: list[Placed] = []  # all that can run
         self.favourite: Placed | None = None  # of these, the best while no device is slow
@@ -198,9 +202,9 @@ class Trials:
 
     @property
     def untouched_competes(self) -> bool:
-        """Whether this process is one of the devices; else the step untouched only runs until it is placed."""
+        """Whether the training may end with the step untouched; else that only runs until the step is placed."""
         devices = self.live.session.devices
-        return devices is not None and devices.has_local
+        return self.beat_untouched or (devices is not None and devices.has_local)
 
     @property
     def bar_s(self) -> float:

@@ -12,7 +12,8 @@ import tensorflow as tf
 from placer.errors import BadInputError
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.coarsen import SCALAR_BYTES, coarsen
-from placer.trace.capture import capture, untouchable
+from placer.trace.capture import capture
+from placer.trace.untouchable import untouchable
 
 
 @pytest.fixture(scope="module")

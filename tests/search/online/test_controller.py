@@ -262,14 +262,14 @@ class Machine:
         competes=False, loads=(), understated=0.6, probe_noise=0.08, disturbed=1.5, planner=TablePlanner,
     ):  # fmt: skip
         self.rng, self.seed = np.random.default_rng(seed), seed
-        self.clock, self.step = Clock(), 0
+        self.clock, self.step, self.competes = Clock(), 0, competes
         self.error, self.noise, self.hang, self.stragglers, self.drift = error, noise, hang, stragglers, drift
         self.untouched_s, self.loads = untouched_s, list(loads)
         self.understated, self.probe_noise, self.disturbed = understated, probe_noise, disturbed
         self.thread = Line(self.clock)
         self.planner = planner(self)
         self.session = SimpleNamespace(
-            devices=SimpleNamespace(topology=TOPOLOGY, has_local=competes), missing=(), prepare=lambda: None
+            devices=SimpleNamespace(topology=TOPOLOGY, has_local=False), missing=(), prepare=lambda: None
         )
         self.mode, self.left_alone, self.graph, self.shares_cores = UNTOUCHED, None, GRAPH, True
         self.cannot, self.factor_of, self.ran, self.generation = set(), {}, [], 1
@@ -373,8 +373,8 @@ class Training:
         self.machine = machine
         self.journal = Journal(clock=machine.clock)
         self.controller = Controller(
-            machine, self.journal, OnlineSettings(**settings), clock=machine.clock,
-            planner=lambda graph, topology, settings: machine.planner,
+            machine, self.journal, OnlineSettings(**{"beat_untouched": machine.competes, **settings}),
+            clock=machine.clock, planner=lambda graph, topology, settings: machine.planner,
         )  # fmt: skip
         self.script = self.controller.script()
         self.machine.mode = next(self.script)
@@ -433,7 +433,7 @@ def test_it_never_ends_on_what_is_slower_than_a_single_device_or_the_step_untouc
         assert training.true_s < 1.03 * min(0.185, *(machine.mapping_s(devices) for devices in SINGLES))
 
 
-def test_in_the_end_the_devices_run_the_step_where_this_process_is_none_of_them():
+def test_a_faster_untouched_step_runs_in_the_end_unless_the_user_keeps_to_the_devices():
     training = Training(Machine(untouched_s=0.05)).until("steady")
     assert isinstance(training.mode, Placed)
     assert training.true_s < 1.05 * training.machine.best_s()

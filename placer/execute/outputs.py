@@ -1,0 +1,51 @@
+"""What steps return, as arrays; and exceptions of placed steps as Failed values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from placer.execute.agreement import LossDiffersError
+from placer.execute.rewrite import PlacementError
+from placer.result import Failed
+
+OUT_OF_MEMORY = ("Dst tensor is not initialized", "ALLOC_FAILED", "OUT_OF_MEMORY", "out of memory")
+
+
+REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (LossDiffersError, "loss"),
+    (PlacementError, "placement"),
+    (tf.errors.ResourceExhaustedError, "memory"),
+    (tf.errors.UnavailableError, "device"),
+    (tf.errors.AbortedError, "device"),
+    (tf.errors.OpError, "error"),
+)
+
+
+def attempted(run: Callable[[], Any]) -> Any:
+    """What `run` returns, or a Failed with the reason for its exception."""
+    try:
+        return run()
+    except tuple(kind for kind, _ in REASONS) as error:
+        reason = next(reason for kind, reason in REASONS if isinstance(error, kind))
+        if isinstance(error, tf.errors.OpError) and is_out_of_memory(error):
+            reason = "memory"
+        return Failed(reason, str(error).strip().splitlines()[0])
+
+
+def is_out_of_memory(error: tf.errors.OpError) -> bool:
+    """Whether a device ran out of memory; CUDA's libraries and copies to a GPU use messages of their own."""
+    return isinstance(error, tf.errors.ResourceExhaustedError) or any(text in error.message for text in OUT_OF_MEMORY)
+
+
+def values(outputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """Returned tensors as arrays; waits until they are there."""
+    return [np.asarray(tensor.numpy()) for tensor in outputs]
+
+
+def returned(outputs: Any) -> list[np.ndarray[Any, Any]]:
+    """The tensors in whatever a step returned as arrays; waits until they are there."""
+    return values([t for t in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(t)])

@@ -1,0 +1,111 @@
+"""The untouched step on variables of its own, in this process: what placed steps are compared with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.execute.agreement import Array, Outcome, eps_of, is_float
+from placer.execute.outputs import returned
+from placer.trace.capture import Captured
+from placer.trace.node_def import source_of
+
+_serial = itertools.count()
+
+
+Unpack = Callable[[Sequence[Any]], AbstractContextManager[Sequence[Any]]]
+"""A batch -> the flat inputs that were traced, which are good until the block ends."""
+unpacked: Unpack = nullcontext
+
+
+def reference(
+    captured: Captured,
+    start: Mapping[str, Any],
+    batches: Sequence[Sequence[Any]],
+    unpack: Unpack = unpacked,
+) -> Outcome:
+    """What the untouched step does on flat `batches`, one after another, from `start` on, and without touching the
+    user's variables. It draws the random numbers that a placed step draws whose count of draws is 0.
+
+    start: node name of each variable -> its value. unpack: for a step that was captured to take a batch in place of an
+    iterator.
+    """
+    variables = {name: tf.Variable(value, trainable=False) for name, value in start.items()}
+    before = {name: variable.numpy() for name, variable in variables.items()}
+    traced = captured.traced
+    handles = [
+        tf_internals.handle_of(variables[name]) if name in variables else tensor
+        for name, tensor in traced.captures.items()
+    ]
+    run = _untouched(captured, handles)
+    steps = []
+    for batch in batches:
+        with unpack(batch) as inputs:
+            steps.append(returned(run(inputs)))
+    return Outcome(steps, before, {name: variable.numpy() for name, variable in variables.items()})
+
+
+def perturbed(start: Mapping[str, Any]) -> dict[str, Array]:
+    """`start` with each float moved by one rounding error, up or down, to see what such an error grows to."""
+    rng = np.random.default_rng(0)
+    return {name: _perturbed(np.asarray(value), rng) for name, value in start.items()}
+
+
+def _perturbed(value: Array, rng: np.random.Generator) -> Array:
+    if not is_float(value):
+        return value
+    errors = eps_of(value) * (rng.integers(0, 2, value.shape) * 2 - 1)
+    return np.asarray(value + value * errors.astype(value.dtype), value.dtype)
+
+
+def _untouched(captured: Captured, handles: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    if captured.traced.seeded is None:
+        return lambda inputs: captured.traced.call(inputs, handles)
+    function = _seeded_function(captured)
+    return lambda inputs: function(*captured.traced.ordered(inputs), *handles)
+
+
+def _seeded_function(captured: Captured) -> Any:
+    """The traced graph with known seeds, a function of inputs and captures. Made anew, it draws from the beginning."""
+    traced = captured.traced
+    graph_def = _renamed_functions(traced.seeded)
+    types = {node.name: tf.as_dtype(node.attr["dtype"].type) for node in graph_def.node if node.op == "Placeholder"}
+    arguments = [*traced.inputs, *traced.captures]
+    body = type(graph_def)(library=graph_def.library, versions=graph_def.versions)
+    body.node.extend(node for node in graph_def.node if node.name not in set(arguments))
+    used = {source_of(text) for node in body.node for text in node.input}
+
+    def step(*tensors: Any) -> list[Any]:
+        fed = {f"{name}:0": tensor for name, tensor in zip(arguments, tensors, strict=True) if name in used}
+        names = [*traced.outputs, *traced.writes]
+        found = tf.graph_util.import_graph_def(body, input_map=fed, return_elements=names, name="")
+        tf.compat.v1.get_default_graph().control_outputs.extend(found[len(traced.outputs) :])
+        return list(found[: len(traced.outputs)])
+
+    specs = [tf.TensorSpec(None, types[name]) for name in arguments]
+    return tf.compat.v1.wrap_function(step, specs)
+
+
+def _renamed_functions(graph_def: Any) -> Any:
+    """A copy whose functions have names of their own: TensorFlow keeps the first definition of a name, and what is made
+    anew under it would go on with the streams of the first.
+    """
+    renamed = type(graph_def)()
+    renamed.CopyFrom(graph_def)
+    made = next(_serial)
+    new = {f.signature.name: f"{f.signature.name}_reference_{made}" for f in renamed.library.function}
+    for function in renamed.library.function:
+        function.signature.name = new[function.signature.name]
+    for node in itertools.chain(renamed.node, *(function.node_def for function in renamed.library.function)):
+        node.op = new.get(node.op, node.op)
+        for value in node.attr.values():
+            kind = value.WhichOneof("value")
+            for named in [value.func] if kind == "func" else value.list.func if kind == "list" else ():
+                named.name = new.get(named.name, named.name)
+    return renamed

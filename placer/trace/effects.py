@@ -1,0 +1,53 @@
+"""What a step does besides computing: only effects on variables can be tried without being kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer import tf_internals
+from placer.errors import short
+from placer.trace.node_def import nodes_within
+from placer.trace.random_streams import STATELESS
+
+REPEATABLE = frozenset(
+    {"VarHandleOp", "ReadVariableOp", "VariableShape", "VarIsInitializedOp", "ResourceCountUpTo", "Assert"}
+    | {"RngReadAndSkip", "RngSkip", "StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt"}
+    | {"StatefulStandardNormal", "StatefulStandardNormalV2", "StatefulTruncatedNormal", "NonDeterministicInts"}
+    | {"PartitionedCall", "StatefulPartitionedCall", "If", "While", "Case", "IteratorGetNext"}
+    | {"LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2", "HashTableV2", "AnonymousHashTable"}
+    | {"CheckNumerics", "CheckNumericsV2", "Empty", "GuaranteeConst", "ResourceStridedSliceAssign"}
+)
+REPEATABLE_FAMILIES = (
+    "Assign", "ResourceGather", "ResourceScatter", "ResourceApply", "ResourceSparseApply", "TensorArray", "Stack",
+    "CudnnRNN", "Stateless",
+)  # fmt: skip
+IN_WORDS = (
+    (("PyFunc", "EagerPyFunc", "PyFuncStateless"), "it calls a Python function"),
+    (("Print", "PrintV2", "StringFormat"), "it prints"),
+    (("WriteScalarSummary", "WriteSummary", "WriteHistogramSummary", "WriteImageSummary", "WriteRawProtoSummary"),
+     "it writes a summary"),
+    (("WriteAudioSummary", "WriteGraphSummary", "ImportEvent", "FlushSummaryWriter", "SummaryWriter"),
+     "it writes a summary"),
+    (("WriteFile", "SaveV2", "Save", "SaveSlices", "MergeV2Checkpoints"), "it writes a file"),
+    (("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"), "it changes a lookup table"),
+)  # fmt: skip
+
+
+def unrepeatable_effect(graph_def: Any) -> str | None:
+    """In words, an effect of the step that a trial of it would have, too; None where there is none.
+
+    What may be repeated is listed; of any other stateful op nobody here knows what it does.
+    """
+    for node in nodes_within(graph_def):
+        if not _may_be_repeated(node.op):
+            what = next((words for kinds, words in IN_WORDS if node.op in kinds or "Summary" in node.op in kinds), "")
+            if not what and ("Queue" in node.op or "Barrier" in node.op):
+                what = "it uses a queue"
+            return f"{what or 'it has an effect that is not on a variable'} (op {short(node.name)}, {node.op})"
+    return None
+
+
+def _may_be_repeated(kind: str) -> bool:
+    if kind in REPEATABLE or kind in STATELESS or kind.startswith(REPEATABLE_FAMILIES):
+        return True
+    return not tf_internals.is_stateful(kind)

@@ -1,0 +1,123 @@
+"""Random numbers that do not depend on where, or how often, a step was built.
+
+TensorFlow's stateful random ops count their draws in the kernel: a step built anew, as each mapping is, draws the same
+numbers again. They become stateless ops here, which compute the same Philox streams (Salmon et al. 2011) from a key and
+a counter: the key is the op's first seed, the counter's high word its second seed, and the low word is advanced by 256
+for each number that a call makes (`GuardedPhiloxRandom::ReserveRandomOutputs`). The step is given the number of calls
+before it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from placer.trace.node_def import nodes_within, parse_input, set_inputs
+
+STATELESS = {
+    "RandomUniform": "StatelessRandomUniformV2",
+    "RandomStandardNormal": "StatelessRandomNormalV2",
+    "TruncatedNormal": "StatelessTruncatedNormalV2",
+    "RandomUniformInt": "StatelessRandomUniformIntV2",
+}
+OTHER_DRAWS = frozenset(
+    {"Multinomial", "RandomShuffle", "RandomGamma", "RandomPoisson", "RandomPoissonV2", "ParameterizedTruncatedNormal"}
+    | {"LogUniformCandidateSampler", "UniformCandidateSampler", "FixedUnigramCandidateSampler", "AllCandidateSampler"}
+    | {"LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler"}
+)
+"""Ops that draw from a state of their own, and have no stateless twin here."""
+DRAWS = "placer/draws"  # the input of the captured graph that says how many steps drew before
+PER_NUMBER = 256  # what a stateful op advances its counter by for each number
+PHILOX = 1  # TensorFlow's number of the algorithm
+
+
+class Draws:
+    """Counts the steps that drew, so that each draws numbers of its own, whatever mapping it runs under."""
+
+    def __init__(self, taken: int = 0) -> None:
+        self.taken = taken
+
+    def next(self) -> tf.Tensor:
+        """What the next step is given: [2] uint64, the number of steps before it and 0."""
+        given = tf.constant([self.taken, 0], tf.uint64)
+        self.taken += 1
+        return given
+
+
+def draws_within(graph_def: Any) -> list[Any]:
+    """The ops that draw from hidden state, in the graph and in all functions that it calls."""
+    return [node for node in nodes_within(graph_def) if node.op in STATELESS or node.op in OTHER_DRAWS]
+
+
+def has_seeds(node: Any) -> bool:
+    """Whether the user chose the numbers that an op draws, by a seed of its own or a global one."""
+    return bool(node.attr["seed"].i or node.attr["seed2"].i)
+
+
+def give_seeds(graph_def: Any) -> None:
+    """Give seeds to all ops that have none, so that the numbers they draw are known."""
+    rng = random.SystemRandom()
+    for node in draws_within(graph_def):
+        if not has_seeds(node):
+            node.attr["seed"].i, node.attr["seed2"].i = rng.getrandbits(62) + 1, rng.getrandbits(62) + 1
+
+
+def make_stateless(graph_def: Any) -> bool:
+    """Replace the stateful random ops of a folded graph; returns whether it has the input DRAWS now.
+
+    Left as they are: ops in the bodies of loops and branches, and ops that make a number of values known only at run
+    time.
+    """
+    sizes = {node.name: _count(node) for node in graph_def.node if node.op == "Const"}
+    counts = {
+        node.name: sizes.get(parse_input(node.input[0])[0]) for node in graph_def.node if node.op in STATELESS
+    }  # values that each call makes
+    for node in [n for n in graph_def.node if counts.get(n.name) is not None]:
+        _replace(graph_def, node, counts[node.name] or 0)
+    made = any(count is not None for count in counts.values())
+    if made:
+        given = graph_def.node.add(name=DRAWS, op="Placeholder")
+        given.attr["dtype"].type = tf.uint64.as_datatype_enum
+        given.attr["shape"].shape.CopyFrom(tf.TensorShape([2]).as_proto())
+    return made
+
+
+def _replace(graph_def: Any, node: Any, count: int) -> None:
+    """Make one stateful op stateless; `count` values a call."""
+    name, seed, seed2 = node.name, node.attr["seed"].i, node.attr["seed2"].i
+    _constant(graph_def, f"{name}/key", np.array([seed % 2**64], np.uint64))
+    _constant(graph_def, f"{name}/stride", np.array([count * PER_NUMBER, 0], np.uint64))
+    _constant(graph_def, f"{name}/begin", np.array([0, seed2 % 2**64], np.uint64))
+    _constant(graph_def, f"{name}/philox", np.array(PHILOX, np.int32))
+    for made, op, inputs in (
+        ("taken", "Mul", [DRAWS, f"{name}/stride"]),
+        ("counter", "AddV2", [f"{name}/taken", f"{name}/begin"]),
+    ):
+        graph_def.node.add(name=f"{name}/{made}", op=op, input=inputs).attr["T"].type = tf.uint64.as_datatype_enum
+    shape, *rest = [text for text in node.input if not text.startswith("^")]
+    control = [text for text in node.input if text.startswith("^")]
+    set_inputs(node, [shape, f"{name}/key", f"{name}/counter", f"{name}/philox", *rest, *control])
+    node.attr["Tshape"].type = node.attr["T"].type
+    if node.op == "RandomUniformInt":
+        node.attr["dtype"].type = node.attr["Tout"].type
+    for unused in ("seed", "seed2", "T", "Tout"):
+        node.attr.pop(unused, None)
+    node.op = STATELESS[node.op]
+
+
+def _constant(graph_def: Any, name: str, value: np.ndarray[Any, Any]) -> None:
+    node = graph_def.node.add(name=name, op="Const")
+    node.attr["dtype"].type = tf.as_dtype(value.dtype).as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+
+
+def _count(node: Any) -> int | None:
+    """Number of values in a tensor whose shape a Const holds; None where it holds something else."""
+    proto = node.attr["value"].tensor
+    if proto.dtype not in (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum):
+        return None
+    return math.prod(int(size) for size in tf.make_ndarray(proto).ravel())

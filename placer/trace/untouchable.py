@@ -1,0 +1,67 @@
+"""Steps that must run as they are, because of how they were made rather than what they compute."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from typing import Any
+
+import tensorflow as tf
+
+
+def untouchable(step: Any) -> str | None:
+    """Why a step must not be placed, in words; None where it may.
+
+    Looks at what the function closes over, the globals that it uses, and the attributes of the object that it is a
+    method of, but not inside of those.
+    """
+    if tf.config.functions_run_eagerly():
+        return "functions are set to run eagerly (tf.config.run_functions_eagerly)"
+    if not tf.executing_eagerly():
+        return "it is called while another function is traced"
+    if tf.distribute.has_strategy():
+        return f"it runs under the distribution strategy {type(tf.distribute.get_strategy()).__name__}"
+    if hasattr(step, "compute_loss"):
+        if getattr(step, "run_eagerly", False):
+            return "the model was compiled with run_eagerly=True"
+    elif getattr(step, "_jit_compile", None):
+        return "it is compiled by XLA (jit_compile=True), which ignores devices"
+    return next(filter(None, map(_distribution, _within(step))), None)
+
+
+def _within(step: Any) -> list[Any]:
+    """The objects that a step's function refers to."""
+    if isinstance(step, functools.partial):
+        return [*step.args, *step.keywords.values(), *_within(step.func)]
+    function = inspect.unwrap(getattr(step, "python_function", step))
+    owner = getattr(step, "__self__", None) or getattr(function, "__self__", None)
+    found = [step, *getattr(owner, "__dict__", {}).values()]
+    function = getattr(function, "__func__", function)
+    if not inspect.isfunction(function):
+        return [*found, *getattr(function, "__dict__", {}).values()]
+    with contextlib.suppress(ValueError):  # a closure cell is empty
+        used = inspect.getclosurevars(function)
+        found += [*used.nonlocals.values(), *used.globals.values()]
+    return [thing for thing in found if not inspect.ismodule(thing)]
+
+
+def _distribution(thing: Any) -> str | None:
+    """In words, that an object takes part in a distribution strategy; None where it does not."""
+    if isinstance(thing, tf.distribute.Strategy):
+        return f"it uses the distribution strategy {type(thing).__name__}"
+    variables = thing if isinstance(thing, (list, tuple)) else [thing, *(_asked(thing, "variables") or ())]
+    for variable in variables:
+        for held in (variable, _asked(variable, "value")):  # Keras wraps TensorFlow's variable
+            if isinstance(held, tf.distribute.DistributedValues):
+                return f"its variables are distributed ({type(held).__name__})"
+    return None
+
+
+def _asked(thing: Any, name: str) -> Any:
+    """An attribute of an arbitrary object, whose properties may raise anything; None where it has none."""
+    try:
+        found = None if isinstance(thing, type) else getattr(thing, name, None)
+        return found if name == "value" or isinstance(found, (list, tuple)) else None
+    except Exception:
+        return None

@@ -1,0 +1,163 @@
+"""How far off a placed step may be, coarser where a GPU rounds coarsely."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.execute import agreement
+from placer.execute.agreement import (
+    MOST_TOLERANCE,
+    SPREAD,
+    TF32_TOLERANCE,
+    TOLERANCE,
+    Agreement,
+    LossDiffersError,
+    Outcome,
+    tolerance,
+)
+
+
+def returned(*losses):
+    return Outcome([[np.float32(loss), np.int64(3)] for loss in losses], {}, {})
+
+
+@pytest.fixture
+def tf32(monkeypatch):
+    monkeypatch.setattr(agreement, "rounds_coarsely", lambda: True)
+
+
+def test_a_process_without_gpu_never_rounds_coarsely():
+    assert not agreement.rounds_coarsely()
+    assert tolerance([returned(5.0, 4.0), returned(5.0, 3.0)]) == TOLERANCE
+
+
+@pytest.mark.usefixtures("tf32")
+def test_tensor_float_32_is_allowed_for():
+    assert tolerance([returned(5.0, 4.0)]) == TF32_TOLERANCE
+    assert tolerance([returned(5.0, 4.0), returned(5.0, 4.001)]) == TF32_TOLERANCE
+
+
+@pytest.mark.usefixtures("tf32")
+def test_a_step_that_magnifies_rounding_may_differ_as_it_does_from_itself():
+    found = tolerance([returned(5.0, 4.0), returned(5.0, 4.1)])
+    assert found == pytest.approx(SPREAD * 0.1 / 4.1, rel=1e-4)
+    assert tolerance([returned(5.0, 4.0), returned(5.0, 9.0)]) == MOST_TOLERANCE
+    assert tolerance([returned(np.nan, np.inf), returned(np.nan, np.inf)]) == TF32_TOLERANCE
+
+
+@pytest.mark.parametrize(("apart", "agrees"), [(5e-3, True), (2e-2, False)])
+@pytest.mark.usefixtures("tf32")
+def test_a_coarse_step_agrees_within_its_tolerance(apart, agrees):
+    references = [returned(5.0, 4.0)]
+    held = Agreement(references, exact=False, tolerance=tolerance(references))
+    if agrees:
+        held.check(returned(5.0, 4.0 * (1 + apart)))
+    else:
+        with pytest.raises(LossDiffersError):
+            held.check(returned(5.0, 4.0 * (1 + apart)))
+
+
+def step_that(returned, before=(1.0, 1.0), after=(1.0, 1.0)):
+    """An outcome of one step with one variable."""
+    state = [np.asarray(value, np.float32) for value in (before, after)]
+    return Outcome([[np.asarray(returned, np.float32)]], {"w": state[0]}, {"w": state[1]})
+
+
+def agree(mine, *references, **how):
+    try:
+        Agreement(references, exact=False, **how).check(mine)
+    except LossDiffersError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "exact", "as_one"),
+    [
+        (1.0, 1.0, True, True),
+        (1.0, np.nextafter(np.float32(1), np.float32(2)), True, False),
+        (1.0, 1.0005, False, True),
+        (1.0, 1.01, False, False),
+        (np.nan, np.nan, True, True),
+        (np.nan, np.nan, False, True),
+        ([1.0, 1e-6], [1.0, 2e-6], False, True),
+        ([1.0, 1e-6], [1.0, 2e-3], False, False),
+        ([1.0, np.inf], [1.0, np.inf], False, True),
+        (0.0, 1e-9, False, False),
+    ],
+)
+def test_returned_values(a, b, exact, as_one):
+    held = Agreement([] if exact else [step_that(b)], exact=exact)
+    if exact:
+        held.check(step_that(b))
+    if as_one:
+        held.check(step_that(a))
+    else:
+        with pytest.raises(LossDiffersError):
+            held.check(step_that(a))
+
+
+DOWN, UP, START = (0.9999, 1.0), (1.0001, 1.0), (1.0, 1.0)  # a small learning rate
+
+
+def test_an_update_of_the_wrong_sign_is_refused_although_the_loss_hardly_moves():
+    assert agree(step_that(1.0, START, DOWN), step_that(1.0, START, DOWN))
+    assert not agree(step_that(1.0, START, UP), step_that(1.0, START, DOWN))
+
+
+@pytest.mark.parametrize("after", [START, (0.9998, 1.0), (0.9999, 1.0001)])
+def test_an_update_that_is_missing_twice_as_large_or_elsewhere_is_refused(after):
+    assert not agree(step_that(1.0, START, after), step_that(1.0, START, DOWN))
+
+
+def test_a_change_within_the_rounding_of_the_value_says_nothing():
+    large = (1e4, 1e4)
+    moved = (float(np.nextafter(np.float32(1e4), np.float32(2e4))), 1e4)
+    assert agree(step_that(1.0, large, moved), step_that(1.0, large, large))
+
+
+def test_a_change_that_rounding_decides_is_compared_with_what_rounding_does():
+    """The bias before a batch normalisation has a gradient of 0 but for rounding, and Adam makes whole steps of it."""
+    mine, theirs = step_that(1.0, START, UP), step_that(1.0, START, DOWN)
+    asked = []
+
+    def shaken():
+        asked.append(1)
+        return theirs, step_that(1.0, START, UP)
+
+    held = Agreement([theirs], exact=False, shaken=shaken)
+    held.check(theirs)
+    assert not asked
+    held.check(mine)
+    held.check(mine)
+    assert len(asked) == 1
+    with pytest.raises(LossDiffersError):
+        held.check(step_that(1.0, START, (0.99, 1.0)))
+
+
+def test_what_a_rounding_error_grows_to_is_no_reference():
+    """The shaken outcomes show a size only: that the placed step agrees with them proves nothing about the training."""
+    wrong, right = step_that(2.0, START, UP), step_that(1.0, START, DOWN)
+    assert not agree(wrong, right, shaken=lambda: (wrong, wrong))
+
+
+def test_counters_and_short_floats_are_compared_too():
+    def state(kind, value):
+        return Outcome([[]], {"v": np.asarray([3], kind)}, {"v": np.asarray([value], kind)})
+
+    for kind in (np.int64, tf.bfloat16.as_numpy_dtype, np.float16, np.bool_):
+        assert agree(state(kind, 1), state(kind, 1))
+        assert not agree(state(kind, 0), state(kind, 1))
+    names = [Outcome([[]], {"v": np.array([b"x"], object)}, {"v": np.array([text], object)}) for text in (b"x", b"y")]
+    assert agree(names[0], names[0]) and not agree(names[1], names[0])
+
+
+def test_alike_devices_must_give_the_same_bits_of_every_variable():
+    held = Agreement([step_that(1.0, START, DOWN)], exact=True)
+    held.check(step_that(1.0, START, DOWN))
+    held.check(step_that(1.0, START, DOWN))
+    last_bit = (float(np.nextafter(np.float32(DOWN[0]), np.float32(2))), 1.0)
+    with pytest.raises(LossDiffersError, match="'w' has other values than under another mapping"):
+        held.check(step_that(1.0, START, last_bit))
