@@ -125,16 +125,19 @@ def capture(
     needs_loss: bool = True,
     trains: bool = True,
     elements: Mapping[int, Sequence[Any]] | None = None,
+    layout: Layout | None = None,
+    traced: tuple[Any, list[int]] | None = None,
 ) -> Captured:
     """Trace `step` (a function, a tf.function, or a compiled keras.Model) as called with `args` and `kwargs`.
 
     Tensors and arrays in them are the step's inputs, everything else is a constant. needs_loss: require the step to
     return a floating-point tensor. trains: require it to update a variable; an inference updates none. elements:
     position of an iterator among the flat tensors -> the shapes of its element, which the captured step takes instead
-    (placer/trace/iterator_inputs.py). Raises BadInputError where the step cannot be traced or placed, returns no such
-    tensor, or updates no variable.
+    (placer/trace/iterator_inputs.py). layout: of the arguments, where it is known. traced: what `trace` gave before
+    for this step, which is not traced again then. Raises BadInputError where the step cannot be traced or placed,
+    returns no such tensor, or updates no variable.
     """
-    concrete, order = _trace(step, args, kwargs, name)
+    concrete, order = traced if traced is not None else trace(step, layout or _layout(args, kwargs, name), name)
     variables, feeds = _captures(concrete)
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
@@ -143,10 +146,10 @@ def capture(
     graph_def = _renamed(concrete)
     repeats = _repeating(graph_def)
     give_seeds(graph_def)
-    traced = _traced(concrete, graph_def, order)
-    inputs, outputs = traced.given, traced.outputs
+    whole = _traced(concrete, graph_def, order)
+    inputs, outputs = whole.given, whole.outputs
     try:
-        graph_def, writes = fold(graph_def, variables, inputs, outputs, traced.writes)
+        graph_def, writes = fold(graph_def, variables, inputs, outputs, whole.writes)
     except (tf.errors.OpError, ValueError) as error:
         raise BadInputError(f"{name}: TensorFlow could not optimise the step's graph: {_gist(error)}") from error
     for i in sorted(elements or {}, reverse=True):
@@ -160,7 +163,7 @@ def capture(
     feeds = {node: tensor for node, tensor in feeds.items() if node in left}
     host = host_ops(name, graph_def)
     graph = build_graph(name, graph_def, variables, outputs, host)
-    return Captured(name, graph_def, variables, feeds, inputs, outputs, writes, graph, traced, host, draws, repeats)
+    return Captured(name, graph_def, variables, feeds, inputs, outputs, writes, graph, whole, host, draws, repeats)
 
 
 def _traced(concrete: Any, graph_def: Any, order: Sequence[int]) -> Traced:
@@ -190,8 +193,17 @@ def _repeating(graph_def: Any) -> str | None:
     )
 
 
-def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) -> tuple[Any, list[int]]:
-    """(the concrete function, which flat tensor of the call each of its inputs is)."""
+def _layout(args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) -> Layout:
+    try:
+        return Layout.of(args, kwargs)
+    except BadInputError as error:
+        raise BadInputError(f"{name}: {error}") from error
+
+
+def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
+    """(the concrete function, which flat tensor of a call each of its inputs is). Raises BadInputError where `step`
+    cannot be traced.
+    """
     traceable: Any = _model_step(step) if hasattr(step, "compute_loss") else step
     if not callable(traceable):
         raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
@@ -199,10 +211,7 @@ def _trace(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, nam
         warnings.warn(f"{name}: jit_compile is switched off, for XLA ignores devices.", stacklevel=3)
         traceable = traceable.python_function
     try:
-        layout = Layout.of(args, kwargs)
         return _traced_anew(traceable, layout) if not hasattr(traceable, "python_function") else _own(traceable, layout)
-    except BadInputError as error:
-        raise BadInputError(f"{name}: {error}") from error
     except Exception as error:
         raise BadInputError(
             f"{name}: TensorFlow could not trace the step: {type(error).__name__}: {_gist(error)}"

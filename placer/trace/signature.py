@@ -12,9 +12,20 @@ import tensorflow as tf
 
 from placer.errors import BadInputError, one_line
 
+VALUES = 3  # different ones of a number, until it counts as a tensor
+KINDS = 64  # of calls whose numbers are remembered
+MOST_INT, MOST_FLOAT = 2**30, 1e38
+
 
 class Signatures:
-    """Reads calls of a step; calls have equal keys where one captured step serves both."""
+    """Reads calls of a step; calls have equal keys where one captured step serves both.
+
+    A Python number (no bool) is a constant, until an argument was given VALUES different ones in calls that are alike
+    but for their numbers: from then on it counts as a scalar tensor, and one captured step serves all its values.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, dict[int, set[Hashable]]] = {}
 
     def of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Hashable, list[Any]]:
         """(key, flat tensors) of a call. Keys tell apart structures, types and shapes of tensors, and constants.
@@ -28,8 +39,31 @@ class Signatures:
             if tensors is not None:
                 return tuple([(t.dtype, t.shape) for t in tensors]), tensors
         leaves = _leaves(args, kwargs)
-        key = (_structure((tuple(args), dict(kwargs or {}))), tuple(_leaf_key(leaf) for leaf in leaves))
-        return key, _flat(leaves)
+        structure = _structure((tuple(args), dict(kwargs or {})))
+        numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
+        if numbers:
+            for i in self._varying(structure, leaves, numbers):
+                leaves[i] = _number(leaves[i])
+        return (structure, tuple(_leaf_key(leaf) for leaf in leaves)), _flat(leaves)
+
+    def layout(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
+        """The layout of a call whose key `of` gave. Raises BadInputError for plain Python iterators."""
+        leaves = _leaves(args, kwargs)
+        numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
+        varying = self._varying(_structure((tuple(args), dict(kwargs or {}))), leaves, numbers) if numbers else ()
+        return Layout.of(args, kwargs, varying)
+
+    def _varying(self, structure: Hashable, leaves: Sequence[Any], numbers: Sequence[int]) -> list[int]:
+        """The positions of numbers that count as tensors."""
+        kind = structure, tuple(type(x) if i in numbers else _leaf_key(x) for i, x in enumerate(leaves))
+        if kind not in self._seen and len(self._seen) >= KINDS:
+            self._seen.pop(next(iter(self._seen)))
+        seen = self._seen.setdefault(kind, {})
+        for i in numbers:
+            values = seen.setdefault(i, set())
+            if len(values) < VALUES:
+                values.add(constant_key(leaves[i]))
+        return [i for i in numbers if len(seen[i]) >= VALUES and _fits(leaves[i])]
 
 
 def flat_tensors(args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
@@ -48,11 +82,14 @@ class Layout:
     structure: Any  # (args, kwargs) with the TypeSpec of each tensor in its place
     leaves: tuple[Any, ...]  # the same, flat
     are_tensors: tuple[bool, ...]
+    numbers: tuple[int, ...] = ()  # leaves that are Python numbers, and tensors to a captured step
 
     @classmethod
-    def of(cls, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
-        """The layout of a call. Raises BadInputError for plain Python iterators."""
+    def of(cls, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, numbers: Sequence[int] = ()) -> Layout:
+        """The layout of a call. numbers: leaves that count as tensors. Raises BadInputError for Python iterators."""
         given = _leaves(args, kwargs)
+        for i in numbers:
+            given[i] = _number(given[i])
         for leaf in given:
             if hasattr(leaf, "__next__") and not _is_composite(leaf):
                 kind = type(leaf).__name__
@@ -61,7 +98,19 @@ class Layout:
                 )
         leaves = tuple(_spec(leaf) if _is_tensor(leaf) else leaf for leaf in given)
         structure = tf.nest.pack_sequence_as((tuple(args), dict(kwargs or {})), leaves)
-        return cls(structure, leaves, tuple(_is_tensor(leaf) for leaf in given))
+        return cls(structure, leaves, tuple(_is_tensor(leaf) for leaf in given), tuple(numbers))
+
+    def numbers_of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[float]:
+        """The Python numbers of such a call that a captured step takes as tensors."""
+        given = tf.nest.flatten((tuple(args), dict(kwargs or {}))) if self.numbers else []
+        return [given[i] for i in self.numbers]
+
+    def numbers_in(self, tensors: Sequence[Any]) -> list[float]:
+        """The same from flat tensors, as exactly as these hold them."""
+        if not self.numbers:
+            return []
+        args, kwargs = self.filled(tensors)
+        return [tensor.numpy().item() for tensor in self.numbers_of(args, kwargs)]  # type: ignore[attr-defined]
 
     @cached_property
     def specs(self) -> tuple[Any, ...]:
@@ -69,14 +118,18 @@ class Layout:
         tensors = [leaf for leaf, is_tensor in zip(self.leaves, self.are_tensors, strict=True) if is_tensor]
         return tuple(tf.nest.flatten(tensors, expand_composites=True))
 
-    def filled(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """(args, kwargs) with the flat `tensors` in their places."""
-        left = iter(tensors)
+    def filled(
+        self, tensors: Sequence[Any], numbers: Sequence[float] | None = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(args, kwargs) with the flat `tensors` in their places. numbers: what is in the places of `numbers` then."""
+        left, own = iter(tensors), iter(numbers or ())
         leaves = []
-        for leaf, is_tensor in zip(self.leaves, self.are_tensors, strict=True):
+        for i, (leaf, is_tensor) in enumerate(zip(self.leaves, self.are_tensors, strict=True)):
             if is_tensor:
                 parts = [next(left) for _ in tf.nest.flatten(leaf, expand_composites=True)]
                 leaf = tf.nest.pack_sequence_as(leaf, parts, expand_composites=True)
+            if numbers is not None and i in self.numbers:
+                leaf = next(own)
             leaves.append(leaf)
         args, kwargs = tf.nest.pack_sequence_as(self.structure, leaves)
         return args, kwargs
@@ -93,6 +146,15 @@ class Same:
 
     def __hash__(self) -> int:
         return id(self.held)
+
+
+def _fits(number: float) -> bool:
+    """Whether a scalar tensor holds a Python number: a float to seven digits, an int exactly, with room to count on."""
+    return abs(number) < (MOST_INT if isinstance(number, int) else MOST_FLOAT)
+
+
+def _number(number: float) -> Any:
+    return tf.constant(number, tf.int32 if isinstance(number, int) else tf.float32)
 
 
 def _plain(args: Sequence[Any]) -> list[Any] | None:

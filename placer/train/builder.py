@@ -40,7 +40,8 @@ class Builder:
     def capture(self, variant: Variant) -> Captured:
         """The step of one signature. Raises BadInputError where it cannot be placed."""
         how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
-        captured = capture(self.untouched.function, variant.args, self.name, **how)
+        how |= {"layout": variant.layout, "traced": variant.traced}
+        captured = capture(self.untouched.step, variant.args, self.name, **how)
         if self.session.replicas.aside:
             raise BadInputError(f"{self.name}: {self.session.replicas.aside} reads its variables while steps run.")
         if captured.has_tables and self.session.connection.joins_workers:

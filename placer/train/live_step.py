@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+import tensorflow as tf
+
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.devices.load_probes import LoadProbes
@@ -24,7 +26,7 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed
 from placer.trace.iterator_inputs import Feeding
-from placer.trace.signature import Layout, Signatures
+from placer.trace.signature import Signatures
 from placer.trace.untouchable import untouchable
 from placer.train.background import BackgroundThread
 from placer.train.builder import Builder
@@ -38,6 +40,8 @@ from placer.train.variant import Variant
 
 T = TypeVar("T")
 DRAINED = 64  # calls after a change of mode that are timed until all they started is done; later ones overlap
+MOST_VARIANTS = 16  # signatures that are remembered
+PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
 PROFILE_LIMIT_S = 60.0  # for one traced step, on workers that may get lost
 
 
@@ -60,6 +64,8 @@ class LiveStep:
         self.left_alone: str | None = None
         self._signatures = Signatures()
         self._variants: dict[Hashable, Variant] = {}
+        self._calls = 0
+        self._has_settled = False  # on its main signature
         self._recorder = Recorder(session)
         self._builder = Builder(self.untouched, session, name, clock)
         self._background = BackgroundThread()
@@ -91,8 +97,10 @@ class LiveStep:
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
-        """Change the mode; what was placed on the devices of before a loss must never be called, so it is ignored."""
-        if mode is self._mode or (isinstance(mode, Placed) and not self.is_current(mode)):
+        """Change the mode; what was placed on the devices of before a loss must never be called, so it is ignored, and
+        so is any placed step where a trace of the step would not do what the step does.
+        """
+        if mode is self._mode or (isinstance(mode, Placed) and (self.is_unsafe or not self.is_current(mode))):
             return
         drain()
         self._mode, self._calls_in_mode = mode, 0
@@ -105,13 +113,11 @@ class LiveStep:
         if tf_internals.is_recorded():
             return self.untouched.within(args, kwargs), None
         with self.session.lock:
-            key, tensors = self._signatures.of(args, kwargs)
-            variant = self._variants.get(key)
-            if variant is None:
-                variant = self._first_call(key, args, kwargs)
-            variant.calls += 1
+            variant, tensors = self._variant(args, kwargs)
             if self.session.suspected:
                 self.session.check_for_losses()
+            if self.is_unsafe:
+                return self.untouched.run(variant, args, kwargs)
             if variant is not self.main:
                 return self._aside(variant, args, kwargs, tensors), None
             mode = self._mode
@@ -119,9 +125,76 @@ class LiveStep:
                 return self._placed(variant, mode, self._given(variant, tensors))
             return self._untouched(variant, args, kwargs, tensors)
 
+    @property
+    def is_unsafe(self) -> bool:
+        """Whether a trace of the step would not do what the step does."""
+        return self.untouched.plain is not None and self.left_alone is not None
+
+    def _variant(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Variant, Sequence[Any]]:
+        """The signature of a call, and its flat tensors."""
+        plain = self.untouched.plain
+        if self.is_unsafe and self.main is not None:  # its signature no longer matters
+            return self.main, ()
+        key, tensors = self._signatures.of(args, kwargs)
+        if plain is not None:
+            key = plain.keyed(key)
+            self._leave_alone(plain.why)
+        variant = self._variants.get(key)
+        if variant is None:
+            variant = self._first_call(key, args, kwargs)
+        self._calls += 1
+        variant.calls, variant.last = variant.calls + 1, self._calls
+        assert self.main is not None
+        if not self._has_settled and variant.calls > self.main.calls + 1 and not variant.refused:
+            self._change_main(variant)
+        return variant, tensors
+
+    def _leave_alone(self, why: str | None) -> None:
+        """Run the step untouched for good, and say why, once."""
+        if why is None or self.left_alone is not None:
+            return
+        self.left_alone = why
+        if self.untouched.plain is not None:
+            warnings.warn(f"placer: {self.name} runs untouched: {why}.", stacklevel=6)
+            self.untouched.plain.end()
+            self._mode = UNTOUCHED
+
+    def _change_main(self, variant: Variant) -> None:
+        """The main signature of the first call did not come again as often as this one."""
+        if self.left_alone is None and self._traced(variant):
+            self.main = variant
+            self._recorder.clear()
+
+    def _traced(self, variant: Variant) -> bool:
+        """Whether a signature can be placed, as far as tracing it shows; says why not, once."""
+        if variant.refused:
+            return False
+        if not variant.is_traced:
+            variant.is_traced = True
+            why = self.untouched.trace(variant)
+            if why is None:
+                variant.feeding = Feeding.of(variant.layout)
+            elif variant is self.main and not self.is_joined:
+                self._leave_alone(why)
+            else:
+                self._refuse(variant, why)
+            return why is None
+        return True
+
+    def _refuse(self, variant: Variant, why: str) -> None:
+        variant.refused = True
+        warnings.warn(f"{self.name}: {why} Calls of this signature run untouched.", stacklevel=6)
+
     def _given(self, variant: Variant, tensors: Sequence[Any]) -> Sequence[Any]:
-        """What a placed step takes: a batch where the user gave an iterator. Raises OutOfRangeError at its end."""
-        return tensors if variant.feeding is None else variant.feeding.taken(tensors)
+        """What a placed step takes: a batch where the user gave an iterator. Raises what the step raises at its end."""
+        if variant.feeding is None:
+            return tensors
+        try:
+            return variant.feeding.taken(tensors)
+        except tf.errors.OutOfRangeError:
+            if self.untouched.plain is None:
+                raise
+        raise StopIteration  # as next(iterator) in Python
 
     def repeat(self, key: Any, tensors: Sequence[Any]) -> None:
         """As in `Member`."""
@@ -129,29 +202,56 @@ class LiveStep:
         mode = self._mode_of(variant)
         if isinstance(mode, Placed):
             self._run(mode, tensors)
+        elif self.untouched.plain is not None and not self.untouched.plain.is_in(variant.key):
+            raise PlacerError(
+                f"{self.name}: all devices were lost, and steps since the last snapshot cannot be taken again, because "
+                "the Python state that they read has changed; go on from a checkpoint."
+            )
         else:
             self.untouched.run_flat(variant, tensors)
 
     def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
-        variant = self._variants[key] = Variant(key, args, kwargs, Layout.of(args, kwargs))
+        variant = self._variants[key] = Variant(key, args, kwargs, self._signatures.layout(args, kwargs))
+        plain = self.untouched.plain
         if self.main is None:
             self.main = variant
-            self.left_alone = untouchable(self.untouched.step) or self.untouched.trace(variant)
-        if not self.left_alone:
+            self.left_alone = untouchable(self.untouched.step)
+            if self.left_alone is None:
+                variant.is_traced = plain is None
+            self._leave_alone(self.untouched.trace(variant) if plain is None else plain.look_through())
+        if self.left_alone is None and plain is None:
             variant.feeding = Feeding.of(variant.layout)
+        if len(self._variants) > MOST_VARIANTS:
+            self._drop_one()
         return variant
+
+    def _drop_one(self) -> None:
+        """Forget the signature that was not called for longest, with what was captured and placed for it."""
+        others = (variant for variant in self._variants.values() if variant is not self.main)
+        oldest = min(others, key=lambda variant: variant.last or self._calls + 1)
+        if self.session.fragile:
+            self.session.save()  # no step of it need be repeated
+        del self._variants[oldest.key]
 
     def _untouched(
         self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> tuple[Any, float]:
         wanted = variant is self.main and not self.is_joined and not self._recorder.is_full
-        if not wanted or self.left_alone or variant.calls <= 1:
-            return self.untouched.run(variant, args, kwargs)
+        if not wanted or self.left_alone or not self._may_trace(variant) or not self._traced(variant):
+            outputs, step_s = self.untouched.run(variant, args, kwargs)
+            if self.untouched.plain is not None:
+                self._leave_alone(self.untouched.plain.why)
+            return outputs, step_s
         given = self._given(variant, tensors)
         if variant.feeding is not None:
             variant.shapes = variant.feeding.shapes(given)
-        trained = self.untouched.function.get_concrete_function(*variant.args, **variant.kwargs).graph.variables
-        return self._recorder.record(trained, given, lambda: self.untouched.run_flat(variant, given))
+        trained = self.untouched.trained(variant)
+        numbers = variant.layout.numbers_of(args, kwargs)
+        return self._recorder.record(trained, given, lambda: self.untouched.run_flat(variant, given, numbers))
+
+    def _may_trace(self, variant: Variant) -> bool:
+        """Whether enough calls ran untouched: the first of a plain step may build layers, the second is judged."""
+        return variant.calls > (1 if self.untouched.plain is None else 2)
 
     def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         if self.session.fragile:
@@ -193,7 +293,10 @@ class LiveStep:
 
     def _aside(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]) -> Any:
         """A step of another signature than the main one."""
-        if not isinstance(self.mode, Placed) or variant.refused:
+        placed = isinstance(self.mode, Placed) and not variant.refused
+        if placed and self.untouched.plain is not None:
+            placed = self._may_trace(variant) and self._traced(variant)
+        if not placed:
             return self._untouched(variant, args, kwargs, tensors)[0]
         given = self._given(variant, tensors)
         if variant.feeding is not None:
@@ -201,9 +304,8 @@ class LiveStep:
         try:
             return self._placed_anew(variant, given)[0]
         except PlacerError as error:
-            warnings.warn(f"{self.name}: {error} Calls of this signature run untouched.", stacklevel=4)
-            variant.refused = True
-        return self.untouched.run_flat(variant, given)[0]
+            self._refuse(variant, str(error))
+        return self.untouched.run_flat(variant, given, variant.layout.numbers_of(args, kwargs))[0]
 
     def _mode_of(self, variant: Variant) -> Mode:
         """How a call of this signature runs now: others than the main one follow its mapping."""
@@ -219,10 +321,23 @@ class LiveStep:
 
     def capture(self) -> OpGraph:
         """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed."""
-        if self.main is None:
+        with self.session.lock:
+            main, self._has_settled = self.main, True
+        if main is None:
             raise BadInputError(f"{self.name} was not called yet, so its signature is not known.")
-        self.main.captured = self._builder.capture(self.main)
-        return self.main.captured.graph
+        if self.is_unsafe:
+            raise BadInputError(f"{self.name} must run untouched: {self.left_alone}.")
+        if self.untouched.plain is not None and main.traced is None:
+            raise BadInputError(f"{self.name} was not called often enough to be traced.")
+        main.captured = self._builder.capture(main)
+        return main.captured.graph
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough steps ran untouched for `capture` and `join`, or none ever will."""
+        if self.untouched.plain is None or self.left_alone is not None or self.main is None:
+            return True
+        return self.main.traced is not None and self.main.calls >= PLAIN_CALLS
 
     def join(self) -> Topology:
         """Join the devices; the training thread only, between steps."""

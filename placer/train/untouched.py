@@ -11,8 +11,12 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.gpu_wait import drain
+from placer.errors import BadInputError
 from placer.execute.outputs import returned
+from placer.trace.capture import trace
+from placer.trace.eager_difference import eager_difference
 from placer.trace.iterator_inputs import Feeding, unrepeatable
+from placer.train.plain_step import PlainStep
 from placer.train.session import DeviceSession
 from placer.train.variable_hooks import unwatched
 from placer.train.variant import Variant
@@ -28,20 +32,41 @@ class UntouchedFunction:
         name: str,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.step, self.session, self.name, self.clock = step, session, name, clock
-        # What is called and captured: a tf.function wherever that can be.
-        self.function: Any = step if hasattr(step, "get_concrete_function") else tf.function(step)
+        self.step: Any = step  # what is called and captured, always as the user wrote it
+        self.session, self.name, self.clock = session, name, clock
+        self.plain = PlainStep.of(step)  # None for a tf.function
         self._warned = False
 
     def trace(self, variant: Variant) -> str | None:
-        """Trace the step; returns why it cannot be traced or repeated, None where it can."""
+        """Trace the step; returns why it cannot be traced or repeated, None where it can.
+
+        A tf.function keeps the trace, and calls use it. That of a plain step is only for placing it.
+        """
+        if self.plain is not None:
+            self.plain.before()
         try:
-            concrete = self.function.get_concrete_function(*variant.args, **variant.kwargs)
+            if self.plain is not None or variant.layout.numbers:
+                variant.traced = trace(self.step, variant.layout, self.name)
+                concrete = variant.traced[0]
+            else:
+                concrete = self.step.get_concrete_function(*variant.args, **variant.kwargs)
+        except BadInputError as error:
+            return str(error)
         except Exception as error:  # whatever the user's code raises under tracing
             line = next(iter(str(error).strip().splitlines()), "")
-            self.function = self.step
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
+        if self.plain is not None:
+            why = self.plain.after_trace() or eager_difference(concrete)
+            if why is not None:
+                return why
         return unrepeatable(variant.layout, concrete)
+
+    def trained(self, variant: Variant) -> Sequence[tf.Variable]:
+        """The variables that a traced signature uses."""
+        if self.plain is not None:
+            assert variant.traced is not None
+            return variant.traced[0].graph.variables  # type: ignore[no-any-return]
+        return self.step.get_concrete_function(*variant.args, **variant.kwargs).graph.variables  # type: ignore[no-any-return]
 
     def run(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
         """A call as the user made it: what it returns, and its seconds."""
@@ -49,17 +74,22 @@ class UntouchedFunction:
         with unwatched(self.session.replicas):
             return self._timed(variant, args, kwargs)
 
-    def run_flat(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
-        """The same on flat tensors, batches already taken from iterators."""
+    def run_flat(
+        self, variant: Variant, tensors: Sequence[Any], numbers: Sequence[float] | None = None
+    ) -> tuple[Any, float]:
+        """The same on flat tensors, batches already taken from iterators. numbers: the Python numbers among them, where
+        the user's own are at hand.
+        """
         self.session.replicas.pull()
         with unwatched(self.session.replicas), lent(variant.feeding, tensors) as flat:
-            args, kwargs = variant.layout.filled(flat)
+            found = variant.layout.numbers_in(flat) if numbers is None else numbers
+            args, kwargs = variant.layout.filled(flat, found)
             return self._timed(variant, args, kwargs)
 
     def within(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A call under a gradient tape, or within another function's trace."""
         if tf.inside_function():
-            return self.function(*args, **kwargs)
+            return self.step(*args, **kwargs)
         if not self._warned:
             self._warned = True
             warnings.warn(
@@ -75,22 +105,27 @@ class UntouchedFunction:
 
     def _timed(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
         """Run the step on variables that are true: what it returns, and its seconds."""
+        if self.plain is not None:
+            self.plain.before()
         begin = self.clock()
         try:
             if self.session.fragile and not variant.compiled:
                 outputs = self._eagerly(args, kwargs)
             else:
-                outputs = self.function(*args, **kwargs)
+                outputs = self.step(*args, **kwargs)
                 variant.compiled = True
             returned(outputs)
             drain()
-            return outputs, self.clock() - begin
+            step_s = self.clock() - begin
+            if self.plain is not None:
+                self.plain.after(variant.calls)
+            return outputs, step_s
         finally:
             self.session.after_untouched()
 
     def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Op by op in this process: functions first compiled while workers are joined lose updates."""
-        function = getattr(self.function, "python_function", self.function)
+        function: Any = getattr(self.step, "python_function", self.step)
         return function(*args, **kwargs)
 
 

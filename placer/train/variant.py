@@ -22,7 +22,10 @@ class Variant:
     kwargs: dict[str, Any]
     layout: Layout
     calls: int = 0
+    last: int = 0  # the call of the step that was the latest of this signature
     compiled: bool = False  # whether the untouched function ran before devices were joined
+    is_traced: bool = False  # whether it was tried
+    traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of Python that its key counts
     feeding: Feeding | None = None  # set where the step takes its batches from iterators
     shapes: dict[int, list[Any]] | None = None  # of the batches taken
     refused: bool = False  # whether a signature other than the main one cannot be placed

@@ -24,6 +24,7 @@ from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.journal import Journal
 from search.online.report import as_html, as_text
 
+LEFT_ALONE = "left alone"  # a phase
 STALE = -1  # no generation of devices
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
@@ -73,7 +74,7 @@ class AutoStep:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One training step: what the step returns. Raises what the step raises."""
         if self._live.left_alone and self._script is None:
-            return self._live.untouched.function(*args, **kwargs)
+            return self._live.untouched.step(*args, **kwargs)
         outputs, step_s = self._live.call(args, kwargs)
         self.steps += 1
         if step_s is not None:
@@ -219,6 +220,15 @@ class AutoStep:
             self._give_up(f"{type(error).__name__}: {error}")
         else:
             self._live.mode = mode
+        if self._live.is_unsafe and controller.phase not in ("starting", LEFT_ALONE):
+            self._leave_alone()
+
+    def _leave_alone(self) -> None:
+        """It showed while the step was placed, or soon would be, that it must run untouched."""
+        if self._script is not None:
+            self._script.close()
+        self._script = self._controller.script_left_alone()
+        self._live.mode = next(self._script)
 
     def _look_anew(self) -> None:
         """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
@@ -230,7 +240,7 @@ class AutoStep:
         warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
         self._script = None
         self._live.mode = self._controller.mode
-        self._controller.phase = "left alone"
+        self._controller.phase = LEFT_ALONE
 
     def _tell_losses(self) -> None:
         for loss in self._session.losses[self._losses :]:
@@ -261,7 +271,8 @@ def autoplace(
     Every call is one real training step and returns what the step returns. Meanwhile Placer searches for a faster
     mapping of its ops to devices, and searches again when the load changes.
 
-    step: any function that trains tf.Variables, a tf.function or not.
+    step: any function that trains tf.Variables, a tf.function or not. A plain Python step must not do what a trace
+    would do only once (docs/guide.md, Autoplace): otherwise it runs untouched, with a warning that says why.
     devices: as for `placer search`: None = this process's GPUs and CPU, "gpus:N", "cpus:N" (call `placer.split` with it
     before anything else), "workers:N", "host:port,host:port".
     budget: mappings measured at most.
@@ -295,8 +306,9 @@ def place(
 ) -> AutoStep:
     """Wrap a training step to run under a stored mapping, a placer.mapping/1 file, without any search.
 
-    The first two calls run untouched; from the third on the step is placed. match_by_name: take a mapping of another
-    graph by the names of its ops. Else as `autoplace`. Raises BadInputError where the mapping does not fit.
+    The first two calls run untouched, or the first four of a plain Python step; from then on the step is placed.
+    match_by_name: take a mapping of another graph by the names of its ops. Else as `autoplace`. Raises BadInputError
+    where the mapping does not fit.
     """
     settings = OnlineSettings(search=False, adapt=False)
     return AutoStep(

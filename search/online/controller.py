@@ -118,10 +118,19 @@ class Controller:
                 self._say("error", f"no mapping was looked for on {listed(there)}: {error}")
         yield from self._keep()
 
+    def script_left_alone(self) -> Steps[None]:
+        """After it showed in the training that the step must run untouched."""
+        self._say_left_alone()
+        self._now("left alone")
+        while True:
+            yield UNTOUCHED
+
     def place(self, mapping: Callable[[], Sequence[int]]) -> Steps[None]:
         """One mapping given, and nothing else. mapping: called once the step is captured and the devices joined."""
         yield UNTOUCHED
         yield UNTOUCHED
+        while not self.live.is_ready:
+            yield UNTOUCHED
         self._now("capturing")
         self.live.capture()
         self.live.session.prepare()
@@ -151,11 +160,16 @@ class Controller:
         """Run untouched steps until the devices are joined; returns whether there is something to place."""
         yield UNTOUCHED
         if self.live.left_alone:
-            self._say("alone", f"the step runs untouched: {self.live.left_alone}.")
+            self._say_left_alone()
             return False
         ready = self.live.background(self.live.session.prepare)
         yield UNTOUCHED
         yield UNTOUCHED
+        while not self.live.is_ready:
+            yield UNTOUCHED
+        if self.live.left_alone:
+            self._say_left_alone()
+            return False
         self._now("capturing")
         yield from self._meanwhile(self.live.background(self.live.capture))
         self._now("starting devices")
@@ -377,6 +391,9 @@ class Controller:
 
     def _is_whole(self, there: Sequence[str]) -> bool:
         return self.topology is not None and len(there) == len(self.topology)
+
+    def _say_left_alone(self) -> None:
+        self._say("alone", f"the step runs untouched: {self.live.left_alone}.")
 
     def _say(self, kind: Kind, sentence: str, **numbers: Any) -> None:
         self.journal.entry(self.step, kind, sentence, **numbers)

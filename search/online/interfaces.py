@@ -70,6 +70,9 @@ class LiveStepLike(Protocol):
     def left_alone(self) -> str | None: ...
 
     @property
+    def is_ready(self) -> bool: ...
+
+    @property
     def graph(self) -> OpGraph | None: ...
 
     @property

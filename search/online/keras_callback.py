@@ -151,7 +151,7 @@ class TrainFunction:
 
 
 def _step_of(model: Any) -> Callable[[Any], Any]:
-    """The model's training step, which does not keep the model alive."""
+    """The model's training step, a tf.function as `fit` makes it, which does not keep the model alive."""
     held = weakref.ref(model)
 
     def train_step(data: Any) -> Any:
@@ -159,7 +159,7 @@ def _step_of(model: Any) -> Callable[[Any], Any]:
         assert model is not None
         return model.train_step(data)
 
-    return train_step
+    return tf.function(train_step)  # type: ignore[no-any-return]
 
 
 def _without_optionals(data: Any) -> Any:

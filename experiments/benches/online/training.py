@@ -78,7 +78,8 @@ class Training:
             labels = self.work.example_inputs[-1]
         self.clock, self.budget = clock, budget
         self.batches = [relabelled(self.work.example_inputs, labels, seed + i) for i in range(BATCHES)]
-        self.auto = autoplace(self.work.step, devices=devices, budget=budget, seed=seed, beat_untouched=False)
+        step = tf.function(self.work.step)
+        self.auto = autoplace(step, devices=devices, budget=budget, seed=seed, beat_untouched=False)
         self.live = self.auto._live
         self.losses: list[float] = []
 
@@ -148,7 +149,7 @@ class Training:
         placed = self.auto.controller.mode
         if isinstance(placed, Placed):
             return Held("bare", placed, self.inputs).step(self.clock)
-        function, batch = self.live.untouched.function, self.batches[0]
+        function, batch = self.live.untouched.step, self.batches[0]
         begin = self.clock()
         values(tf.nest.flatten(function(*batch)))
         return self.clock() - begin

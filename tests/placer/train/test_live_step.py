@@ -12,7 +12,7 @@ import tensorflow as tf
 from placer.errors import BadInputError
 from placer.train.session import DeviceSession
 
-UNTOUCHED_STEPS, STEPS = 3, 55
+UNTOUCHED_STEPS, STEPS = 4, 55
 
 
 def batches(count, rows=8, seed=3):
@@ -328,7 +328,7 @@ def test_a_step_may_return_nothing(two_cpus, live_hand):
     weight, train = counted()
     hand = placed(live_hand(lambda x: (train(x), None)[1]), tf.constant(1.0))
     assert hand(tf.constant(1.0)) is None
-    assert weight.numpy() == pytest.approx(0.6)
+    assert weight.numpy() == pytest.approx(0.5)
     hand.close()
 
 
@@ -416,13 +416,15 @@ def test_a_python_function_that_reads_a_variable_keeps_the_step_where_it_is(two_
         train(tf.ensure_shape(seen, []))
         return tf.ensure_shape(seen, [])
 
-    hand = live_hand(step)
-    for _ in range(UNTOUCHED_STEPS):
-        hand(tf.constant(1.0))
-    with pytest.raises(BadInputError, match="threads reads its variables"):
-        hand.place()
-    assert hand(tf.constant(1.0)).numpy() > 0
-    hand.close()
+    for given, reason in ((tf.function(step), "threads reads its variables"), (step, "calls Python")):
+        hand = live_hand(given)
+        with contextlib.nullcontext() if given is not step else pytest.warns(UserWarning, match=reason):
+            for _ in range(UNTOUCHED_STEPS):
+                hand(tf.constant(1.0))
+        with pytest.raises(BadInputError, match=reason):
+            hand.place()
+        assert hand(tf.constant(1.0)).numpy() > 0
+        hand.close()
 
 
 def rows(count=40):
@@ -447,7 +449,7 @@ def test_batches_are_taken_from_an_iterator_one_a_step(two_cpus, live_hand, wrap
     def trained_with(moves, placing=True):
         with by_hand(live_hand, lambda: on_iterator(momentum), wrap) as (hand, variables):
             returned, iterator = [], iter(rows(100))
-            with pytest.raises(tf.errors.OutOfRangeError):
+            with pytest.raises(tf.errors.OutOfRangeError if wrap is tf.function else StopIteration):
                 for i in range(99):
                     if placing and (i == UNTOUCHED_STEPS or (moves and i > UNTOUCHED_STEPS)):
                         hand.move() if i > UNTOUCHED_STEPS else hand.place()
@@ -480,8 +482,10 @@ def test_iterators_used_in_other_ways_leave_the_step_alone(two_cpus, live_hand):
 
     given = [(two, (held,)), (maybe, (held,)), (closed, ()), (whole, (rows(),))]
     for step, args in given:
-        hand = live_hand(step)
-        hand(*args)
+        hand, plain = live_hand(step), not isinstance(step, type(maybe))
+        with pytest.warns(UserWarning, match="batch") if plain else contextlib.nullcontext():
+            for _ in range(UNTOUCHED_STEPS if plain else 1):
+                hand(*args)
         assert "batch" in hand.live.left_alone, step
         hand(*args)
         hand.close()

@@ -272,6 +272,7 @@ class Machine:
             devices=SimpleNamespace(topology=TOPOLOGY, has_local=False), missing=(), prepare=lambda: None
         )
         self.mode, self.left_alone, self.graph, self.shares_cores = UNTOUCHED, None, GRAPH, True
+        self.is_ready = True
         self.cannot, self.factor_of, self.ran, self.generation = set(), {}, [], 1
         self._last = 0.0
         self.probes = 0

@@ -1,0 +1,32 @@
+"""Ops that do something else once they are traced than they do eagerly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer.trace.node_def import nodes_within
+from placer.trace.random_streams import draws_within, has_seeds
+
+PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+
+
+def eager_difference(concrete: Any) -> str | None:
+    """Why a plain step would do something else once it is traced, in words; None where it would not.
+
+    Eagerly each call of a random op with a seed goes on in one stream of the program; a traced op has a stream of its
+    own. Ops without any seed are random either way, and stateless ones draw the same numbers.
+    """
+    graph_def = concrete.graph.as_graph_def()
+    for node in nodes_within(graph_def):
+        if node.op in PYTHON:
+            return (
+                f"its op {node.name} ({node.op}) calls Python, eagerly in the thread of the training, and traced in "
+                "TensorFlow's threads, where what it reads may be old; decorate the step with @tf.function if it may be"
+            )
+    for node in draws_within(graph_def):
+        if has_seeds(node):
+            return (
+                f"its op {node.name} ({node.op}) has a seed, of its own or by tf.random.set_seed, and draws other "
+                "numbers when it is traced; use tf.random.Generator or tf.random.stateless_*"
+            )
+    return None

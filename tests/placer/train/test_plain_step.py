@@ -1,0 +1,396 @@
+"""A step in plain Python trains, wrapped, to the same weights as the same program unwrapped."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.train.live_step import MOST_VARIANTS, PLAIN_CALLS
+
+STEPS = 24
+FLAG = {"tanh": False}
+SCALE = 1.0
+
+
+def batches(count=STEPS):
+    rng = np.random.default_rng(5)
+    return [tf.constant(rng.normal(size=(4, 3)), tf.float32) for _ in range(count)]
+
+
+def weights():
+    return [tf.Variable(tf.random.stateless_normal([3, 3], [i, 7])) for i in range(2)]
+
+
+def descend(variables, x, rate, through=lambda x: x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(through(x @ variables[0]) @ variables[1]))
+    for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+        variable.assign_sub(rate * gradient)
+    return loss
+
+
+# Each makes (step, variables, what the program does before call i).
+
+
+def list_rate():
+    held, rates = weights(), [0.1]
+
+    def change(i):
+        rates[0] = 0.0 if i >= 12 else 0.1
+
+    return lambda x: descend(held, x, rates[0]), held, change
+
+
+def changed_before_the_second_call():
+    held, rates = weights(), [0.1]
+
+    def change(i):
+        rates[0] = 0.1 if i == 0 else 0.02
+
+    return lambda x: descend(held, x, rates[0]), held, change
+
+
+def back_and_forth():
+    held, rates = weights(), {"now": 0.1}
+
+    def change(i):
+        rates["now"] = 0.1 / (1 + i % 3)
+
+    return lambda x: descend(held, x, rates["now"]), held, change
+
+
+def global_flag():
+    held = weights()
+
+    def step(x):
+        return descend(held, x, 0.1, tf.tanh if FLAG["tanh"] else tf.nn.relu)
+
+    def change(i):
+        FLAG["tanh"] = i % 10 >= 5
+
+    return step, held, change
+
+
+def helper(x):
+    return x * SCALE
+
+
+def replaced_helper():
+    held = weights()
+
+    def change(i):
+        globals()["SCALE"] = 1.0 if i < 8 else 0.5
+        globals()["helper"] = (lambda x: x * SCALE) if i < 16 else (lambda x: x * SCALE * 2)
+
+    return lambda x: descend(held, helper(x), 0.1), held, change
+
+
+class Trainer:
+    momentum = 0.0
+
+    def __init__(self):
+        self.held, self.rate, self.epoch = weights(), 0.1, 0
+
+    def step(self, x):
+        return descend(self.held, x, self.rate)
+
+    def __call__(self, x):
+        return self.step(x)
+
+
+def method():
+    trainer = Trainer()
+
+    def change(i):
+        trainer.rate, trainer.epoch = (0.1 if i < 12 else 0.01), i
+
+    return trainer.step, trainer.held, change
+
+
+def callable_object():
+    _, held, change = method()
+    trainer = change.__closure__[0].cell_contents
+    return trainer, held, change
+
+
+def partial():
+    _, held, change = method()
+    trainer = change.__closure__[0].cell_contents
+    return functools.partial(Trainer.step, trainer), held, change
+
+
+def default_argument():
+    held = weights()
+
+    def step(x, *, rates=[0.1]):  # noqa: B006
+        return descend(held, x, rates[0])
+
+    def change(i):
+        step.__kwdefaults__["rates"][0] = 0.1 if i < 12 else 0.01
+
+    return step, held, change
+
+
+def trainable_flag():
+    begun = {"kernel_initializer": keras.initializers.GlorotUniform(seed=3)}
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, **begun), keras.layers.Dense(2, **begun)])
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x, training=True)))
+        trained = model.trainable_variables
+        for variable, gradient in zip(trained, tape.gradient(loss, trained), strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return loss
+
+    def change(i):
+        model.layers[0].trainable = i < 12
+
+    return step, model.variables, change
+
+
+def lazily_built():
+    layers = {}
+
+    def step(x):
+        if not layers:
+            layers.update(dense=keras.layers.Dense(2, kernel_initializer="ones"))
+        loss = tf.reduce_sum(layers["dense"](x))
+        layers["dense"].kernel.assign_sub(0.01 * tf.ones([3, 2]))
+        return loss
+
+    return step, lambda: layers["dense"].variables, lambda i: None
+
+
+SAFE = [
+    list_rate, changed_before_the_second_call, back_and_forth, global_flag, replaced_helper, method, callable_object,
+    partial, default_argument, trainable_flag,
+]  # fmt: skip
+
+
+def counter():
+    held, calls = weights(), 0
+
+    def step(x):
+        nonlocal calls
+        calls += 1
+        return descend(held, x, 0.1 / calls)
+
+    return step, held, lambda i: None
+
+
+def hidden_counter():
+    held, calls = weights(), [0]
+
+    def step(x):
+        calls.__setitem__(0, calls[0] + 1)
+        return descend(held, x, 0.1 / calls[0])
+
+    return step, held, lambda i: None
+
+
+def draws():
+    held, rng = weights(), np.random
+    rng.seed(5)
+    return lambda x: descend(held, x, 0.1 * rng.rand()), held, lambda i: None
+
+
+def draws_elsewhere():
+    held, table = weights(), {"draw": random.random}
+    random.seed(5)
+    return lambda x: descend(held, x, 0.1 * table["draw"]()), held, lambda i: None
+
+
+def prints():
+    held = weights()
+
+    def step(x):
+        print("a step")
+        return descend(held, x, 0.1)
+
+    return step, held, lambda i: None
+
+
+def seeded():
+    tf.random.set_seed(3)
+    held = weights()
+    return lambda x: descend(held, x + tf.random.normal([4, 3]), 0.1), held, lambda i: None
+
+
+def seeded_op():
+    tf.random.set_seed(3)
+    held = weights()
+    return lambda x: descend(held, x + tf.random.normal([4, 3], seed=3), 0.1), held, lambda i: None
+
+
+def changes_at_every_call():
+    held, rates = weights(), [0.1]
+
+    def change(i):
+        rates[0] = 0.1 / (i + 1)
+
+    return lambda x: descend(held, x, rates[0]), held, change
+
+
+def untraceable():
+    held = weights()
+    return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
+
+
+UNSAFE = [
+    (counter, "`calls` (a nonlocal)"), (hidden_counter, "changes"), (draws, "rng.rand"), (draws_elsewhere, "Random"),
+    (prints, "print"), (seeded, "seed"), (seeded_op, "seed"), (changes_at_every_call, "pass it as an argument"),
+    (untraceable, "trace"), (lazily_built, "layers"),
+]  # fmt: skip
+
+
+def alone(make, count=STEPS):
+    """(losses, variables afterwards) of the program without Placer."""
+    step, held, change = make()
+    losses = []
+    for i, x in enumerate(batches(count)):
+        change(i)
+        losses.append(float(step(x)))
+    return losses, [v.numpy() for v in (held() if callable(held) else held)]
+
+
+def wrapped(live_hand, make, count=STEPS):
+    """The same by a live step, placed as soon as it may be and then moved about; and that step."""
+    step, held, change = make()
+    hand, losses = live_hand(step), []
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for i, x in enumerate(batches(count)):
+            change(i)
+            losses.append(float(hand(x)))
+            if hand.live.left_alone is None and hand.live.is_ready:
+                hand.move() if hand.live.is_joined else hand.place()
+    hand.close()
+    hand.said = [str(warning.message) for warning in said if "runs untouched" in str(warning.message)]
+    return (losses, [v.numpy() for v in (held() if callable(held) else held)]), hand
+
+
+def close(one, other):
+    np.testing.assert_allclose(one[0], other[0], rtol=1e-4)
+    for a, b in zip(one[1], other[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    return True
+
+
+@pytest.mark.parametrize("make", SAFE)
+def test_a_changed_state_of_python_trains_as_unwrapped(two_cpus, live_hand, make):
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make))
+    assert hand.live.left_alone is None and hand.moves > 3
+
+
+@pytest.mark.parametrize(("make", "reason"), UNSAFE)
+def test_a_step_that_no_trace_repeats_is_left_alone_and_says_why_once(two_cpus, live_hand, make, reason):
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make))
+    assert reason in hand.live.left_alone
+    assert len(hand.said) == 1 and reason in hand.said[0]
+
+
+def test_every_call_that_is_untouched_runs_as_it_is_written(two_cpus, live_hand, capsys):
+    hand, eager = live_hand(lambda x: eager_seen.append(tf.executing_eagerly()) or x), []
+    eager_seen = eager
+    with pytest.warns(UserWarning, match="runs untouched"):
+        for x in batches(PLAIN_CALLS):
+            hand(x)
+    hand.close()
+    assert eager == [True] * PLAIN_CALLS
+
+
+def test_a_state_seen_before_is_known_again(two_cpus, live_hand):
+    found, hand = wrapped(live_hand, back_and_forth, count=40)
+    assert len(hand.live._variants) == 3
+    assert close(found, alone(back_and_forth, count=40))
+
+
+# Numbers as arguments.
+
+
+def schedule(i):
+    return 0.1 / (1 + i)
+
+
+def scheduled(step, count=60):
+    return [float(step(x, schedule(i))) for i, x in enumerate(batches(count))]
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
+def test_a_schedule_of_floats_is_placed_and_trains_as_unwrapped(two_cpus, live_hand, wrap):
+    held, expected = weights(), weights()
+    losses = scheduled(lambda x, rate: descend(expected, x, rate))
+    hand, found, rates = live_hand(wrap(lambda x, rate: descend(held, x, rate))), [], []
+    for i, x in enumerate(batches(60)):
+        found.append(float(hand(x, schedule(i))))
+        if i >= 8:
+            hand.move() if hand.live.is_joined else hand.place()
+        rates.append(len(hand.live._variants))
+    hand.close()
+    assert hand.is_placed is False and hand.moves > 50
+    assert max(rates) <= 3
+    assert close((found, [v.numpy() for v in held]), (losses, [v.numpy() for v in expected]))
+
+
+def test_an_untouched_step_gets_the_number_that_the_user_passed(two_cpus, live_hand):
+    held, kinds = weights(), []
+
+    class Kinds:
+        def add(self, kind):
+            kinds.append(kind)
+
+    def step(x, rate):
+        return descend(held, x, rate)
+
+    hand = live_hand(step)
+    hand.live.untouched.step = lambda x, rate: (kinds.append(type(rate)), step(x, rate))[1]
+    for i, x in enumerate(batches(3)):
+        hand(x, schedule(i))
+    hand.close()
+    assert kinds == [float] * 3
+
+
+def test_a_number_that_shapes_the_step_runs_untouched_and_says_so(two_cpus, live_hand):
+    held, expected = weights(), weights()
+
+    def make(variables):
+        def step(x, rows):
+            for _ in itertools.repeat(None, rows):
+                x = tf.nn.relu(x)
+            return descend(variables, x[:rows], 0.1)
+
+        return step
+
+    hand, counts = live_hand(make(held)), [1, 2, 3, 4]
+    with pytest.warns(UserWarning, match="untouched"):
+        found = [float(hand(x, counts[i % 4])) for i, x in enumerate(batches())]
+    hand.close()
+    plain = [float(make(expected)(x, counts[i % 4])) for i, x in enumerate(batches())]
+    assert close((found, [v.numpy() for v in held]), (plain, [v.numpy() for v in expected]))
+
+
+def test_signatures_are_bounded(two_cpus, live_hand):
+    held = weights()
+    hand = live_hand(tf.function(lambda x: descend(held, x, 0.1)))
+    x = batches(1)[0]
+    for _ in range(PLAIN_CALLS):
+        hand(x)
+    hand.place()
+    for rows in range(1, 3 * MOST_VARIANTS):
+        hand(tf.ones([rows, 3]))
+    assert len(hand.live._variants) <= MOST_VARIANTS
+    assert hand.live.main in hand.live._variants.values()
+    assert float(hand(x)) >= 0
+    hand.close()
