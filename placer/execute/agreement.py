@@ -87,6 +87,11 @@ class Agreement:
             raise LossDiffersError(f"{apart} untouched")
         self._first = outcome.returned, {name: _digest(value) for name, value in outcome.after.items()}
 
+    def forget_references(self) -> None:
+        """Where all mappings must do the same to the bit, free the references once one mapping agreed with them."""
+        if self.exact and self._first is not None:
+            self.references, self._pairs, self._shaken = [], [], None
+
     def _check_bits(self, outcome: Outcome, returned: Returned, digests: MappingABC[str, bytes]) -> None:
         for number, (mine, theirs) in enumerate(zip(outcome.returned, returned, strict=True), start=1):
             for x, y in zip(mine, theirs, strict=True):

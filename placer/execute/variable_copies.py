@@ -43,7 +43,9 @@ class Transfers:
         tf_internals.call_function(self._names[route], handles, 0, tf_internals.plain_config())
 
     def forget(self) -> None:
-        """Drop all cached functions; call it after reconnecting, because earlier functions must not be called again."""
+        """Remove all cached functions; call it after reconnecting, because earlier ones must not be called again."""
+        for name in self._names.values():
+            tf_internals.remove_function(name)
         self._names.clear()
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping as MappingABC
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from placer.errors import BadInputError, plain, short
@@ -123,6 +125,23 @@ class OpGraph:
                 if waiting[v] == 0:
                     ready.append(v)
         return tuple(order)
+
+    def ordered_like(self, names: Sequence[str]) -> list[str]:
+        """All ops in a topological order that follows `names`, an order of some of them, where dependencies allow."""
+        rank = {name: i for i, name in enumerate(names)}
+        key = [rank.get(op.name, len(rank)) for op in self.ops]
+        waiting = [len({e.src for e in into}) for into in self.in_edges]
+        ready = [(key[v], v) for v, n in enumerate(waiting) if n == 0]
+        heapify(ready)
+        order = []
+        while ready:
+            u = heappop(ready)[1]
+            order.append(self.ops[u].name)
+            for v in {e.dst for e in self.out_edges[u]}:
+                waiting[v] -= 1
+                if waiting[v] == 0:
+                    heappush(ready, (key[v], v))
+        return order
 
     @cached_property
     def colocated(self) -> tuple[tuple[int, ...], ...]:

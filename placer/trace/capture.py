@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.errors import BadInputError, one_line, short
+from placer.errors import BadInputError, one_line
 from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
@@ -23,7 +23,7 @@ from placer.trace.host_ops import behind_host, host_ops
 from placer.trace.iterator_inputs import fed, redirect_element
 from placer.trace.node_def import parse_input, redirected, set_inputs, source_of
 from placer.trace.phases import op_phases
-from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, has_seeds, make_stateless
+from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, make_stateless, repeating_draws
 from placer.trace.signature import Layout, flat_tensors
 
 
@@ -144,7 +144,7 @@ def capture(
     if trains and not _updates(concrete, variables):
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
     graph_def = _renamed(concrete)
-    repeats = _repeating(graph_def)
+    repeats = repeating_draws(graph_def)
     give_seeds(graph_def)
     whole = _traced(concrete, graph_def, order)
     inputs, outputs = whole.given, whole.outputs
@@ -179,17 +179,6 @@ def _traced(concrete: Any, graph_def: Any, order: Sequence[int]) -> Traced:
         outputs=tuple(t.name for t in concrete.outputs),
         writes=_writes(concrete),
         seeded=type(graph_def).FromString(graph_def.SerializeToString()) if draws_within(graph_def) else None,
-    )
-
-
-def _repeating(graph_def: Any) -> str | None:
-    """In words, why the random numbers of a step would repeat where it is built anew; None where they would not."""
-    seeded = next((node for node in draws_within(graph_def) if has_seeds(node)), None)
-    if seeded is None:
-        return None
-    return (
-        f"op {short(seeded.name)} ({seeded.op}) draws from a seeded stream that TensorFlow keeps in the op itself; use "
-        "a tf.random.Generator, a keras.random.SeedGenerator or stateless ops, or set no seed"
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from placer.errors import short
 from placer.trace.node_def import nodes_within, parse_input, set_inputs
 
 STATELESS = {
@@ -56,6 +57,17 @@ def draws_within(graph_def: Any) -> list[Any]:
 def has_seeds(node: Any) -> bool:
     """Whether the user chose the numbers that an op draws, by a seed of its own or a global one."""
     return bool(node.attr["seed"].i or node.attr["seed2"].i)
+
+
+def repeating_draws(graph_def: Any) -> str | None:
+    """Why the random numbers of a step would repeat where it is built anew, in words; None where not."""
+    seeded = next((node for node in draws_within(graph_def) if has_seeds(node)), None)
+    if seeded is None:
+        return None
+    return (
+        f"op {short(seeded.name)} ({seeded.op}) draws from a seeded stream that TensorFlow keeps in the op itself; use "
+        "a tf.random.Generator, a keras.random.SeedGenerator or stateless ops, or set no seed"
+    )
 
 
 def give_seeds(graph_def: Any) -> None:

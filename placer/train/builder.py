@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from placer.errors import BadInputError, PlacerError
+from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.mapping_files import carried_over
 from placer.graph.topology import Topology
@@ -14,16 +17,18 @@ from placer.result import Failed
 from placer.trace.capture import Captured, capture
 from placer.trace.effects import unrepeatable_effect
 from placer.train.modes import Built, MappedStep, Placed
+from placer.train.recorder import Recorder
+from placer.train.replicas import Use
 from placer.train.session import DeviceSession
 from placer.train.trial_run import TrialRun
-from placer.train.untouched import UntouchedFunction
+from placer.train.untouched import UntouchedFunction, lent
 from placer.train.variant import Variant
 
 
 class Builder:
     """Builds the steps of one function for the devices that are joined now.
 
-    Any thread may capture and build, because neither touches a variable of the training. `settle` and `following` are
+    Any thread may capture and build, because neither touches a variable of the training. `settle` and `follow` are
     for the training thread. Nothing that was built may be called after devices were joined anew: see `is_current`.
     """
 
@@ -36,6 +41,8 @@ class Builder:
     ) -> None:
         """name: the step's, for messages. clock: seconds."""
         self.untouched, self.session, self.name, self.clock = untouched, session, name, clock
+        self._placed: WeakSet[Placed] = WeakSet()
+        self._rejected: WeakSet[MappedStep] = WeakSet()
 
     def capture(self, variant: Variant) -> Captured:
         """The step of one signature. Raises BadInputError where it cannot be placed."""
@@ -92,8 +99,12 @@ class Builder:
         return Built(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, blank)
 
     def is_current(self, step: MappedStep) -> bool:
-        """Whether a step may still be called: devices were not joined anew since it was built."""
-        return step.generation == self.session.generation
+        """Whether a step may still be called: devices were not joined anew since it was built, and it did not fail."""
+        return step.generation == self.session.generation and step not in self._rejected
+
+    def reject(self, placed: Placed) -> None:
+        """Never call a step again, because it failed."""
+        self._rejected.add(placed)
 
     def settle(self, built: Built) -> Placed | Failed:
         """Let a step that was built train the live variables. Failed where devices were joined anew since."""
@@ -107,23 +118,41 @@ class Builder:
         """`build` and `settle` at once, untried; for the training thread, under the session's lock."""
         return self._settled(self.build(template, topology, devices, order, name))
 
-    def following(self, variant: Variant, main: Placed, topology: Topology) -> Placed:
-        """The step of another signature under the main one's mapping, made where it is not there yet.
+    def trial_run(self, variant: Variant, captured: Captured, recorder: Recorder) -> TrialRun:
+        """Trials of one signature against what was recorded. Raises BadInputError where nothing was."""
+        recording, unpack = recorder.recording(captured, self.name), partial(lent, variant.feeding)
+        return TrialRun(captured, recording, exact=self.session.present.same_bits, unpack=unpack)
 
-        Raises PlacerError where it cannot be.
-        """
-        if variant.following is None or variant.following[0] is not main:
-            template = self.template(variant)
-            variant.following = main, self._carried_over(template, main, topology)
-        return variant.following[1]
+    def follow(self, variant: Variant, main: Placed, topology: Topology, recorder: Recorder) -> str | None:
+        """Place another signature by the mapping of the main one, and try it; why that cannot be, None where it can."""
+        try:
+            trial_run = self.trial_run(variant, self.template(variant).captured, recorder)
+            placed = attempted(lambda: self._carried_over(variant, main, topology, trial_run))
+            trial_run.close()
+        except PlacerError as error:
+            return str(error)
+        if isinstance(placed, Failed):
+            return placed.detail
+        variant.following = main, placed
+        return None
 
-    def _carried_over(self, template: Template, main: Placed, topology: Topology) -> Placed:
+    def _carried_over(self, variant: Variant, main: Placed, topology: Topology, trial_run: TrialRun) -> Placed:
+        template = self.template(variant)
         names = {op.name: topology.names[d] for op, d in zip(main.step.captured.graph.ops, main.devices, strict=True)}
         graph = template.captured.graph
         carried = carried_over(self.name, names, graph, topology)
         devices = [topology.index[carried[op.name]] for op in graph.ops]
-        order = [name for name in main.order if name in graph.index]
-        return self.build_settled(template, topology, devices, order, main.name)
+        order = graph.ordered_like(main.order) if main.order else ()  # its own, or workers may wait for each other
+        return self._settled(self.build(template, topology, devices, order, main.name, trial_run))
+
+    @property
+    def uses(self) -> list[Use]:
+        """The replicas that the steps need which were settled, and neither forgotten nor dropped since."""
+        return [placed.use for placed in self._placed if self.is_current(placed)]
+
+    def forget_all_but(self, keep: Iterable[Placed]) -> None:
+        """Need the replicas of other steps no longer."""
+        self._placed = WeakSet(keep)
 
     def _settled(self, built: Built) -> Placed:
         captured = built.step.captured
@@ -134,4 +163,6 @@ class Builder:
         built.blank.clear()  # whoever still holds what was built keeps no replica alive
         built.step.draws = captured.drawn
         built.step.rebind(dict(zip(variables, use.replicas, strict=True)))
-        return Placed(built.devices, built.order, built.name, built.step, built.generation, built.switch_s, use)
+        placed = Placed(built.devices, built.order, built.name, built.step, built.generation, built.switch_s, use)
+        self._placed.add(placed)
+        return placed

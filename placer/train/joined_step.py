@@ -38,13 +38,12 @@ class JoinedStep:
 
     def profile(self, devices: Devices, limit_s: float | None) -> OpGraph:
         """The main signature's graph with costs, from the steps recorded. limit_s: seconds for one traced step."""
-        recording = self.trial_run.recording
         return profile(
             self.captured,
             devices,
-            recording.batches[-1],
+            self.trial_run.batches[-1],
             runs=PROFILED,
-            start=recording.start,
+            start=self.trial_run.start,
             warm_up=1,
             limit_s=limit_s,
         )

@@ -7,14 +7,12 @@ another thread; which mode runs next is decided elsewhere (search/online/control
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
-
-import tensorflow as tf
+from weakref import WeakSet
 
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
@@ -25,22 +23,19 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed
-from placer.trace.iterator_inputs import Feeding
-from placer.trace.signature import Signatures
-from placer.trace.untouchable import untouchable
 from placer.train.background import BackgroundThread
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
 from placer.train.modes import UNTOUCHED, Built, MappedStep, Mode, Placed
 from placer.train.recorder import Recorder
+from placer.train.replicas import Use
 from placer.train.session import DeviceSession
-from placer.train.trial_run import TrialRun
-from placer.train.untouched import UntouchedFunction, lent
+from placer.train.untouched import UntouchedFunction
 from placer.train.variant import Variant
+from placer.train.variants import Variants
 
 T = TypeVar("T")
 DRAINED = 64  # calls after a change of mode that are timed until all they started is done; later ones overlap
-MOST_VARIANTS = 16  # signatures that are remembered
 PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
 PROFILE_LIMIT_S = 60.0  # for one traced step, on workers that may get lost
 
@@ -57,15 +52,12 @@ class LiveStep:
     ) -> None:
         self.session, self.name, self.clock = session, name, clock
         self.untouched = UntouchedFunction(step, session, name, clock)
-        self.main: Variant | None = None  # the signature whose mapping is searched; others follow it
+        self.variants = Variants(self.untouched, session, name)
+        self.failed: tuple[Placed, str] | None = None  # a placed step that could not train, and why
         self._mode: Mode = UNTOUCHED
         self._calls_in_mode = 0  # placed ones since the mode changed
         self._joined: JoinedStep | None = None
-        self.left_alone: str | None = None
-        self._signatures = Signatures()
-        self._variants: dict[Hashable, Variant] = {}
-        self._calls = 0
-        self._has_settled = False  # on its main signature
+        self._proven: WeakSet[Placed] = WeakSet()  # steps that trained the live variables before
         self._recorder = Recorder(session)
         self._builder = Builder(self.untouched, session, name, clock)
         self._background = BackgroundThread()
@@ -88,19 +80,33 @@ class LiveStep:
         """The main signature's graph with costs, once profiled."""
         return None if self._joined is None else self._joined.graph
 
+    @property
+    def main(self) -> Variant | None:
+        """The signature whose mapping is searched; others follow it."""
+        return self.variants.main
+
+    @property
+    def left_alone(self) -> str | None:
+        """Why the step runs untouched for good; None where it does not."""
+        return self.variants.left_alone
+
+    def leave_alone(self, why: str) -> None:
+        """Run the step untouched for good; the caller says why."""
+        self.variants.left_alone = self.variants.left_alone or why
+
     # The training thread.
 
     @property
     def mode(self) -> Mode:
         """How calls of the main signature run."""
-        return self._mode
+        return UNTOUCHED if self.left_alone else self._mode
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
-        """Change the mode; what was placed on the devices of before a loss must never be called, so it is ignored, and
-        so is any placed step where a trace of the step would not do what the step does.
+        """Change the mode. A placed step that must not be called is ignored: it was built on the devices of before a
+        loss, it has failed, or the step is left alone.
         """
-        if mode is self._mode or (isinstance(mode, Placed) and (self.is_unsafe or not self.is_current(mode))):
+        if mode is self._mode or (isinstance(mode, Placed) and (self.left_alone or not self.is_current(mode))):
             return
         drain()
         self._mode, self._calls_in_mode = mode, 0
@@ -113,92 +119,46 @@ class LiveStep:
         if tf_internals.is_recorded():
             return self.untouched.within(args, kwargs), None
         with self.session.lock:
-            variant, tensors = self._variant(args, kwargs)
+            variant, tensors = self.variants.of(args, kwargs)
+            self._give_way_to_readers()
+            takes_batch = self._takes_batch(variant)
+        # A reader in another thread, which the batch may wait for, may need the lock.
+        given = variant.taken(tensors, plain=self.untouched.plain is not None) if takes_batch else None
+        with self.session.lock:
             if self.session.suspected:
                 self.session.check_for_losses()
-            if self.is_unsafe:
+            if self.left_alone:
                 return self.untouched.run(variant, args, kwargs)
-            if variant is not self.main:
-                return self._aside(variant, args, kwargs, tensors), None
-            mode = self._mode
-            if isinstance(mode, Placed):
-                return self._placed(variant, mode, self._given(variant, tensors))
-            return self._untouched(variant, args, kwargs, tensors)
-
-    @property
-    def is_unsafe(self) -> bool:
-        """Whether a trace of the step would not do what the step does."""
-        return self.untouched.plain is not None and self.left_alone is not None
-
-    def _variant(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Variant, Sequence[Any]]:
-        """The signature of a call, and its flat tensors."""
-        plain = self.untouched.plain
-        if self.is_unsafe and self.main is not None:  # its signature no longer matters
-            return self.main, ()
-        key, tensors = self._signatures.of(args, kwargs)
-        if plain is not None:
-            key = plain.keyed(key)
-            self._leave_alone(plain.why)
-        variant = self._variants.get(key)
-        if variant is None:
-            variant = self._first_call(key, args, kwargs)
-        self._calls += 1
-        variant.calls, variant.last = variant.calls + 1, self._calls
-        assert self.main is not None
-        if not self._has_settled and variant.calls > self.main.calls + 1 and not variant.refused:
-            self._change_main(variant)
-        return variant, tensors
-
-    def _leave_alone(self, why: str | None) -> None:
-        """Run the step untouched for good, and say why, once."""
-        if why is None or self.left_alone is not None:
-            return
-        self.left_alone = why
-        if self.untouched.plain is not None:
-            warnings.warn(f"placer: {self.name} runs untouched: {why}.", stacklevel=6)
-            self.untouched.plain.end()
-            self._mode = UNTOUCHED
-
-    def _change_main(self, variant: Variant) -> None:
-        """The main signature of the first call did not come again as often as this one."""
-        if self.left_alone is None and self._traced(variant):
-            self.main = variant
-            self._recorder.clear()
-
-    def _traced(self, variant: Variant) -> bool:
-        """Whether a signature can be placed, as far as tracing it shows; says why not, once."""
-        if variant.refused:
-            return False
-        if not variant.is_traced:
-            variant.is_traced = True
-            why = self.untouched.trace(variant)
-            if why is None:
-                variant.feeding = Feeding.of(variant.layout)
-            elif variant is self.main and not self.is_joined:
-                self._leave_alone(why)
+            numbers = variant.layout.numbers_of(args, kwargs)
+            if given is None:
+                outputs, step_s = self.untouched.run(variant, args, kwargs)
+            elif variant is self.main and isinstance(self.mode, Placed):
+                outputs, step_s = self._placed(variant, self.mode, given)
+            elif variant is self.main and not self._recorder.is_full:
+                outputs, step_s = self._recorded(self._recorder, variant, given, numbers)
+            elif variant is not self.main and isinstance(self.mode, Placed):
+                outputs, step_s = self._followed(variant, self.mode, given, numbers)
             else:
-                self._refuse(variant, why)
-            return why is None
-        return True
+                outputs, step_s = self.untouched.run_flat(variant, given, numbers)
+            if self.untouched.plain is not None:
+                self.variants.leave_alone(self.untouched.plain.why)
+            return outputs, step_s if variant is self.main else None
 
-    def _refuse(self, variant: Variant, why: str) -> None:
-        variant.refused = True
-        warnings.warn(f"{self.name}: {why} Calls of this signature run untouched.", stacklevel=6)
+    def _takes_batch(self, variant: Variant) -> bool:
+        """Whether a call runs on flat tensors: it is placed, or recorded, so that it can be repeated."""
+        if self.left_alone or not self.variants.may_trace(variant) or not self.variants.is_traced(variant):
+            return False
+        recorded = variant is self.main and not self.is_joined and not self._recorder.is_full
+        return recorded or isinstance(self.mode, Placed)
 
-    def _given(self, variant: Variant, tensors: Sequence[Any]) -> Sequence[Any]:
-        """What a placed step takes: a batch where the user gave an iterator. Raises what the step raises at its end."""
-        if variant.feeding is None:
-            return tensors
-        try:
-            return variant.feeding.taken(tensors)
-        except tf.errors.OutOfRangeError:
-            if self.untouched.plain is None:
-                raise
-        raise StopIteration  # as next(iterator) in Python
+    def _give_way_to_readers(self) -> None:
+        """Run nothing placed any more where somebody reads the variables who cannot be stopped meanwhile."""
+        if self.session.replicas.aside and not self.left_alone:
+            self.variants.leave_alone(f"{self.session.replicas.aside} reads its variables while steps run")
 
     def repeat(self, key: Any, tensors: Sequence[Any]) -> None:
         """As in `Member`."""
-        variant = self._variants[key]
+        variant = self.variants[key]
         mode = self._mode_of(variant)
         if isinstance(mode, Placed):
             self._run(mode, tensors)
@@ -210,65 +170,54 @@ class LiveStep:
         else:
             self.untouched.run_flat(variant, tensors)
 
-    def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
-        variant = self._variants[key] = Variant(key, args, kwargs, self._signatures.layout(args, kwargs))
-        plain = self.untouched.plain
-        if self.main is None:
-            self.main = variant
-            self.left_alone = untouchable(self.untouched.step)
-            if self.left_alone is None:
-                variant.is_traced = plain is None
-            self._leave_alone(self.untouched.trace(variant) if plain is None else plain.look_through())
-        if self.left_alone is None and plain is None:
-            variant.feeding = Feeding.of(variant.layout)
-        if len(self._variants) > MOST_VARIANTS:
-            self._drop_one()
-        return variant
-
-    def _drop_one(self) -> None:
-        """Forget the signature that was not called for longest, with what was captured and placed for it."""
-        others = (variant for variant in self._variants.values() if variant is not self.main)
-        oldest = min(others, key=lambda variant: variant.last or self._calls + 1)
-        if self.session.fragile:
-            self.session.save()  # no step of it need be repeated
-        del self._variants[oldest.key]
-
-    def _untouched(
-        self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
+    def _recorded(
+        self, recorder: Recorder, variant: Variant, tensors: Sequence[Any], numbers: Sequence[float]
     ) -> tuple[Any, float]:
-        wanted = variant is self.main and not self.is_joined and not self._recorder.is_full
-        if not wanted or self.left_alone or not self._may_trace(variant) or not self._traced(variant):
-            outputs, step_s = self.untouched.run(variant, args, kwargs)
-            if self.untouched.plain is not None:
-                self._leave_alone(self.untouched.plain.why)
-            return outputs, step_s
-        given = self._given(variant, tensors)
-        if variant.feeding is not None:
-            variant.shapes = variant.feeding.shapes(given)
-        trained = self.untouched.trained(variant)
-        numbers = variant.layout.numbers_of(args, kwargs)
-        return self._recorder.record(trained, given, lambda: self.untouched.run_flat(variant, given, numbers))
-
-    def _may_trace(self, variant: Variant) -> bool:
-        """Whether enough calls ran untouched: the first of a plain step may build layers, the second is judged."""
-        return variant.calls > (1 if self.untouched.plain is None else 2)
+        """An untouched step that trial runs repeat."""
+        try:
+            self.session.adopt(self.untouched.trained(variant))
+        except BadInputError as error:
+            self.variants.leave_alone(str(error))
+            return self.untouched.run_flat(variant, tensors, numbers)
+        run = partial(self.untouched.run_flat, variant, tensors, numbers)
+        return recorder.record(self.untouched.trained(variant), tensors, run)
 
     def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         if self.session.fragile:
             self.session.before_placed()
             if mode.generation != self.session.generation:  # a loss showed in that
                 return self._placed_anew(variant, tensors)
+        replicas = self.session.replicas
+        kept = None if mode in self._proven else replicas.keep(mode.use)
         try:
             outputs, step_s = self._run(mode, tensors)
         except BaseException as error:
-            if not self.session.is_loss(error):
+            if self.session.is_loss(error):
+                self.session.recover()
+                return self._placed_anew(variant, tensors)
+            if kept is None or not isinstance(error, Exception):
                 self.session.after_failed()
                 raise
-            self.session.recover()
-            return self._placed_anew(variant, tensors)
+            replicas.roll_back(mode.use, kept)
+            return self._untouched_instead(variant, mode, tensors, error)
+        self._proven.add(mode)
         if self.session.fragile:
             self.session.after_placed(self, variant.key, tensors, step_s)
         return mode.step.captured.pack(outputs), step_s
+
+    def _untouched_instead(
+        self, variant: Variant, mode: Placed, tensors: Sequence[Any], error: Exception
+    ) -> tuple[Any, float]:
+        """A placed step failed when it first trained, and was undone. If the step is to blame, it raises here, too."""
+        self._mode = UNTOUCHED
+        found = self.untouched.run_flat(variant, tensors)
+        self._builder.reject(mode)
+        why = str(error).strip().splitlines()[0]
+        if variant is self.main:
+            self.failed = mode, why
+        else:
+            self.variants.refuse(variant, why)
+        return found
 
     def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
         """Run a step in the mode of now: devices may have been lost since it began."""
@@ -291,27 +240,29 @@ class LiveStep:
             self.session.replicas.after(mode.use)
         return outputs, step_s
 
-    def _aside(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]) -> Any:
-        """A step of another signature than the main one."""
-        placed = isinstance(self.mode, Placed) and not variant.refused
-        if placed and self.untouched.plain is not None:
-            placed = self._may_trace(variant) and self._traced(variant)
-        if not placed:
-            return self._untouched(variant, args, kwargs, tensors)[0]
-        given = self._given(variant, tensors)
-        if variant.feeding is not None:
-            variant.shapes = variant.feeding.shapes(given)
-        try:
-            return self._placed_anew(variant, given)[0]
-        except PlacerError as error:
-            self._refuse(variant, str(error))
-        return self.untouched.run_flat(variant, given, variant.layout.numbers_of(args, kwargs))[0]
+    def _followed(
+        self, variant: Variant, mode: Placed, tensors: Sequence[Any], numbers: Sequence[float]
+    ) -> tuple[Any, float]:
+        """A step of another signature than the main one: under each mapping the first is recorded, and the others are
+        placed if a trial does what that did.
+        """
+        if variant.following is None or variant.following[0] is not mode:
+            if variant.recorder is None:
+                variant.recorder = Recorder(self.session)
+                return self._recorded(variant.recorder, variant, tensors, numbers)
+            why = self._builder.follow(variant, mode, self.joined.topology, variant.recorder)
+            variant.recorder = None
+            if why is not None:
+                self.variants.refuse(variant, why)
+                return self.untouched.run_flat(variant, tensors, numbers)
+        return self._placed_anew(variant, tensors)
 
     def _mode_of(self, variant: Variant) -> Mode:
         """How a call of this signature runs now: others than the main one follow its mapping."""
         if variant is self.main or not isinstance(self.mode, Placed):
             return self.mode
-        return self._builder.following(variant, self.mode, self.joined.topology)
+        follows = variant.following is not None and variant.following[0] is self.mode
+        return variant.following[1] if variant.following is not None and follows else UNTOUCHED
 
     # Either thread.
 
@@ -322,10 +273,10 @@ class LiveStep:
     def capture(self) -> OpGraph:
         """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed."""
         with self.session.lock:
-            main, self._has_settled = self.main, True
+            main, self.variants.is_settled = self.main, True
         if main is None:
             raise BadInputError(f"{self.name} was not called yet, so its signature is not known.")
-        if self.is_unsafe:
+        if self.left_alone:
             raise BadInputError(f"{self.name} must run untouched: {self.left_alone}.")
         if self.untouched.plain is not None and main.traced is None:
             raise BadInputError(f"{self.name} was not called often enough to be traced.")
@@ -348,9 +299,7 @@ class LiveStep:
             captured = main.captured
             self.session.adopt(captured.variables.values())
             self._builder.template(main)
-            recording = self._recorder.recording(captured, self.name)
-            unpack = partial(lent, main.feeding)
-            trial_run = TrialRun(captured, recording, exact=self.session.present.same_bits, unpack=unpack)
+            trial_run = self._builder.trial_run(main, captured, self._recorder)
             self._recorder.clear()
             if self.session.fragile:
                 self.session.save()
@@ -384,7 +333,15 @@ class LiveStep:
 
     def release(self, keep: Sequence[Placed]) -> None:
         """Free the replicas of variables that none of these needs; the training thread only."""
-        self.session.replicas.drop_unused([placed.use for placed in keep])
+        following = [variant.following[1] for variant in self.variants if variant.following]
+        self._builder.forget_all_but([*keep, *following])
+        self.joined.trial_run.forget()
+        self.session.release()
+
+    @property
+    def uses(self) -> list[Use]:
+        """As in `Member`."""
+        return self._builder.uses
 
     @property
     def shares_cores(self) -> bool:
@@ -417,8 +374,8 @@ class LiveStep:
 
     def rebuild(self) -> None:
         """As in `Member`: the same mapping where its devices are there, else everything on the first one that is."""
-        for variant in self._variants.values():
-            variant.following = variant.template = None
+        for variant in self.variants:
+            variant.following = variant.template = variant.recorder = None
         if self._joined is None:
             return
         joined = self._joined
@@ -438,8 +395,11 @@ class LiveStep:
     def close(self) -> None:
         """Leave the session, with the user's variables true."""
         self._background.close()
-        if self._joined is not None:
-            self._joined.trial_run.forget()
         with self.session.lock:
             self.session.leave(self)
-        self.mode = UNTOUCHED
+            self._mode = UNTOUCHED
+            if self._joined is not None:
+                self._joined.trial_run.close()
+            for variant in self.variants:
+                variant.following = variant.template = variant.recorder = None
+            self._builder.forget_all_but(())

@@ -138,6 +138,23 @@ class Replicas:
                 self._true[key].add(place)
         self._latest = use
 
+    def keep(self, use: Use) -> dict[int, Any]:
+        """Before `use` runs: make the user's variables true, so that `roll_back` can return to them. Returns copies of
+        those that `use` will write itself: variable's id -> value.
+        """
+        self.pull()
+        with unwatched():
+            return {use.keys[i]: self._home[use.keys[i]].read_value() for i in use.written if use.places[i] == HOME}
+
+    def roll_back(self, use: Use, kept: MappingABC[int, Any]) -> None:
+        """After `use` failed half-way: what it wrote is void, and the user's variables are as `keep` found them."""
+        self._latest = None
+        with unwatched():
+            for key, value in kept.items():
+                self._home[key].assign(value)
+        for i in use.written:
+            self._true[use.keys[i]] = {HOME}
+
     def pull(self) -> None:
         """Make the user's variables true."""
         self._fetch_home(self._home)
@@ -233,7 +250,10 @@ class Replicas:
         self.pull()
         for variable in self._home.values():
             unwatch(variable)
-        self._home.clear()
+        for held in (self._home, self._at, self._true, self._writes):
+            held.clear()
+        self._latest = None
+        self.transfers.forget()
 
     def _fetch_home(self, keys: Iterable[int]) -> None:
         try:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from placer.devices.cluster import Devices
 from placer.errors import BadInputError, PlacerError
 from placer.train.connection import Connection
-from placer.train.replicas import Replicas
+from placer.train.replicas import Replicas, Use
 from placer.train.step_log import StepLog
 
 MOST_REPAIRS = 10  # of one loss, where more devices go during each
@@ -38,6 +38,10 @@ class Member(Protocol):
 
     def repeat(self, key: Any, tensors: Sequence[Any]) -> None:
         """Repeat one of the steps lost: of signature `key`, on flat `tensors`."""
+
+    @property
+    def uses(self) -> Iterable[Use]:
+        """What its placed steps need of the variables."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,10 @@ class DeviceSession:
         """After a step that trained the user's own variables, which were true before."""
         self.replicas.after_untouched()
         self.log.is_stale = True
+
+    def release(self) -> None:
+        """Free the replicas that no placed step of any member needs."""
+        self.replicas.drop_unused([use for member in self.members for use in member.uses])
 
     def save(self) -> None:
         """Take a snapshot of all variables; also makes the user's true."""

@@ -15,7 +15,9 @@ from placer.errors import BadInputError
 from placer.execute.outputs import returned
 from placer.trace.capture import trace
 from placer.trace.eager_difference import eager_difference
+from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, unrepeatable
+from placer.trace.random_streams import repeating_draws
 from placer.train.plain_step import PlainStep
 from placer.train.session import DeviceSession
 from placer.train.variable_hooks import unwatched
@@ -59,7 +61,8 @@ class UntouchedFunction:
             why = self.plain.after_trace() or eager_difference(concrete)
             if why is not None:
                 return why
-        return unrepeatable(variant.layout, concrete)
+        graph_def = concrete.graph.as_graph_def()
+        return unrepeatable(variant.layout, concrete) or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
 
     def trained(self, variant: Variant) -> Sequence[tf.Variable]:
         """The variables that a traced signature uses."""

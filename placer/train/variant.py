@@ -6,11 +6,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tensorflow as tf
+
 from placer.execute.rewrite import Template
 from placer.trace.capture import Captured
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout
 from placer.train.modes import Placed
+from placer.train.recorder import Recorder
 
 
 @dataclass(eq=False)
@@ -31,4 +34,23 @@ class Variant:
     refused: bool = False  # whether a signature other than the main one cannot be placed
     captured: Captured | None = None
     template: Template | None = None
+    recorder: Recorder | None = None  # of one untouched call, to be compared with before it follows
     following: tuple[Placed, Placed] | None = None  # the main signature's placed step, and this one's by its mapping
+
+    def taken(self, tensors: Sequence[Any], *, plain: bool) -> Sequence[Any]:
+        """What a captured step takes: a batch where the user gave an iterator. plain: whether the step is plain Python.
+
+        Raises what the step raises at the end of its iterator.
+        """
+        if self.feeding is None:
+            return tensors
+        try:
+            given = self.feeding.taken(tensors)
+        except tf.errors.OutOfRangeError:
+            if not plain:
+                raise
+            given = None
+        if given is None:
+            raise StopIteration  # as next(iterator) in Python
+        self.shapes = self.feeding.shapes(given)
+        return given

@@ -13,12 +13,12 @@ from statistics import median
 from typing import Any
 
 from placer.devices.cluster import SPECS, check_spec, split
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import read_mapping, read_mapping_file
 from placer.measure.store import Store
 from placer.train.live_step import LiveStep
-from placer.train.modes import UNTOUCHED, Placed
+from placer.train.modes import UNTOUCHED, Mode, Placed
 from placer.train.session import DeviceSession
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.journal import Journal
@@ -151,7 +151,7 @@ class AutoStep:
         if self._script is not None:
             self._script.close()
             self._script = None
-        self._live.left_alone = self._live.left_alone or "closed"
+        self._live.leave_alone("closed")
         _end(self._live, self._controller, self._journal)
         if self._store is not None:
             self._store.close()
@@ -208,7 +208,7 @@ class AutoStep:
         if self._script is None:
             return
         try:
-            mode = next(self._script) if step_s == 0.0 else self._script.send(step_s)
+            mode = self._next_mode(self._script, step_s)
         except BadInputError as error:
             self._give_up(str(error))
             if self._mapping is not None:
@@ -220,8 +220,18 @@ class AutoStep:
             self._give_up(f"{type(error).__name__}: {error}")
         else:
             self._live.mode = mode
-        if self._live.is_unsafe and controller.phase not in ("starting", LEFT_ALONE):
+        if self._live.left_alone and controller.phase not in ("starting", LEFT_ALONE):
             self._leave_alone()
+
+    def _next_mode(self, script: Steps[None], step_s: float) -> Mode:
+        failed, self._live.failed = self._live.failed, None
+        if failed is None:
+            return next(script) if step_s == 0.0 else script.send(step_s)
+        mode, why = failed
+        self._controller.trials.drop(mode)
+        sentence = f"a mapping of {mode.name} failed in its first step of the training, which was undone: {why}"
+        self._journal.entry(self.steps, "error", sentence)
+        return script.throw(PlacerError(sentence))
 
     def _leave_alone(self) -> None:
         """It showed while the step was placed, or soon would be, that it must run untouched."""
@@ -241,6 +251,8 @@ class AutoStep:
         self._script = None
         self._live.mode = self._controller.mode
         self._controller.phase = LEFT_ALONE
+        if self._live.mode is UNTOUCHED:
+            self._live.leave_alone(why)
 
     def _tell_losses(self) -> None:
         for loss in self._session.losses[self._losses :]:

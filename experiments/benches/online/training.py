@@ -185,10 +185,10 @@ class Training:
     def searched(self, seed: int) -> list[Held]:
         """A new search under the present load, with the whole budget: the mappings it found, the fastest first."""
         devices, joined = self.live.session.present, self.live.joined
-        names, recording = devices.topology.names, joined.trial_run.recording
+        names, trial_run = devices.topology.names, joined.trial_run
         links = measure_links(names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES)
         graph = profile(
-            joined.captured, devices, recording.batches[-1], start=recording.start, runs=PROFILED, warm_up=1
+            joined.captured, devices, trial_run.batches[-1], start=trial_run.start, runs=PROFILED, warm_up=1
         )
         topology = Topology(devices.topology.devices, links, devices.topology.contention)
         planner = Planner(graph, topology, PlanSettings(seed=seed))

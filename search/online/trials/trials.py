@@ -228,6 +228,14 @@ class Trials:
         self.built = [built for built in self.built if built in keep]
         self.live.release(self.built)
 
+    def drop(self, failed: Placed) -> None:
+        """Forget a mode that failed; go on untouched where it was the incumbent."""
+        self.built = [built for built in self.built if built is not failed]
+        self.step_s.pop(failed, None)
+        self.favourite = None if self.favourite is failed else self.favourite
+        if self.mode is failed:
+            self.go_on_with(UNTOUCHED)
+
     def start_anew(self, mode: Mode) -> None:
         """Devices were joined anew: forget what was built but `mode`."""
         self.built = [mode] if isinstance(mode, Placed) else []

@@ -15,6 +15,13 @@ def test_order_takes_producers_first():
     assert [graph.ops[v].name for v in graph.order] == ["a", "b", "c"]
 
 
+def test_an_order_of_another_graph_is_kept_where_dependencies_allow():
+    ops = tuple(Op(name, devices=("cpu",)) for name in "abcdx")
+    graph = OpGraph("g", ops, (Edge(0, 1, 4), Edge(2, 3, 4), Edge(3, 1, 4)))
+    assert graph.ordered_like(["c", "a", "b", "d"]) == ["c", "a", "d", "b", "x"]
+    assert graph.ordered_like(["x", "gone", "c"]) == ["x", "c", "a", "d", "b"]
+
+
 def test_colocated_ops_are_one_unit():
     graph = OpGraph("g", (op("a", colocate="w"), op("b"), op("c", colocate="w")), ())
     assert graph.colocated == ((0, 2), (1,))

@@ -416,7 +416,7 @@ def test_a_python_function_that_reads_a_variable_keeps_the_step_where_it_is(two_
         train(tf.ensure_shape(seen, []))
         return tf.ensure_shape(seen, [])
 
-    for given, reason in ((tf.function(step), "threads reads its variables"), (step, "calls Python")):
+    for given, reason in ((tf.function(step), "it calls a Python function"), (step, "calls Python")):
         hand = live_hand(given)
         with contextlib.nullcontext() if given is not step else pytest.warns(UserWarning, match=reason):
             for _ in range(UNTOUCHED_STEPS):

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.train.live_step import MOST_VARIANTS, PLAIN_CALLS
+from placer.train.live_step import PLAIN_CALLS
+from placer.train.variants import MOST_VARIANTS
 
 STEPS = 24
 FLAG = {"tanh": False}
@@ -313,7 +314,7 @@ def test_every_call_that_is_untouched_runs_as_it_is_written(two_cpus, live_hand,
 
 def test_a_state_seen_before_is_known_again(two_cpus, live_hand):
     found, hand = wrapped(live_hand, back_and_forth, count=40)
-    assert len(hand.live._variants) == 3
+    assert len(hand.live.variants) == 3
     assert close(found, alone(back_and_forth, count=40))
 
 
@@ -337,7 +338,7 @@ def test_a_schedule_of_floats_is_placed_and_trains_as_unwrapped(two_cpus, live_h
         found.append(float(hand(x, schedule(i))))
         if i >= 8:
             hand.move() if hand.live.is_joined else hand.place()
-        rates.append(len(hand.live._variants))
+        rates.append(len(hand.live.variants))
     hand.close()
     assert hand.is_placed is False and hand.moves > 50
     assert max(rates) <= 3
@@ -390,7 +391,7 @@ def test_signatures_are_bounded(two_cpus, live_hand):
     hand.place()
     for rows in range(1, 3 * MOST_VARIANTS):
         hand(tf.ones([rows, 3]))
-    assert len(hand.live._variants) <= MOST_VARIANTS
-    assert hand.live.main in hand.live._variants.values()
+    assert len(hand.live.variants) <= MOST_VARIANTS
+    assert hand.live.main in hand.live.variants
     assert float(hand(x)) >= 0
     hand.close()

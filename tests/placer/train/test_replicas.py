@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from placer.execute.variable_copies import Transfers
 from placer.train.replicas import Replicas, Use
 
 SHAPE = (3, 2)
@@ -95,25 +96,25 @@ def test_functions_traced_before_read_and_write_the_truth(replicas, here_and_the
     assert (look().numpy() == 5.0).all()
 
 
-def test_a_read_only_function_leaves_the_replicas_true(replicas, here_and_there):
+def test_a_read_only_function_leaves_the_replicas_true(replicas, here_and_there, monkeypatch):
     mine = variables()
     look = tf.function(lambda: mine[0] + 0.0)
     replicas.adopt(mine)
     use = replicas.use(mine, [here_and_there[1]] * 2, {0})
     train(replicas, use)
     look()
-    replicas.transfers = lambda pairs: pytest.fail(f"{len(pairs)} fetched")
+    monkeypatch.setattr(Transfers, "__call__", lambda self, pairs: pytest.fail(f"{len(pairs)} fetched"))
     replicas.before(use)
 
 
-def test_many_reads_fetch_all_at_once(replicas, here_and_there):
+def test_many_reads_fetch_all_at_once(replicas, here_and_there, monkeypatch):
     mine = variables(12)
     replicas.adopt(mine)
     use = replicas.use(mine, [here_and_there[1]] * 12, set(range(12)))
     train(replicas, use)
     fetched = []
-    transfers = replicas.transfers
-    replicas.transfers = lambda pairs: (fetched.append(len(pairs)), transfers(pairs))
+    transfer = Transfers.__call__
+    monkeypatch.setattr(Transfers, "__call__", lambda self, pairs: (fetched.append(len(pairs)), transfer(self, pairs)))
     assert [v.numpy()[0, 0] for v in mine] == [i + 1.0 for i in range(12)]
     assert fetched == [1, 1, 1, 9]
 
@@ -198,3 +199,30 @@ def test_a_variable_that_is_collected_takes_nothing_with_it(here_and_there):
     replicas.close()
     del mine, use
     gc.collect()
+
+
+def test_a_step_that_failed_half_way_is_rolled_back(replicas, here_and_there):
+    here, there = here_and_there
+    mine = variables()
+    replicas.adopt(mine)
+    train(replicas, replicas.use(mine, [there] * 2, {0}))  # to 1
+    for where in ([there, there], [here, there], [here, here]):
+        use = replicas.use(mine, where, {0, 1})
+        kept = replicas.keep(use)
+        assert len(kept) == where.count(here)  # copies only of what the step writes in place
+        replicas.before(use)
+        use.replicas[0].assign(tf.fill(SHAPE, 99.0))  # and then it fails
+        replicas.after(use)
+        replicas.roll_back(use, kept)
+        assert [float(v.numpy()[0, 0]) for v in mine] == [1.0, 1.0]
+        train(replicas, replicas.use(mine, [there] * 2, {0}))
+        assert (mine[0].numpy() == 2.0).all()
+        mine[0].assign(tf.fill(SHAPE, 1.0))
+
+
+def test_closing_frees_all_replicas(replicas, here_and_there):
+    mine, use = adopted(replicas, here_and_there[1])
+    train(replicas, use)
+    replicas.close()
+    assert not replicas._at and not replicas._true and not replicas._home
+    assert (mine[0].numpy() == 1.0).all()

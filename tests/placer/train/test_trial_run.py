@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from placer.errors import PlacerError
 from placer.execute.agreement import LossDiffersError
 from placer.execute.outputs import values
 from placer.execute.rewrite import PlacedStep, Template
@@ -70,3 +71,15 @@ def test_an_update_that_is_not_made_is_refused(setting):
     end = {**recording.end, rate: tf.constant(0.02)}  # as if the untouched step had changed it
     with pytest.raises(LossDiffersError, match=r"changed by 0 in all, and by 0\.01 in all untouched"):
         tried(captured, replace(recording, end=end), devices, 1)
+
+
+def test_it_keeps_one_copy_of_the_variables_once_a_mapping_agreed(setting):
+    captured, _, recording, devices = setting
+    trial_run, step = tried(captured, recording, devices, 1)
+    assert trial_run._recording is None and not trial_run._agreed().references
+    trial_run.run(step)
+    other = PlacedStep(Template(captured), [devices.tf_name(1)] * len(captured.graph.ops), variables=step.variables)
+    trial_run.run(other)
+    trial_run.close()
+    with pytest.raises(PlacerError, match="closed"):
+        trial_run._agreed()

@@ -1,0 +1,121 @@
+"""The signatures that a step was called with: which is the main one, and which must run untouched."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+from placer.trace.iterator_inputs import Feeding
+from placer.trace.signature import Signatures
+from placer.trace.untouchable import untouchable
+from placer.train.self_test import unwatchable
+from placer.train.session import DeviceSession
+from placer.train.untouched import UntouchedFunction
+from placer.train.variant import Variant
+
+MOST_VARIANTS = 16  # that are remembered
+LEAD = 2  # calls by which another signature must be ahead to become the main one
+
+
+class Variants:
+    """Finds the signature of each call. Only the training thread may use it."""
+
+    def __init__(self, untouched: UntouchedFunction, session: DeviceSession, name: str) -> None:
+        """name: the step's, for messages."""
+        self.untouched, self.session, self.name = untouched, session, name
+        self.main: Variant | None = None  # the signature whose mapping is searched; others follow it
+        self.left_alone: str | None = None  # why the step must run untouched for good
+        self.is_settled = False  # on its main signature
+        self._signatures = Signatures()
+        self._known: dict[Hashable, Variant] = {}
+        self._calls = 0
+
+    def __iter__(self) -> Iterator[Variant]:
+        return iter(self._known.values())
+
+    def __getitem__(self, key: Hashable) -> Variant:
+        return self._known[key]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Variant, Sequence[Any]]:
+        """The signature of a call, and its flat tensors. Chooses the main one: that of the first calls may be rare."""
+        plain = self.untouched.plain
+        if self.left_alone is not None and self.main is not None:  # its signature no longer matters
+            return self.main, ()
+        key, tensors = self._signatures.of(args, kwargs)
+        if plain is not None:
+            key = plain.keyed(key)
+            self.leave_alone(plain.why)
+        variant = self._known.get(key)
+        if variant is None:
+            variant = self._first_call(key, args, kwargs)
+        self._calls += 1
+        variant.calls, variant.last = variant.calls + 1, self._calls
+        if not self.is_settled and variant.calls >= self._main.calls + LEAD and self.is_traced(variant):
+            self.main = variant
+        return variant, tensors
+
+    def leave_alone(self, why: str | None) -> None:
+        """Run the step untouched for good, where `why` is a reason; say it once."""
+        if why is None or self.left_alone is not None:
+            return
+        self.left_alone = why
+        if self._calls > 0 or self.untouched.plain is not None:  # else the journal says it
+            warnings.warn(f"placer: {self.name} runs untouched: {why}.", stacklevel=6)
+        if self.untouched.plain is not None:
+            self.untouched.plain.end()
+
+    def may_trace(self, variant: Variant) -> bool:
+        """Whether enough calls ran untouched: the first of a plain step may build layers, the second is judged."""
+        return variant.calls > (1 if self.untouched.plain is None else 2)
+
+    def is_traced(self, variant: Variant) -> bool:
+        """Whether a signature can be placed, as far as tracing it shows; says why not, once."""
+        if variant.refused or self.left_alone is not None:
+            return False
+        if not variant.is_traced:
+            variant.is_traced = True
+            why = self.untouched.trace(variant)
+            if why is None:
+                variant.feeding = Feeding.of(variant.layout)
+            elif variant is self.main and not self.is_settled:
+                self.leave_alone(why)
+            else:
+                self.refuse(variant, why)
+            return why is None
+        return True
+
+    def refuse(self, variant: Variant, why: str) -> None:
+        """Run this signature untouched for good, and say why."""
+        variant.refused = True
+        warnings.warn(f"{self.name}: {why} Calls of this signature run untouched.", stacklevel=7)
+
+    @property
+    def _main(self) -> Variant:
+        assert self.main is not None
+        return self.main
+
+    def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
+        variant = self._known[key] = Variant(key, args, kwargs, self._signatures.layout(args, kwargs))
+        plain = self.untouched.plain
+        if self.main is None:
+            self.main = variant
+            self.leave_alone(untouchable(self.untouched.step) or unwatchable())
+            if plain is not None:
+                self.leave_alone(plain.look_through())
+        if plain is None:
+            self.is_traced(variant)
+        if len(self._known) > MOST_VARIANTS:
+            self._drop_one()
+        return variant
+
+    def _drop_one(self) -> None:
+        """Forget the signature that was not called for longest, with what was captured and placed for it."""
+        others = (variant for variant in self._known.values() if variant is not self.main)
+        oldest = min(others, key=lambda variant: variant.last or self._calls + 1)
+        if self.session.fragile:
+            self.session.save()  # no step of it need be repeated
+        del self._known[oldest.key]

@@ -1,0 +1,226 @@
+"""What may go wrong around a placed step leaves the training where the same program unwrapped would be."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.execute.agreement import LossDiffersError
+from placer.execute.rewrite import PlacedStep, PlacementError
+from placer.train import builder
+from placer.train.session import DeviceSession
+from placer.train.trial_run import TrialRun
+
+UNTOUCHED = 4
+
+
+def program():
+    """A step with two weights and a counter, and its variables."""
+    one, other, count = tf.Variable([1.0, -1.0]), tf.Variable([0.5, 0.5]), tf.Variable(0)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.reduce_sum(x * one, -1) + tf.reduce_sum(x, -1) * tf.reduce_sum(other)))
+        for variable, gradient in zip((one, other), tape.gradient(loss, (one, other)), strict=True):
+            variable.assign_sub(0.01 * gradient)
+        count.assign_add(1)
+        return loss
+
+    return step, [one, other, count]
+
+
+def batch(i, rows=4):
+    return tf.constant(np.random.default_rng(i).normal(size=(rows, 2)), tf.float32)
+
+
+def unwrapped(batches):
+    step, variables = program()
+    for x in batches:
+        step(x)
+    return [v.numpy() for v in variables]
+
+
+def started(live_hand, step):
+    hand = live_hand(step)
+    for i in range(UNTOUCHED):
+        hand(batch(i))
+    hand.place(first=False)
+    return hand
+
+
+def assert_same(variables, expected):
+    for variable, value in zip(variables, expected, strict=True):
+        np.testing.assert_allclose(variable.numpy(), value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("error", [
+    tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), PlacementError("an op ran elsewhere"),
+    ValueError("a bug"),
+])  # fmt: skip
+def test_a_step_that_fails_when_it_first_trains_is_undone_and_runs_untouched(two_cpus, live_hand, monkeypatch, error):
+    step, variables = program()
+    hand = started(live_hand, step)
+    placed, run = hand.live.mode, PlacedStep.run_flat
+
+    def failing(self, inputs):
+        run(self, inputs)  # it has written
+        raise error
+
+    monkeypatch.setattr(PlacedStep, "run_flat", failing)
+    loss = hand(batch(UNTOUCHED))
+    monkeypatch.undo()
+    assert np.isfinite(float(loss)) and not hand.is_placed
+    assert hand.live.failed is not None and hand.live.failed[0] is placed
+    hand.live.mode = placed
+    assert not hand.is_placed  # never again
+    hand(batch(UNTOUCHED + 1))
+    assert_same(variables, unwrapped(map(batch, range(UNTOUCHED + 2))))
+    hand.close()
+
+
+def test_an_error_of_the_step_itself_is_raised_once_and_only_once(two_cpus, live_hand):
+    weight = tf.Variable(1.0)
+
+    @tf.function
+    def step(x):
+        weight.assign_add(tf.debugging.check_numerics(x, "no number"))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for _ in range(UNTOUCHED):
+        hand(tf.constant(1.0))
+    hand.place(first=False)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no number"):
+        hand(tf.constant(np.nan))
+    assert weight.numpy() == 1.0 + UNTOUCHED
+    assert hand(tf.constant(1.0)).numpy() == 2.0 + UNTOUCHED
+    hand.close()
+
+
+def test_another_signature_is_tried_before_it_is_placed(two_cpus, live_hand):
+    step, variables = program()
+    hand = started(live_hand, step)
+    rows = [4, 3, 3, 4, 3, 3, 4]
+    for i, count in enumerate(rows):
+        hand(batch(UNTOUCHED + i, count))
+    (other,) = (variant for variant in hand.live.variants if variant is not hand.live.main)
+    assert other.following is not None and not other.refused
+    seen = [batch(i, 4) for i in range(UNTOUCHED)] + [batch(UNTOUCHED + i, count) for i, count in enumerate(rows)]
+    assert_same(variables, unwrapped(seen))
+    hand.close()
+
+
+def test_another_signature_that_does_something_else_is_never_placed(two_cpus, live_hand, monkeypatch):
+    step, variables = program()
+    hand = started(live_hand, step)
+
+    def differs(self, step):
+        raise LossDiffersError("variable 'w' changed by 1, and by 2 untouched")
+
+    monkeypatch.setattr(TrialRun, "run", differs)
+    hand(batch(UNTOUCHED, 3))
+    with pytest.warns(UserWarning, match="Calls of this signature run untouched") as warned:
+        for i in range(1, 4):
+            hand(batch(UNTOUCHED + i, 3))
+    assert len(warned) == 1
+    expected = [*(batch(i) for i in range(UNTOUCHED)), *(batch(UNTOUCHED + i, 3) for i in range(4))]
+    assert_same(variables, unwrapped(expected))
+    hand.close()
+
+
+def test_an_error_of_tensorflow_while_another_signature_is_built_does_not_end_the_training(
+    two_cpus, live_hand, monkeypatch
+):
+    step, variables = program()
+    hand = started(live_hand, step)
+
+    def broken(*_, **__):
+        raise tf.errors.InternalError(None, None, "no such kernel")
+
+    given = [*(batch(UNTOUCHED + i, 3) for i in range(3)), batch(UNTOUCHED + 3)]
+    for x in given[:2]:  # untouched, and recorded
+        hand(x)
+    monkeypatch.setattr(builder, "PlacedStep", broken)
+    with pytest.warns(UserWarning, match="no such kernel"):
+        hand(given[2])
+    monkeypatch.undo()
+    hand(given[3])
+    assert_same(variables, unwrapped([*map(batch, range(UNTOUCHED)), *given]))
+    hand.close()
+
+
+def test_the_end_of_one_search_frees_nothing_that_another_step_uses(two_cpus, live_hand):
+    shared, session = tf.Variable([1.0, 2.0]), DeviceSession(None, False)
+
+    def step(x):
+        shared.assign_add(x)
+        return tf.reduce_sum(shared)
+
+    hands = [live_hand(tf.function(step), session=session) for _ in range(2)]
+    for hand in hands:
+        for _ in range(UNTOUCHED):
+            hand(tf.constant([1.0, 1.0]))
+        hand.place(first=False)
+    for _ in range(3):
+        hands[0].live.release([])  # as at the end of its search, where it goes on untouched
+        hands[1](tf.constant([1.0, 1.0]))
+        hands[0](tf.constant([1.0, 1.0]))
+    assert shared.numpy()[0] == 1.0 + 2 * UNTOUCHED + 6
+    for hand in hands:
+        hand.close()
+
+
+def test_a_reader_in_tensorflows_threads_ends_placed_steps(two_cpus, live_hand):
+    step, variables = program()
+    hand = started(live_hand, step)
+    hand(batch(UNTOUCHED))
+    data = tf.data.Dataset.from_generator(lambda: iter([variables[2].numpy()]), output_types=tf.int32)
+    assert int(next(iter(data))) == UNTOUCHED + 1  # the truth, already the first time
+    with pytest.warns(UserWarning, match="TensorFlow's threads reads its variables while steps run"):
+        hand(batch(UNTOUCHED + 1))
+    assert not hand.is_placed and "threads" in hand.live.left_alone
+    numbers = iter(tf.data.Dataset.from_generator(lambda: iter([variables[2].numpy()] * 1), output_types=tf.int32))
+    hand(batch(UNTOUCHED + 2))
+    assert int(next(numbers)) == UNTOUCHED + 3
+    assert_same(variables, unwrapped(map(batch, range(UNTOUCHED + 3))))
+    hand.close()
+
+
+def test_a_producer_may_read_weights_while_the_step_waits_for_its_batch(two_cpus, live_hand):
+    """The lock that a read needs is not held while a batch is awaited."""
+    weight, wanted, allowed = tf.Variable(0.0), threading.Event(), threading.Event()
+
+    def numbers():
+        for i in range(100):
+            if i == UNTOUCHED + 2:
+                wanted.set()
+                assert allowed.wait(30)
+            yield 1.0
+
+    @tf.function
+    def step(iterator):
+        weight.assign_add(next(iterator))
+        return weight.read_value()
+
+    iterator = iter(tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.float32)))
+    hand, seen = live_hand(step), []
+
+    def look():
+        wanted.wait(30)
+        seen.append(float(weight.numpy()))
+        allowed.set()
+
+    for _ in range(UNTOUCHED):
+        hand(iterator)
+    hand.place(first=False)
+    reader = threading.Thread(target=look)
+    reader.start()
+    for _ in range(3):
+        hand(iterator)
+    reader.join(30)
+    assert hand.is_placed and seen and float(weight.numpy()) == UNTOUCHED + 3
+    hand.close()

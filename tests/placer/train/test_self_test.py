@@ -1,0 +1,46 @@
+"""A TensorFlow whose insides have changed is noticed before a variable goes stale."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.train import self_test, variable_hooks
+
+
+@pytest.fixture(autouse=True)
+def anew():
+    self_test.unwatchable.cache_clear()
+    yield
+    self_test.unwatchable.cache_clear()
+
+
+def test_this_tensorflow_is_one_that_works():
+    assert self_test.unwatchable() is None
+    assert tf.__version__.startswith(self_test.TRIED_WITH)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "says"),
+    [("handle", "an assignment was not seen"), ("_handle", "an op that reads was not seen"),
+     ("_read_variable_op", "a function that reads")],
+)  # fmt: skip
+def test_a_way_around_the_hooks_is_named(hidden, says, monkeypatch):
+    """As if TensorFlow no longer took the way that a hook stands in."""
+    if hidden == "_read_variable_op":
+        monkeypatch.setattr(tf_internals, "before_function_calls", lambda hook: None)
+    else:
+        monkeypatch.delattr(variable_hooks._Watched, hidden)
+        variable_hooks._watched.cache_clear()
+    found = self_test.unwatchable()
+    assert found is not None and says in found and tf.__version__ in found
+    variable_hooks._watched.cache_clear()
+
+
+def test_a_hook_that_raises_is_named(monkeypatch):
+    def gone(_):
+        raise AttributeError("_handle")
+
+    monkeypatch.setattr(tf_internals, "handle_of", gone)
+    assert "raised AttributeError" in (self_test.unwatchable() or "")
