@@ -50,18 +50,18 @@ def makespans(tables: Tables, placements: Ints, makespan_s: Floats) -> None:
 
 
 @kernel
-def _light(t: Tables, w: RunState, placements: Ints, out: Floats) -> None:
+def _light(tables: Tables, run: RunState, placements: Ints, out: Floats) -> None:
     """Tensors cross without waiting, and nobody works for it."""
-    n, devices = t.cost_s.shape
+    n, devices = tables.cost_s.shape
     for row in range(len(placements)):
         out[row] = np.nan
-        left = n if begins(t, w, placements, row) else 0
+        left = n if begins(tables, run, placements, row) else 0
         while left > 0:
-            now_s, first, ties = w.next_s[0], 0, 1
-            for d in range(1, devices):
-                at_s = w.next_s[d]
+            now_s, first, ties = run.next_s[0], 0, 1
+            for device in range(1, devices):
+                at_s = run.next_s[device]
                 ties = 1 if at_s < now_s else ties + (at_s == now_s)
-                first = d if at_s < now_s else first
+                first = device if at_s < now_s else first
                 now_s = min(now_s, at_s)
             out[row] = now_s
             if now_s == np.inf:
@@ -71,94 +71,94 @@ def _light(t: Tables, w: RunState, placements: Ints, out: Floats) -> None:
             if ties > 1:
                 first, end = 0, devices
             woken = False
-            for d in range(first, end):
-                v = w.running[d]
-                if v >= 0 and w.next_s[d] == now_s:
-                    w.running[d] = IDLE
+            for device in range(first, end):
+                op = run.running[device]
+                if op >= 0 and run.next_s[device] == now_s:
+                    run.running[device] = IDLE
                     left -= 1
-                    for k in range(t.start[v], t.start[v + 1]):
-                        u = t.dst[k]
-                        e = w.device[u]
+                    for need in range(tables.start[op], tables.start[op + 1]):
+                        user = tables.dst[need]
+                        there = run.device[user]
                         # Staying is a crossing over a link that takes no time.
-                        _, way_s, _ = transfer_s(t.link, d, e, t.tensor_bytes[k])
+                        _, way_s, _ = transfer_s(tables.link, device, there, tables.tensor_bytes[need])
                         at_s = now_s + way_s
-                        if input_comes(t, w, u, e, at_s, now_s):
+                        if input_comes(tables, run, user, there, at_s, now_s):
                             woken = True
             if woken:
                 first, end = 0, devices
-            for d in range(first, end):
-                if w.running[d] == IDLE and w.next_s[d] <= now_s:
-                    take_op(t, w, d, now_s)
+            for device in range(first, end):
+                if run.running[device] == IDLE and run.next_s[device] <= now_s:
+                    take_op(tables, run, device, now_s)
 
 
 @kernel
-def _heavy(t: Tables, w: RunState, placements: Ints, out: Floats) -> None:
+def _heavy(tables: Tables, run: RunState, placements: Ints, out: Floats) -> None:
     """Sending and receiving keep devices busy, and links or ports may be taken."""
-    contended = t.contention != NO_CONTENTION
+    contended = tables.contention != NO_CONTENTION
     for row in range(len(placements)):
         out[row] = np.nan
         events, waiting, turn = 0, 0, 0
-        left = len(t.cost_s) if begins(t, w, placements, row) else 0
-        no_crossings(w)
+        left = len(tables.cost_s) if begins(tables, run, placements, row) else 0
+        no_crossings(run)
         while left > 0:
-            now_s = _next_s(w, events)
+            now_s = _next_s(run, events)
             out[row] = now_s
             if now_s == np.inf:
                 break
-            ended, departing = _ops_end(t, w, now_s)
+            ended, departing = _ops_end(tables, run, now_s)
             left -= ended
             if contended:
-                events = announce(w, events, departing)
-                requested, happened = requests(t, w, events, now_s)
+                events = announce(run, events, departing)
+                requested, happened = requests(tables, run, events, now_s)
                 waiting, events = waiting + requested, events - happened
                 departing = 0
                 if happened > 0:
-                    departing, events, turn = start_transfers(t, w, events, waiting, turn, now_s)
+                    departing, events, turn = start_transfers(tables, run, events, waiting, turn, now_s)
                     waiting -= departing
             for i in range(departing):
-                departs(t, w, w.departing[i], now_s)
-            for d in range(len(w.running)):
-                if w.running[d] == IDLE and w.next_s[d] <= now_s:
-                    _take_work(t, w, d, now_s)
+                departs(tables, run, run.departing[i], now_s)
+            for device in range(len(run.running)):
+                if run.running[device] == IDLE and run.next_s[device] <= now_s:
+                    _take_work(tables, run, device, now_s)
 
 
 @part
-def _next_s(w: RunState, events: int) -> float:
+def _next_s(run: RunState, events: int) -> float:
     """When something happens next: on a device, or at a link."""
-    next_s = w.event_s[0] if events > 0 else np.inf
-    for d in range(len(w.running)):
-        next_s = min(next_s, w.next_s[d])
+    next_s = run.event_s[0] if events > 0 else np.inf
+    for device in range(len(run.running)):
+        next_s = min(next_s, run.next_s[device])
     return next_s
 
 
 @part
-def _ops_end(t: Tables, w: RunState, now_s: float) -> tuple[int, int]:
+def _ops_end(tables: Tables, run: RunState, now_s: float) -> tuple[int, int]:
     """(how many ops end now, how many crossings these send: the first of `departing`)."""
     ended, departing = 0, 0
-    for d in range(len(w.running)):
-        v = w.running[d]
-        if v != IDLE and w.next_s[d] == now_s:
-            w.running[d] = IDLE
-            if v != OCCUPIED:
+    for device in range(len(run.running)):
+        op = run.running[device]
+        if op != IDLE and run.next_s[device] == now_s:
+            run.running[device] = IDLE
+            if op != OCCUPIED:
                 ended += 1
-                departing = op_ends(t, w, v, d, departing, now_s)
+                departing = op_ends(tables, run, op, device, departing, now_s)
     return ended, departing
 
 
 @part
-def _take_work(t: Tables, w: RunState, d: int, now_s: float) -> None:
+def _take_work(tables: Tables, run: RunState, device: int, now_s: float) -> None:
     """A free device receives what has arrived, else takes the first op in line."""
-    waits = w.arrived_tail[d] > w.arrived_head[d]
-    at = d * t.tensors + w.arrived_head[d]
-    if waits and w.arrived_s[at] <= now_s:
-        k = w.arrived[at]
-        w.arrived_head[d] += 1
-        s = w.device[t.src[k]]
-        _, _, receive_s = transfer_s(t.link, s, d, t.tensor_bytes[k])
+    waits = run.arrived_tail[device] > run.arrived_head[device]
+    at = device * tables.tensors + run.arrived_head[device]
+    if waits and run.arrived_s[at] <= now_s:
+        need = run.arrived[at]
+        run.arrived_head[device] += 1
+        source = run.device[tables.src[need]]
+        _, _, receive_s = transfer_s(tables.link, source, device, tables.tensor_bytes[need])
         end_s = now_s + receive_s
-        w.running[d], w.next_s[d] = OCCUPIED, end_s
-        while k != NOTHING:
-            input_comes(t, w, t.dst[k], d, end_s, now_s)
-            k = w.chain[k]
-    elif not take_op(t, w, d, now_s) and waits:
-        w.next_s[d] = min(w.next_s[d], w.arrived_s[at])
+        run.running[device], run.next_s[device] = OCCUPIED, end_s
+        while need != NOTHING:
+            input_comes(tables, run, tables.dst[need], device, end_s, now_s)
+            need = run.chain[need]
+    elif not take_op(tables, run, device, now_s) and waits:
+        run.next_s[device] = min(run.next_s[device], run.arrived_s[at])
