@@ -108,8 +108,9 @@ def _chosen(
     Returns (device, when it begins to receive, seconds of receiving, when it finishes).
     """
     best, best_value_s, best_begin_s, best_receive_s, best_finish_s = NOWHERE, np.inf, 0.0, 0.0, np.inf
-    for device in range(len(plan.free_bytes)):
-        if device != only and (only != NOWHERE or not _has_room(limits, plan, limits.unit_of[op], device)):
+    unit = limits.unit_of[op]
+    for device in range(tables.cost_s.shape[1]):
+        if device != only and (only != NOWHERE or not _has_room(limits, plan, unit, device)):
             continue
         ready_s, receive_s = _inputs_come(tables, plan, op, device)
         busy_s = receive_s + tables.cost_s[op, device]
