@@ -27,7 +27,7 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
 from tensorflow.python.grappler import cluster as grappler_cluster
 from tensorflow.python.grappler import tf_optimizer
-from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.ops import data_flow_ops, lookup_ops, resource_variable_ops, summary_ops_v2
 
 GraphDef = Any
 FunctionDef = Any
@@ -266,6 +266,15 @@ def dataset_captures() -> Iterator[Any]:
     for wrapper in gc.get_objects():
         if type(wrapper) is structured_function.StructuredFunctionWrapper:
             yield from (outer for outer, _ in wrapper.function.graph.captures if outer.dtype == tf.resource)
+
+
+def named_resource_kinds() -> dict[str, tuple[type, ...]]:
+    """What holds a resource that TensorFlow finds by its name: kind -> classes."""
+    return {
+        "table": (lookup_ops.InitializableLookupTableBase, lookup_ops.MutableHashTable, lookup_ops.DenseHashTable),
+        "writer": (summary_ops_v2._ResourceSummaryWriter,),
+        "queue": (data_flow_ops.QueueBase,),
+    }
 
 
 def is_recorded() -> bool:

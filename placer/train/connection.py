@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from placer.devices.cluster import Devices, open_devices
 from placer.devices.logical import division
+from placer.devices.process_resources import dropped_by_joining
 from placer.devices.reconnect import Reconnection
 from placer.devices.workers import Workers, start_workers
-from placer.errors import PlacerError
+from placer.errors import BadInputError, PlacerError
 from placer.train.variable_hooks import renew_all
 
 NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
@@ -74,8 +75,14 @@ class Connection:
                 self.workers = start_workers(int(count))
 
     def join(self) -> Devices:
-        """All devices, joined to this process at the first call."""
+        """All devices, joined to this process at the first call.
+
+        Raises BadInputError where that would take from this program what it still uses.
+        """
         if self._whole is None:
+            dropped = dropped_by_joining() if self.joins_workers else None
+            if dropped is not None:
+                raise BadInputError(f"this program holds {dropped}, which TensorFlow drops when workers are joined.")
             self.devices = self._whole = open_devices(
                 self.spec, include_local=self.include_local, links=False, resilient=True, workers=self.workers
             )

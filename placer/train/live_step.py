@@ -293,9 +293,10 @@ class LiveStep:
     def join(self) -> Topology:
         """Join the devices; the training thread only, between steps."""
         with self.session.lock:
-            devices, main = self.session.join(), self.main
+            main = self.main
             if main is None or main.captured is None:
                 raise PlacerError(f"{self.name} joins devices once it is captured.")
+            devices = self.session.join()
             captured = main.captured
             self.session.adopt(captured.variables.values())
             self._builder.template(main)

@@ -1,0 +1,84 @@
+"""What joining workers would take from a program is found before it is taken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.devices import process_resources
+from placer.devices.process_resources import dropped_by_joining
+
+
+@pytest.fixture(autouse=True)
+def only_those_of_the_test(monkeypatch):
+    """Other tests may have left some."""
+    known = {id(thing) for thing in process_resources.gc.get_objects()}
+    objects = process_resources.gc.get_objects
+    monkeypatch.setattr(process_resources, "gc", type("Gc", (), {
+        "get_objects": staticmethod(lambda: [thing for thing in objects() if id(thing) not in known])
+    }))  # fmt: skip
+
+
+def table(anonymous=False):
+    pairs = tf.lookup.KeyValueTensorInitializer(["a"], [1])
+    return tf.lookup.StaticHashTable(pairs, 0, experimental_is_anonymous=anonymous)
+
+
+HELD = {
+    "a lookup table (StaticHashTable)": table,
+    "a lookup table (MutableHashTable)": lambda: tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0),
+    "a lookup table": lambda: tf.data.Dataset.from_tensors(["a"]).map(keras.layers.StringLookup(vocabulary=["a"])),
+    "a summary writer": None,
+    "a queue (FIFOQueue)": lambda: tf.queue.FIFOQueue(2, [tf.float32]),
+}
+
+
+@pytest.mark.parametrize("what", HELD)
+def test_what_is_found_by_name_is_named(what, tmp_path):
+    assert dropped_by_joining() is None
+    make = HELD[what] or (lambda: tf.summary.create_file_writer(str(tmp_path)))
+    held = make()
+    assert held is not None and (dropped_by_joining() or "").startswith(what)
+
+
+def test_what_stays_is_not():
+    held = [table(anonymous=True), tf.Variable(1.0), tf.random.Generator.from_seed(1)]
+    held += [tf.data.Dataset.range(3).map(lambda i: i), tf.summary.create_noop_writer()]
+    assert held and dropped_by_joining() is None
+    assert set(tf_internals.named_resource_kinds()) == set(process_resources.IN_WORDS)
+
+
+PROGRAM = """
+import tensorflow as tf, placer
+table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], [1.0, 2.0]), 0.0)
+weight = tf.Variable(0.0)
+
+@tf.function
+def step(x):
+    weight.assign_add(x)
+    return weight.read_value()
+
+with placer.autoplace(step, devices="workers:2", budget=2) as placed:
+    for _ in range(3000):
+        placed(table.lookup(tf.constant("b")))
+        if placed.left_alone:
+            break
+    print(placed.left_alone)
+print(float(weight), float(table.lookup(tf.constant("a"))), placed.steps)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.workers
+def test_a_program_with_a_table_keeps_it():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    why, end = done.stdout.strip().splitlines()
+    assert "a lookup table (StaticHashTable), which TensorFlow drops when workers are joined" in why
+    weight, looked_up, steps = map(float, end.split())
+    assert (weight, looked_up) == (2 * steps, 1.0)
