@@ -2,45 +2,71 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from placer.train.variable_hooks import unwatched
 
 T = TypeVar("T")
+Job = tuple["Future[Any]", Callable[[], Any]]
 
 
 class BackgroundThread:
-    """Runs work one after another. What work reads of variables is not reported to their watchers."""
+    """Runs work one after another. What work reads of variables is not reported to their watchers.
+
+    The thread is a daemon: work that waits for a frozen device holds neither `close` nor the end of the program.
+    """
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="placer")
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._busy: list[Future[Any]] = []
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Run `work` after what was submitted before."""
-        future = self._thread.submit(_unwatched, work)
+        """Run `work` after what was submitted before; after `close` it is cancelled at once."""
+        future: Future[T] = Future()
+        if self._is_closed:
+            future.cancel()
+            return future
+        if self._thread is None:
+            self._thread = threading.Thread(target=_run, args=(self._jobs,), name="placer", daemon=True)
+            self._thread.start()
         self._busy = [busy for busy in self._busy if not busy.done()] + [future]
+        self._jobs.put((future, work))
         return future
 
-    def finish(self) -> None:
-        """Wait until all work is done."""
-        wait(self._busy)
-        self._busy.clear()
+    def finish(self, limit_s: float | None = None) -> bool:
+        """Wait until all work is done, None = without limit; returns whether it is."""
+        self._busy = list(wait(self._busy, limit_s).not_done)
+        return not self._busy
 
-    def cancel(self) -> None:
-        """Cancel work that has not begun, and wait for the rest."""
+    def cancel(self, limit_s: float | None = None) -> bool:
+        """Cancel work that has not begun, and wait for the rest as `finish` does."""
         for future in self._busy:
             future.cancel()
-        self.finish()
+        return self.finish(limit_s)
 
-    def close(self) -> None:
-        """As `cancel`, and end the thread."""
-        self.cancel()
-        self._thread.shutdown(wait=True, cancel_futures=True)
+    def close(self, limit_s: float | None = None) -> bool:
+        """As `cancel`, and end the thread once its work is done."""
+        self._is_closed = True
+        self._jobs.put(None)
+        return self.cancel(limit_s)
 
 
-def _unwatched(work: Callable[[], T]) -> T:
-    with unwatched():
-        return work()
+def _run(jobs: SimpleQueue[Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        future, work = job
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            with unwatched():
+                found = work()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(found)
+        del job, future, work  # what they hold

@@ -118,6 +118,13 @@ class Builder:
         """`build` and `settle` at once, untried; for the training thread, under the session's lock."""
         return self._settled(self.build(template, topology, devices, order, name))
 
+    def rebuilt(self, template: Template, topology: Topology, placed: Placed) -> Placed:
+        """The same mapping on the devices that are there, or everything on the first of them where some are not."""
+        there = [topology.index[name] for name in self.session.present.topology.names]
+        same = set(placed.devices) <= set(there)
+        devices = placed.devices if same else (there[0],) * len(placed.devices)
+        return self.build_settled(template, topology, devices, placed.order if same else (), placed.name)
+
     def trial_run(self, variant: Variant, captured: Captured, recorder: Recorder) -> TrialRun:
         """Trials of one signature against what was recorded. Raises BadInputError where nothing was."""
         recording, unpack = recorder.recording(captured, self.name), partial(lent, variant.feeding)

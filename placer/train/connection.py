@@ -138,6 +138,11 @@ class Connection:
         self._joined_anew()
         return True
 
+    def end_workers(self) -> None:
+        """End the processes that were started here, frozen ones, too."""
+        if self.workers is not None:
+            self.workers.close()
+
     def close(self) -> None:
         """End the workers that were started for this session, and leave variables usable without them."""
         if self._whole is not None:

@@ -36,7 +36,7 @@ from placer.train.variants import Variants
 
 T = TypeVar("T")
 DRAINED = 64  # calls after a change of mode that are timed until all they started is done; later ones overlap
-PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
+CLOSE_LIMIT_S = 60.0  # for work in the background to end
 PROFILE_LIMIT_S = 60.0  # for one traced step, on workers that may get lost
 
 
@@ -286,9 +286,7 @@ class LiveStep:
     @property
     def is_ready(self) -> bool:
         """Whether enough steps ran untouched for `capture` and `join`, or none ever will."""
-        if self.untouched.plain is None or self.left_alone is not None or self.main is None:
-            return True
-        return self.main.traced is not None and self.main.calls >= PLAIN_CALLS
+        return self.variants.is_ready
 
     def join(self) -> Topology:
         """Join the devices; the training thread only, between steps."""
@@ -387,15 +385,13 @@ class LiveStep:
         if self.session.devices is None:
             self.mode = UNTOUCHED
             return
-        there = [joined.topology.index[name] for name in self.session.devices.topology.names]
-        same = set(self.mode.devices) <= set(there)
-        devices = self.mode.devices if same else (there[0],) * len(self.mode.devices)
-        order = self.mode.order if same else ()
-        self.mode = self._builder.build_settled(template, joined.topology, devices, order, self.mode.name)
+        self.mode = self._builder.rebuilt(template, joined.topology, self.mode)
 
     def close(self) -> None:
-        """Leave the session, with the user's variables true."""
-        self._background.close()
+        """Leave the session, with the user's variables true. Background work that does not end is left to itself."""
+        if not self._background.close(CLOSE_LIMIT_S):
+            self.session.connection.end_workers()  # it may wait for one that no longer answers
+            self._background.finish(CLOSE_LIMIT_S)
         with self.session.lock:
             self.session.leave(self)
             self._mode = UNTOUCHED

@@ -15,6 +15,7 @@ from placer.train.untouched import UntouchedFunction
 from placer.train.variant import Variant
 
 MOST_VARIANTS = 16  # that are remembered
+PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
 LEAD = 2  # calls by which another signature must be ahead to become the main one
 
 
@@ -57,6 +58,13 @@ class Variants:
         if not self.is_settled and variant.calls >= self._main.calls + LEAD and self.is_traced(variant):
             self.main = variant
         return variant, tensors
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough steps ran untouched to capture the main signature, or none ever will."""
+        if self.untouched.plain is None or self.left_alone is not None or self.main is None:
+            return True
+        return self.main.traced is not None and self.main.calls >= PLAIN_CALLS
 
     def leave_alone(self, why: str | None) -> None:
         """Run the step untouched for good, where `why` is a reason; say it once."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import CancelledError
 from threading import Event, Thread
 
@@ -32,3 +34,19 @@ def test_what_work_raises_stays_in_its_future():
     background.finish()
     assert isinstance(future.exception(), ZeroDivisionError)
     background.close()
+
+
+def test_closing_waits_no_longer_than_it_may():
+    background, release = BackgroundThread(), Event()
+    stuck = background.submit(release.wait)
+    assert not background.close(limit_s=0.01)
+    assert background.submit(lambda: 1).cancelled()
+    release.set()
+    assert stuck.result(30) and background.finish()
+
+
+def test_a_program_ends_although_work_does_not():
+    code = (
+        "from placer.train.background import BackgroundThread as B; import time; B().submit(lambda: time.sleep(3600))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

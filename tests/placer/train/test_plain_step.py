@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.train.live_step import PLAIN_CALLS
-from placer.train.variants import MOST_VARIANTS
+from placer.train.variants import MOST_VARIANTS, PLAIN_CALLS
 
 STEPS = 24
 FLAG = {"tanh": False}
