@@ -37,8 +37,9 @@ def test_what_work_raises_stays_in_its_future():
 
 
 def test_closing_waits_no_longer_than_it_may():
-    background, release = BackgroundThread(), Event()
-    stuck = background.submit(release.wait)
+    background, begun, release = BackgroundThread(), Event(), Event()
+    stuck = background.submit(lambda: (begun.set(), release.wait())[-1])
+    begun.wait()
     assert not background.close(limit_s=0.01)
     assert background.submit(lambda: 1).cancelled()
     release.set()
