@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -34,6 +35,7 @@ FunctionDef = Any
 RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
 _call_flat = concrete_function.ConcreteFunction._call_flat
 _collecting = threading.Lock()
+_former_handles: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}  # id -> (a former handle, its variable)
 
 
 def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
@@ -249,6 +251,24 @@ def handle_of(variable: Any) -> Any:
     """The handle of a variable, taken without its being watched (placer/train/variable_hooks.py)."""
     handle = vars(variable).get("_handle")
     return variable.handle if handle is None else handle  # variables of other libraries keep it elsewhere
+
+
+def remember_handle(variable: Any, handle: Any) -> None:
+    """Remember a handle that a variable has lost, because functions traced before hold it."""
+    key = id(handle)
+    gone = weakref.ref(handle, lambda _: _former_handles.pop(key, None))
+    _former_handles[key] = (gone, weakref.ref(variable))
+
+
+def variable_of(handle: Any) -> Any:
+    """The variable whose handle this was before it got another one; None where there is none."""
+    former = _former_handles.get(id(handle))
+    return former[1]() if former is not None and former[0]() is handle else None
+
+
+def has_former_handles() -> bool:
+    """Whether functions may hold handles that their variables have lost."""
+    return bool(_former_handles)
 
 
 def traces_dataset() -> bool:

@@ -273,10 +273,12 @@ def _captures(concrete: Any) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
     variables, feeds = {}, {}
     for outer, inner in concrete.graph.captures:
         name = names.get(inner.op.name, inner.op.name)
-        if id(outer) in by_handle:
-            variables[name] = by_handle[id(outer)]
-        else:
+        variable = by_handle.get(id(outer))
+        variable = tf_internals.variable_of(outer) if variable is None else variable  # workers were joined since
+        if variable is None:
             feeds[name] = outer
+        else:
+            variables[name] = variable
     return variables, feeds
 
 

@@ -146,10 +146,10 @@ class Connection:
     def close(self) -> None:
         """End the workers that were started for this session, and leave variables usable without them."""
         if self._whole is not None:
-            self._whole.close()
             if self._whole.workers is not None:  # joined to dead workers, nothing new can be compiled
                 tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
                 renew_all()
+            self._whole.close()
         elif self.workers is not None:
             self.workers.close()
 

@@ -119,7 +119,10 @@ class LiveStep:
         if tf_internals.is_recorded():
             return self.untouched.within(args, kwargs), None
         with self.session.lock:
+            main = self.main
             variant, tensors = self.variants.of(args, kwargs)
+            if self.main is not main:
+                self._recorder.clear()  # it holds steps of another signature
             self._give_way_to_readers()
             takes_batch = self._takes_batch(variant)
         # A reader in another thread, which the batch may wait for, may need the lock.

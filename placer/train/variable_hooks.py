@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -27,7 +26,6 @@ from placer.trace.capture import READS
 
 _watchers: dict[int, tuple[tf.Variable, Watcher]] = {}
 _here = threading.local()
-_renewed: dict[int, tuple[weakref.ref[Any], weakref.ref[tf.Variable]]] = {}  # id -> (a former handle, its variable)
 _touched_by: WeakKeyDictionary[Any, tuple[tuple[tf.Variable, bool], ...]] = WeakKeyDictionary()
 
 
@@ -63,7 +61,7 @@ def unwatch(variable: tf.Variable) -> None:
     """Leave `variable` as it was; harmless where it is not watched."""
     if _watchers.pop(id(variable), None) is not None:
         variable.__class__ = _plain(type(variable))
-    if not _watchers and not _renewed:
+    if not _watchers and not tf_internals.has_former_handles():
         tf_internals.before_function_calls(None)
 
 
@@ -81,23 +79,10 @@ def renew_all() -> None:
             with tf.device(handle.device):
                 value = tf_internals.read_variable(handle, variable.dtype)
                 fresh = tf.Variable(value, trainable=False, shape=variable.shape, dtype=variable.dtype)
-            _remember(variable, handle)
+            tf_internals.remember_handle(variable, handle)
             variable._handle = tf_internals.handle_of(fresh)
     if here:
         tf_internals.before_function_calls(_function_called)
-
-
-def _remember(variable: tf.Variable, handle: Any) -> None:
-    """Remember the handle that a variable is about to lose, because functions may hold it."""
-    key = id(handle)
-    gone = weakref.ref(handle, lambda _: _renewed.pop(key, None))
-    _renewed[key] = (gone, weakref.ref(variable))
-
-
-def _present(handle: Any) -> tf.Variable | None:
-    """The variable whose handle this was before workers were joined."""
-    former = _renewed.get(id(handle))
-    return former[1]() if former is not None and former[0]() is handle else None
 
 
 def _kinds(kind: type) -> set[type]:
@@ -200,11 +185,11 @@ def _is_silent(watcher: Watcher) -> bool:
 def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
     """Before a function that holds handles runs: report what it uses, and return the handles of now."""
     _report_use(concrete)
-    if not _renewed:
+    if not tf_internals.has_former_handles():
         return captured
     found = []
     for tensor in captured:
-        variable = _present(tensor) if tensor.dtype == tf.resource else None
+        variable = tf_internals.variable_of(tensor) if tensor.dtype == tf.resource else None
         found.append(tensor if variable is None else tf_internals.handle_of(variable))
     return found
 
@@ -225,7 +210,7 @@ def _touched(graph: Any) -> Iterator[tuple[tf.Variable, bool]]:
     """The variables that a function uses, and whether it may write each: all but plain reads may."""
     by_handle = {id(tf_internals.handle_of(variable)): variable for variable in graph.variables}
     for outer, inner in graph.captures:
-        variable = _present(outer)
+        variable = tf_internals.variable_of(outer)
         variable = by_handle.get(id(outer)) if variable is None else variable
         if variable is not None:
             yield variable, any(op.type not in READS for op in inner.consumers())

@@ -156,11 +156,11 @@ def by_hand(live_hand, make, wrap=lambda step: step, session=None):
         hand.close()
 
 
-def same(one, other):
-    for a, b in zip(one[0], other[0], strict=True):
-        np.testing.assert_array_equal(a, b)
-    for a, b in zip(one[1], other[1], strict=True):
-        np.testing.assert_array_equal(a, b)
+def same(one, other, rounding=0.0):
+    """What was returned, and the variables. rounding: relative, where some steps ran untouched in one of the two."""
+    for mine, theirs in zip(one, other, strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=rounding, atol=rounding)
     return True
 
 
@@ -225,7 +225,7 @@ def test_keras_evaluates_and_changes_the_learning_rate_in_the_middle(two_cpus, l
         hand.close()
         return returned, model.get_weights()
 
-    assert same(trained_with(True), trained_with(False))
+    assert same(trained_with(True), trained_with(False), rounding=1e-5)
 
 
 @pytest.mark.slow
@@ -235,14 +235,14 @@ def test_batches_of_other_shapes_train_the_same_variables(two_cpus, live_hand, w
         with by_hand(live_hand, adam, wrap) as (hand, variables):
             returned = []
             for i, (x, y) in enumerate(batches(24)):
-                if i == UNTOUCHED_STEPS or (moves and i > UNTOUCHED_STEPS):
-                    hand.move() if i > UNTOUCHED_STEPS else hand.place()
+                if i == 2 * UNTOUCHED_STEPS or (moves and i > 2 * UNTOUCHED_STEPS):  # half of them are of one signature
+                    hand.move() if i > 2 * UNTOUCHED_STEPS else hand.place()
                 rows = 3 if i % 6 == 5 else 8
                 returned.append(flat(hand(x[:rows], y=y[:rows]) if i % 2 else hand(x[:rows], y[:rows])))
             return returned, [v.numpy() for v in variables]
 
     moved, kept = trained_with(True), trained_with(False)
-    assert same(moved, kept)
+    assert same(moved, kept, rounding=1e-5)
     with by_hand(live_hand, adam, wrap) as (hand, _):
         untouched = [
             flat(hand(x[:rows], y[:rows])) for i, (x, y) in enumerate(batches(24)) for rows in [3 if i % 6 == 5 else 8]
