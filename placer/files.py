@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from pathlib import Path
+from secrets import token_hex
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -88,10 +89,10 @@ def write_document(path: str | Path, document: Document) -> None:
 def write_whole(path: str | Path, content: bytes) -> None:
     """Write `content` to a temporary file and rename it to `path`. Raises PlacerError where that fails."""
     target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = target.with_name(f".{target.name}.{token_hex(8)}.part")  # none that another user could have put there
     try:
         try:
-            with part.open("wb") as file:
+            with part.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

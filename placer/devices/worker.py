@@ -19,6 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from placer.errors import PlacerError
+
 PR_SET_PDEATHSIG = 1
 LOOPBACK = b"lo"
 
@@ -38,8 +40,11 @@ def main() -> None:
     try:
         os.sched_setaffinity(0, cores)
         serve(ports, flags.task, len(cores), _parts(flags.whole))
-    except Exception as error:  # printed on the one line that the parent reads
-        print(f"{type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
+    except PlacerError as error:  # printed on the one line that the parent reads
+        print(error, flush=True)
+        os._exit(1)
+    except Exception as error:
+        print(f"{type(error).__name__}: {(str(error).splitlines() or ['no reason given'])[0]}", flush=True)
         os._exit(1)
     sys.stdin.read()
     os._exit(0)
@@ -51,12 +56,16 @@ def end_with_parent() -> None:
 
 
 def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any]) -> None:
-    """Start the gRPC server of `task`, bind it to loopback, and print `ready`. parts: from `server_parts`."""
+    """Start the gRPC server of `task`, bind it to loopback, and print `ready`. parts: from `server_parts`.
+
+    Raises PlacerError where it cannot be bound: it would take commands from any host.
+    """
     config_pb2, server_lib = parts
     config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
     cluster = server_lib.ClusterSpec({"worker": [f"localhost:{port}" for port in ports]})
     server = server_lib.Server(cluster, job_name="worker", task_index=task, config=config)
-    bind_to_loopback([ports[task]])
+    if not bind_to_loopback([ports[task]]):
+        raise PlacerError(f"no socket was found that listens on port {ports[task]}, so none is tied to loopback.")
     globals()["_server"] = server  # a garbage-collected server stops serving
     print("ready", flush=True)
 
@@ -93,15 +102,25 @@ def _imported() -> tuple[Any, Any]:
     return config_pb2, server_lib
 
 
-def bind_to_loopback(ports: Collection[int]) -> None:
-    """Bind this process's sockets that listen on `ports` to the loopback interface.
+def bind_to_loopback(ports: Collection[int]) -> set[int]:
+    """Bind this process's sockets that listen on `ports` to the loopback interface; returns the ports of those bound.
 
-    Raises OSError where the kernel refuses: the port must then not stay open.
+    Raises PlacerError where the kernel refuses: the port must then not stay open.
     """
+    bound = set()
     for listener in _listeners():
         with listener:
-            if listener.getsockname()[1] in ports:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK)
+            port = int(listener.getsockname()[1])
+            if port in ports:
+                try:
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK)
+                except OSError as error:
+                    raise PlacerError(
+                        f"port {port} cannot be tied to loopback ({error.strerror}) and would be open to other hosts; "
+                        "use Linux 5.7 or later, allow CAP_NET_RAW, or divide this process with --devices cpus:2."
+                    ) from error
+                bound.add(port)
+    return bound
 
 
 def listening_ports() -> set[int]:

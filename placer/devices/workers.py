@@ -178,4 +178,4 @@ def _wait_ready(process: subprocess.Popen[str], who: str, deadline: float, clock
     line = process.stdout.readline().strip() if ready else ""
     if line != "ready":
         what = "did not answer in time" if not ready else f"could not start: {line or 'it ended without a word'}"
-        raise PlacerError(f"{who} {what}; try again, or fewer --workers.")
+        raise PlacerError(f"{who} {what}" if line.endswith(".") else f"{who} {what}; try again, or fewer --workers.")
