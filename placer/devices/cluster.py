@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import permutations
+from typing import Any
 
 import psutil
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.addresses import check_answers, listens
+from placer.devices.deadline import drop_deadlines, keep_deadlines, waiting
 from placer.devices.link_probes import measure_links
 from placer.devices.logical import division, gpu_names
 from placer.devices.logical import split as split
@@ -26,8 +29,6 @@ from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.topology import ANY, Device, Topology
 
 LOCAL_CPU = "cpu:0"
-CONNECT_TIMEOUT_S = 5.0
-ANSWER_TIMEOUT_S = 0.2
 JOIN_TIMEOUT_S = 30.0
 RETRY_S = 0.25
 RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
@@ -54,12 +55,19 @@ class Devices:
     addresses: dict[str, str] = field(default_factory=dict)  # host:port of each worker by device name, in task order
     original: Devices | None = None  # all devices, where some are left out
     hardware: dict[str, str] = field(default_factory=dict)  # product name of each GPU by device name
+    leaves: bool = False  # whether closing takes this process out of the cluster
+    _using: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
 
     def __enter__(self) -> Devices:
+        if self.leaves:  # even the tracing of a local function waits for the workers, which are sent a copy
+            self._using.enter_context(waiting("the devices were open", first=True, loose=True))
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self._using.__exit__(*error)
+        finally:
+            self.close()
 
     @cached_property
     def same_bits(self) -> bool:
@@ -127,17 +135,21 @@ class Devices:
 
     def close(self) -> None:
         """End all workers started for this topology, including those left out and those being restarted."""
-        if self.workers is not None:
-            self.workers.close()
+        try:
+            if self.leaves:
+                _leave(self.addresses.values())
+        finally:
+            if self.workers is not None:
+                self.workers.close()
 
     def _answers(self, name: str) -> bool:
         """Check process and port: a process may exist and not listen yet, or not any more while it dies."""
         there = self.workers is None or self.workers.running(self._task(name))
-        return there and _listens(self.addresses[name])
+        return there and listens(self.addresses[name])
 
     def _bring_back(self, name: str) -> bool:
         if self.workers is None:
-            return _listens(self.addresses[name])
+            return listens(self.addresses[name])
         self.workers.restart(self._task(name))
         time.sleep(RECONNECT_S)  # in the background, not when they are joined
         return True
@@ -145,7 +157,7 @@ class Devices:
     def _join(self, names: Collection[str]) -> None:
         tasks = {self._task(name): address for name, address in self.addresses.items() if name in names}
         for address in tasks.values():
-            _check_answers(address)
+            check_answers(address)
         if tasks:
             joined = _join_workers(tasks, own=self.workers is not None)
             _reach_one_another([name for name in joined if "/job:worker" in name], list(tasks.values()))
@@ -165,6 +177,7 @@ def open_devices(
     include_local: bool = False,
     links: bool = True,
     resilient: bool = False,
+    deadlines: bool = False,
     workers: Workers | None = None,
 ) -> Devices:
     """Open the devices named by `spec`: None = this process's GPUs and CPU, "gpus:N" = the same with every GPU split
@@ -174,13 +187,14 @@ def open_devices(
     GPUs and CPU can be divided only before TensorFlow initialises them: call `split` before models are made.
 
     links: measure latency, bandwidth and the ends' own work between every pair. resilient: ops on a lost worker fail
-    at once instead of waiting forever; applies to the whole process, and only before it first joins workers. workers:
-    the processes of "workers:N", if already started. Raises BadInputError for an unknown spec, PlacerError where a
-    device does not answer.
+    at once instead of waiting forever; applies to the whole process, and only before it first joins workers.
+    deadlines: the same, remote calls have deadlines until the devices are closed (placer.devices.deadline), and closing
+    them leaves the cluster. workers: the processes of "workers:N", if already started. Raises BadInputError for an
+    unknown spec, PlacerError where a device does not answer.
     """
-    if resilient:
+    if resilient or deadlines:
         _fail_at_once()
-    devices = _found(spec, workers, include_local)
+    devices = _found(spec, workers, include_local, deadlines)
     try:
         return replace_links(devices) if links and len(devices.topology) > 1 else devices
     except BaseException:
@@ -208,7 +222,7 @@ def replace_links(devices: Devices) -> Devices:
     return replace(devices, topology=replace(devices.topology, links=links))
 
 
-def _found(spec: str | None, workers: Workers | None, include_local: bool) -> Devices:
+def _found(spec: str | None, workers: Workers | None, include_local: bool, deadlines: bool) -> Devices:
     check_spec(spec)
     split(spec)
     divided = None if spec is None else division(spec)
@@ -216,11 +230,11 @@ def _found(spec: str | None, workers: Workers | None, include_local: bool) -> De
         return _in_process(gpus=divided is None or divided.kind == "GPU")
     if spec.startswith("workers:"):
         workers = workers or start_workers(int(spec.removeprefix("workers:")))
-        return _joined(workers.addresses, workers, include_local)
+        return _joined(workers.addresses, workers, include_local, deadlines)
     addresses = tuple(spec.split(","))
     for address in addresses:
-        _check_answers(address)
-    return _joined(addresses, None, include_local)
+        check_answers(address)
+    return _joined(addresses, None, include_local, deadlines)
 
 
 def _in_process(*, gpus: bool) -> Devices:
@@ -238,9 +252,20 @@ def _in_process(*, gpus: bool) -> Devices:
     return Devices(topology, names, names[LOCAL_CPU], hardware=hardware)
 
 
-def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: bool) -> Devices:
-    """Join the workers at `addresses`; with own workers, ports that this process opens listen on loopback only."""
-    logical = _join_workers(dict(enumerate(addresses)), own=workers is not None)
+def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: bool, deadlines: bool) -> Devices:
+    """Join the workers at `addresses`; with own workers, ports that this process opens listen on loopback only.
+
+    deadlines: as for `open_devices`. Own workers are ended where joining them fails.
+    """
+    try:
+        if deadlines:
+            _keep_deadlines(addresses, workers)
+        logical = _join_workers(dict(enumerate(addresses)), own=workers is not None)
+    except BaseException:
+        drop_deadlines()
+        if workers is not None:
+            workers.close()
+        raise
     share = memory_bytes_each(len(addresses))
     tf_names = {f"worker:{i}": full_name(f"/job:worker/task:{i}/device:CPU:0") for i in range(len(addresses))}
     by_name = dict(zip(tf_names, addresses, strict=True))
@@ -249,7 +274,30 @@ def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: 
     if include_local:
         found.append(Device(LOCAL_CPU, "cpu", share))
         tf_names[LOCAL_CPU] = host
-    return Devices(Topology(tuple(found)), tf_names, host, f"grpc://{addresses[0]}", workers, by_name)
+    target = f"grpc://{addresses[0]}"
+    return Devices(Topology(tuple(found)), tf_names, host, target, workers, by_name, leaves=deadlines)
+
+
+def _keep_deadlines(addresses: Sequence[str], workers: Workers | None) -> None:
+    names = {f"worker:{task}": address for task, address in enumerate(addresses)}
+
+    def lost() -> list[str]:
+        ended = {name for task, name in enumerate(names) if workers is not None and not workers.running(task)}
+        return [name for name, address in names.items() if name in ended or not listens(address)]
+
+    keep_deadlines(list(names), workers, lost)
+
+
+def _leave(addresses: Iterable[str]) -> None:
+    """Leave the cluster while its workers are there: later, TensorFlow complains that it cannot tell them."""
+    try:
+        if all(map(listens, addresses)):
+            with waiting("the devices were left"):
+                tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+    except PlacerError:  # a worker was lost now that nothing is left to do
+        pass
+    finally:
+        drop_deadlines()
 
 
 def _join_workers(tasks: Mapping[int, str], own: bool) -> list[str]:
@@ -262,9 +310,10 @@ def _join_workers(tasks: Mapping[int, str], own: bool) -> list[str]:
     try:
         while True:
             try:
-                return _joined_once(tasks)
+                with waiting("the devices were joined"):
+                    return _joined_once(tasks)
             except tf.errors.UnavailableError:  # TensorFlow retries a restarted process about once a second
-                if time.monotonic() > deadline or not all(map(_listens, tasks.values())):
+                if time.monotonic() > deadline or not all(map(listens, tasks.values())):
                     raise
             time.sleep(RETRY_S)
     except tf.errors.OpError as error:
@@ -300,7 +349,7 @@ def _reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
                     tf.identity(tensor).numpy()
                 break
             except tf.errors.OpError as error:
-                if time.monotonic() > deadline or not all(map(_listens, addresses)):
+                if time.monotonic() > deadline or not all(map(listens, addresses)):
                     raise PlacerError(f"{src} does not reach {dst}: {error.message.splitlines()[0]}") from error
             time.sleep(RETRY_S)
 
@@ -325,28 +374,6 @@ def _narrowed(topology: Topology, names: Collection[str]) -> Topology:
         devices=tuple(device for device in topology.devices if device.name in names),
         links=tuple(link for link in topology.links if {link.src, link.dst} <= ends),
     )
-
-
-def _listens(address: str) -> bool:
-    """Whether host:port accepts a connection within ANSWER_TIMEOUT_S."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S):
-            return True
-    except (OSError, OverflowError):
-        return False
-
-
-def _check_answers(address: str) -> None:
-    """Raise PlacerError where no worker answers; TensorFlow would wait for minutes."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S):
-            pass
-    except (OSError, OverflowError) as error:
-        raise PlacerError(
-            f"no worker answers at {address} ({error}); start it, or leave it out of --devices."
-        ) from error
 
 
 def full_name(name: str) -> str:

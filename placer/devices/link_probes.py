@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from placer.devices.deadline import waiting
 from placer.devices.variables import variable_on
 from placer.graph.topology import Link
 
@@ -42,12 +43,14 @@ def measure_links(
     for a in range(len(names)):
         for b in range(a + 1, len(names)):
             ends = tf_names[a], tf_names[b]
-            hop = _line_over_sizes(_chain, ends, ends, clock, probes, repeats)
+            with waiting("links were measured", first=True):
+                hop = _line_over_sizes(_chain, ends, ends, clock, probes, repeats)
             for src, dst in ((a, b), (b, a)):
                 busy = 0.0, 0.0
                 if not any("/device:GPU:" in end for end in ends):
                     way = tf_names[src], tf_names[dst]
-                    busy = _line_over_sizes(_stream, way, way[:1], clock, probes, repeats)
+                    with waiting("links were measured", first=True):
+                        busy = _line_over_sizes(_stream, way, way[:1], clock, probes, repeats)
                 links.append(Link(names[src], names[dst], **_split(hop, busy)))
     return tuple(links)
 

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.deadline import waiting
 from placer.devices.variables import new_variable, wait_for
 from placer.errors import PlacerError
 from placer.execute.send_recv import bring, chain, connect, spread
@@ -126,7 +127,8 @@ class PlacedStep:
 
     def close(self) -> None:
         """Remove the function here and on the devices; harmless when called twice."""
-        self._finalizer()
+        with waiting("a mapping was taken down"):
+            self._finalizer()
 
     def _call(self, inputs: Sequence[Any]) -> list[Any]:
         drawn = [self.draws.next()] if self.captured.draws else []

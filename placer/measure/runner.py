@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
+from placer.devices.deadline import waiting
 from placer.devices.gpu_wait import drain
 from placer.execute.agreement import Agreement, Outcome, tolerance
 from placer.execute.outputs import attempted, values
@@ -23,6 +24,7 @@ from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result, heats, summary
 from placer.trace.capture import Captured
 
+SWITCHED = "a mapping was set up"
 CHECKED_STEPS = 2  # the second loss depends on the first update
 
 RunOrder = Callable[[Mapping], Sequence[str]]
@@ -204,15 +206,16 @@ class Runner:
     def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
         """(a placed step that was run and checked, seconds until its first step ended)."""
         begin = self.clock()
-        step = PlacedStep(self.template, self._names(mapping), order=self.order(mapping))
-        try:
-            first = values(step.run_flat(self.inputs))
-            switch_s = self.clock() - begin
-            returned = [first, *(values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
-            self.agreement.check(Outcome(returned, self._before, self._values(step)))
-        except BaseException:
-            step.close()
-            raise
+        with waiting(SWITCHED, first=True):
+            step = PlacedStep(self.template, self._names(mapping), order=self.order(mapping))
+            try:
+                first = values(step.run_flat(self.inputs))
+                switch_s = self.clock() - begin
+                returned = [first, *(values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
+                self.agreement.check(Outcome(returned, self._before, self._values(step)))
+            except BaseException:
+                step.close()
+                raise
         return step, switch_s
 
     def switch(self, step: PlacedStep, mapping: Mapping) -> tuple[PlacedStep, float]:
@@ -220,12 +223,13 @@ class Runner:
         ended). Variables that stay on their device are reused; `step` must not be called again.
         """
         begin = self.clock()
-        switched = PlacedStep(
-            self.template, self._names(mapping), step.variables, order=self.order(mapping), proven=True
-        )
-        values(switched.run_flat(self.inputs))
-        seconds = self.clock() - begin
-        step.close()
+        with waiting(SWITCHED, first=True):
+            switched = PlacedStep(
+                self.template, self._names(mapping), step.variables, order=self.order(mapping), proven=True
+            )
+            values(switched.run_flat(self.inputs))
+            seconds = self.clock() - begin
+            step.close()
         return switched, seconds
 
     def close(self) -> None:
@@ -321,7 +325,8 @@ class Runner:
 
 def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> float:
     """Seconds of one step, until its returned values are here and all GPUs are idle."""
-    begin = clock()
-    values(step.run_flat(inputs))
-    drain()
-    return clock() - begin
+    with waiting("steps were measured"):
+        begin = clock()
+        values(step.run_flat(inputs))
+        drain()
+        return clock() - begin

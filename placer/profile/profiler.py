@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.cluster import Devices
+from placer.devices.deadline import waiting
 from placer.execute.outputs import is_out_of_memory
 from placer.execute.rewrite import Template
 from placer.execute.send_recv import spread
@@ -29,6 +30,7 @@ from placer.trace.node_def import handle_node, source_of
 from placer.trace.random_streams import Draws
 
 RUNS, WARM_UP = 5, 3
+PROFILED = "ops were profiled"
 MOST_LOST = 0.1  # of a GPU's kernel time
 UNABLE = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
 MOST_UNABLE = 12  # tries, each of which finds one op without a kernel on the GPU
@@ -195,7 +197,8 @@ def trace_steps(
         assigns, fed_values = _assignments(graph, begin)
         drops = _drops(graph, handles)
         config = session_config(limit_s, soft=not devices.same_bits)
-        with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
+        target = devices.session_target
+        with waiting(PROFILED, first=True), tf.compat.v1.Session(target, graph=graph, config=config) as session:
             try:
                 session.run(assigns, feed_dict=fed_values)
                 steps = _run(session, fetches, runs, warm_up, devices)

@@ -13,10 +13,11 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
+from placer.devices.deadline import waiting
 from placer.profile.operators.dataset import Operator
 from placer.profile.operators.probes import Feed, Probe, constant_node, has_kernel, with_inputs
 from placer.profile.partial_device import alone
-from placer.profile.profiler import session_config, trace_steps, warn_of_lost_kernels
+from placer.profile.profiler import PROFILED, session_config, trace_steps, warn_of_lost_kernels
 from placer.profile.step_trace import traced_step
 from placer.trace.capture import Captured
 
@@ -78,7 +79,7 @@ def _chunk_samples(probes: Sequence[Probe], devices: Devices, device: int, runs:
 
 def _run(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> Samples:
     samples: Samples = defaultdict(list)
-    with _session(probes, devices, device) as session:
+    with waiting(PROFILED, first=True), _session(probes, devices, device) as session:
         last = f"probe_{len(probes) - 1}"
         for _ in range(WARM_UP):
             session.run(last)

@@ -1,0 +1,61 @@
+"""Keeps what TensorFlow logs while it is imported from the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+START_UP = (b"WARNING: All log messages before absl::InitializeLog()", b"I0000 ")
+
+
+def import_quietly() -> None:
+    """From now on the import of TensorFlow, which TF_CPP_MIN_LOG_LEVEL does not silence, logs nothing but problems."""
+    if "tensorflow" not in sys.modules:
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    """Finds TensorFlow once, as Python does, and has its code run with stderr filtered."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            run: Any = spec.loader.exec_module
+
+            def quietly(module: ModuleType) -> None:
+                with _filtered():
+                    run(module)
+
+            spec.loader.exec_module = quietly  # type: ignore[method-assign]
+        return spec
+
+
+@contextmanager
+def _filtered() -> Iterator[None]:
+    """What is written to file descriptor 2 in the block appears after it, without START_UP lines."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            os.close(terminal)
+            said.seek(0)
+            for line in said:
+                if not line.startswith(START_UP):
+                    os.write(2, line)

@@ -1,0 +1,32 @@
+"""Whether a worker listens at an address, host:port."""
+
+from __future__ import annotations
+
+import socket
+
+from placer.errors import PlacerError
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 0.2
+
+
+def listens(address: str) -> bool:
+    """Whether host:port accepts a connection within ANSWER_TIMEOUT_S."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S):
+            return True
+    except (OSError, OverflowError):
+        return False
+
+
+def check_answers(address: str) -> None:
+    """Raise PlacerError where no worker answers; TensorFlow would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S):
+            pass
+    except (OSError, OverflowError) as error:
+        raise PlacerError(
+            f"no worker answers at {address} ({error}); start it, or leave it out of --devices."
+        ) from error

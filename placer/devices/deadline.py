@@ -1,0 +1,244 @@
+"""Deadlines of remote calls: a call to a worker that does not come back ends, and what was lost is reported.
+
+TensorFlow waits for ever for a worker that is frozen, and no call of it can be interrupted. What ends such a call is
+the end of the worker's process, which gRPC notices (docs/decisions/014-deadlines.md).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import tensorflow as tf
+
+from placer.devices import guard
+from placer.devices.workers import Workers
+from placer.errors import BadInputError, PlacerError, listed, one_line
+
+# A call may take TIMES as long as the longest of its kind so far, and at least LEAST_S; one that compiles, moves
+# variables or is made of many calls, at least FIRST_S.
+TIMES, LEAST_S, FIRST_S = 20.0, 60.0, 300.0
+SETTING = "PLACER_DEADLINE_S"  # this many seconds instead of LEAST_S and FIRST_S
+TEXT_BYTES = guard.SHARED_BYTES - guard.TEXT_AT
+NOTICE_S = 2.0  # how long a process that has just failed may take to end
+POLL_S = 0.05
+NEXT = "what was measured before is in the store, if you gave one; check that machine, and run the command again."
+LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.InternalError,
+    tf.errors.UnknownError,
+    tf.errors.DeadlineExceededError,
+)  # what a call may raise where a worker is gone; whether one is gone is asked besides
+
+
+class DeviceLostError(PlacerError):
+    """A device's process ended, or did not answer in time, during a remote call."""
+
+
+class Deadlines:
+    """Deadlines of this process's calls to the devices `names`, whose processes are `workers`, or elsewhere if None."""
+
+    def __init__(self, names: Sequence[str], workers: Workers | None, lost: Callable[[], Sequence[str]]) -> None:
+        """lost: the devices that do not answer. Raises BadInputError for a PLACER_DEADLINE_S that is no number."""
+        self.names, self.workers, self.lost = tuple(names), workers, lost
+        self.setting_s = _setting()
+        self.longest_s: dict[str, float] = {}
+        self.what = ""
+        self._texts: dict[str, bytes] = {}  # what the guard would print
+        self._shared_fd = os.memfd_create("placer_deadline")
+        os.ftruncate(self._shared_fd, guard.SHARED_BYTES)
+        self._shared = mmap.mmap(self._shared_fd, guard.SHARED_BYTES)
+        self._open()
+
+    def _open(self) -> None:
+        told, tell = os.pipe()
+        pids = [] if self.workers is None else [process.pid for process in self.workers.processes]
+        numbers = [self._shared_fd, tell, os.getpid(), *pids]
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(guard.__file__)), *map(str, numbers)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(self._shared_fd, tell),
+            start_new_session=True,  # Ctrl-C reaches it through the pipe
+        )
+        os.close(tell)
+        assert self._guard.stdin is not None
+        self._signals = self._guard.stdin.fileno()
+        self._before: int | None = None
+        if threading.current_thread() is threading.main_thread():
+            os.set_blocking(self._signals, False)
+            self._before = signal.set_wakeup_fd(self._signals, warn_on_full_buffer=False)
+            self._hangs_up = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+            if self._hangs_up:
+                _exit_at_hangup()
+        threading.Thread(target=self._wait_for_the_end, args=(told,), daemon=True).start()
+
+    def close(self) -> None:
+        """End the guard; harmless when called twice."""
+        if self._guard.poll() is None:
+            if self._before is not None:
+                signal.set_wakeup_fd(self._before)
+                if self._hangs_up:
+                    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            self._guard.kill()
+            self._guard.wait()
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
+            os.close(self._shared_fd)
+
+    @contextmanager
+    def call(self, what: str, first: bool, loose: bool = False) -> Iterator[None]:
+        """As `waiting`."""
+        outer, outer_what = guard.CALL.unpack_from(self._shared, 0), self.what
+        begin_s = time.monotonic()
+        least_s = self.setting_s or (FIRST_S if first else LEAST_S)
+        limit_s = max(least_s, TIMES * self.longest_s.get(what, 0.0))
+        patient = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        self._arm(what, begin_s, limit_s, patient, loose)
+        try:
+            yield
+            if not loose:
+                self.longest_s[what] = max(self.longest_s.get(what, 0.0), time.monotonic() - begin_s)
+        except LOST as error:
+            lost = self._lost_by(error)
+            if lost:
+                raise DeviceLostError(self._said(lost, what, limit_s)) from error
+            raise
+        except RuntimeError as error:
+            if "KeyboardInterrupt" in str(error):  # Ctrl-C came while TensorFlow was making an error of its own
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            self._arm(outer_what, *outer)
+
+    def _arm(self, what: str, begin_s: float, limit_s: float, patient: bool, loose: bool) -> None:
+        self.what = what
+        if what not in self._texts:
+            line = one_line(f"placer: {listed(self.names)} did not answer while {what}; {NEXT}").encode()
+            self._texts[what] = line[:TEXT_BYTES].ljust(TEXT_BYTES, b"\0")
+        self._shared[guard.TEXT_AT :] = self._texts[what]
+        guard.CALL.pack_into(self._shared, 0, begin_s, limit_s, patient, loose)
+
+    def _lost_by(self, error: BaseException) -> tuple[str, ...]:
+        """The devices that are lost; waits a moment for a process that is about to end."""
+        deadline = time.monotonic() + NOTICE_S
+        while True:
+            if self._reason():
+                return self._at_fault()
+            lost = tuple(self.lost())
+            if lost or time.monotonic() > deadline:
+                return lost
+            if "context_id" in str(error):  # a worker was started again meanwhile
+                return self.names
+            time.sleep(POLL_S)
+
+    def _reason(self) -> int:
+        """Why the guard ended the workers; 0 where it did not."""
+        return int(guard.VERDICT.unpack_from(self._shared, guard.VERDICT_AT)[0])
+
+    def _at_fault(self) -> tuple[str, ...]:
+        """The devices whose processes the guard found stopped or gone; all where it found none."""
+        _, at_fault = guard.VERDICT.unpack_from(self._shared, guard.VERDICT_AT)
+        return tuple(name for i, name in enumerate(self.names[:64]) if at_fault >> i & 1) or self.names
+
+    def _said(self, lost: Sequence[str], what: str, limit_s: float) -> str:
+        how = {
+            guard.OVERDUE: f"did not answer within {limit_s:.0f} s",
+            guard.INTERRUPTED: "did not answer when Ctrl-C was pressed",
+        }.get(self._reason(), "was lost" if len(lost) == 1 else "were lost")
+        return f"{listed(lost)} {how} while {what}; {NEXT}"
+
+    def _wait_for_the_end(self, told: int) -> None:
+        """In a thread: where the guard could not end a call, write what there is, and end this process."""
+        said = os.read(told, 1)
+        os.close(told)
+        if said != guard.GIVE_UP:
+            return
+        _, limit_s, *_ = guard.CALL.unpack_from(self._shared, 0)
+        said_of_it = self._said(self._at_fault(), self.what, limit_s)
+        line = one_line(f"placer: {said_of_it}")
+        for write in (*_last_words,):
+            with suppress(Exception):
+                write(said_of_it)
+        shown = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
+        os.write(2, f"{shown}{line}\n".encode())
+        os._exit(PlacerError.exit_code)
+
+
+_open: Deadlines | None = None  # TensorFlow joins one set of workers in a process
+_last_words: list[Callable[[str], None]] = []
+
+
+@contextmanager
+def waiting(what: str, *, first: bool = False, loose: bool = False) -> Iterator[None]:
+    """A block of remote calls that has a deadline. Does nothing where no deadlines are kept.
+
+    what: follows "while" in the error. first: whether it compiles, moves variables or is many calls. loose: whether it
+    is much else besides, so that only time counts in which no process computes. Raises DeviceLostError where a worker
+    is lost or does not answer in time.
+    """
+    if _open is None:
+        yield
+        return
+    with _open.call(what, first, loose):
+        yield
+
+
+@contextmanager
+def at_the_end(write: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, `write` is called before this process is ended because a call does not end, in another thread
+    and with what will be printed.
+    """
+    _last_words.append(write)
+    try:
+        yield
+    finally:
+        _last_words.remove(write)
+
+
+def keep_deadlines(names: Sequence[str], workers: Workers | None, lost: Callable[[], Sequence[str]]) -> Deadlines:
+    """Keep deadlines in `waiting` from now on, until `drop_deadlines`. Arguments and errors as for `Deadlines`."""
+    global _open
+    drop_deadlines()
+    _open = Deadlines(names, workers, lost)
+    return _open
+
+
+def drop_deadlines() -> None:
+    """Keep no deadlines any more."""
+    global _open
+    if _open is not None:
+        _open.close()
+        _open = None
+
+
+def _exit_at_hangup() -> None:
+    """Have SIGHUP, which is 1, call C's _exit with its number: Python's handlers wait for the interpreter's lock."""
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+    libc.signal(int(signal.SIGHUP), ctypes.cast(libc._exit, ctypes.c_void_p))
+
+
+def _setting() -> float | None:
+    """The seconds in PLACER_DEADLINE_S; None where it is not set."""
+    text = os.environ.get(SETTING)
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise BadInputError(f"{SETTING} is {text!r}; give a number of seconds, such as 60.")
+    return seconds

@@ -1,0 +1,185 @@
+"""The guard, looked at poll by poll: which calls it ends, and which it leaves alone. Time is a parameter."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from placer.devices.guard import (
+    CALL,
+    GIVE_UP,
+    GONE,
+    INTERRUPTED,
+    OVERDUE,
+    SHARED_BYTES,
+    VERDICT,
+    VERDICT_AT,
+    Guard,
+    look,
+)
+
+
+class Scene:
+    """A guard of this process with two workers that only sleep, and a call that may take `limit_s`."""
+
+    def __init__(self, limit_s, patient=False, loose=False, workers=2):
+        self.processes = [subprocess.Popen(["sleep", "600"]) for _ in range(workers)]
+        self.told, self.tell = os.pipe()
+        self.shared = mmap.mmap(-1, SHARED_BYTES)
+        CALL.pack_into(self.shared, 0, 1.0, limit_s, patient, loose)
+        self.guard = Guard(self.shared, os.getpid(), [process.pid for process in self.processes], self.tell)
+
+    def polls(self, seconds, interrupts=0):
+        """Poll once a second."""
+        for second in range(seconds):
+            self.guard.poll(1.0, interrupts if second == 0 else 0)
+
+    @property
+    def verdict(self):
+        return VERDICT.unpack_from(self.shared, VERDICT_AT)
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        os.close(self.told)
+        os.close(self.tell)
+
+
+@pytest.fixture
+def scene():
+    made = []
+
+    def make(*args, **named):
+        made.append(Scene(*args, **named))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def stop(process):
+    process.send_signal(signal.SIGSTOP)
+    while look(process.pid).state != "T":
+        time.sleep(0.01)
+
+
+def test_a_call_within_its_time_is_left_alone_and_then_all_workers_end(scene):
+    s = scene(limit_s=20.0)
+    s.polls(20)
+    assert s.verdict == (0, 0)
+    assert all(process.poll() is None for process in s.processes)
+    s.polls(1)
+    assert s.verdict == (OVERDUE, 0)
+    assert [process.wait() for process in s.processes] == [-signal.SIGKILL] * 2
+
+
+def test_every_call_has_its_own_time_and_none_is_waited_for_between_calls(scene):
+    s = scene(limit_s=20.0)
+    s.polls(15)
+    CALL.pack_into(s.shared, 0, 2.0, 20.0, False, False)
+    s.polls(15)
+    CALL.pack_into(s.shared, 0, 0.0, 0.0, False, False)
+    s.polls(100)
+    assert s.verdict == (0, 0)
+
+
+def test_the_frozen_worker_is_named_and_ends_though_it_is_stopped(scene):
+    s = scene(limit_s=5.0)
+    stop(s.processes[1])
+    s.polls(6)
+    assert s.verdict == (OVERDUE, 0b10)
+    assert s.processes[1].wait() == -signal.SIGKILL
+
+
+def test_a_call_whose_processes_compute_is_slow_and_not_overdue(scene):
+    s = scene(limit_s=5.0)
+    begin_s, computed_s = time.process_time(), 0.0
+    for second in range(20):
+        computed_s += 2.0  # seconds of a core; the clock of the guard goes a hundred times as slow
+        while time.process_time() - begin_s < computed_s / 100:
+            pass
+        s.guard.poll(0.01, 0)
+        if second == 0:
+            CALL.pack_into(s.shared, 0, 1.0, 0.05, False, False)
+    assert s.verdict == (0, 0)
+    s.polls(2)  # past ten times the deadline
+    assert s.verdict[0] == OVERDUE
+
+
+def test_of_what_is_done_with_open_devices_only_idle_time_counts(scene):
+    s = scene(limit_s=20.0, loose=True)
+    for _ in range(3):
+        s.polls(15)
+        begin_s = time.process_time()
+        while time.process_time() - begin_s < 0.5:
+            pass
+    assert s.verdict == (0, 0)
+    s.polls(25)
+    assert s.verdict[0] == OVERDUE
+
+
+def test_a_call_that_waits_for_a_worker_that_is_gone_ends_early(scene):
+    s = scene(limit_s=300.0)
+    s.processes[0].kill()
+    s.processes[0].wait()
+    s.polls(10)
+    assert s.verdict == (0, 0)
+    s.polls(2)
+    assert s.verdict == (GONE, 0b01)
+    assert s.processes[1].wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("patient", "presses", "ends"), [(False, 1, True), (True, 1, False), (True, 2, True)])
+def test_ctrl_c_ends_a_call_in_seconds_unless_what_is_under_way_shall_be_finished(scene, patient, presses, ends):
+    s = scene(limit_s=300.0, patient=patient)
+    s.polls(5, interrupts=presses)
+    assert s.verdict[0] == (INTERRUPTED if ends else 0)
+
+
+def test_ctrl_c_ends_a_call_to_a_frozen_worker_even_where_it_is_patient(scene):
+    s = scene(limit_s=300.0, patient=True)
+    stop(s.processes[0])
+    s.polls(5, interrupts=1)
+    assert s.verdict == (INTERRUPTED, 0b01)
+
+
+def test_where_there_is_no_worker_to_end_the_process_is_told_to_give_up(scene):
+    s = scene(limit_s=5.0, workers=0)
+    s.polls(8)
+    assert os.read(s.told, 1) == GIVE_UP
+
+
+def test_a_process_that_came_later_with_the_same_number_is_not_ended(scene):
+    s = scene(limit_s=5.0)
+    s.guard.born[s.processes[0].pid] -= 1
+    s.guard.kill_all()
+    assert s.processes[1].wait() == -signal.SIGKILL
+    assert s.processes[0].poll() is None
+
+
+def test_the_guard_needs_nothing_of_ours():
+    from placer.devices import guard
+
+    program = f"import runpy, sys; runpy.run_path({guard.__file__!r}); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
+    assert "placer" not in loaded.stdout.split()
+
+
+def test_who_was_at_fault_first_stays_named_and_calls_after_it_are_soon_given_up(scene):
+    s = scene(limit_s=5.0)
+    stop(s.processes[1])
+    s.polls(6)
+    for process in s.processes:
+        process.wait()
+    CALL.pack_into(s.shared, 0, 2.0, 300.0, False, False)
+    s.polls(12)
+    assert s.verdict == (OVERDUE, 0b10)
+    assert os.read(s.told, 1) == GIVE_UP
