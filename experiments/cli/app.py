@@ -12,6 +12,7 @@ import typer
 
 from experiments.cli import options
 from experiments.cli.options import device_spec, measuring, show_result
+from experiments.cli.quiet import import_quietly
 from experiments.cli.scale import app as scale
 from placer import __version__
 from placer.errors import PlacerError, one_line
@@ -44,6 +45,7 @@ def common(
     """What holds for every command; the help text is that of `app`."""
     del version  # its callback has done all there is
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs from C++ before Python can ask it not to
+    import_quietly()
 
 
 @app.command()
@@ -60,7 +62,7 @@ def devices(
     from experiments.report.tables import show_topology, topology_facts
     from placer.devices.cluster import open_devices
 
-    with measuring(), open_devices(device_spec(workers, spec), include_local=include_local) as opened:
+    with measuring(), open_devices(device_spec(workers, spec), include_local=include_local, deadlines=True) as opened:
         topology, hardware = opened.topology, opened.hardware
     facts = topology_facts(topology, hardware)
     show_result(as_json, facts, lambda: show_topology(topology, hardware))
@@ -104,9 +106,14 @@ def search(
     )  # fmt: skip
     tables.check_writable(out, report, trace, gantt)
     with measuring(store) as opened:
-        found = run_search(settings, bar(quiet), opened, trace=bool(trace or gantt))
-        tables.write_results(found, out, report, trace, gantt)
+        found = run_search(
+            settings, bar(quiet), opened, bool(trace or gantt),
+            unfinished=lambda found: tables.write_results(found, out, report, None, None),
+        )  # fmt: skip
+        tables.write_results(found, out, report, *((None, None) if found.lost else (trace, gantt)))
     show_result(as_json, tables.finding_facts(found), lambda: tables.show_finding(found))
+    if found.lost:
+        raise PlacerError(found.lost)
 
 
 @app.command()

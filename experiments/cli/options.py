@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 
 if TYPE_CHECKING:
     from placer.measure.store import Store
@@ -59,11 +59,27 @@ def device_spec(workers: int | None, spec: str | None) -> str | None:
 
 @contextmanager
 def measuring(store: Path | None = None) -> Iterator[Store | None]:
-    """Everything that is printed in the block goes to stderr. Yields the opened store, None where none is given."""
+    """Everything that is printed in the block goes to stderr. Yields the opened store, None where none is given.
+
+    Raises PlacerError for an error of TensorFlow's.
+    """
     from placer.measure.store import Store
 
     with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
-        yield opened
+        try:
+            yield opened
+        except Exception as error:
+            tensorflow = sys.modules.get("tensorflow")
+            if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
+                raise
+            raise PlacerError(f"TensorFlow failed ({type(error).__name__}): {_first_line(error)}") from error
+
+
+def _first_line(error: Any) -> str:
+    """The first line of what TensorFlow says that is not about where its graph was made."""
+    lines = [line.strip() for line in str(error.message).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("Graph execution error", "Detected at", "<stack traces"))]
+    return f"{(told or lines or ['it does not say why'])[0]}; run the step by itself to see where."
 
 
 def show_result(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:

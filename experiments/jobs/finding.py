@@ -55,6 +55,7 @@ class Finding:
     pins: tuple[str, ...] = ()  # what had to run where
     trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)  # the best step, predicted and measured
     finalists: tuple[Row, ...] = ()
+    lost: str = ""  # what was lost before the end; then the figures are those of the races, not of the end
     tf_default: Measured | None = None  # measured with them
 
     @property

@@ -75,7 +75,11 @@ class Job:
         from placer.devices.cluster import open_devices
 
         progress.phase("opening devices, measuring links")
-        own = nullcontext(devices) if devices else open_devices(settings.devices, include_local=settings.include_local)
+        own = (
+            nullcontext(devices)
+            if devices
+            else open_devices(settings.devices, include_local=settings.include_local, deadlines=True)
+        )
         with own as used:
             profiled = profile_model(traced, used, settings, progress)
             job = cls(settings, traced, used, profiled, progress, store, clock, begin_s)

@@ -60,7 +60,10 @@ def profile_command(
     begin_s = time.perf_counter()
     from placer.devices.cluster import open_devices
 
-    with Store(store) if store else nullcontext() as kept, open_devices(settings.devices, links=False) as devices:
+    with (
+        Store(store) if store else nullcontext() as kept,
+        open_devices(settings.devices, links=False, deadlines=True) as devices,
+    ):
         profiles = len(settings.models) * len(settings.batches) * len(devices.topology)
         with progress(profiles * (settings.passes + 1)) as advance:
             rows = measure(settings, devices, range(len(devices.topology)), advance)

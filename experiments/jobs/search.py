@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
 FINAL_REPEATS = 30
 FEWEST_REPEATS, MOST_REPEATS = 10, 200  # where the finalists may take a certain time
 SWITCHES = 4
+BEFORE_THE_END = "this was written before the finalists were measured side by side; what came after was lost."
 
 
 def run_search(
@@ -34,6 +35,7 @@ def run_search(
     store: Store | None = None,
     trace: bool = False,
     clock: Callable[[], float] = time.perf_counter,
+    unfinished: Callable[[Finding], None] = lambda found: None,
 ) -> Finding:
     """Search the mappings of one model on real devices.
 
@@ -43,10 +45,21 @@ def run_search(
     Raises BadInputError for a model, device, pin or searcher that cannot be used.
     """
     with Job.opened(settings, progress or Progress(), store, clock) as job:
-        job.measure_singles()
-        with interruptible() as pressed:
-            job.measure_searchers(pressed)
-        return finish(job, trace, interrupted=pressed())
+        from placer.devices.deadline import DeviceLostError, at_the_end, waiting
+
+        with at_the_end(lambda lost: unfinished(cut_short(job, lost))):
+            try:
+                with waiting("mappings were searched", first=True, loose=True):
+                    job.measure_singles()
+                    with interruptible() as pressed:
+                        job.measure_searchers(pressed)
+                    if job.devices.addresses and job.devices.workers is None and fastest(job.rows):
+                        unfinished(cut_short(job, BEFORE_THE_END))  # a worker elsewhere that freezes may end all
+                    return finish(job, trace, interrupted=pressed())
+            except DeviceLostError as error:
+                if fastest(job.rows) is None:
+                    raise
+                return cut_short(job, str(error))
 
 
 def finish(job: Job, trace: bool = False, interrupted: bool = False, beside: Sequence[Row] = ()) -> Finding:
@@ -57,8 +70,27 @@ def finish(job: Job, trace: bool = False, interrupted: bool = False, beside: Seq
     """
     job.progress.phase("measuring the finalists side by side")
     job.calibrate()
-    final = _final(job, _finalists(job, beside))
+    found = _found(job, _final(job, _finalists(job, beside)))
     job.progress.end()
+    ended = (*job.ended, *([f"interrupted after {len(job.rows)} measurements."] if interrupted else []))
+    traced = _trace(job, found.best) if trace else None
+    return replace(found, interrupted=interrupted, ended=ended, trace=traced, seconds=job.clock() - job.begin_s)
+
+
+def cut_short(job: Job, lost: str) -> Finding:
+    """What is known where devices were lost: the best by the races, in which each ran beside the anchor.
+
+    lost: which, and when. Raises PlacerError where no mapping ran.
+    """
+    job.progress.end()
+    ran = job.ranked()
+    rows = [ran[0], *[row for row in ran[1:] if row.mapping.is_single][:1]]
+    found = _found(job, _Final(_compared(job, rows), None, None))
+    return replace(found, best=found.finalists[0], finalists=(), ended=tuple(job.ended), lost=lost)
+
+
+def _found(job: Job, final: _Final) -> Finding:
+    """The finding of which the fastest of `final` is the best."""
     best = min(final.rows, key=step_s)
     return Finding(
         model=job.settings.model,
@@ -74,11 +106,8 @@ def finish(job: Job, trace: bool = False, interrupted: bool = False, beside: Seq
         lower_bound_s=job.prediction.bound_s(),
         switch_s=final.switch_s,
         seed=job.settings.seed,
-        interrupted=interrupted,
-        ended=(*job.ended, *([f"interrupted after {len(job.rows)} measurements."] if interrupted else [])),
         seconds=job.clock() - job.begin_s,
         pins=job.settings.pins,
-        trace=_trace(job, best) if trace else None,
         finalists=final.rows,
         tf_default=final.untouched,
     )

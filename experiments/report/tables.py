@@ -86,6 +86,7 @@ def finding_facts(found: Finding) -> Facts:
         "seed": found.seed,
         "interrupted": found.interrupted,
         "ended": list(found.ended),
+        "lost": found.lost or None,
         "pins": list(found.pins),
         "seconds": found.seconds,
     }
@@ -165,14 +166,15 @@ def summary_lines(found: Finding) -> list[str]:
     elif found.best.mapping.is_single:
         lines.append(f"Nothing beat the best single device ({ms(single.step_s)}): that mapping is handed back.")
     else:
+        how = "In a race, not side by side at the end," if found.lost else "Side by side"
         lines.append(
-            f"Side by side over {best.repeats} steps: {ms(best.step_s)} +- {ms(best.spread_s)} against "
+            f"{how} over {best.repeats} steps: {ms(best.step_s)} +- {ms(best.spread_s)} against "
             f"{ms(single.step_s)} +- {ms(single.spread_s)} on the best single device: "
             f"{single.step_s / best.step_s:.2f}x (by {found.best.searcher})."
         )
     under = " under these pins" if found.pins else ""
     lines.append(f"No mapping can be predicted below {ms(found.lower_bound_s)}{under}{_within(found)}.")
-    lines += [f"Ended early: {reason}" for reason in found.ended]
+    lines += [f"Ended early: {reason}" for reason in (*found.ended, *filter(None, [found.lost]))]
     if found.switch_s is not None:
         lines.append(f"Switching a running step from one mapping to another took {found.switch_s:.2f} s.")
     lines.append(reference_line(found.tf_default_s, found.untouched.step_s, bool(found.pins)))

@@ -1,0 +1,131 @@
+"""`placer search` with a worker that freezes or dies: one line, nothing measured is lost, nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import psutil
+import pytest
+
+from placer.devices.workers import start_workers
+from placer.measure.store import Store
+
+pytestmark = [pytest.mark.slow, pytest.mark.workers]
+
+SEARCH = ["search", "mnist_softmax", "--measurements", "6", "--groups", "24"]
+OURS = ("  ", "tracing", "timing", "opening", "profiling", "measuring", "mnist_softmax, pass", "wrote")
+PROFILING, LAST = "profiling ops on each device", "measuring the finalists side by side"
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    lines: tuple[str, ...]  # of stderr, phases and progress apart
+    left: tuple[psutil.Process, ...]
+
+
+def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline_s="10"):
+    """Run the command; act on its process and its workers' processes once stderr says that `phase` begins."""
+    arguments = [*command, *devices, "--store", str(folder / "store.sqlite")]
+    if command is SEARCH:
+        arguments += ["--out", str(folder / "out"), "--report", str(folder / "report.md"), "--json"]
+    environment = {**os.environ, "PLACER_DEADLINE_S": deadline_s}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    said, processes = [], []
+    with subprocess.Popen(
+        [sys.executable, "-m", "placer", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as running:
+        for line in running.stderr:
+            said.append(line.rstrip())
+            if phase is not None and phase in line and not processes:
+                processes = psutil.Process(running.pid).children(recursive=True)
+                act(running, [p for p in processes if "placer.devices.worker" in p.cmdline()])
+        out = running.stdout.read()
+        code = running.wait()
+    _, left = psutil.wait_procs(processes, timeout=60)
+    own = [line for line in said if line and not line.startswith(OURS)]
+    return Ended(code, out, tuple(own), tuple(left))
+
+
+def freeze(_, workers):
+    workers[1].send_signal(signal.SIGSTOP)
+
+
+def kill(_, workers):
+    workers[1].kill()
+
+
+def freeze_and_interrupt(running, workers):
+    freeze(running, workers)
+    running.send_signal(signal.SIGINT)
+
+
+def test_a_healthy_search_prints_nothing_on_stderr_that_is_not_ours(tmp_path):
+    ended = hit(tmp_path, PROFILING, lambda *_: None, deadline_s="300")
+    assert (ended.code, ended.lines, ended.left) == (0, (), ())
+    assert json.loads(ended.out)["lost"] is None
+
+
+@pytest.mark.parametrize("act", [freeze, kill])
+def test_while_ops_are_profiled(tmp_path, act):
+    ended = hit(tmp_path, PROFILING, act)
+    assert (ended.code, ended.left) == (1, ())
+    (line,) = ended.lines
+    assert line.startswith("placer: worker:1 ")
+    assert "while ops were profiled" in line
+
+
+@pytest.mark.parametrize("act", [freeze, kill])
+def test_while_finalists_are_measured_what_was_found_so_far_is_written(tmp_path, act):
+    ended = hit(tmp_path, LAST, act)
+    assert (ended.code, ended.left) == (1, ())
+    (line,) = ended.lines
+    assert line.startswith("placer: worker:1 ")
+    facts = json.loads(ended.out)
+    assert facts["lost"] in line
+    assert facts["best"]["step_s"] > 0
+    assert facts["lost"] in (tmp_path / "report.md").read_text()
+    assert (tmp_path / "out" / "mapping.json").exists()
+    with Store(tmp_path / "store.sqlite") as store:
+        assert len(store) == len(facts["measured"]) > 1
+
+
+def test_ctrl_c_ends_a_search_that_waits_for_a_frozen_worker(tmp_path):
+    ended = hit(tmp_path, LAST, freeze_and_interrupt, deadline_s="100000")
+    assert (ended.code, ended.left) == (1, ())
+    (line,) = ended.lines
+    assert line.startswith("placer: ")
+
+
+def test_a_worker_elsewhere_that_freezes_cannot_be_ended_so_the_search_ends(tmp_path):
+    with start_workers(2) as workers:
+        ended = hit(
+            tmp_path,
+            LAST,
+            lambda *_: os.kill(workers.processes[1].pid, signal.SIGSTOP),
+            devices=("--devices", ",".join(workers.addresses)),
+        )
+    assert (ended.code, ended.left) == (1, ())
+    (line,) = ended.lines
+    assert "did not answer" in line
+    assert (tmp_path / "out" / "mapping.json").exists()
+    with Store(tmp_path / "store.sqlite") as store:
+        assert len(store) > 1
+
+
+@pytest.mark.parametrize("command", ["compare", "profile"])
+def test_other_commands_end_as_well(tmp_path, command):
+    phase = {"compare": PROFILING, "profile": "pass 1"}[command]
+    ended = hit(tmp_path, phase, freeze, [command, "mnist_softmax"])
+    assert (ended.code, ended.left) == (1, ())
+    assert ended.lines[-1].startswith("placer: worker:1 did not answer")
