@@ -25,6 +25,7 @@ class Signatures:
     """
 
     def __init__(self) -> None:
+        self.varied = False  # whether the latest call has numbers that count as tensors
         self._seen: dict[Hashable, dict[int, set[Hashable]]] = {}
 
     def of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Hashable, list[Any]]:
@@ -37,13 +38,15 @@ class Signatures:
         if not kwargs:
             tensors = _plain(args)
             if tensors is not None:
+                self.varied = False
                 return tuple([(t.dtype, t.shape) for t in tensors]), tensors
         leaves = _leaves(args, kwargs)
+        self.varied = False
         structure = _structure((tuple(args), dict(kwargs or {})))
         numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
         if numbers:
             for i in self._varying(structure, leaves, numbers):
-                leaves[i] = _number(leaves[i])
+                leaves[i], self.varied = _number(leaves[i]), True
         return (structure, tuple(_leaf_key(leaf) for leaf in leaves)), _flat(leaves)
 
     def layout(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
@@ -111,6 +114,15 @@ class Layout:
             return []
         args, kwargs = self.filled(tensors)
         return [tensor.numpy().item() for tensor in self.numbers_of(args, kwargs)]  # type: ignore[attr-defined]
+
+    @property
+    def number_tensors(self) -> list[int]:
+        """The positions of numbers among the flat tensors."""
+        found, at = [], 0
+        for i, (leaf, is_tensor) in enumerate(zip(self.leaves, self.are_tensors, strict=True)):
+            found += [at] if i in self.numbers else []
+            at += len(tf.nest.flatten(leaf, expand_composites=True)) if is_tensor else 0
+        return found
 
     @cached_property
     def specs(self) -> tuple[Any, ...]:

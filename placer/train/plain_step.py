@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import cached_property
 from typing import Any
 
 from placer.trace.python_state import PythonState, is_plain_step, why_not
@@ -11,10 +12,11 @@ from placer.trace.python_state import PythonState, is_plain_step, why_not
 class PlainStep:
     """Judges the calls of a plain step that run as the user wrote it. Only the training thread may use it."""
 
-    def __init__(self, step: Callable[..., Any]) -> None:
+    def __init__(self, step: Callable[..., Any], ran: bool = False) -> None:
+        """ran: whether it was called before."""
         self._step = step
         self._state = PythonState(step)
-        self._ran = False  # a first call may build layers, so there is no state before it
+        self._ran = ran  # a first call may build layers, so there is no state before it
         self._watches = True
         self._effect: str | None = None
 
@@ -28,7 +30,8 @@ class PlainStep:
         """Why it must be left alone, as far as its calls and states have shown; None where it need not."""
         return self._effect or self._state.why
 
-    def look_through(self) -> str | None:
+    @cached_property
+    def why_by_code(self) -> str | None:
         """Why it must be left alone, as far as its code shows."""
         return why_not(self._step)
 

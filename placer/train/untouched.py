@@ -17,6 +17,7 @@ from placer.trace.capture import trace
 from placer.trace.eager_difference import eager_difference
 from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, unrepeatable
+from placer.trace.number_use import number_misused
 from placer.trace.random_streams import repeating_draws
 from placer.train.plain_step import PlainStep
 from placer.train.session import DeviceSession
@@ -37,6 +38,9 @@ class UntouchedFunction:
         self.step: Any = step  # what is called and captured, always as the user wrote it
         self.session, self.name, self.clock = session, name, clock
         self.plain = PlainStep.of(step)  # None for a tf.function
+        # TensorFlow traces a tf.function anew for each number, and reads Python's state each time.
+        python = None if getattr(step, "input_signature", None) is not None else getattr(step, "python_function", None)
+        self.retraced = PlainStep(python, ran=True) if python is not None else None
         self._warned = False
 
     def trace(self, variant: Variant) -> str | None:
@@ -46,9 +50,11 @@ class UntouchedFunction:
         """
         if self.plain is not None:
             self.plain.before()
+        if self.retraced is not None and variant.layout.numbers and self.retraced.why_by_code is not None:
+            return f"a number among its arguments changes, and {self.retraced.why_by_code}."
         try:
             if self.plain is not None or variant.layout.numbers:
-                variant.traced = trace(self.step, variant.layout, self.name)
+                variant.traced = trace(self._traceable(variant), variant.layout, self.name)
                 concrete = variant.traced[0]
             else:
                 concrete = self.step.get_concrete_function(*variant.args, **variant.kwargs)
@@ -57,12 +63,19 @@ class UntouchedFunction:
         except Exception as error:  # whatever the user's code raises under tracing
             line = next(iter(str(error).strip().splitlines()), "")
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
+        why = None
         if self.plain is not None:
             why = self.plain.after_trace() or eager_difference(concrete)
-            if why is not None:
-                return why
         graph_def = concrete.graph.as_graph_def()
-        return unrepeatable(variant.layout, concrete) or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
+        why = why or _misused(variant) or unrepeatable(variant.layout, concrete)
+        return why or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
+
+    def _traceable(self, variant: Variant) -> Any:
+        """What to trace for a signature: no tf.function that would give its trace of another state of Python."""
+        if self.retraced is None or not variant.layout.numbers:
+            return self.step
+        python = self.step.python_function
+        return python if getattr(self.step, "_autograph", True) else tf.autograph.experimental.do_not_convert(python)
 
     def trained(self, variant: Variant) -> Sequence[tf.Variable]:
         """The variables that a traced signature uses."""
@@ -130,6 +143,18 @@ class UntouchedFunction:
         """Op by op in this process: functions first compiled while workers are joined lose updates."""
         function: Any = getattr(self.step, "python_function", self.step)
         return function(*args, **kwargs)
+
+
+def _misused(variant: Variant) -> str | None:
+    """Why numbers may not be tensors of this signature's step, in words; None where they may."""
+    if not variant.layout.numbers or variant.traced is None:
+        return None
+    concrete, order = variant.traced
+    captured = {inner.op.name for _, inner in concrete.graph.captures}
+    names = [tensor.op.name for tensor in concrete.inputs if tensor.op.name not in captured]
+    numbers = [names[order.index(position)] for position in variant.layout.number_tensors]
+    why = number_misused(concrete.graph.as_graph_def(), numbers)
+    return why and f"a number among its arguments changes from call to call, and {why}; pass it as a tensor"
 
 
 def lent(feeding: Feeding | None, tensors: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:

@@ -50,9 +50,14 @@ class Variants:
         if plain is not None:
             key = plain.keyed(key)
             self.leave_alone(plain.why)
+        retraced = self.untouched.retraced if self._signatures.varied else None
+        if retraced is not None:
+            key = retraced.keyed(key)
         variant = self._known.get(key)
         if variant is None:
             variant = self._first_call(key, args, kwargs)
+        if retraced is not None and retraced.why is not None and not variant.refused:
+            self.refuse(variant, f"a number among its arguments changes, and {retraced.why}.")
         self._calls += 1
         variant.calls, variant.last = variant.calls + 1, self._calls
         if not self.is_settled and variant.calls >= self._main.calls + LEAD and self.is_traced(variant):
@@ -99,6 +104,7 @@ class Variants:
     def refuse(self, variant: Variant, why: str) -> None:
         """Run this signature untouched for good, and say why."""
         variant.refused = True
+        why = why if why.endswith(".") else f"{why}."
         warnings.warn(f"{self.name}: {why} Calls of this signature run untouched.", stacklevel=7)
 
     @property
@@ -113,7 +119,7 @@ class Variants:
             self.main = variant
             self.leave_alone(untouchable(self.untouched.step) or unwatchable())
             if plain is not None:
-                self.leave_alone(plain.look_through())
+                self.leave_alone(plain.why_by_code)
         if plain is None:
             self.is_traced(variant)
         if len(self._known) > MOST_VARIANTS:

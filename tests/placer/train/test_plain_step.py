@@ -362,6 +362,34 @@ def test_an_untouched_step_gets_the_number_that_the_user_passed(two_cpus, live_h
     assert kinds == [float] * 3
 
 
+def test_a_number_that_python_computes_with_more_exactly_runs_untouched(two_cpus, live_hand):
+    held, expected = weights(), weights()
+    hand = live_hand(lambda x, beta: descend(held, x, 0.1 * (1.0 - beta)))
+    with pytest.warns(UserWarning, match="less exact"):
+        found = [float(hand(x, 1.0 - 1e-9 * i)) for i, x in enumerate(batches(12))]
+    hand.close()
+    losses = [float(descend(expected, x, 0.1 * (1.0 - (1.0 - 1e-9 * i)))) for i, x in enumerate(batches(12))]
+    assert close((found, [v.numpy() for v in held]), (losses, [v.numpy() for v in expected]))
+
+
+def test_a_tf_function_reads_python_again_for_each_number_as_unwrapped(two_cpus, live_hand):
+    """Without any number that varies, its state is frozen at the first call."""
+
+    def trained(wrap):
+        held, factor = weights(), [1.0]
+        step, losses = wrap(tf.function(lambda x, rate: descend(held, x, rate * factor[0]))), []
+        for i, x in enumerate(batches(40)):
+            factor[0] = 1.0 if i < 20 else 0.25
+            losses.append(float(step(x, schedule(i))))
+            if i >= 8 and wrap is live_hand:
+                step.move() if step.live.is_joined else step.place()
+        if wrap is live_hand:
+            step.close()
+        return losses, [v.numpy() for v in held]
+
+    assert close(trained(live_hand), trained(lambda step: step))
+
+
 def test_a_number_that_shapes_the_step_runs_untouched_and_says_so(two_cpus, live_hand):
     held, expected = weights(), weights()
 

@@ -1,0 +1,56 @@
+"""A number that became a tensor is used only as Python's own arithmetic would have it."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from placer.trace.number_use import number_misused
+
+WEIGHT = tf.Variable([1.0, 2.0])
+
+
+@tf.function
+def inner(rate):
+    return WEIGHT * rate
+
+
+@tf.function
+def subtracting(rate):
+    return WEIGHT * (1.0 - rate)
+
+
+FINE = [
+    lambda rate, n: WEIGHT * rate,
+    lambda rate, n: WEIGHT - rate,
+    lambda rate, n: WEIGHT * (rate * 0.1 / 3.0),
+    lambda rate, n: WEIGHT if rate > 0.1 else -WEIGHT,
+    lambda rate, n: WEIGHT * tf.cast(n % 3 + 1, tf.float32),
+    lambda rate, n: WEIGHT if n // 2 == 0 else -WEIGHT,
+    lambda rate, n: inner(rate),
+]
+MISUSED = [
+    lambda rate, n: WEIGHT * (1.0 - rate),
+    lambda rate, n: WEIGHT * rate**2.5,
+    lambda rate, n: WEIGHT * tf.exp(rate),
+    lambda rate, n: WEIGHT * tf.cast(n * 1_000_003, tf.float32),
+    lambda rate, n: WEIGHT / (1.0 - 0.9 ** tf.cast(n, tf.float32)),
+    lambda rate, n: subtracting(rate),
+]
+
+
+def misused(step):
+    specs = [tf.TensorSpec((), tf.float32), tf.TensorSpec((), tf.int32)]
+    concrete = tf.function(step).get_concrete_function(*specs)
+    names = [tensor.op.name for tensor in concrete.inputs if tensor.dtype != tf.resource]
+    return number_misused(concrete.graph.as_graph_def(), names)
+
+
+@pytest.mark.parametrize("step", FINE)
+def test_what_rounds_alike_is_allowed(step):
+    assert misused(step) is None
+
+
+@pytest.mark.parametrize("step", MISUSED)
+def test_what_python_computes_more_exactly_is_named(step):
+    assert misused(step) is not None
