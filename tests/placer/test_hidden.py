@@ -30,8 +30,18 @@ def run(folder, *arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("statement", ["placer.autoplace", "from placer.keras import AutoPlace"])
-@pytest.mark.parametrize("hider", ["search.py", "search/__init__.py", "surrogate/__init__.py"])
+@pytest.mark.parametrize(
+    ("hider", "statement"),
+    [
+        ("search.py", "placer.autoplace"),
+        *(
+            pytest.param(hider, statement, marks=pytest.mark.slow)
+            for hider in ("search.py", "search/__init__.py", "surrogate/__init__.py")
+            for statement in ("placer.autoplace", "from placer.keras import AutoPlace")
+            if (hider, statement) != ("search.py", "placer.autoplace")
+        ),
+    ],
+)
 def test_one_line_names_both_and_what_to_do(tmp_path, hider, statement):
     path = tmp_path / hider
     path.parent.mkdir(exist_ok=True)

@@ -24,6 +24,7 @@ def placer(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
+@pytest.mark.slow
 def test_a_profile_fills_store_and_export_and_tells_errors(tmp_path):
     store, target = tmp_path / "operators.sqlite", tmp_path / "rows.csv"
     arguments = ("profile", "mnist_softmax", "--batch", 16, "--batch", 32, "--passes", 1)

@@ -409,6 +409,7 @@ def test_a_number_that_shapes_the_step_runs_untouched_and_says_so(two_cpus, live
     assert close((found, [v.numpy() for v in held]), (plain, [v.numpy() for v in expected]))
 
 
+@pytest.mark.slow
 def test_signatures_are_bounded(two_cpus, live_hand):
     held = weights()
     hand = live_hand(tf.function(lambda x: descend(held, x, 0.1)))
