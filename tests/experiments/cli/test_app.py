@@ -13,6 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from experiments.cli.options import measuring
+from placer.errors import PlacerError
+
 TAG = "PLACER_TEST_TAG"
 GRAPH = Path(__file__).parents[2] / "data" / "gnmt.json"
 TOPOLOGY = {
@@ -275,3 +278,15 @@ def test_the_face_hands_out_its_names_and_no_others():
     assert "Mapping" in dir(face)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = face.nonsense
+
+
+def test_an_error_of_tensorflows_is_one_line():
+    import tensorflow as tf
+
+    message = "Graph execution error:\n\nDetected at node x defined at\nOut of range: 5"
+    with (
+        pytest.raises(PlacerError, match=r"TensorFlow failed \(OutOfRangeError\): Out of range: 5") as told,
+        measuring(),
+    ):
+        raise tf.errors.OutOfRangeError(None, None, message)
+    assert "\n" not in str(told.value)

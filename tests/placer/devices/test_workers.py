@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from placer.devices.worker import bind_to_loopback, listening_ports
+from placer.devices import worker
+from placer.devices.worker import bind_to_loopback, listening_ports, serve
 from placer.devices.workers import Workers, _check_free, free_ports, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError
 
@@ -64,6 +66,28 @@ def test_only_the_ports_named_are_tied_to_loopback():
         bind_to_loopback([port])
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0") == b"lo"
         assert theirs.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16) == b""
+
+
+def test_a_worker_without_a_socket_that_is_tied_to_loopback_is_not_ready(capsys):
+    server = SimpleNamespace(ClusterSpec=dict, Server=lambda *_, **__: object())
+    port = free_ports(1)[0]
+    with pytest.raises(PlacerError, match=f"no socket was found that listens on port {port}"):
+        serve([port], 0, 1, (SimpleNamespace(ConfigProto=dict), server))
+    assert capsys.readouterr().out == ""
+
+
+def test_where_the_kernel_does_not_tie_to_loopback_the_line_says_what_to_do(monkeypatch):
+    class Refused(socket.socket):
+        def setsockopt(self, *_):
+            raise PermissionError(1, "Operation not permitted")
+
+    with socket.socket() as ours:
+        ours.bind(("127.0.0.1", 0))
+        ours.listen()
+        monkeypatch.setattr(worker.socket, "socket", Refused)
+        with pytest.raises(PlacerError, match=r"cannot be tied to loopback .*CAP_NET_RAW") as refused:
+            bind_to_loopback([ours.getsockname()[1]])
+    assert "\n" not in str(refused.value)
 
 
 def test_a_worker_that_dies_at_start_is_told_in_one_line(monkeypatch):
