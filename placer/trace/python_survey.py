@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import enum
 import functools
 import inspect
 import io
@@ -14,7 +13,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,46 +21,27 @@ import tensorflow as tf
 from placer.trace.python_code import reads_of
 from placer.trace.python_guard import Guard
 from placer.trace.python_impure import Entered, contents
+from placer.trace.python_kinds import (
+    KERAS_OPAQUE,
+    KERAS_VARIABLES,
+    MAKERS,
+    NO_CODE,
+    NOT_CALLED,
+    has_base,
+    has_library_base,
+    is_library,
+    is_noise,
+    is_plain,
+    is_user_class,
+    module_of,
+    plain_key,
+    slots_of,
+)
 from placer.trace.signature import Same
 
 MOST_ENTRIES = 30_000  # places that are compared before each call
 MOST_FUNCTIONS = 2_000
 MOST_ARRAY_BYTES = 64 * 2**10
-LIBRARIES = frozenset({"tensorflow", "keras", "numpy", "placer", "absl", "wrapt", "ml_dtypes", "h5py", "builtins"})
-LIBRARIES |= frozenset(sys.stdlib_module_names)
-PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...), tf.DType, np.dtype)
-NO_CODE = frozenset(  # special methods that a step does not call, or that only make what they belong to
-    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__", "__setattr__"}
-) | frozenset({"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__format__", "__dir__"})
-MAKERS = ("__init__", "__new__", "__post_init__")
-NOT_CALLED = frozenset(  # methods of Keras that a step does not call
-    {"get_config", "from_config", "summary", "build", "compute_output_shape", "compute_output_spec", "fit", "test_step"}
-) | frozenset({"predict_step", "save", "load", "compile", "get_build_config", "build_from_config", "compute_mask"})
-KERAS_NOISE = frozenset(  # attributes of Keras's objects that change without changing what a step computes
-    {
-        "_losses", "_loss_ids", "_inbound_nodes", "_outbound_nodes", "_tracker", "_lock", "_auto_config", "build",
-        "quantize", "name", "_name", "_path", "_parent_path", "_build_shapes_dict", "_compile_config", "_initializer",
-        "train_function", "test_function", "predict_function", "stop_training", "_initial_epoch", "history",
-        "_saved_model_inputs_spec", "_saved_model_arg_spec", "_called", "_call_signature", "_nodes", "_nodes_by_depth",
-        "_operations_by_depth", "_inputs", "_outputs", "_inputs_struct", "_outputs_struct", "output_names",
-        "_compiled_trainable_state", "_convert_input_args", "_allow_non_tensor_positional_args", "_tracked",
-        "call_signature_parameters", "_call_context_args", "_call_has_context_arg", "_call_has_training_arg",
-        "_call_has_mask_arg", "_epoch_iterator", "_eval_epoch_iterator", "stop_evaluating", "stop_predicting",
-        "_seed_generators", "supports_jit", "_input_spec", "_losses_override", "_trainable_variables_indices",
-        "_operations", "_variables", "_remat_mode", "lora_rank", "lora_alpha", "_distribution_strategy",
-    }
-)  # fmt: skip
-KERAS_VARIABLES = frozenset({"KerasVariable", "Variable"})
-KERAS_OPAQUE = frozenset({"KerasTensor", "Node", "Tracker", "Callback", "CompileMetrics"})
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _by_type(function: Callable[P, T]) -> Callable[P, T]:
-    """Remember what a function of a class returns."""
-    return functools.lru_cache(maxsize=4096)(function)  # type: ignore[return-value]
 
 
 class UnguardableError(Exception):
@@ -122,8 +102,8 @@ class Survey:
 
     def _visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
         """What looks into a value; None where its identity is all."""
-        if tf.is_tensor(value) or isinstance(value, tf.Variable) or _has_base(type(value), KERAS_OPAQUE):
-            return self._keras_variable if _has_base(type(value), KERAS_VARIABLES) else None
+        if tf.is_tensor(value) or isinstance(value, tf.Variable) or has_base(type(value), KERAS_OPAQUE):
+            return self._keras_variable if has_base(type(value), KERAS_VARIABLES) else None
         for kinds, visit in self._visits:
             if isinstance(value, kinds):
                 return visit
@@ -158,7 +138,7 @@ class Survey:
         kind = type(value)
         if hasattr(value, "get_concrete_function"):  # its Python state was frozen when it was traced
             return None
-        if _is_user_class(kind) or is_library(kind.__module__) == "keras":
+        if is_user_class(kind) or is_library(kind.__module__) == "keras":
             return self._object
         if kind.__module__.partition(".")[0] in ("tensorflow", "numpy", "placer") or not hasattr(value, "__dict__"):
             if is_library(kind.__module__):
@@ -169,7 +149,7 @@ class Survey:
     # Code.
 
     def _function(self, function: types.FunctionType, label: str, owner: Any = None, is_method: bool = False) -> None:
-        if is_library(_module_of(function)):
+        if is_library(module_of(function)):
             return
         if len(self.entered) >= MOST_FUNCTIONS:
             raise UnguardableError(f"it calls more functions than can be looked through (`{label}` and more)")
@@ -213,7 +193,7 @@ class Survey:
     def _method(self, method: Any, label: str) -> None:
         function, owner = getattr(method, "__func__", None), method.__self__
         if isinstance(function, types.FunctionType):
-            if not is_library(_module_of(function)):
+            if not is_library(module_of(function)):
                 self._function(function, label, owner, True)
             else:
                 self.tokens.append((label, Same(function)))
@@ -298,7 +278,7 @@ class Survey:
 
     def _rest(self, found: Any, plain: type, label: str) -> None:
         """The attributes of an object that is a container, too."""
-        if type(found) is not plain and _is_user_class(type(found)):
+        if type(found) is not plain and is_user_class(type(found)):
             self._object(found, label)
 
     # Modules, classes, objects.
@@ -316,7 +296,7 @@ class Survey:
             names = list(self._attributes(value, held))
             self.guard.size(held)
             self._holder(held, names, f"{label}.")
-        slots = [name for kind in type(value).__mro__ for name in _slots(kind) if self._is_read(name)]
+        slots = [name for kind in type(value).__mro__ for name in slots_of(kind) if self._is_read(name)]
         slots = [name for name in slots if hasattr(value, name)]
         self.guard.attributes(value, slots)
         for name in slots:
@@ -325,8 +305,9 @@ class Survey:
 
     def _attributes(self, value: Any, held: Mapping[str, Any]) -> Iterable[str]:
         """The attributes that matter: all of those that a library may read, else those that the code names."""
-        if _has_library_base(type(value)):
-            return [name for name in held if not _is_noise(name)]
+        if has_library_base(type(value)):
+            mine = self.names if is_user_class(type(value)) else frozenset()
+            return [name for name in held if not is_noise(name) or name in mine]
         return [name for name in held if self._is_read(name)]
 
     def _is_read(self, name: str) -> bool:
@@ -370,53 +351,3 @@ class Survey:
         self.guard.named(held, names)
         for name in names:
             self._child(f"{label}{name}", held[name])
-
-
-def is_plain(value: Any) -> bool:
-    """Whether a value cannot change and is compared by value."""
-    return type(value) in PLAIN or isinstance(value, (enum.Enum, np.generic, tf.TensorShape))
-
-
-def plain_key(value: Any) -> Hashable:
-    """A key by type and value; NaN equals itself, and 0.0 is not -0.0."""
-    if isinstance(value, (float, complex, np.generic)):
-        return (type(value), repr(value))
-    return (type(value), str(value)) if isinstance(value, tf.TensorShape) else (type(value), value)
-
-
-@functools.lru_cache(maxsize=4096)
-def is_library(module: str | None) -> str:
-    """The library that a module belongs to, whose code is not looked into; "" for the user's own."""
-    top = (module or "").partition(".")[0]
-    return top if top in LIBRARIES else ""
-
-
-def _module_of(function: types.FunctionType) -> str:
-    return str(function.__module__ or function.__globals__.get("__name__", ""))
-
-
-@_by_type
-def _is_user_class(kind: type) -> bool:
-    return any(not is_library(base.__module__) for base in kind.__mro__)
-
-
-@_by_type
-def _has_library_base(kind: type) -> bool:
-    """Whether TensorFlow or Keras runs code of theirs on an object of this class."""
-    return any(is_library(base.__module__) in ("keras", "tensorflow") for base in kind.__mro__)
-
-
-def _is_noise(name: str) -> bool:
-    return name in KERAS_NOISE or name.startswith(("_self_", "_obj_reference")) or name.endswith("_initializer")
-
-
-@_by_type
-def _has_base(kind: type, names: frozenset[str]) -> bool:
-    return any(base.__name__ in names and is_library(base.__module__) == "keras" for base in kind.__mro__)
-
-
-@_by_type
-def _slots(kind: type) -> list[str]:
-    found = vars(kind).get("__slots__", ())
-    names = [found] if isinstance(found, str) else list(found)
-    return [f"_{kind.__name__.lstrip('_')}{n}" if n.startswith("__") and not n.endswith("__") else n for n in names]

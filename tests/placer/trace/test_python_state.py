@@ -437,3 +437,19 @@ def test_what_a_first_call_builds_belongs_to_the_state_that_it_was_called_in():
     step(tf.ones([1, 1]))
     state.built()
     assert state.number() == 0
+
+
+def test_what_a_layer_of_the_user_reads_of_itself_makes_a_state():
+    class Scaled(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.history = 1.0  # Keras has attributes of this name that do not matter
+
+        def call(self, x):
+            return x * self.history
+
+    layer = Scaled()
+    state = PythonState(lambda x: layer(x))
+    assert state.number() == 0
+    layer.history = 2.0
+    assert state.number() == 1

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
@@ -161,3 +162,34 @@ np.testing.assert_allclose(found[:5000], expected[:len(found)], rtol=1e-3, atol=
 def test_a_worker_lost_while_the_step_is_profiled_delays_the_search() -> None:
     done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_plain_step_whose_state_keeps_changing_is_left_alone_in_the_middle_of_its_training(tmp_path: Path) -> None:
+    rates = [0.1]
+
+    def made() -> Callable[[], Any]:
+        weight = tf.Variable(2.0)
+
+        def step() -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.square(weight)
+            weight.assign_sub(rates[0] * tape.gradient(loss, weight))
+            return loss
+
+        return step
+
+    def trained(step: Callable[[], Any]) -> list[float]:
+        found = []
+        for i in range(30):
+            rates[0] = 0.1 if i < 10 else 0.1 / i
+            found.append(float(step()))
+        return found
+
+    rates[0] = 0.1
+    path = split(made(), (), tmp_path / "mapping.json")
+    with place(made(), path) as placed, pytest.warns(UserWarning, match=r"rates\[0\]"):
+        found = trained(placed)
+        assert placed.phase == "left alone" and placed.mapping is None
+        said = [entry.sentence for entry in placed.journal.entries]
+    assert sum("rates[0]" in sentence for sentence in said) == 1
+    np.testing.assert_allclose(found, trained(made()), rtol=1e-5)

@@ -1,0 +1,104 @@
+"""Which values of Python are plain, which classes are the user's own, and what of Keras's objects matters."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import types
+from collections.abc import Callable, Hashable
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+LIBRARIES = frozenset({"tensorflow", "keras", "numpy", "placer", "absl", "wrapt", "ml_dtypes", "h5py", "builtins"})
+LIBRARIES |= frozenset(sys.stdlib_module_names)
+PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...), tf.DType, np.dtype)
+NO_CODE = frozenset(  # special methods that a step does not call, or that only make what they belong to
+    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__", "__setattr__"}
+) | frozenset({"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__format__", "__dir__"})
+MAKERS = ("__init__", "__new__", "__post_init__")
+NOT_CALLED = frozenset(  # methods of Keras that a step does not call
+    {"get_config", "from_config", "summary", "build", "compute_output_shape", "compute_output_spec", "fit", "test_step"}
+) | frozenset({"predict_step", "save", "load", "compile", "get_build_config", "build_from_config", "compute_mask"})
+KERAS_NOISE = frozenset(
+    {
+        "_losses", "_loss_ids", "_inbound_nodes", "_outbound_nodes", "_tracker", "_lock", "_auto_config", "build",
+        "quantize", "name", "_name", "_path", "_parent_path", "_build_shapes_dict", "_compile_config", "_initializer",
+        "train_function", "test_function", "predict_function", "stop_training", "_initial_epoch", "history",
+        "_saved_model_inputs_spec", "_saved_model_arg_spec", "_called", "_call_signature", "_nodes", "_nodes_by_depth",
+        "_operations_by_depth", "_inputs", "_outputs", "_inputs_struct", "_outputs_struct", "output_names",
+        "_compiled_trainable_state", "_convert_input_args", "_allow_non_tensor_positional_args", "_tracked",
+        "call_signature_parameters", "_call_context_args", "_call_has_context_arg", "_call_has_training_arg",
+        "_call_has_mask_arg", "_epoch_iterator", "_eval_epoch_iterator", "stop_evaluating", "stop_predicting",
+        "_seed_generators", "supports_jit", "_input_spec", "_losses_override", "_trainable_variables_indices",
+        "_operations", "_variables", "_remat_mode", "lora_rank", "lora_alpha", "_distribution_strategy",
+    }
+)  # fmt: skip
+KERAS_VARIABLES = frozenset({"KerasVariable", "Variable"})
+KERAS_OPAQUE = frozenset({"KerasTensor", "Node", "Tracker", "Callback", "CompileMetrics"})
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _by_type(function: Callable[P, T]) -> Callable[P, T]:
+    """Remember what a function of a class returns."""
+    return functools.lru_cache(maxsize=4096)(function)  # type: ignore[return-value]
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value cannot change and is compared by value."""
+    return type(value) in PLAIN or isinstance(value, (enum.Enum, np.generic, tf.TensorShape))
+
+
+def plain_key(value: Any) -> Hashable:
+    """A key by type and value; NaN equals itself, and 0.0 is not -0.0."""
+    if isinstance(value, (float, complex, np.generic)):
+        return (type(value), repr(value))
+    return (type(value), str(value)) if isinstance(value, tf.TensorShape) else (type(value), value)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_library(module: str | None) -> str:
+    """The library that a module belongs to, whose code is not looked into; "" for the user's own."""
+    top = (module or "").partition(".")[0]
+    return top if top in LIBRARIES else ""
+
+
+def module_of(function: types.FunctionType) -> str:
+    """The name of the module that a function was defined in."""
+    return str(function.__module__ or function.__globals__.get("__name__", ""))
+
+
+@_by_type
+def is_user_class(kind: type) -> bool:
+    """Whether a class is the user's own, or one of its bases is."""
+    return any(not is_library(base.__module__) for base in kind.__mro__)
+
+
+@_by_type
+def has_library_base(kind: type) -> bool:
+    """Whether TensorFlow or Keras runs code of theirs on an object of this class."""
+    return any(is_library(base.__module__) in ("keras", "tensorflow") for base in kind.__mro__)
+
+
+def is_noise(name: str) -> bool:
+    """Whether an attribute of Keras's objects changes without changing what a step computes."""
+    return name in KERAS_NOISE or name.startswith(("_self_", "_obj_reference")) or name.endswith("_initializer")
+
+
+@_by_type
+def has_base(kind: type, names: frozenset[str]) -> bool:
+    """Whether a class of Keras with one of these names is among the bases of a class, itself included."""
+    return any(base.__name__ in names and is_library(base.__module__) == "keras" for base in kind.__mro__)
+
+
+@_by_type
+def slots_of(kind: type) -> list[str]:
+    """The attributes that a class keeps in slots, bases left out."""
+    found = vars(kind).get("__slots__", ())
+    names = [found] if isinstance(found, str) else list(found)
+    return [f"_{kind.__name__.lstrip('_')}{n}" if n.startswith("__") and not n.endswith("__") else n for n in names]
