@@ -204,10 +204,10 @@ class Replicas:
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
         """The user is about to read these variables."""
         keys = [id(variable) for variable in variables]
-        if all(self._true.get(key) is None or HOME in self._true[key] for key in keys):
+        if self._are_home(keys):
             return  # without waiting for the step that another thread may be taking
         with self._lock:
-            if all(HOME in self._true[key] for key in keys):
+            if self._are_home(keys):  # all of them, too, where another thread closed this while it had the lock
                 return
             self._singly += len(keys)
             if self._singly > SINGLY:
@@ -230,7 +230,7 @@ class Replicas:
         """As in `Watcher`. Waits for the step that runs now, but not for ever: the step may wait for this reader."""
         self.aside = self.aside or reader
         keys = [id(variable) for variable in variables]
-        if all(HOME in self._true.get(key, {HOME}) for key in keys):
+        if self._are_home(keys):
             return
         if not self._lock.acquire(timeout=ASIDE_S):
             warnings.warn(f"placer: {reader} reads a variable as it was some steps ago.", stacklevel=3)
@@ -257,6 +257,10 @@ class Replicas:
             held.clear()
         self._latest = None
         self.transfers.forget()
+
+    def _are_home(self, keys: Iterable[int]) -> bool:
+        """Whether the user's variables are true, as are all that are not kept here."""
+        return all(HOME in self._true.get(key, {HOME}) for key in keys)
 
     def _fetch_home(self, keys: Iterable[int]) -> None:
         try:

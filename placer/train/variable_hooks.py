@@ -142,7 +142,7 @@ class _Watched:
         if watcher is not None:
             watcher.will_read([self])
         with unwatched():
-            return super()._read_variable_op(*args, **kwargs)  # type: ignore[misc]
+            return _plain(type(self))._read_variable_op(self, *args, **kwargs)  # type: ignore[attr-defined]
 
 
 @cache

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import threading
-
-import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
+from experiments.benches.trust.reads import READS
 from placer.errors import BadInputError, PlacerError
 from placer.train import variable_hooks
 from placer.train.replicas import Replicas
@@ -17,70 +13,9 @@ from placer.train.replicas import Replicas
 TRUTH = 7.0
 
 
-@tf.function
-def total(x):
-    return tf.reduce_sum(x)
-
-
-def in_a_thread(read):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(read()))
-    thread.start()
-    thread.join()
-    return found[0]
-
-
 def from_checkpoint(variable, folder):
     path = tf.train.Checkpoint(v=variable).write(str(folder / "c"))
     return tf.train.load_checkpoint(path).get_tensor("v/.ATTRIBUTES/VARIABLE_VALUE")[0]
-
-
-def taped(variable):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(variable * variable)
-    return tape.gradient(loss, variable)[0] / 2
-
-
-READS = {
-    "numpy": lambda v: v.numpy()[0],
-    "asarray": lambda v: np.asarray(v)[0],
-    "value": lambda v: v.value()[0],
-    "read_value": lambda v: v.read_value()[0],
-    "convert": lambda v: tf.convert_to_tensor(v)[0],
-    "identity": lambda v: tf.identity(v)[0],
-    "index": lambda v: v[0],
-    "iterate": lambda v: next(iter(v)),
-    "operator": lambda v: (v + 0.0)[0],
-    "reflected": lambda v: (tf.zeros(2) + v)[0],
-    "reduce_sum": lambda v: tf.reduce_sum(v) / 2,
-    "square": lambda v: tf.sqrt(tf.square(v))[0],
-    "l2_loss": lambda v: tf.sqrt(tf.nn.l2_loss(v)),
-    "matvec": lambda v: tf.linalg.matvec(tf.eye(2), v)[0],
-    "stack": lambda v: tf.stack([v, v])[1, 0],
-    "concat": lambda v: tf.concat([v, v], 0)[2],
-    "add_n": lambda v: tf.add_n([v, v])[0] / 2,
-    "gather": lambda v: tf.gather(v, [0])[0],
-    "gather_nd": lambda v: v.gather_nd([[0]])[0],
-    "sparse_read": lambda v: v.sparse_read([0])[0],
-    "cast": lambda v: tf.cast(v, tf.float64)[0],
-    "where": lambda v: tf.where([True, True], v, 0.0)[0],
-    "equal": lambda v: TRUTH if bool((v == tf.fill([2], TRUTH))[0]) else 0.0,
-    "raw op": lambda v: tf.raw_ops.Square(x=v)[0] / TRUTH,
-    "handle": lambda v: tf.raw_ops.ReadVariableOp(resource=v.handle, dtype=tf.float32)[0],
-    "private handle": lambda v: tf.raw_ops.ReadVariableOp(resource=v._handle, dtype=tf.float32)[0],
-    "deepcopy": lambda v: copy.deepcopy(v).numpy()[0],
-    "map_structure": lambda v: tf.nest.map_structure(tf.identity, [v])[0][0],
-    "keras.ops": lambda v: keras.ops.sum(v) / 2,
-    "repr": lambda v: float(repr(v).split("array([")[1].split(",")[0]),
-    "tape": taped,
-    "function": lambda v: tf.function(lambda: tf.reduce_sum(v) / 2)(),
-    "argument": lambda v: total(v) / 2,
-    "compiled": lambda v: tf.function(lambda: v * 1.0, jit_compile=True)()[0],
-    "cond": lambda v: tf.function(lambda c: tf.cond(c, lambda: v[0], lambda: 0.0))(tf.constant(True)),
-    "thread": lambda v: in_a_thread(lambda: tf.reduce_sum(v) / 2),
-    "dataset": lambda v: next(iter(tf.data.Dataset.range(1).map(lambda i: v[0]))),
-    "generator": lambda v: next(iter(tf.data.Dataset.from_generator(lambda: iter([v[0]]), output_types=tf.float32))),
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -190,3 +125,29 @@ def test_only_the_watcher_that_is_named_hears_nothing(replicas, two_cpus):
     train(replicas, replicas.use([variable], [two_cpus.tf_name(1)], {0}), 2 * TRUTH)
     with variable_hooks.unwatched(replicas):
         assert float(variable.numpy()[0]) == TRUTH
+
+
+def test_a_reader_that_waits_while_all_is_closed_reads_on(two_cpus):
+    class Lock:
+        """Another thread has it first, and closes everything."""
+
+        def __enter__(self):
+            made.close()
+
+        def __exit__(self, *_):
+            pass
+
+    made = Replicas(Lock())
+    variable, _ = moved(made, two_cpus.tf_name(1))
+    assert float(variable.numpy()[0]) == TRUTH
+    assert variable_hooks.watched_by(variable) is None
+
+
+def test_a_variable_that_is_unwatched_while_it_is_read_is_read(two_cpus):
+    class Closing:
+        def will_read(self, variables):
+            variable_hooks.unwatch(variables[0])
+
+    variable = tf.Variable([TRUTH, TRUTH])
+    variable_hooks.watch(variable, Closing())
+    assert float(variable.read_value()[0]) == TRUTH
