@@ -150,6 +150,7 @@ class Builder:
         carried = carried_over(self.name, names, graph, topology)
         devices = [topology.index[carried[op.name]] for op in graph.ops]
         order = graph.ordered_like(main.order) if main.order else ()  # its own, or workers may wait for each other
+        order = [name for name in order if name not in template.captured.variables]  # these are its arguments
         return self._settled(self.build(template, topology, devices, order, main.name, trial_run))
 
     @property

@@ -114,6 +114,23 @@ def test_another_signature_is_tried_before_it_is_placed(two_cpus, live_hand):
     hand.close()
 
 
+def test_another_signature_follows_the_run_order_of_the_main_one(two_cpus, live_hand):
+    """Variables are no part of that order: the placed step takes them as arguments."""
+    step, variables = program()
+    hand = started(live_hand, step)
+    captured = hand.live.joined.captured
+    order = [name for name in captured.graph.ordered_like(()) if name not in captured.variables]
+    hand.live.mode = hand.live.settle(hand.live.build([0] * len(captured.graph), order, "ordered"))
+    rows = [4, 3, 3, 3, 4]
+    for i, count in enumerate(rows):
+        hand(batch(UNTOUCHED + i, count))
+    (other,) = (variant for variant in hand.live.variants if variant is not hand.live.main)
+    assert other.following is not None and other.following[1].order and not other.refused
+    seen = [batch(i) for i in range(UNTOUCHED)] + [batch(UNTOUCHED + i, count) for i, count in enumerate(rows)]
+    assert_same(variables, unwrapped(seen))
+    hand.close()
+
+
 def test_another_signature_that_does_something_else_is_never_placed(two_cpus, live_hand, monkeypatch):
     step, variables = program()
     hand = started(live_hand, step)
