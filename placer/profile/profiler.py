@@ -181,6 +181,7 @@ def trace_steps(
     placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
     function = Template(captured, devices.host).placed("placer_traced", placed, order)
     graph_def, names = tf_internals.function_graph(function)
+    graph_def.library.CopyFrom(captured.graph_def.library)  # bodies of branches and loops, which the session must know
     arguments = [argument.name for argument in function.signature.input_arg]
     fed = [*inputs, *([Draws().next()] if captured.draws else []), *captured.feeds.values()]
     handles = dict(zip(arguments[len(fed) :], captured.variables, strict=True))

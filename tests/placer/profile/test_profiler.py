@@ -34,6 +34,22 @@ def test_every_device_gets_costs_and_real_work_costs_something(setting, two_cpus
             assert min(op.cost_s.values()) > 0
 
 
+def test_a_step_with_a_branch_is_profiled(two_cpus):
+    """As gradient accumulation has one, or a loss that is scaled."""
+    total, count = tf.Variable([0.0, 0.0]), tf.Variable(0)
+
+    @tf.function
+    def step(x):
+        total.assign_add(x)
+        if count.assign_add(1) % 3 == 0:
+            total.assign(tf.zeros(2))
+        return tf.reduce_sum(total)
+
+    captured = capture(step, (tf.ones(2),), "branch")
+    graph = profile(captured, two_cpus, captured.flat_inputs((tf.ones(2),)))
+    assert all(set(op.cost_s) == {"cpu:0", "cpu:1"} for op in graph.ops)
+
+
 def test_scaling_multiplies_one_devices_costs(setting, two_cpus):
     captured, inputs = setting
     graph = profile(captured, two_cpus, inputs)
