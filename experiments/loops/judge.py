@@ -1,0 +1,61 @@
+"""Runs a loop wrapped and alone in this process, and says in what the two differ."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import tensorflow as tf
+
+from experiments.loops.catalogue import Loop, find
+from experiments.loops.outcome import differences, repeated
+from experiments.loops.run import Alone, ByHand, Run, Searched
+
+MAPPINGS = 3  # measured by a search, the single devices aside
+EXACT = {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+"""The environment in which a placed step rounds as the untouched one does: oneDNN's fused kernels do not."""
+
+
+class Judge:
+    """Answers questions about loops; for a process of its own, which is started in the environment EXACT."""
+
+    def __init__(self) -> None:
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+    def moved(self, name: str) -> dict[str, Any]:
+        """What became of a loop that was moved among mappings by hand."""
+        return _judged(find(name), ByHand())
+
+    def searched(self, name: str) -> dict[str, Any]:
+        """What became of a loop under a search."""
+        return _judged(find(name), Searched(budget=MAPPINGS, beat_untouched=False))
+
+    def on_workers(self, name: str) -> dict[str, Any]:
+        """The same over two worker processes."""
+        return _judged(find(name), Searched(budget=MAPPINGS, beat_untouched=False, devices="workers:2"))
+
+    def forget(self) -> None:
+        """As in `Doer`."""
+
+
+def _judged(loop: Loop, run: Run) -> dict[str, Any]:
+    begin = time.perf_counter()
+    wrapped = run.of(loop.program)
+    alone = Alone(run, replay=loop.random).of(loop.program)
+    if loop.random:
+        wrapped.draws.pop("tf.random"), alone.draws.pop("tf.random")
+    return {
+        "loop": loop.name,
+        "steps": wrapped.steps,
+        "placed": wrapped.placed,
+        "mappings": wrapped.mappings,
+        "variables": len(wrapped.variables),
+        "different": differences(wrapped, alone, loop.bound),
+        "repeated": repeated(wrapped.metrics),
+        "alone": wrapped.alone,
+        "said": wrapped.said,
+        "journal": [list(entry) for entry in wrapped.journal],
+        "seconds": time.perf_counter() - begin,
+    }

@@ -1,0 +1,81 @@
+"""Loops as tutorials show them train the same wrapped and alone: every variable, metric, effect and random stream.
+
+Each runs twice from the same seeds, with new batches at every step, in a process of its own in which two CPU devices
+round alike; so all is compared to the last bit, except where a loop states a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from experiments.benches.process import Caps, Measurer
+from experiments.loops.catalogue import LOOPS, Loop
+from experiments.loops.judge import EXACT, Judge
+
+QUICK = ("scratch", "gan")
+LIMIT_S = 240.0
+INSIDE = [loop for loop in LOOPS.values() if not loop.alone]
+OUTSIDE = [loop for loop in LOOPS.values() if loop.alone]
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Measurer]:
+    """A process that runs loops; renewed where one dies or takes too long."""
+    with pytest.MonkeyPatch.context() as patch, Measurer(Judge, Caps(LIMIT_S, batch=1000)) as measurer:
+        for name, value in EXACT.items():
+            patch.setenv(name, value)
+        yield measurer
+
+
+def quick_and_slow(loops: Iterable[Loop], quick: tuple[str, ...] = QUICK) -> list[Any]:
+    return [pytest.param(x, marks=[] if x.name in quick else [pytest.mark.slow], id=x.name) for x in loops]
+
+
+def asked(judge: Measurer, way: str, loop: Loop) -> dict[str, Any]:
+    found = judge.ask(way, loop.name)
+    assert "skipped" not in found, found
+    return found
+
+
+@pytest.mark.parametrize("loop", quick_and_slow(INSIDE))
+def test_a_loop_that_is_moved_by_hand_trains_as_it_does_alone(loop: Loop, judge: Measurer) -> None:
+    """Untouched, placed by one random mapping, moved to another one, untouched, and placed once more."""
+    found = asked(judge, "moved", loop)
+    assert found["different"] == []
+    assert found["placed"] > 0 and found["mappings"] >= 3
+    assert found["variables"] > 0 and found["repeated"] == 0
+    assert found["alone"] == [] and found["said"] == []
+
+
+@pytest.mark.parametrize("loop", quick_and_slow(INSIDE, ()))
+def test_a_loop_under_a_search_trains_as_it_does_alone(loop: Loop, judge: Measurer) -> None:
+    found = asked(judge, "searched", loop)
+    assert found["different"] == []
+    kinds = [kind for kind, _ in found["journal"]]
+    assert found["alone"] == [] and found["said"] == [], found
+    assert found["placed"] > 0 and found["mappings"] > 0
+    assert kinds.count("end") == loop.steps and kinds.count("moved") >= loop.steps, found["journal"]
+    assert found["repeated"] == 0
+
+
+@pytest.mark.parametrize("loop", quick_and_slow(OUTSIDE, ("summary",)))
+def test_a_loop_that_is_left_alone_says_why_once(loop: Loop, judge: Measurer) -> None:
+    found = asked(judge, "searched", loop)
+    assert found["different"] == []
+    assert found["placed"] == 0
+    assert len(found["alone"]) == loop.steps and all(loop.alone in why for why in found["alone"]), found["alone"]
+    assert len([line for line in found["said"] if loop.alone in line]) == loop.steps, found["said"]
+    assert len(found["said"]) == loop.steps, found["said"]
+
+
+@pytest.mark.slow
+@pytest.mark.workers
+def test_a_loop_over_two_workers_trains_as_it_does_alone(judge: Measurer) -> None:
+    """Workers are joined in a process that ends with this test."""
+    with Measurer(Judge, Caps(LIMIT_S)) as own:
+        found = asked(own, "on_workers", LOOPS["generator_gan"])
+    assert found["different"] == []
+    assert found["placed"] > 0 and found["alone"] == []
