@@ -16,6 +16,8 @@ import sys
 import time
 from statistics import median
 
+import tensorflow as tf
+
 import placer
 from experiments import zoo
 
@@ -41,7 +43,8 @@ def main() -> None:
     training = zoo.load(options.model, batch=options.batch)
     cores = sorted(os.sched_getaffinity(0))
     with placer.autoplace(
-        training.step, devices="workers:2", budget=options.budget, dry_run=options.dry_run, beat_untouched=False
+        tf.function(training.step), devices="workers:2", budget=options.budget, dry_run=options.dry_run,
+        beat_untouched=False,
     ) as step:  # fmt: skip
 
         def train(steps: int, what: str) -> None:
