@@ -68,7 +68,6 @@ class Call:
     elapsed_s: float = 0.0
     idle_s: float = 0.0  # for how long now all processes have computed next to nothing
     gone_s: float | None = None  # when a worker was first seen to be gone
-    interrupts: int = 0
     interrupted_s: float = 0.0
     killed_s: float | None = None
     gave_up_s: float | None = None
@@ -84,11 +83,13 @@ class Guard:
         self.born = {pid: found.began for pid in workers if (found := look(pid))}
         self.call = Call(0.0, 0.0, False, False)
         self.has_killed = False
+        self.presses, self.is_ending = 0, False  # of Ctrl-C; whether by them all is to end at once
 
     def poll(self, passed_s: float, interrupts: int) -> None:
         """Look once; passed_s: since the last look. interrupts: how often Ctrl-C was pressed meanwhile."""
         parent, processes = look(self.parent), [self._look(pid) for pid in self.workers]
         begun, limit_s, patient, loose = CALL.unpack_from(self.shared, 0)
+        was_patient = self.call.patient  # a press that was heard ends the patience, maybe before it is seen here
         if begun != self.call.begun:
             self.call = Call(begun, limit_s, patient, loose, killed_s=0.0 if self.has_killed else None)
         self.call.limit_s, self.call.patient = limit_s, patient
@@ -97,7 +98,8 @@ class Guard:
         call = self.call
         call.elapsed_s += passed_s
         if interrupts:
-            call.interrupts += interrupts
+            self.presses += interrupts
+            self.is_ending = self.presses > (1 if patient or was_patient else 0)
             call.interrupted_s = call.interrupted_s or call.elapsed_s
         call.cpu.append((call.elapsed_s, sum(p.cpu_s for p in (parent, *processes) if p)))
         call.idle_s = call.idle_s + passed_s if self._is_idle(passed_s) else 0.0
@@ -129,7 +131,7 @@ class Guard:
             call.gone_s = call.elapsed_s if call.gone_s is None else call.gone_s
             if self._lasts_s(call.gone_s) > min(GONE_S, call.limit_s):
                 return GONE
-        meant = call.interrupts > (1 if call.patient and not stopped and None not in processes else 0)
+        meant = self.is_ending or (self.presses > 0 and (stopped or None in processes))
         if meant and self._lasts_s(call.interrupted_s) > INTERRUPT_S:
             return INTERRUPTED
         is_slow = not stopped and not self._is_idle(min(IDLE_S, call.limit_s))

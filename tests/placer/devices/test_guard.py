@@ -151,6 +151,28 @@ def test_ctrl_c_ends_a_call_to_a_frozen_worker_even_where_it_is_patient(scene):
     assert s.verdict == (INTERRUPTED, 0b01)
 
 
+@pytest.mark.parametrize("patient", [False, True])
+def test_ctrl_c_that_was_heard_before_the_call_ends_a_call_to_a_frozen_worker(scene, patient):
+    s = scene(limit_s=300.0, patient=patient)
+    s.polls(1, interrupts=1)
+    stop(s.processes[0])
+    CALL.pack_into(s.shared, 0, 2.0, 300.0, False, False)
+    s.polls(5)
+    assert s.verdict == (INTERRUPTED, 0b01)
+
+
+def test_a_request_to_finish_leaves_later_calls_their_time(scene):
+    s = scene(limit_s=300.0, patient=True)
+    s.polls(1)
+    CALL.pack_into(s.shared, 0, 2.0, 300.0, False, False)  # Python heard it before the guard did
+    s.polls(1, interrupts=1)
+    CALL.pack_into(s.shared, 0, 3.0, 300.0, False, False)
+    s.polls(60)
+    assert s.verdict == (0, 0)
+    s.polls(5, interrupts=1)
+    assert s.verdict[0] == INTERRUPTED
+
+
 def test_where_there_is_no_worker_to_end_the_process_is_told_to_give_up(scene):
     s = scene(limit_s=5.0, workers=0)
     s.polls(8)
