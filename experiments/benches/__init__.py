@@ -28,6 +28,7 @@ NAMES = (
     "simulator-speed",
     "spoc",
     "surrogates",
+    "trust",
 )
 ON_DEVICES, TIMED = ("gpu",), ("gpu", "spoc")  # these take --devices, and --minutes
 

@@ -136,7 +136,7 @@ class Measurer:
     def _start(self) -> Connection:
         self.connection, theirs = SPAWN.Pipe()
         self.process = SPAWN.Process(target=_serve, args=(theirs, self.make), daemon=True)
-        with _environment(KEEP_MEMORY | SILENT):
+        with environment(KEEP_MEMORY | SILENT):
             self.process.start()
         theirs.close()
         return self.connection
@@ -166,7 +166,7 @@ class Measurer:
 
 
 @contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
+def environment(values: dict[str, str]) -> Iterator[None]:
     """Set environment variables for processes started in the block; those that are set already stay as they are."""
     added = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(added)

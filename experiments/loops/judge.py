@@ -12,12 +12,10 @@ from experiments.loops.outcome import differences, repeated
 from experiments.loops.run import Alone, ByHand, Run, Searched
 
 MAPPINGS = 3  # measured by a search, the single devices aside
-EXACT = {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-"""The environment in which a placed step rounds as the untouched one does: oneDNN's fused kernels do not."""
 
 
 class Judge:
-    """Answers questions about loops; for a process of its own, which is started in the environment EXACT."""
+    """Answers questions about loops; for a process of its own, started in the EXACT environment."""
 
     def __init__(self) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(1)

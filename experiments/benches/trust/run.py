@@ -1,0 +1,131 @@
+"""Wrapped trainings against the same trainings alone: what they compute, what is read, what they cost and keep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.kept_runs import kept
+from experiments.benches.process import Caps, Measurer, environment, facts_alone
+from experiments.jobs.profile import Advance
+from experiments.loops.catalogue import LOOPS, Loop, find
+from experiments.loops.environment import EXACT
+from experiments.report.progress import progress_bar
+from placer.errors import BadInputError
+
+BUDGET, READS, MOVES = 16, 100_000, 20
+WAYS = ("moved", "searched")
+LIMIT_S = 240.0
+
+
+def bench_facts(options: BenchOptions) -> Facts:
+    """Every loop moved by hand and searched, compared with itself alone; then reads, step times and memory.
+
+    --model: the loops. --measurements: mappings that a search measures before step times are compared; below 16 there
+    are as many times fewer reads.
+    """
+    if options.measurements is not None and options.measurements < 1:
+        raise BadInputError(f"--measurements {options.measurements}: give at least 1.")
+    loops = [find(name) for name in options.models or LOOPS]
+    budget = options.measurements or BUDGET
+    inside = [loop for loop in loops if not loop.alone]
+    with progress_bar(2 * len(inside) + len(loops) + 2, quiet=False) as advance:
+        compared = {loop.name: _compared(options, loop, advance) for loop in loops}
+        advance("reading")
+        reading = _part(options, "reads", "", reads=max(1000, READS * min(budget, BUDGET) // BUDGET))
+        paces = {}
+        for loop in inside:
+            advance(f"{loop.name}: step times")
+            settings = {"loop": loop.name, "workers": options.workers, "budget": budget}
+            paces[loop.name] = _part(options, "pace", loop.name, **settings)
+        advance("memory")
+        growth = _part(options, "growth", "", moves=MOVES)
+    return judged(compared, reading, paces, growth, options.workers, budget)
+
+
+def judged(
+    compared: dict[str, dict[str, Facts]], reading: Facts, paces: dict[str, Facts], growth: Facts, workers: int,
+    budget: int,
+) -> Facts:  # fmt: skip
+    """The headlines: None where a part of them failed. A loop that runs another way than the contract says differs."""
+    runs = [run for ways in compared.values() for run in ways.values()]
+    known = not any("failed" in run for run in runs)
+    ratios: list[float | None] = [pace.get("ratio") for pace in paces.values()]
+    return {
+        "loops": len(compared),
+        "variables": sum(run.get("variables", 0) for run in runs),
+        "differences": sum(len(run["different"]) + len(run["broken"]) for run in runs) if known else None,
+        "reads": reading.get("reads"),
+        "stale_reads": reading.get("stale_reads"),
+        "worst_vs_untouched": _worst(ratios),
+        "growth_bytes": growth.get("growth_bytes"),
+        "by_loop": compared,
+        "reading": reading,
+        "paces": paces,
+        "growth": growth,
+        "workers": workers,
+        "budget": budget,
+    }
+
+
+def _worst(ratios: Sequence[float | None]) -> float | None:
+    known = [ratio for ratio in ratios if ratio is not None]
+    return max(known) if known and len(known) == len(ratios) else None
+
+
+def _compared(options: BenchOptions, loop: Loop, advance: Advance) -> dict[str, Facts]:
+    """The loop in each way of running it; one that is left alone is only searched."""
+    found = {}
+    for way in WAYS if not loop.alone else WAYS[1:]:
+        advance(f"{loop.name}: {way}")
+        settings = {"part": "loops", "loop": loop.name, "way": way}
+        run = partial(_asked, loop, way)
+        found[way] = kept(options, f"trust-{loop.name}-{way}", settings, run)
+    return found
+
+
+def _asked(loop: Loop, way: str) -> Facts:
+    from experiments.loops.judge import Judge
+
+    with environment(EXACT), Measurer(Judge, Caps(LIMIT_S)) as judge:
+        found = judge.ask(way, loop.name)
+    if "skipped" in found:
+        return {"failed": found["detail"]}
+    kept_facts = {key: value for key, value in found.items() if key != "journal"}
+    return {**kept_facts, "broken": broken(loop, found)}
+
+
+def broken(loop: Loop, found: Facts) -> Sequence[str]:
+    """What the contract says of the loop, and is not so."""
+    wrong = []
+    if loop.alone and (found["placed"] or not all(loop.alone in why for why in found["alone"])):
+        wrong.append(f"it should be left alone because it {loop.alone}")
+    if loop.alone and len(found["alone"]) != loop.steps:
+        wrong.append(f"{len(found['alone'])} of its {loop.steps} steps were left alone")
+    if not loop.alone and (found["alone"] or not found["placed"]):
+        wrong.append(f"it was not placed: {found['alone']}")
+    if loop.random and found["repeated"]:
+        wrong.append(f"{found['repeated']} draws of its noise were drawn before")
+    return wrong
+
+
+def _part(options: BenchOptions, name: str, of: str, **settings: Any) -> Facts:
+    """One part in a process of its own."""
+    run = partial(facts_alone, run_part, name, settings, seconds=600.0)
+    return kept(options, "-".join(filter(None, ("trust", name, of))), {"part": name, **settings}, run)
+
+
+def run_part(name: str, settings: dict[str, Any]) -> Facts:
+    """What the part finds in this process, which loads TensorFlow for it."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from experiments.benches.trust import growth, pace, reading
+
+    parts: dict[str, Callable[..., Facts]] = {
+        "reads": reading.read_facts,
+        "pace": pace.pace_facts,
+        "growth": growth.growth_facts,
+    }
+    return parts[name](**settings)
