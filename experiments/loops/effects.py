@@ -106,6 +106,9 @@ def hard_examples(run: Run) -> None:
     examples = tf.data.Dataset.from_generator(
         generate, output_signature=(tf.TensorSpec((ROWS, FEATURES)), tf.TensorSpec((ROWS,), tf.int64))
     )
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False  # it would look at weights at any time, wrapped or not
+    examples = examples.with_options(options)
 
     @tf.function
     def train_step(x: Any, y: Any) -> Any:

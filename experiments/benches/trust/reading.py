@@ -32,7 +32,7 @@ def read_facts(reads: int) -> Facts:
     split("cpus:2")
     begin, done, stale = time.perf_counter(), Counter[str](), Counter[str]()
     with _Training() as training:
-        for way in _ways():
+        for way in ways():
             training.read(way, done, stale)
             if done.total() >= reads:
                 break
@@ -107,7 +107,7 @@ class _Training:
         self.steps += self._step.mapping is not None
 
 
-def _ways() -> Iterator[str]:
+def ways() -> Iterator[str]:
     """The ways in turn, the slow ones less often."""
     while True:
         for turn in range(SLOW_EVERY):

@@ -1,0 +1,134 @@
+"""The bench trust: figures of runs whose truth is known; a part that failed never looks good."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from experiments.benches import run_bench
+from experiments.benches.bench import BenchOptions
+from experiments.benches.trust import run as trust
+from experiments.benches.trust.growth import slope
+from experiments.benches.trust.pace import compared
+from experiments.benches.trust.reading import ways
+from experiments.benches.trust.reads import READS
+from experiments.loops.catalogue import LOOPS
+from placer.errors import BadInputError
+
+RUN = {
+    "loop": "scratch", "steps": 40, "placed": 20, "mappings": 3, "variables": 24, "different": [], "repeated": 0,
+    "alone": [], "said": [], "seconds": 1.0, "broken": [],
+}  # fmt: skip
+PARTS = {
+    "reads": {"reads": 1000, "steps": 250, "ways": 38, "fewest": 5, "stale_reads": 0, "stale": {}, "seconds": 9.0},
+    "pace": {"ratio": 1.01, "spread": 0.02, "wrapped_s": 0.00101, "alone_s": 0.001, "steps": 40, "searched": 300,
+             "ended": ["steady: untouched"]},
+    "growth": {"moves": 20, "growth_bytes": 2**20, "wrap_growth_bytes": 0.0, "variable_bytes": 2**18,
+               "moved_bytes": [], "wrapped_bytes": []},
+}  # fmt: skip
+
+
+@pytest.fixture
+def checkout(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    return tmp_path
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any] | None = None, **parts: Any) -> list[str]:
+    """Parts that answer at once; the list of those that ran."""
+    ran = []
+
+    def facts_alone(call: Any, name: str, settings: Any, seconds: float) -> Any:
+        ran.append(name)
+        return {**PARTS, **parts}[name]
+
+    def judge(loop: Any, way: str) -> Any:
+        ran.append(f"{loop.name} {way}")
+        alone = {"placed": 0, "alone": [f"it {loop.alone}"] * loop.steps} if loop.alone else {}
+        found = {**RUN, **alone, **(asked or {})}
+        return found if "failed" in found else {**found, "broken": trust.broken(loop, found)}
+
+    monkeypatch.setattr(trust, "facts_alone", facts_alone)
+    monkeypatch.setattr(trust, "_asked", judge)
+    return ran
+
+
+def bench(**options: Any) -> Any:
+    return run_bench("trust", BenchOptions(**options), record=True)
+
+
+def test_every_loop_is_run_and_the_page_has_it(checkout: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = answers(monkeypatch)
+    facts = bench()
+    assert (facts["loops"], facts["differences"], facts["stale_reads"]) == (len(LOOPS), 0, 0)
+    assert (facts["worst_vs_untouched"], facts["growth_bytes"]) == (1.01, 2**20)
+    assert {"scratch moved", "scratch searched", "summary searched"} <= set(ran) and "summary moved" not in ran
+    page = (checkout / "BENCHMARKS.md").read_text()
+    assert all(f"| `{name}` |" in page for name in LOOPS) and "1.010 +- 0.020" in page
+    assert json.loads((checkout / "benchmarks" / "trust.json").read_text())["by_loop"]["gan"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"different": ["variable w: [1.0], and [2.0] alone"]},
+        {"placed": 0},
+        {"alone": ["it prints"]},
+    ],
+)
+def test_what_breaks_the_contract_is_a_difference(
+    checkout: Any, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
+) -> None:
+    answers(monkeypatch, wrong)
+    facts = bench(models=("scratch",))
+    assert facts["differences"] == 2  # moved and searched
+    assert "- `scratch`, searched: " in (checkout / "BENCHMARKS.md").read_text()
+
+
+def test_noise_that_is_drawn_again_and_steps_that_should_be_left_alone_are_differences() -> None:
+    assert trust.broken(LOOPS["gan"], {**RUN, "repeated": 3})
+    assert trust.broken(LOOPS["summary"], RUN)
+    assert trust.broken(LOOPS["seeded_gan"], {**RUN, "placed": 0, "alone": ["a seeded stream"]})
+    assert not trust.broken(LOOPS["seeded_gan"], {**RUN, "placed": 0, "alone": ["a seeded stream"] * 2})
+
+
+@pytest.mark.parametrize(
+    ("part", "key"), [("reads", "stale_reads"), ("pace", "worst_vs_untouched"), ("growth", "growth_bytes")]
+)
+def test_a_part_that_failed_gives_no_figure(
+    checkout: Any, monkeypatch: pytest.MonkeyPatch, part: str, key: str
+) -> None:
+    answers(monkeypatch, **{part: {"failed": "it did not end within 9 s"}})
+    assert bench(models=("scratch", "summary"))[key] is None
+    assert "it did not end within 9 s" in (checkout / "BENCHMARKS.md").read_text()
+
+
+def test_a_loop_that_failed_gives_no_figure(checkout: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, {"failed": "more than 240 s"})
+    assert bench(models=("scratch",))["differences"] is None
+    assert "- `scratch`, moved: more than 240 s" in (checkout / "BENCHMARKS.md").read_text()
+
+
+@pytest.mark.parametrize("options", [{"models": ("nosuch",)}, {"measurements": 0}])
+def test_bad_options_are_refused_before_any_part_runs(
+    checkout: Any, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    ran = answers(monkeypatch)
+    with pytest.raises(BadInputError):
+        bench(**options)
+    assert not ran
+
+
+def test_a_ratio_is_of_pairs_of_blocks_and_growth_is_a_slope() -> None:
+    """A machine that gets twice as slow slows both sides of a pair."""
+    found = compared([(1.1, 1.0), (2.2, 2.0), (1.1, 1.0)])
+    assert found["ratio"] == pytest.approx(1.1) and found["spread"] == pytest.approx(0.0)
+    assert slope([10.0, 13.0, 16.0, 19.0]) == pytest.approx(3.0)
+
+
+def test_every_way_of_reading_has_its_turn() -> None:
+    turns = ways()
+    assert {next(turns) for _ in range(2 * len(READS))} | {"dataset", "generator"} == set(READS)
