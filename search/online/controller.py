@@ -176,9 +176,8 @@ class Controller:
         yield from self._meanwhile(ready)
         self.topology = topology = self.live.join()
         if len(topology) < 2:
-            self._say(
-                "alone", f"{topology.names[0]} is the only device here: nothing to place, the step runs untouched."
-            )
+            self.live.leave_alone(f"{topology.names[0]} is the only device here, so that there is nothing to place")
+            self._say_left_alone()
             return False
         return True
 

@@ -284,11 +284,14 @@ class Machine:
         seconds = {"capture": 1.0, "profile": 2.0, "load_probes": 0.5}.get(name) or self.rng.uniform(0.5, 2.0)
         return self.thread.submit(seconds, work)
 
+    def leave_alone(self, why):
+        self.left_alone = why
+
     def capture(self):
         return GRAPH
 
     def join(self):
-        return TOPOLOGY
+        return self.session.devices.topology
 
     def profile(self):
         return GRAPH, TOPOLOGY
@@ -510,6 +513,15 @@ def test_a_step_that_is_left_alone_stays_untouched():
     training = Training(machine).steps(10)
     assert training.mode is UNTOUCHED
     assert training.said("alone") == ["the step runs untouched: it is compiled for XLA."]
+
+
+def test_a_step_with_one_device_is_left_alone_and_says_so_once():
+    machine = Machine()
+    machine.session.devices.topology = Topology(TOPOLOGY.devices[:1])
+    training = Training(machine).until("left alone").steps(50)
+    assert training.mode is UNTOUCHED
+    assert machine.left_alone == "worker:0 is the only device here, so that there is nothing to place"
+    assert training.said("alone") == [f"the step runs untouched: {machine.left_alone}."]
 
 
 # Keeping it.
