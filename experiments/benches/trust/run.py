@@ -33,7 +33,8 @@ def bench_facts(options: BenchOptions) -> Facts:
     budget = options.measurements or BUDGET
     inside = [loop for loop in loops if not loop.alone]
     with progress_bar(2 * len(inside) + len(loops) + 2, quiet=False) as advance:
-        compared = {loop.name: _compared(options, loop, advance) for loop in loops}
+        with environment(EXACT), Measurer(_judge, Caps(LIMIT_S, batch=10 * len(LOOPS))) as judge:
+            compared = {loop.name: _compared(options, loop, judge, advance) for loop in loops}
         advance("reading")
         reading = _part(options, "reads", "", reads=max(1000, READS * min(budget, BUDGET) // BUDGET))
         paces = {}
@@ -76,22 +77,26 @@ def _worst(ratios: Sequence[float | None]) -> float | None:
     return max(known) if known and len(known) == len(ratios) else None
 
 
-def _compared(options: BenchOptions, loop: Loop, advance: Advance) -> dict[str, Facts]:
+def _compared(options: BenchOptions, loop: Loop, judge: Measurer, advance: Advance) -> dict[str, Facts]:
     """The loop in each way of running it; one that is left alone is only searched."""
     found = {}
     for way in WAYS if not loop.alone else WAYS[1:]:
         advance(f"{loop.name}: {way}")
         settings = {"part": "loops", "loop": loop.name, "way": way}
-        run = partial(_asked, loop, way)
+        run = partial(_asked, judge, loop, way)
         found[way] = kept(options, f"trust-{loop.name}-{way}", settings, run)
     return found
 
 
-def _asked(loop: Loop, way: str) -> Facts:
+def _judge() -> Any:
+    """For the process that runs the loops, which loads TensorFlow for it."""
     from experiments.loops.judge import Judge
 
-    with environment(EXACT), Measurer(Judge, Caps(LIMIT_S)) as judge:
-        found = judge.ask(way, loop.name)
+    return Judge()
+
+
+def _asked(judge: Measurer, loop: Loop, way: str) -> Facts:
+    found = judge.ask(way, loop.name)
     if "skipped" in found:
         return {"failed": found["detail"]}
     kept_facts = {key: value for key, value in found.items() if key != "journal"}

@@ -45,7 +45,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any] | None = None
         ran.append(name)
         return {**PARTS, **parts}[name]
 
-    def judge(loop: Any, way: str) -> Any:
+    def judge(_: Any, loop: Any, way: str) -> Any:
         ran.append(f"{loop.name} {way}")
         alone = {"placed": 0, "alone": [f"it {loop.alone}"] * loop.steps} if loop.alone else {}
         found = {**RUN, **alone, **(asked or {})}
