@@ -281,7 +281,8 @@ def autoplace(
     """Wrap a training step: `step = placer.autoplace(train_step)`; then train as before.
 
     Every call is one real training step and returns what the step returns. Meanwhile Placer searches for a faster
-    mapping of its ops to devices, and searches again when the load changes.
+    mapping of its ops to devices, and searches again when the load changes. docs/contract.md says what is guaranteed of
+    the training, and which steps are left alone.
 
     step: any function that trains tf.Variables, a tf.function or not. A plain Python step must not do what a trace
     would do only once (docs/guide.md, Autoplace): otherwise it runs untouched, with a warning that says why.
