@@ -43,6 +43,7 @@ def test_keras_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.workers
+@pytest.mark.slow
 def test_offline_then_place(tmp_path: Path) -> None:
     said = run("offline_then_place", tmp_path, "--model mnist_softmax --batch 2 --measurements 3 --steps 9 --out out")
     assert (tmp_path / "out" / "mapping.json").exists()
@@ -50,6 +51,7 @@ def test_offline_then_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.workers
+@pytest.mark.slow
 def test_adaptive(tmp_path: Path) -> None:
     said = run("adaptive", tmp_path, "--batch 2 --steps 20 --search 60 --budget 2")
     assert [line.split(":")[0] for line in said.splitlines() if line.startswith("---")] == [
