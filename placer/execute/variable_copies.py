@@ -14,6 +14,7 @@ import tensorflow as tf
 from placer import tf_internals
 
 _serial = itertools.count()
+MOST_ROUTES = 16  # for which a function is kept: each move may need one of its own
 
 
 class Pair(NamedTuple):
@@ -24,7 +25,7 @@ class Pair(NamedTuple):
 
 
 class Transfers:
-    """Copies variables; caches the function for each list of (dtype, source device, target device)."""
+    """Copies variables; caches the function for each of the latest lists of (dtype, source device, target device)."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[tuple[int, str, str], ...], str] = {}
@@ -35,12 +36,15 @@ class Transfers:
             return
         ordered = sorted(pairs, key=_route)
         route = tuple(map(_route, ordered))
-        if route not in self._names:
+        name = self._names.pop(route, None)
+        if name is None:
             name = f"__placer_transfer_{next(_serial)}"
             tf_internals.add_function(_function_def(name, route))
-            self._names[route] = name
+        self._names[route] = name  # the latest at the end
+        if len(self._names) > MOST_ROUTES:
+            tf_internals.remove_function(self._names.pop(next(iter(self._names))))
         handles = [tf_internals.handle_of(end) for end in (*(p.source for p in ordered), *(p.target for p in ordered))]
-        tf_internals.call_function(self._names[route], handles, 0, tf_internals.plain_config())
+        tf_internals.call_function(name, handles, 0, tf_internals.plain_config())
 
     def forget(self) -> None:
         """Remove all cached functions; call it after reconnecting, because earlier ones must not be called again."""

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
+from placer.execute import variable_copies
 from placer.execute.variable_copies import Pair, Transfers
 
 
@@ -42,3 +44,20 @@ def test_one_function_serves_a_route_whatever_the_order(pairs):
     transfers.forget()
     transfers([])
     assert not transfers._names
+
+
+def test_only_the_latest_functions_are_kept(two_cpus, monkeypatch):
+    monkeypatch.setattr(variable_copies, "MOST_ROUTES", 2)
+    transfers = Transfers()
+    there = [tf.Variable(float(i)) for i in range(4)]
+    here = [blank_variable(two_cpus.tf_name(1), v) for v in there]
+    names = set()
+    for count in (1, 2, 3, 1, 4, 1):
+        transfers([Pair(there[i], here[i]) for i in range(count)])
+        names |= set(transfers._names.values())
+    wait_for(here)
+    assert [float(v.numpy()) for v in here] == [0.0, 1.0, 2.0, 3.0]
+    assert len(transfers._names) == 2
+    assert {name for name in names if tf_internals.has_function(name)} == set(transfers._names.values())
+    transfers.forget()
+    assert not any(map(tf_internals.has_function, names))
