@@ -10,20 +10,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from experiments import zoo
 from experiments.benches.process import Caps, Measurer, alone, facts_alone
 from placer.errors import BadInputError, PlacerError
 
 pytestmark = pytest.mark.slow
 
 
-def refused():
-    raise BadInputError("no such network")
-
-
 def test_a_call_returns_or_raises_from_a_process_and_session_of_its_own():
     assert alone(os.getsid, 0) != os.getsid(0)
-    with pytest.raises(BadInputError, match="no such network"):
-        alone(refused)
+    with pytest.raises(BadInputError, match="no_such_net"):
+        alone(zoo.load, "no_such_net")
     with pytest.raises(PlacerError, match="ended with code 3"):
         alone(os._exit, 3)
 
