@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 
 import psutil
@@ -20,6 +21,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.workers]
 SEARCH = ["search", "mnist_softmax", "--measurements", "6", "--groups", "24"]
 OURS = ("  ", "tracing", "timing", "opening", "profiling", "measuring", "mnist_softmax, pass", "wrote")
 PROFILING, LAST = "profiling ops on each device", "measuring the finalists side by side"
+
+
+LATE_S = 240  # after which a command that should have ended is killed, and its test fails
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,10 @@ def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
+        preexec_fn=_hears_ctrl_c,
     ) as running:
+        late = threading.Timer(LATE_S, running.kill)
+        late.start()
         for line in running.stderr:
             said.append(line.rstrip())
             if phase is not None and phase in line and not processes:
@@ -52,9 +59,15 @@ def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline
                 act(running, [p for p in processes if "placer.devices.worker" in p.cmdline()])
         out = running.stdout.read()
         code = running.wait()
+        late.cancel()
     _, left = psutil.wait_procs(processes, timeout=60)
     own = [line for line in said if line and not line.startswith(OURS)]
     return Ended(code, out, tuple(own), tuple(left))
+
+
+def _hears_ctrl_c():
+    """Who starts the tests in the background has them ignore it, and so would what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def freeze(_, workers):
