@@ -332,6 +332,7 @@ def test_a_step_may_return_nothing(two_cpus, live_hand):
     hand.close()
 
 
+@pytest.mark.slow
 def test_what_a_step_raises_reaches_the_caller_and_training_goes_on(two_cpus, live_hand):
     def checked():
         step, variables = momentum()

@@ -477,6 +477,7 @@ def on_workers(folder: str) -> None:
 
 
 @pytest.mark.workers
+@pytest.mark.slow
 def test_a_fit_on_workers_is_an_untouched_fit_and_ends_them(tmp_path: Path) -> None:
     code = f"import {Path(__file__).stem} as t; t.on_workers({str(tmp_path)!r})"
     done = subprocess.run(
