@@ -4,6 +4,7 @@
 DEMO_MEASUREMENTS ?= 16# mappings measured by `make demo`, the single devices included
 DEMO_MINUTES ?= 4# after which `make demo` asks for no more of them; what it does then takes about a minute
 WORKERS ?= 2
+TEST_PROCESSES ?= 2# each takes whole files of tests; 0 runs them all in one, where a debugger works
 BENCH ?= main-job
 PYTHON ?=# an interpreter to use instead of the newest one found
 
@@ -35,10 +36,10 @@ demo: $(STAMP)
 		--out out/demo --report out/demo/report.md --trace out/demo/trace.json --gantt out/demo/step.png
 
 test: $(STAMP)
-	$(BIN)/pytest -m 'not slow' $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not slow' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -35,12 +35,15 @@ class _Header(msgspec.Struct):
 D = TypeVar("D", bound=Document)
 
 
-def read_document(path: str | Path, kind: type[D], format: str) -> D:
-    """Read the JSON file at `path`, which must have this `format` and the fields of `kind`. Raises BadInputError."""
+def read_document(path: str | Path, kind: type[D], format: str, newer: str | None = None) -> D:
+    """Read the JSON file at `path`, which must have this `format`, or the `newer` one, and the fields of `kind`.
+
+    Raises BadInputError.
+    """
     data = _read(path, format)
     try:
         found = msgspec.json.decode(data, type=_Header).format
-        if found != format:
+        if found not in (format, newer):
             raise BadInputError(f"{path}: $.format is {short(found)}; this needs a {format!r} file.")
         document = msgspec.json.decode(data, type=kind)
         json.loads(data, object_pairs_hook=_refuse_twins)

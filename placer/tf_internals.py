@@ -1,12 +1,11 @@
 """All calls of TensorFlow's private API, for the release that pyproject.toml pins.
 
 docs/decisions/001-function-defs.md says why each is needed and what it saves; a new TensorFlow has to pass
-tests/placer/test_tf_internals.py.
+tests/placer/test_tf_internals.py. tests/placer/test_private_names.py lists the few private names that stand elsewhere.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import weakref
@@ -29,10 +28,14 @@ from tensorflow.python.framework import function_def_to_graph, kernels, op_def_r
 from tensorflow.python.grappler import cluster as grappler_cluster
 from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.ops import data_flow_ops, lookup_ops, resource_variable_ops, summary_ops_v2
+from tensorflow.python.trackable import data_structures
+
+from placer.instances import instances_of
 
 GraphDef = Any
 FunctionDef = Any
 RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
+MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and looks at none that it does not know
 _call_flat = concrete_function.ConcreteFunction._call_flat
 _collecting = threading.Lock()
 _former_handles: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}  # id -> (a former handle, its variable)
@@ -110,21 +113,31 @@ def function_graph(function_def: FunctionDef) -> tuple[GraphDef, dict[str, str]]
     return graph_def, names
 
 
-@contextmanager
-def collected_partitions() -> Iterator[list[GraphDef]]:
-    """Within the block, TensorFlow records the graph each device was given; the list is filled when the block ends.
+def mark_nodes(function_def: FunctionDef, mark: int) -> None:
+    """Mark every node of a function, to know it in the graphs that TensorFlow makes of the function."""
+    for node in function_def.node_def:
+        node.attr[MARK].i = mark
 
-    TensorFlow records all threads into one list, so a lock lets one thread collect at a time.
+
+@contextmanager
+def collected_nodes(mark: int | None = None) -> Iterator[list[Any]]:
+    """Within the block, TensorFlow records the graph each device was given; the list receives the NodeDefs when the
+    block ends: those of the function with this mark only, or those of all functions.
+
+    A function gives its graphs at its first run. TensorFlow records all threads into one list, and may even mix the
+    graphs of functions that first run at the same time, so nodes are told apart one by one. A lock lets one thread
+    collect at a time.
     """
     context = eager_context.context()
-    graphs: list[GraphDef] = []
+    nodes: list[Any] = []
     with _collecting:
         context.enable_graph_collection()
         try:
-            yield graphs
+            yield nodes
             metadata = context.export_run_metadata()
             for function in metadata.function_graphs:
-                graphs.extend(function.partition_graphs)
+                for graph in function.partition_graphs:
+                    nodes.extend(n for n in graph.node if mark is None or (MARK in n.attr and n.attr[MARK].i == mark))
         finally:
             context.disable_graph_collection()
 
@@ -271,6 +284,31 @@ def has_former_handles() -> bool:
     return bool(_former_handles)
 
 
+def compiles_for_xla(function: Any) -> bool:
+    """Whether a tf.function was made with jit_compile=True; no other function was."""
+    return bool(getattr(function, "_jit_compile", None))
+
+
+def uses_autograph(function: Any) -> bool:
+    """Whether a tf.function is converted by AutoGraph."""
+    return bool(getattr(function, "_autograph", True))
+
+
+def element_spec(spec: tf.data.IteratorSpec) -> Any:
+    """The TypeSpec of what the iterator of this spec gives."""
+    return spec._element_spec
+
+
+def is_anonymous(resource: Any) -> bool:
+    """Whether a table has no name, so that TensorFlow finds it by its handle."""
+    return bool(getattr(resource, "_is_anonymous", False))
+
+
+def stored_list(value: Any) -> list[Any] | None:
+    """The list that TensorFlow put a wrapper around, which tracks what is set; None where the value is no wrapper."""
+    return value._storage if type(value) is data_structures.ListWrapper else None
+
+
 def traces_dataset() -> bool:
     """Whether a function of a tf.data pipeline is being traced now, in this thread."""
     frame: FrameType | None = sys._getframe()
@@ -283,9 +321,8 @@ def traces_dataset() -> bool:
 
 def dataset_captures() -> Iterator[Any]:
     """The handles that functions of this process's tf.data pipelines hold. TensorFlow reads them when it likes."""
-    for wrapper in gc.get_objects():
-        if type(wrapper) is structured_function.StructuredFunctionWrapper:
-            yield from (outer for outer, _ in wrapper.function.graph.captures if outer.dtype == tf.resource)
+    for wrapper in instances_of([structured_function.StructuredFunctionWrapper]):
+        yield from (outer for outer, _ in wrapper.function.graph.captures if outer.dtype == tf.resource)
 
 
 def named_resource_kinds() -> dict[str, tuple[type, ...]]:

@@ -37,6 +37,7 @@ REPEATS = 5  # steps of each mapping that count
 WARM_UP = 1  # dropped after the two steps that check what a mapping returns
 BATCH = 8  # mappings that are stepped in turn, with the first one measured
 AGAIN = 5  # mappings that are measured twice, to know the error of the measurement itself
+TIRED = 100  # rounds of drawing without a new mapping, after which a small network is taken to have no more
 RULES = ("heft", "donf", "local")
 
 
@@ -150,8 +151,8 @@ def kinds(problem: Problem, rng: random.Random) -> Iterator[Placement]:
     known = [p for p in dict.fromkeys([*rules, *expert_placements(problem)]) if problem.fits(p)]
     seen = {problem.canonical(single) for single in problem.singles()}
     yield from not_seen(known, problem, seen)
-    tired = 0  # a small network has only so many mappings
-    while tired < 100:
+    tired = 0
+    while tired < TIRED:
         one, other = rng.choice(known), rng.choice(known)
         hard = kicked(problem, kicked(problem, kicked(problem, one, rng), rng), rng)
         drawn = random_placement(make_searcher("random", problem, seed=rng.randrange(10**6)))

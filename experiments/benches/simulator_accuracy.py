@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from experiments.benches.bench import BenchOptions, Facts, ms
-from experiments.benches.sampling import measured_networks, not_seen
+from experiments.benches.sampling import TIRED, measured_networks, not_seen
 from experiments.jobs.finding import Progress
 from experiments.jobs.job import Job
 from experiments.jobs.search_settings import SearchSettings
@@ -40,7 +40,7 @@ class MeasuredNetwork:
     """One network, and measured mappings of it, the single devices first.
 
     profiled: with costs and links as profiled. placements: [mappings, ops] device indices; step_s, spread_s: [mappings]
-    seconds.
+    seconds. tried: mappings that were asked for, with those that failed; fewer than wanted where there are no more.
     """
 
     model: str
@@ -49,6 +49,7 @@ class MeasuredNetwork:
     step_s: Floats
     spread_s: Floats
     singles: int
+    tried: int
 
     def calibrated(self, count: int, given: Calibration | None = None) -> Predictor:
         """Calibrated on the first `count` mappings, starting from `given`."""
@@ -57,13 +58,15 @@ class MeasuredNetwork:
 
 def bench_facts(options: BenchOptions) -> Facts:
     """Each network is measured in a process of its own; predictions are then made from what was kept."""
-    measuring = partial(measure, workers=options.workers, mappings=options.measurements or MAPPINGS)
+    wanted = options.measurements or MAPPINGS
+    measuring = partial(measure, workers=options.workers, mappings=wanted)
     samples: list[MeasuredNetwork] = measured_networks(options.models or MODELS, measuring)
     by_model = {sample.model: _judged(sample, [s for s in samples if s is not sample]) for sample in samples}
     keys = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "held_out_tau", "singles_only_mape", "noise")
     return {
         **{key: _mean(row[key] for row in by_model.values()) for key in keys},
         "n_mappings": sum(row["n_mappings"] for row in by_model.values()),
+        "wanted": wanted,
         "calibrated_on": CALIBRATED_ON,
         "workers": options.workers,
         "by_model": by_model,
@@ -97,19 +100,26 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
             step_s=np.array([result.step_s for _, result in rows]),
             spread_s=np.array([result.spread_s for _, result in rows]),
             singles=singles,
+            tried=len(job.rows),
         )
 
 
 def _kinds(job: Job, rng: random.Random) -> Iterator[Placement]:
-    """Placements that differ in kind, none twice: by rule, searched, cut by depth, shaken, random."""
+    """Placements that differ in kind, none twice, until hardly any are new: by rule, searched, cut by depth, shaken,
+    random.
+    """
     problem = job.problem
     best, heft, expert = (problem.placement(make_searcher(n, problem).ask()) for n in ("local", "heft", "expert"))
     seen: set[Placement] = set()
     yield from not_seen((best, heft, expert), problem, seen)
-    while True:
+    tired = 0
+    while tired < TIRED:
         shaken = kicked(problem, best, rng)
         drawn = random_placement(make_searcher("random", problem, seed=rng.randrange(10**6)))
-        yield from not_seen((shaken, _cut_by_depth(job, rng), kicked(problem, shaken, rng), drawn), problem, seen)
+        made = (shaken, _cut_by_depth(job, rng), kicked(problem, shaken, rng), drawn)
+        found = list(not_seen(made, problem, seen))
+        yield from found
+        tired = 0 if found else tired + 1
 
 
 def _cut_by_depth(job: Job, rng: random.Random) -> Placement:
@@ -135,6 +145,7 @@ def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts
         "singles_only_mape": _mape(sample, singles, splits),
         "noise": float(np.median(sample.spread_s / sample.step_s)),
         "n_mappings": n,
+        "tried": sample.tried,
         "ops": len(sample.profiled.launches),
         "fastest_s": float(sample.step_s.min()),
         "slowest_s": float(sample.step_s.max()),
@@ -155,12 +166,16 @@ def _from_others(others: Sequence[MeasuredNetwork]) -> Calibration:
     )
 
 
-def _mape(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float:
-    return float(np.mean(np.abs(predictor.step_s(sample.placements[which]) / sample.step_s[which] - 1)))
+def _mape(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float | None:
+    """None where nothing is to be predicted."""
+    real_s = sample.step_s[which]
+    return float(np.mean(np.abs(predictor.step_s(sample.placements[which]) / real_s - 1))) if len(real_s) else None
 
 
-def _tau(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float:
-    return float(kendalltau(predictor.step_s(sample.placements[which]), sample.step_s[which]).statistic)
+def _tau(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float | None:
+    """None where fewer than two are to be predicted."""
+    real_s = sample.step_s[which]
+    return float(kendalltau(predictor.step_s(sample.placements[which]), real_s).statistic) if len(real_s) > 1 else None
 
 
 HEADS = ("network", "mappings", "step times", "unseen mappings", "Kendall tau", "replay", "network held out",
@@ -178,7 +193,19 @@ def page_lines(facts: Facts) -> list[str]:
         "links as the link probes measured them. *Noise*: interquartile range of one mapping's step times.",
         "",
         *markdown_table(HEADS, [_cells(name, row) for name, row in rows]),
+        *_exhausted(facts),
     ]
+
+
+def _exhausted(facts: Facts) -> Iterator[str]:
+    """The networks that had fewer mappings than were wanted."""
+    for name, row in facts["by_model"].items():
+        if row.get("tried", inf) < facts.get("wanted", 0):
+            yield ""
+            yield (
+                f"{name}: {row['tried']} mappings instead of {facts['wanted']}, because hardly any others differ by "
+                "more than the names of equal devices."
+            )
 
 
 def _cells(name: str, row: Facts) -> list[str]:
@@ -186,10 +213,14 @@ def _cells(name: str, row: Facts) -> list[str]:
         name,
         str(row["n_mappings"]),
         f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}" if "fastest_s" in row else "",
-        f"{row['unseen_mape']:.1%}",
-        f"{row['kendall_tau']:.2f}",
-        f"{row['replay_mape']:.1%}",
-        "" if row["held_out_mape"] is None else f"{row['held_out_mape']:.1%}",
-        f"{row['singles_only_mape']:.1%}",
-        f"{row['noise']:.1%}",
+        _percent(row["unseen_mape"]),
+        "" if row["kendall_tau"] is None else f"{row['kendall_tau']:.2f}",
+        _percent(row["replay_mape"]),
+        _percent(row["held_out_mape"]),
+        _percent(row["singles_only_mape"]),
+        _percent(row["noise"]),
     ]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"

@@ -81,6 +81,9 @@ def search(
     batch: options.Batch = None,
     groups: options.GroupCount = 192,
     pin: options.Pins = None,
+    split: Annotated[
+        str, typer.Option(help="Divide ops: auto, off, or the mapping file whose splits are taken.")
+    ] = "off",
     out: Annotated[Path | None, typer.Option(help="Folder for mapping.json, graph.json, topology.json.")] = None,
     report: options.Report = None,
     trace: Annotated[Path | None, typer.Option(help="Write the step, predicted and measured, for Perfetto.")] = None,
@@ -102,7 +105,7 @@ def search(
 
     settings = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
-        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()),
+        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), split=split,
     )  # fmt: skip
     tables.check_writable(out, report, trace, gantt)
     with measuring(store) as opened:

@@ -10,6 +10,7 @@ from placer.graph.coarsen import Groups
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
 from placer.result import Measured, Result
+from placer.splits.plan import SplitPlan
 from search.problem.problem import Problem
 from surrogate.simulate.timeline import Timeline
 
@@ -57,6 +58,8 @@ class Finding:
     finalists: tuple[Row, ...] = ()
     lost: str = ""  # what was lost before the end; then the figures are those of the races, not of the end
     tf_default: Measured | None = None  # measured with them
+    plan: SplitPlan | None = None  # by which ops of the delivered step are divided; then `groups` are of its parts
+    whole: Row | None = None  # where they are: the fastest mapping of whole ops, measured with `best`
 
     @property
     def default_wins(self) -> bool:

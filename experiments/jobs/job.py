@@ -23,6 +23,7 @@ from search.session.session import BATCH, SearchSession
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.devices.cluster import Devices
     from placer.measure.runner import Runner
+    from placer.splits.plan import SplitPlan
 
 
 class Job:
@@ -43,7 +44,8 @@ class Job:
         from placer.measure.runner import Runner
 
         self.settings, self.progress, self.store, self.clock, self.begin_s = settings, progress, store, clock, begin_s
-        self.captured, self.inputs, self.untouched = traced.captured, traced.inputs, traced.untouched
+        self.captured, self.inputs = traced.captured, traced.inputs
+        self.untouched, self.references = traced.untouched, traced.references
         self.devices, self.topology, self.groups = devices, profiled.topology, profiled.groups
         self.prediction = profiled  # by the latest calibration
         self.runner: Runner = Runner(
@@ -52,6 +54,7 @@ class Job:
         self.rows: list[Row] = []
         self.ended: list[str] = []
         self.anchor_s: float | None = None
+        self.plan: SplitPlan | None = None  # by which ops of the step are divided
         self._calibrated_by = 0  # rows
 
     @classmethod
@@ -107,9 +110,13 @@ class Job:
             self.measure("single", self.problem.mapping(placement))
         self.calibrate()
 
-    def measure_searchers(self, over: Stop = never) -> None:
-        """Measure what each searcher asks, up to its share, until `over()`; each learns all results so far."""
-        for name, share in self.settings.shares(max(0, self.settings.measurements - len(self.rows))):
+    def measure_searchers(self, over: Stop = never, measurements: int | None = None) -> None:
+        """Measure what each searcher asks, up to its share, until `over()`; each learns all results so far.
+
+        measurements: of the job, those made so far included; None = as the settings say.
+        """
+        most = self.settings.measurements if measurements is None else measurements
+        for name, share in self.settings.shares(max(0, most - len(self.rows))):
             self.calibrate()
             session, known = self.session(name), 0
             while share > 0 and not (self.time_is_up() or over()):

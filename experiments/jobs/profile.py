@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,29 +54,46 @@ def profile_command(
     """Measure operators, keep them in `store`, fit models to them, and export them to `target`.
 
     progress: called with the number of steps to show. Raises BadInputError for a model, device or file that cannot be
-    used.
+    used, and DeviceLostError where a device is lost, once what was measured until then is kept.
     """
     check(settings, target)
     begin_s = time.perf_counter()
     from placer.devices.cluster import open_devices
+    from placer.devices.deadline import DeviceLostError, at_the_end
 
-    with (
-        Store(store) if store else nullcontext() as kept,
-        open_devices(settings.devices, links=False, deadlines=True) as devices,
-    ):
-        profiles = len(settings.models) * len(settings.batches) * len(devices.topology)
-        with progress(profiles * (settings.passes + 1)) as advance:
-            rows = measure(settings, devices, range(len(devices.topology)), advance)
-        names = devices.topology.names
-        if kept is not None:
+    profiles: list[OperatorProfile] = []
+    with open_devices(settings.devices, links=False, deadlines=True) as devices:
+        numbers = range(len(devices.topology))
+        count = len(settings.models) * len(settings.batches) * len(numbers)
+        try:
+            with (
+                progress(count * (settings.passes + 1)) as advance,
+                at_the_end(lambda _: _keep(profiles, store, target)),
+            ):
+                for model in settings.models:
+                    profiles.extend(profiles_of(model, settings, devices, numbers, advance))
+                run_passes(profiles, settings.passes, advance)
+        except DeviceLostError:
+            _keep(profiles, store, target)
+            raise
+    rows, known = _keep(profiles, store, target)
+    kind = rows[0].device_kind if rows else None
+    return Profiled(tuple(rows), fit_models(known, kind), devices.topology.names, time.perf_counter() - begin_s)
+
+
+def _keep(
+    profiles: Sequence[OperatorProfile], store: Path | None, target: Path | None
+) -> tuple[list[OperatorRow], list[OperatorRow]]:
+    """Write what was measured: the rows, and with them what the store had of their machines."""
+    rows = [row for profile in profiles for row in profile.rows()]
+    known = rows
+    if store is not None:
+        with Store(store) as kept:
             kept.add_operators(rows)
-        machines = sorted({row.machine for row in rows})
-        known = rows if kept is None else [row for name in machines for row in kept.operators(name)]
-    if target is not None:
+            known = [row for name in sorted({row.machine for row in rows}) for row in kept.operators(name)]
+    if target is not None and rows:
         export(known, target)
-    return Profiled(
-        tuple(rows), fit_models(known, rows[0].device_kind if rows else None), names, time.perf_counter() - begin_s
-    )
+    return rows, known
 
 
 def check(settings: ProfileSettings, target: Path | None) -> None:

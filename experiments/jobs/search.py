@@ -13,7 +13,8 @@ from experiments.jobs.finding import Finding, Progress, Row, fastest, step_s
 from experiments.jobs.interrupt import interruptible
 from experiments.jobs.job import Job
 from experiments.jobs.search_settings import SearchSettings
-from experiments.jobs.side_by_side import in_turn, prepared
+from experiments.jobs.side_by_side import both_in_turn, in_turn, prepared
+from experiments.jobs.splitting import divided_job, measure_whole_and_divided
 from placer.errors import PlacerError
 from placer.measure.store import Store
 from placer.result import Measured
@@ -51,30 +52,63 @@ def run_search(
             try:
                 with waiting("mappings were searched", first=True, loose=True):
                     job.measure_singles()
-                    with interruptible() as pressed:
-                        job.measure_searchers(pressed)
-                    if job.devices.addresses and job.devices.workers is None and fastest(job.rows):
-                        unfinished(cut_short(job, BEFORE_THE_END))  # a worker elsewhere that freezes may end all
-                    return finish(job, trace, interrupted=pressed())
+                    with divided_job(job) as divided:
+                        with interruptible() as pressed:
+                            measure_whole_and_divided(job, divided, pressed)
+                        if job.devices.addresses and job.devices.workers is None and fastest(job.rows):
+                            unfinished(cut_short(job, BEFORE_THE_END))  # a worker elsewhere that freezes may end all
+                        return finish(job, trace, interrupted=pressed(), divided=divided)
             except DeviceLostError as error:
                 if fastest(job.rows) is None:
                     raise
                 return cut_short(job, str(error))
 
 
-def finish(job: Job, trace: bool = False, interrupted: bool = False, beside: Sequence[Row] = ()) -> Finding:
+def finish(
+    job: Job,
+    trace: bool = False,
+    interrupted: bool = False,
+    beside: Sequence[Row] = (),
+    divided: Job | None = None,
+) -> Finding:
     """Step the fastest mappings, the fastest single device, and the untouched step where it competes, side by side.
 
-    trace: whether the best step is traced, too. beside: more rows of the job to step beside these. Raises PlacerError
-    where no mapping runs.
+    trace: whether the best step is traced, too. beside: more rows of the job to step beside these. divided: the job of
+    the same step with ops divided, whose fastest mappings are stepped with these. Raises PlacerError where no mapping
+    runs.
     """
     job.progress.phase("measuring the finalists side by side")
     job.calibrate()
-    found = _found(job, _final(job, _finalists(job, beside)))
+    found, winner = _found(job, _final(job, _finalists(job, beside))), job
+    if divided is not None and fastest(divided.rows):
+        found, winner = _faster(job, divided, found)
     job.progress.end()
-    ended = (*job.ended, *([f"interrupted after {len(job.rows)} measurements."] if interrupted else []))
-    traced = _trace(job, found.best) if trace else None
+    count = len(job.rows) + (len(divided.rows) if divided is not None else 0)
+    ended = (*job.ended, *([f"interrupted after {count} measurements."] if interrupted else []))
+    traced = _trace(winner, found.best) if trace else None
     return replace(found, interrupted=interrupted, ended=ended, trace=traced, seconds=job.clock() - job.begin_s)
+
+
+def _faster(job: Job, divided: Job, whole: Finding) -> tuple[Finding, Job]:
+    """The finding of the whole step or that of the divided one, with the fastest of both measured side by side."""
+    divided.calibrate()
+    parts = divided.ranked()[: job.settings.finalists]
+    rows = [row for row in dict.fromkeys((whole.best_single, whole.best)) if row is not None]
+    with prepared(job, [row.mapping for row in rows]) as steps, prepared(divided, [r.mapping for r in parts]) as others:
+        ours, theirs = both_in_turn(job, steps, divided, others, _repeats(job, [*rows, *parts]))
+    rows = [replace(row, result=ours.measured[row.mapping]) for row in rows if row.mapping in ours.measured]
+    parts = [replace(row, result=theirs.measured[row.mapping]) for row in parts if row.mapping in theirs.measured]
+    single = fastest(row for row in rows if row.mapping.is_single)
+    beside = _Final(_compared(job, rows), ours.untouched, whole.switch_s)
+    if not parts or (rows and min(map(step_s, parts)) >= min(map(step_s, rows))):
+        slower = f"{1e3 * min(map(step_s, parts)):.1f} ms" if parts else "no step that runs"
+        job.ended.append(f"dividing ops gave {slower}, so that they stay whole.")
+        return (replace(_found(job, beside), finalists=whole.finalists), job) if rows else (whole, job)
+    final = _Final(_compared(divided, parts, single), theirs.untouched, whole.switch_s)
+    found = _found(divided, final)
+    marked = [replace(row, searcher=f"{row.searcher}, divided") for row in divided.rows]
+    measured = (*_compared(job, job.rows), *_compared(divided, marked, single))
+    return replace(found, best_single=single, measured=measured, plan=divided.plan, whole=fastest(rows)), divided
 
 
 def cut_short(job: Job, lost: str) -> Finding:
@@ -160,9 +194,12 @@ def _switch_s(job: Job, step: PlacedStep, rows: Sequence[Row]) -> float:
     return median(seconds)
 
 
-def _compared(job: Job, rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Each with what is predicted for it now, and how much faster it is than the fastest single device of them."""
-    single_s = min((step_s(row) for row in rows if row.mapping.is_single), default=inf)
+def _compared(job: Job, rows: Sequence[Row], single: Row | None = None) -> tuple[Row, ...]:
+    """Each with what is predicted for it now, and how much faster it is than the fastest single device: of them, or
+    `single`.
+    """
+    singles = [row for row in rows if row.mapping.is_single] if single is None else [single]
+    single_s = min(map(step_s, singles), default=inf)
     return tuple(
         replace(
             row,

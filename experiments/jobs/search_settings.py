@@ -10,6 +10,7 @@ from search.session.registry import SEARCHERS
 
 BASELINES = ("expert", "heft", "donf", "random")
 DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
+SPLIT_OFF, SPLIT_AUTO = "off", "auto"
 BASELINE_SHARE = 0.25  # of the measurements left after the single devices
 
 
@@ -30,6 +31,7 @@ class SearchSettings:
     pins: tuple[str, ...] = ()  # each 'PATTERN=DEVICE', see placer/graph/pins.py
     traced: int = 5  # steps traced on each device to profile it
     warm_up: int = 3  # untraced steps on each device before these
+    split: str = "off"  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, or the mapping file whose splits to take
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
     final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
 

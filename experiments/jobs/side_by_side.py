@@ -69,6 +69,20 @@ def in_turn(job: Job, steps: Steps, repeats: int, *, anchor: bool = True, untouc
     return SideBySide(dict(zip(steps, results, strict=False)), results[-1] if default else None).scaled(scale)
 
 
+def both_in_turn(job: Job, steps: Steps, divided: Job, parts: Steps, repeats: int) -> tuple[SideBySide, SideBySide]:
+    """Step mappings of a step, of the same step with ops divided, and the untouched step where it competes, in turn."""
+    from placer.measure.runner import UntouchedStep
+
+    with ExitStack() as stack:
+        timed: list[Any] = [*steps.values(), *parts.values()]
+        if job.devices.has_local:
+            timed.append(stack.enter_context(closing(UntouchedStep(job.captured))))
+        results = job.runner.compare(timed, repeats)
+    untouched = results[-1] if job.devices.has_local else None
+    whole = dict(zip(steps, results, strict=False))
+    return SideBySide(whole, untouched), SideBySide(dict(zip(parts, results[len(steps) :], strict=False)), untouched)
+
+
 def side_by_side(
     job: Job, mappings: Sequence[Mapping], repeats: int, *, at_once: int | None = None, untouched: bool = False
 ) -> SideBySide:

@@ -12,6 +12,8 @@ from placer.errors import BadInputError
 if TYPE_CHECKING:
     from experiments.loops.run import Run
 
+SETTLED = ("steady", "left alone")  # phases of a wrapped step that no longer searches
+
 
 @dataclass(frozen=True)
 class Loop:

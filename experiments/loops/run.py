@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import placer
+from experiments.loops.catalogue import SETTLED
 from experiments.loops.fit_callbacks import Moves, Notes, Until
 from experiments.loops.moved import Moved, MovedStep
 from experiments.loops.outcome import Array, Outcome
@@ -28,7 +29,6 @@ STEPS, EPOCHS = 42, 7  # of a loop that is moved by hand
 AFTER = 20  # steps after all searches have ended
 MOST_STEPS = 20_000
 PAUSE_S = 0.01  # between steps of a search, so that a small step is not taken thousands of times
-SETTLED = ("steady", "left alone")
 
 
 class Run(ABC):

@@ -6,9 +6,11 @@ import json
 import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -27,6 +29,8 @@ from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
 from placer.graph.topology import Topology
 from placer.result import Failed, Measured
+from placer.splits.plan import SplitPlan
+from placer.splits.plan_files import regions_of
 
 Facts = dict[str, Any]
 HEADS = ("mapping", "step", "spread", "repeats", "x best single", "predicted", "off by")
@@ -88,6 +92,8 @@ def finding_facts(found: Finding) -> Facts:
         "ended": list(found.ended),
         "lost": found.lost or None,
         "pins": list(found.pins),
+        "splits": [to_builtins(region) for region in regions_of(found.plan)] if found.plan else None,
+        "best_whole": None if found.whole is None else _row_facts(found.whole),
         "seconds": found.seconds,
     }
 
@@ -172,6 +178,8 @@ def summary_lines(found: Finding) -> list[str]:
             f"{ms(single.step_s)} +- {ms(single.spread_s)} on the best single device: "
             f"{single.step_s / best.step_s:.2f}x (by {found.best.searcher})."
         )
+    if found.plan is not None:
+        lines.append(_divided(found, found.plan))
     under = " under these pins" if found.pins else ""
     lines.append(f"No mapping can be predicted below {ms(found.lower_bound_s)}{under}{_within(found)}.")
     lines += [f"Ended early: {reason}" for reason in (*found.ended, *filter(None, [found.lost]))]
@@ -183,6 +191,17 @@ def summary_lines(found: Finding) -> list[str]:
     elif found.tf_default_s is None and found.untouched.step_s < best.step_s:
         lines.append("That is faster here: worker processes on one machine stand for other hosts, not for speed.")
     return lines
+
+
+def _divided(found: Finding, plan: SplitPlan) -> str:
+    """How many ops are divided, along what, and what whole ops came to."""
+    along = ", ".join(
+        f"{len(ops)} along {division.way}"
+        for division, ops in sorted(plan.regions(), key=lambda region: -len(region[1]))[:4]
+    )
+    whole_s = step_s(found.whole) if found.whole else inf
+    beside = f" The fastest mapping of whole ops took {ms(whole_s)} beside it." if whole_s < inf else ""
+    return f"{len(plan)} of its ops are divided ({along}).{beside}"
 
 
 def reference_line(tf_default_s: float | None, in_process_s: float, pinned: bool) -> str:
@@ -304,6 +323,7 @@ def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
         seed=found.seed,
         searcher=found.best.searcher,
         versions=versions(),
+        splits=regions_of(found.plan) if found.plan else None,
     )
 
 

@@ -160,7 +160,8 @@ class Devices:
             check_answers(address)
         if tasks:
             joined = _join_workers(tasks, own=self.workers is not None)
-            _reach_one_another([name for name in joined if "/job:worker" in name], list(tasks.values()))
+            with waiting("the workers reached one another", first=True):
+                _reach_one_another([name for name in joined if "/job:worker" in name], list(tasks.values()))
 
     def _task(self, name: str) -> int:
         return list(self.addresses).index(name)

@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 import tensorflow as tf
 
@@ -52,7 +53,7 @@ class Deadlines:
     def __init__(self, names: Sequence[str], workers: Workers | None, lost: Callable[[], Sequence[str]]) -> None:
         """lost: the devices that do not answer. Raises BadInputError for a PLACER_DEADLINE_S that is no number."""
         self.names, self.workers, self.lost = tuple(names), workers, lost
-        self.setting_s = _setting()
+        self.setting_s = setting()
         self.longest_s: dict[str, float] = {}
         self.what = ""
         self._texts: dict[str, bytes] = {}  # what the guard would print
@@ -176,8 +177,18 @@ class Deadlines:
         os._exit(PlacerError.exit_code)
 
 
-_open: Deadlines | None = None  # TensorFlow joins one set of workers in a process
-_last_words: list[Callable[[str], None]] = []
+class Keeper(Protocol):
+    """Who keeps the deadlines of remote calls."""
+
+    def call(self, what: str, first: bool, loose: bool = False) -> AbstractContextManager[None]:
+        """As `waiting`."""
+
+    def close(self) -> None:
+        """Keep none any more."""
+
+
+_open: Keeper | None = None  # TensorFlow joins one set of workers in a process
+_last_words: list[Callable[[str], object]] = []
 
 
 @contextmanager
@@ -196,7 +207,7 @@ def waiting(what: str, *, first: bool = False, loose: bool = False) -> Iterator[
 
 
 @contextmanager
-def at_the_end(write: Callable[[str], None]) -> Iterator[None]:
+def at_the_end(write: Callable[[str], object]) -> Iterator[None]:
     """Within the block, `write` is called before this process is ended because a call does not end, in another thread
     and with what will be printed.
     """
@@ -209,10 +220,17 @@ def at_the_end(write: Callable[[str], None]) -> Iterator[None]:
 
 def keep_deadlines(names: Sequence[str], workers: Workers | None, lost: Callable[[], Sequence[str]]) -> Deadlines:
     """Keep deadlines in `waiting` from now on, until `drop_deadlines`. Arguments and errors as for `Deadlines`."""
+    drop_deadlines()
+    kept = Deadlines(names, workers, lost)
+    kept_by(kept)
+    return kept
+
+
+def kept_by(keeper: Keeper) -> None:
+    """Have `waiting` report to `keeper` from now on, until `drop_deadlines`."""
     global _open
     drop_deadlines()
-    _open = Deadlines(names, workers, lost)
-    return _open
+    _open = keeper
 
 
 def drop_deadlines() -> None:
@@ -230,7 +248,7 @@ def _exit_at_hangup() -> None:
     libc.signal(int(signal.SIGHUP), ctypes.cast(libc._exit, ctypes.c_void_p))
 
 
-def _setting() -> float | None:
+def setting() -> float | None:
     """The seconds in PLACER_DEADLINE_S; None where it is not set."""
     text = os.environ.get(SETTING)
     if text is None:

@@ -1,8 +1,9 @@
 """A process beside the coordinating one that ends local workers where a remote call does not end.
 
-Run as a file, by placer.devices.deadline, with the standard library alone: it starts in 20 ms. It is a process, not a
-thread, because TensorFlow holds the interpreter's lock while it leaves a cluster, and because Python handles Ctrl-C
-only between two calls (docs/decisions/014-deadlines.md).
+Run as a file, with the standard library alone: it starts in 20 ms. It is a process, not a thread, because TensorFlow
+holds the interpreter's lock while it leaves a cluster, and because Python handles Ctrl-C only between two calls
+(docs/decisions/014-deadlines.md). `Guard` is of placer.devices.deadline, for a search, which ends without its workers;
+`Watch` of placer.devices.worker_watch, for a training, which goes on without them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ VERDICT_AT, VERDICT = 32, struct.Struct("=iQ")
 TEXT_AT, SHARED_BYTES = 64, 1024  # the line to print where nothing else helps, zero-padded
 OVERDUE, GONE, INTERRUPTED = 1, 2, 3
 GIVE_UP = b"g"
+
+# What a training shares: the seconds a worker may be stopped; then the process of each worker (0 = none); then of each
+# thread when the call began that it waits for (0 = none), and the seconds it may take.
+STOPPED, PID, WAIT = struct.Struct("=d"), struct.Struct("=q"), struct.Struct("=dd")
+PIDS_AT, MOST_PIDS, WAITS_AT, MOST_WAITS = 8, 64, 1024, 64
+WATCHED_BYTES = WAITS_AT + MOST_WAITS * WAIT.size
 
 POLL_S = 0.5
 GONE_S = 10.0  # a call that still waits so long after a worker ended waits for that worker
@@ -171,6 +178,134 @@ class Guard:
             time.sleep(POLL_S)
 
 
+@dataclass
+class Waiting:
+    """A remote call that a thread of a training waits for; times as for `Call`."""
+
+    begun: float
+    elapsed_s: float = 0.0
+    gone_s: float = 0.0  # how much of that after a worker had gone
+    is_over: bool = False  # whether everything was done about it that can be
+
+
+class Watch:
+    """Watches the local workers of a training, which goes on without one that ends."""
+
+    def __init__(self, shared: mmap.mmap, parent: int) -> None:
+        """shared: see STOPPED."""
+        self.shared, self.parent = shared, parent
+        self.born: dict[int, int] = {}
+        self.stopped_s: dict[int, float] = {}  # for how long a worker has been stopped
+        self.waits: dict[int, Waiting] = {}
+        self.idle_s = self.workers_idle_s = 0.0  # for how long all processes, the workers, computed next to nothing
+        self._cpu_s: dict[int, float] = {}
+
+    def poll(self, passed_s: float) -> None:
+        """Look once; passed_s: since the last look. Does nothing while the coordinating process is stopped."""
+        parent = look(self.parent)
+        if parent is None or parent.state in "Tt":
+            return
+        pids = [pid for (pid,) in PID.iter_unpack(self.shared[PIDS_AT : PIDS_AT + MOST_PIDS * PID.size])]
+        workers = {pid: self._look(pid) for pid in pids if pid}
+        self._count_idle(parent, workers, passed_s)
+        self._end_stopped(pids, workers, passed_s)
+        self._end_waits(workers, passed_s)
+
+    def kill_all(self) -> None:
+        """End all local workers, stopped ones too."""
+        for pid in self.born:
+            self._kill(pid)
+
+    def _look(self, pid: int) -> Process | None:
+        found = look(pid)
+        return found if found and found.began == self.born.setdefault(pid, found.began) else None
+
+    def _kill(self, pid: int) -> None:
+        if self._look(pid):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _end_stopped(self, pids: list[int], workers: dict[int, Process | None], passed_s: float) -> None:
+        """End those that are stopped for too long, whoever waits for them. One in a debugger (t) is left alone."""
+        (limit_s,) = STOPPED.unpack_from(self.shared, 0)
+        for pid, found in workers.items():
+            stopped_s = self.stopped_s.get(pid, 0.0) + passed_s if found and found.state == "T" else 0.0
+            self.stopped_s[pid] = stopped_s
+            if stopped_s > limit_s:
+                self._kill(pid)
+                say(f"worker:{pids.index(pid)} was stopped for {limit_s:.0f} s, so it was ended; it is started again.")
+
+    def _end_waits(self, workers: dict[int, Process | None], passed_s: float) -> None:
+        """End all workers where a call waits for too long and nobody computes: which one it waits for is not known."""
+        for slot in range(MOST_WAITS):
+            begun, limit_s = WAIT.unpack_from(self.shared, WAITS_AT + slot * WAIT.size)
+            wait = self.waits.get(slot)
+            if wait is None or wait.begun != begun:
+                self.waits[slot] = Waiting(begun)  # it began between two looks, so its time counts from the next one on
+            elif begun and not wait.is_over:
+                wait.elapsed_s += passed_s
+                wait.gone_s = wait.gone_s + passed_s if None in workers.values() else 0.0
+                if self._is_over(wait, limit_s, workers):
+                    wait.is_over = True
+                    self._end_all(workers, wait.elapsed_s)
+
+    def _is_over(self, wait: Waiting, limit_s: float, workers: dict[int, Process | None]) -> bool:
+        idle_s = min(IDLE_S, limit_s)
+        late = wait.elapsed_s > limit_s or wait.gone_s > min(GONE_S, limit_s)
+        if wait.elapsed_s > MOST * limit_s and self.workers_idle_s >= idle_s:
+            return True
+        return late and self.idle_s >= idle_s and not any(map(_wants_core, (self.parent, *workers)))
+
+    def _end_all(self, workers: dict[int, Process | None], waited_s: float) -> None:
+        left = [pid for pid, found in workers.items() if found]
+        for pid in left:
+            self._kill(pid)
+        if left:
+            say(f"a call to workers did not end within {waited_s:.0f} s, so they were ended; they are started again.")
+        elif not workers:
+            say(
+                f"a call to a worker has not ended for {waited_s:.0f} s. The training waits; end that worker's process "
+                "where it runs, or let it go on."
+            )
+
+    def _count_idle(self, parent: Process, workers: dict[int, Process | None], passed_s: float) -> None:
+        own_s = self._computed_s(self.parent, parent)
+        theirs_s = sum(self._computed_s(pid, found) for pid, found in workers.items() if found)
+        most_s = IDLE_SHARE * passed_s
+        self.idle_s = self.idle_s + passed_s if own_s + theirs_s < most_s else 0.0
+        self.workers_idle_s = self.workers_idle_s + passed_s if theirs_s < most_s else 0.0
+
+    def _computed_s(self, pid: int, found: Process) -> float:
+        before_s, self._cpu_s[pid] = self._cpu_s.get(pid, 0.0), found.cpu_s
+        return found.cpu_s - before_s
+
+
+def _wants_core(pid: int) -> bool:
+    """Whether a thread of a process waits for its turn on a core, or for the disk: the machine may be busy."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):
+            if stat.read_text("ascii", "replace").rpartition(")")[2].split()[0] in "RD":
+                return True
+    return False
+
+
+def say(sentence: str) -> None:
+    """One line on stderr."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"placer: {sentence}\n".encode())
+
+
+def watch(shared: int, parent: int) -> None:
+    """Watch the workers of a training until stdin is closed, or the parent has ended."""
+    watched = Watch(mmap.mmap(shared, WATCHED_BYTES), parent)
+    before = time.monotonic()
+    while not select.select([0], [], [], POLL_S)[0] and look(parent):
+        now = time.monotonic()
+        watched.poll(min(now - before, 2 * POLL_S))
+        before = now
+    watched.kill_all()
+
+
 def main(shared: int, tell: int, parent: int, *workers: int) -> None:
     """Watch until stdin, on which the coordinating process's signals arrive, is closed."""
     guard = Guard(mmap.mmap(shared, SHARED_BYTES), parent, list(workers), tell)
@@ -187,4 +322,7 @@ def main(shared: int, tell: int, parent: int, *workers: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    if sys.argv[1] == "watch":
+        watch(*map(int, sys.argv[2:]))
+    else:
+        main(*map(int, sys.argv[1:]))

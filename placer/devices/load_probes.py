@@ -7,7 +7,7 @@ The ratios between two readings tell a slow device from a slow link. Two process
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
+from placer.devices.deadline import waiting
 from placer.devices.load_reading import LoadReading, Pair, Slowdown
 from placer.devices.variables import variable_on
 
@@ -39,6 +40,10 @@ class LoadProbes:
         names = devices.topology.names
         tf_names = devices.tf_names
         self._clock = clock
+        with waiting("probes of the load were made", first=True):
+            self._make(names, tf_names)
+
+    def _make(self, names: Sequence[str], tf_names: Mapping[str, str]) -> None:
         squares = {name: variable_on(tf_names[name], tf.fill([SIDE, SIDE], 1.0 / SIDE)) for name in names}
         vectors = {name: variable_on(tf_names[name], tf.zeros([LINK_FLOATS])) for name in names}
         self._kept = (squares, vectors)  # functions do not keep the variables that they read alive
@@ -65,7 +70,8 @@ class LoadProbes:
 
     def _timed(self, probe: Callable[[], Any]) -> float:
         begin = self._clock()
-        probe().numpy()
+        with waiting("the load was probed"):
+            probe().numpy()
         return self._clock() - begin
 
     def _sized(self, square: tf.Variable) -> Callable[[], Any]:

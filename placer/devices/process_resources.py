@@ -5,9 +5,8 @@ After joining, a table, a summary writer or a queue made before raises NotFoundE
 
 from __future__ import annotations
 
-import gc
-
 from placer import tf_internals
+from placer.instances import instances_of
 
 IN_WORDS = {"table": "a lookup table", "writer": "a summary writer", "queue": "a queue"}
 
@@ -15,8 +14,8 @@ IN_WORDS = {"table": "a lookup table", "writer": "a summary writer", "queue": "a
 def dropped_by_joining() -> str | None:
     """In words, what this program holds that would be gone after workers are joined; None where there is nothing."""
     kinds = tf_internals.named_resource_kinds()
-    for thing in gc.get_objects():
-        for kind, types in kinds.items():
-            if issubclass(type(thing), types) and not getattr(thing, "_is_anonymous", False):
+    for kind, types in kinds.items():
+        for thing in instances_of(types):
+            if not tf_internals.is_anonymous(thing):
                 return f"{IN_WORDS[kind]} ({type(thing).__name__})"
     return None

@@ -37,6 +37,7 @@ class Workers:
     cores: tuple[tuple[int, ...], ...]
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
     closed: bool = False
+    changed: Callable[[], None] | None = field(default=None, repr=False, compare=False)  # called after a restart
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -67,6 +68,9 @@ class Workers:
                 raise PlacerError(f"worker:{task} cannot be restarted: the workers are closed; open the devices again.")
             _end([self.processes[task]])
             process = self.processes[task] = _start(self, task)
+            changed = self.changed
+            if changed is not None:
+                changed()
         try:
             _wait_ready(process, f"worker:{task} (port {self.ports[task]})", clock() + START_TIMEOUT_S, clock)
         except BaseException:

@@ -95,10 +95,13 @@ class PlacedStep:
         captured = template.captured
         self.captured = captured
         self.device_of = {op.name: device for op, device in zip(captured.graph.ops, devices, strict=True)}
-        self.function_name = f"__placer_{captured.graph.fingerprint}_{next(_serial)}"
+        self._mark = next(_serial)
+        self.function_name = f"__placer_{captured.graph.fingerprint}_{self._mark}"
         self.draws = draws or Draws()
         self.rebind(variables or self._moved(captured.variables if sources is None else sources, sources is not None))
-        tf_internals.add_function(template.placed(self.function_name, self.device_of, order, template.host))
+        placed = template.placed(self.function_name, self.device_of, order, template.host)
+        tf_internals.mark_nodes(placed, self._mark)
+        tf_internals.add_function(placed)
         self._finalizer = weakref.finalize(self, tf_internals.remove_function, self.function_name)
         self._finalizer.atexit = False  # the devices may be gone by then
         self._verified = proven
@@ -114,9 +117,9 @@ class PlacedStep:
         """One step on flat input tensors; flat outputs."""
         if self._verified:
             return self._call(inputs)
-        with tf_internals.collected_partitions() as partitions:
+        with tf_internals.collected_nodes(self._mark) as nodes:
             outputs = self._call(inputs)
-        self._verify(partitions)
+        self._verify(nodes)
         self._verified = True
         return outputs
 
@@ -150,9 +153,9 @@ class PlacedStep:
         wait_for(variable for name, variable in moved.items() if variable is not sources[name])
         return moved
 
-    def _verify(self, partitions: Sequence[Any]) -> None:
-        """Compare the graphs that the devices were given with the mapping. Raises PlacementError."""
-        seen = {node.name: node.device for graph in partitions for node in graph.node}
+    def _verify(self, nodes: Sequence[Any]) -> None:
+        """Compare the nodes that the devices were given with the mapping. Raises PlacementError."""
+        seen = {node.name: node.device for node in nodes}
         wrong = [n for n, device in self.device_of.items() if seen.get(n, device) != device]
         if not any(name in seen for name in self.device_of):
             raise PlacementError("TensorFlow did not report where it ran the step's ops; the mapping is not proven.")

@@ -91,6 +91,7 @@ class _Units:
             if edge.edge_bytes > SCALAR_BYTES and _carries_parameters(graph.ops[edge.src], graph.ops[edge.dst]):
                 self._join_if_possible(edge.src, edge.dst)
         self._settle_scalars()
+        self.part = {self.root(i): op.part for i, op in enumerate(graph.ops) if op.part is not None}
         self.cost_s: dict[int, float] = defaultdict(float)
         for i, op in enumerate(graph.ops):
             self.cost_s[self.root(i)] += _weight(op)
@@ -120,6 +121,7 @@ class _Units:
 
         def may_unite(a: int, b: int) -> bool:
             able = self.can[a] & self.can[b] and (not alike or self.can[a] == self.can[b])
+            able = able and self.part.get(a, self.part.get(b)) == self.part.get(b, self.part.get(a))
             return bool(able) and self.cost_s[a] + self.cost_s[b] <= limit_s
 
         done = 0
@@ -129,6 +131,8 @@ class _Units:
                 break
             self._join(a, b)
             self.cost_s[a] += self.cost_s.pop(b)
+            if b in self.part:
+                self.part[a] = self.part[b]
             done += 1
         return done
 
@@ -220,7 +224,7 @@ def _weight(op: Op) -> float:
 
 def _carries_parameters(src: Op, dst: Op) -> bool:
     """Whether a tensor between the two (weight, gradient for the update, slot) should stay with its variable."""
-    return src.type == "ReadVariableOp" or dst.phase == "update"
+    return src.part == dst.part and (src.type == "ReadVariableOp" or dst.phase == "update")
 
 
 def _runs_on(op: Op, topology: Topology) -> int:

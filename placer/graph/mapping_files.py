@@ -1,4 +1,4 @@
-"""Mappings as placer.mapping/1 files: what was chosen for which graph, predicted and measured."""
+"""Mappings as placer.mapping/1 and /2 files: what was chosen for which graph, predicted and measured."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Topology
 
 MAPPING_FORMAT = "placer.mapping/1"
+SPLIT_FORMAT = "placer.mapping/2"  # of a step whose ops are divided
 
 
 class GraphMark(Document):
@@ -23,8 +24,19 @@ class GraphMark(Document):
     fingerprint: Annotated[str, msgspec.Meta(max_length=64)]
 
 
+class SplitRegion(Document, omit_defaults=False):
+    """Ops that are divided alike: along the factor `way`, into `parts`."""
+
+    way: Name
+    parts: int
+    ops: list[Name]
+
+
 class MappingFile(Document, kw_only=True, omit_defaults=False):
-    """placer.mapping/1. Times are seconds; None where unknown. Reading needs only format and assignment."""
+    """placer.mapping/1, or /2 with `splits`: then graph and assignment are those of the divided step.
+
+    Times are seconds; None where unknown. Reading needs only format and assignment.
+    """
 
     format: str
     graph: GraphMark | None = None
@@ -39,6 +51,7 @@ class MappingFile(Document, kw_only=True, omit_defaults=False):
     seed: int | None = None
     searcher: Name | None = None
     versions: dict[Name, Name] = msgspec.field(default_factory=dict)
+    splits: list[SplitRegion] | msgspec.UnsetType = msgspec.UNSET
 
 
 def mapping_file(
@@ -54,10 +67,11 @@ def mapping_file(
     seed: int | None = None,
     searcher: str | None = None,
     versions: dict[str, str] | None = None,
+    splits: list[SplitRegion] | None = None,
 ) -> MappingFile:
     """The MappingFile that describes `mapping`."""
     return MappingFile(
-        format=MAPPING_FORMAT,
+        format=SPLIT_FORMAT if splits else MAPPING_FORMAT,
         graph=GraphMark(mapping.graph.name, mapping.graph.fingerprint),
         assignment=mapping.assignment,
         objective=objective,
@@ -70,6 +84,7 @@ def mapping_file(
         seed=seed,
         searcher=searcher,
         versions=versions or {},
+        splits=splits or msgspec.UNSET,
     )
 
 
@@ -79,14 +94,17 @@ def write_mapping(path: str | Path, file: MappingFile) -> None:
 
 
 def read_mapping_file(path: str | Path) -> MappingFile:
-    """All fields of a placer.mapping/1 file, not yet checked against any graph. Raises BadInputError."""
-    return read_document(path, MappingFile, MAPPING_FORMAT)
+    """All fields of a mapping file, not yet checked against any graph. Raises BadInputError."""
+    file = read_document(path, MappingFile, MAPPING_FORMAT, SPLIT_FORMAT)
+    if file.splits and file.format != SPLIT_FORMAT:
+        raise BadInputError(f"{path}: $.splits needs the format {SPLIT_FORMAT!r}; change $.format.")
+    return file
 
 
 def read_mapping(
     path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False, headroom: float = 0.0
 ) -> Mapping:
-    """Read the mapping in a placer.mapping/1 file, for `graph` on `topology`.
+    """Read the mapping in a mapping file, for `graph` on `topology`.
 
     A mapping made for another graph is refused with both fingerprints named. With match_by_name it is carried over by
     op name, and ops it does not name follow their neighbours. Raises BadInputError.

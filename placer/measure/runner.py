@@ -56,8 +56,8 @@ class UntouchedStep:
     """The user's step as TensorFlow runs it by default, on the user's variables, which `close` restores."""
 
     def __init__(self, captured: Captured) -> None:
-        self.captured = captured
-        self.before = {name: variable.numpy() for name, variable in captured.variables.items()}
+        self.captured = captured.whole
+        self.before = {name: variable.numpy() for name, variable in self.captured.variables.items()}
 
     def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
         """One training step on flat inputs; flat outputs."""
@@ -151,7 +151,7 @@ class Runner:
         self.inputs = list(inputs)
         self.agreement = Agreement(
             references,
-            exact=devices.same_bits,
+            exact=devices.same_bits and captured.is_ordered,
             random=captured.is_random,
             tolerance=tolerance(references),
             shaken=lambda: (self._reference(self._before), self._reference(perturbed(self._before))),
@@ -159,7 +159,7 @@ class Runner:
         self.settings = settings or RunnerSettings()
         self.clock = clock
         self.template = Template(captured, devices.host)
-        self._before = {name: variable.numpy() for name, variable in captured.variables.items()}
+        self._before = {name: variable.numpy() for name, variable in captured.whole.variables.items()}
         self._transfers = Transfers()
         self._fetched: dict[str, tf.Variable] = {}
         self.anchor: PlacedStep | None = None
@@ -240,15 +240,15 @@ class Runner:
         self.anchor = self.incumbent = None
 
     def _reference(self, start: MappingABC[str, Any]) -> Outcome:
-        return reference(self.captured, start, [self.inputs] * CHECKED_STEPS)
+        return reference(self.captured.whole, start, [self.inputs] * CHECKED_STEPS)
 
     def _values(self, step: PlacedStep) -> dict[str, Any]:
-        """The values of a placed step's variables, fetched all at once."""
+        """The values of a placed step's variables, fetched all at once; of divided ones, the whole."""
         if not self._fetched:
             mine = self.captured.variables.items()
             self._fetched = {name: tf.Variable(variable.read_value(), trainable=False) for name, variable in mine}
         self._transfers([Pair(variable, self._fetched[name]) for name, variable in step.variables.items()])
-        return {name: variable.numpy() for name, variable in self._fetched.items()}
+        return self.captured.joined({name: variable.numpy() for name, variable in self._fetched.items()})
 
     def _names(self, mapping: Mapping) -> list[str]:
         return [self.devices.tf_name(d) for d in mapping.devices]

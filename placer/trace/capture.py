@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
@@ -15,16 +16,18 @@ from placer.errors import BadInputError, one_line
 from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.trace.effects import is_unordered
 from placer.trace.folding import READS as READS
 from placer.trace.folding import RIDERS as RIDERS
 from placer.trace.folding import fold
 from placer.trace.function_bodies import bodies_of
 from placer.trace.host_ops import behind_host, host_ops
 from placer.trace.iterator_inputs import fed, redirect_element
-from placer.trace.node_def import parse_input, redirected, set_inputs, source_of
+from placer.trace.node_def import nodes_within, parse_input, redirected, set_inputs, source_of
 from placer.trace.phases import op_phases
 from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, make_stateless, repeating_draws
 from placer.trace.signature import Layout, flat_tensors
+from placer.trace.variable_parts import VariableParts
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,21 @@ class Captured:
     draws: bool = False  # whether `graph_def` has the input DRAWS
     repeats: str | None = None  # in words, what random numbers would repeat where the step is built anew
     drawn: Draws = field(default_factory=Draws)  # by all steps of a training, whatever their mapping
+    undivided: Captured | None = None
+    """The step as it was traced, where ops of this one are divided (placer/splits); `traced` is that of both."""
+    divided: Mapping[str, VariableParts] = field(default_factory=dict)  # variable of `undivided` -> its parts
+
+    @property
+    def whole(self) -> Captured:
+        """The step whose ops and variables are whole."""
+        return self.undivided or self
+
+    def joined(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of `variables` as values of the variables of `whole`."""
+        found = {name: value for name, value in values.items() if name in self.whole.variables}
+        for name, parts in self.divided.items():
+            found[name] = np.concatenate([values[part] for part in parts.nodes], parts.axis)
+        return found
 
     @cached_property
     def nodes(self) -> dict[str, Any]:
@@ -92,6 +110,13 @@ class Captured:
     def is_random(self) -> bool:
         """Whether a step draws random numbers that cannot be repeated, so that no two steps are alike."""
         return bool(draws_within(self.graph_def))
+
+    @cached_property
+    def is_ordered(self) -> bool:
+        """Whether two runs of the step on one device give the same bits. Sums of rows that several threads scatter
+        into a variable do not, because the order in which they arrive decides how they round.
+        """
+        return not any(is_unordered(node) for node in nodes_within(self.graph_def))
 
     @property
     def has_tables(self) -> bool:
@@ -196,7 +221,7 @@ def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
     traceable: Any = _model_step(step) if hasattr(step, "compute_loss") else step
     if not callable(traceable):
         raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
-    if getattr(traceable, "_jit_compile", None):  # XLA ignores devices
+    if tf_internals.compiles_for_xla(traceable):  # XLA ignores devices
         warnings.warn(f"{name}: jit_compile is switched off, for XLA ignores devices.", stacklevel=3)
         traceable = traceable.python_function
     try:

@@ -1,8 +1,10 @@
-"""What a step does besides computing: only effects on variables can be tried without being kept."""
+"""What a step does besides computing: only effects on variables can be tried, and some of them round at random."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import tensorflow as tf
 
 from placer import tf_internals
 from placer.errors import short
@@ -21,6 +23,8 @@ REPEATABLE_FAMILIES = (
     "Assign", "ResourceGather", "ResourceScatter", "ResourceApply", "ResourceSparseApply", "TensorArray", "Stack",
     "CudnnRNN", "Stateless",
 )  # fmt: skip
+UNORDERED = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMul", "ResourceScatterDiv",
+             "ResourceScatterNdAdd", "ResourceScatterNdSub", "ScatterAdd", "ScatterSub")  # fmt: skip
 IN_WORDS = (
     (("PyFunc", "EagerPyFunc", "PyFuncStateless"), "it calls a Python function"),
     (("Print", "PrintV2", "StringFormat"), "it prints"),
@@ -45,6 +49,14 @@ def unrepeatable_effect(graph_def: Any) -> str | None:
                 what = "it uses a queue"
             return f"{what or 'it has an effect that is not on a variable'} (op {short(node.name)}, {node.op})"
     return None
+
+
+def is_unordered(node: Any) -> bool:
+    """Whether a node adds or multiplies floats in an order that differs from run to run."""
+    if node.op not in UNORDERED:
+        return False
+    kind = next((node.attr[key].type for key in ("dtype", "T") if key in node.attr), tf.float32.as_datatype_enum)
+    return bool(tf.as_dtype(kind).is_floating)
 
 
 def _may_be_repeated(kind: str) -> bool:

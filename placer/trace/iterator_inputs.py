@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.errors import BadInputError
 from placer.graph.op_flops import CALLS
 from placer.trace.node_def import parse_input, set_inputs, source_of
@@ -30,7 +31,7 @@ class Feeding:
     @classmethod
     def of(cls, layout: Layout) -> Feeding | None:
         """The iterators of a layout; None where it has none."""
-        found = {i: leaf._element_spec for i, leaf in _placed_leaves(layout) if isinstance(leaf, tf.data.IteratorSpec)}
+        found = dict(_iterators(layout))
         return cls(found) if found else None
 
     def taken(self, tensors: Sequence[Any]) -> list[Any]:
@@ -77,7 +78,7 @@ def unrepeatable(layout: Layout, concrete: Any) -> str | None:
     leaves = list(_placed_leaves(layout))
     if any(isinstance(leaf, tf.data.DatasetSpec) for _, leaf in leaves):
         return "it takes a whole dataset; pass batches, or iter(dataset) and take one batch a step"
-    specs = [leaf._element_spec for _, leaf in leaves if isinstance(leaf, tf.data.IteratorSpec)]
+    specs = [spec for _, spec in _iterators(layout)]
     if any(not isinstance(part, tf.TensorSpec) for spec in specs for part in tf.nest.flatten(spec)):
         return "its iterator yields ragged or sparse tensors; pass the batch instead"
     graph_def = concrete.graph.as_graph_def()
@@ -128,6 +129,13 @@ def _placed_leaves(layout: Layout) -> Iterator[tuple[int, Any]]:
         if is_tensor:
             yield at, leaf
             at += len(tf.nest.flatten(leaf, expand_composites=True))
+
+
+def _iterators(layout: Layout) -> Iterator[tuple[int, Any]]:
+    """The TypeSpec of what each iterator gives, with the iterator's position."""
+    for i, leaf in _placed_leaves(layout):
+        if isinstance(leaf, tf.data.IteratorSpec):
+            yield i, tf_internals.element_spec(leaf)
 
 
 def _is_iterator(captured: Any) -> bool:

@@ -69,7 +69,10 @@ class PythonState:
     def effect(self) -> str | None:
         """What the call since `before` changed that a traced step would not change, in words."""
         if self._drawn != _random_state():
-            return "it draws Python's or NumPy's random numbers, which a traced step would do only once"
+            return (  # the streams are those of the process, and do not tell who drew
+                "Python's or NumPy's own random numbers are drawn while it runs, which a traced step would do only "
+                "once; where another thread draws them, give that one a np.random.Generator"
+            )
         if not self._known or self._known[self._now].guard.holds():
             return None
         found = self._survey()

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.trace.python_code import reads_of
 from placer.trace.python_guard import Guard
 from placer.trace.python_impure import Entered, contents
@@ -235,7 +236,12 @@ class Survey:
         self._rest(found, dict, label)
 
     def _list(self, found: Any, label: str) -> None:
-        self.guard.whole(found)
+        stored = tf_internals.stored_list(found)
+        if stored is None:
+            self.guard.whole(found)
+        else:  # 20 times as fast
+            self.guard.whole(stored)
+            self.guard.check(lambda: tf_internals.stored_list(found) is stored)
         self.tokens.append((label, len(found)))
         for i, value in enumerate(found):
             self._child(f"{label}[{i}]", value)
@@ -314,7 +320,7 @@ class Survey:
         return self.reflects or name in self.names
 
     def _keras_variable(self, variable: Any, label: str) -> None:
-        self.guard.alike("_trainable", variable)
+        self.guard.named(vars(variable), ["_trainable"])
         self._child(f"{label}.trainable", variable._trainable)
 
     def _class_code(self, kind: type, owner: Any, more: Iterable[str] = ()) -> None:

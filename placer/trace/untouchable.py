@@ -9,6 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer import tf_internals
+
 
 def untouchable(step: Any) -> str | None:
     """Why a step must not be placed, in words; None where it may.
@@ -25,7 +27,7 @@ def untouchable(step: Any) -> str | None:
     if hasattr(step, "compute_loss"):
         if getattr(step, "run_eagerly", False):
             return "the model was compiled with run_eagerly=True"
-    elif getattr(step, "_jit_compile", None):
+    elif tf_internals.compiles_for_xla(step):
         return "it is compiled by XLA (jit_compile=True), which ignores devices"
     return next(filter(None, map(_distribution, _within(step))), None)
 

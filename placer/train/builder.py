@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from placer.errors import BadInputError, PlacerError
+from placer.devices.deadline import waiting
+from placer.errors import BadInputError, PlacerError, short
 from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.mapping_files import carried_over
 from placer.graph.topology import Topology
 from placer.result import Failed
+from placer.splits.plan import SplitPlan
+from placer.splits.step import split_step
 from placer.trace.capture import Captured, capture
 from placer.trace.effects import unrepeatable_effect
 from placer.train.modes import Built, MappedStep, Placed
@@ -38,9 +41,10 @@ class Builder:
         session: DeviceSession,
         name: str,
         clock: Callable[[], float] = time.perf_counter,
+        plan: SplitPlan | None = None,
     ) -> None:
-        """name: the step's, for messages. clock: seconds."""
-        self.untouched, self.session, self.name, self.clock = untouched, session, name, clock
+        """name: the step's, for messages. clock: seconds. plan: by which ops of every signature are divided."""
+        self.untouched, self.session, self.name, self.clock, self.plan = untouched, session, name, clock, plan
         self._placed: WeakSet[Placed] = WeakSet()
         self._rejected: WeakSet[MappedStep] = WeakSet()
 
@@ -58,7 +62,19 @@ class Builder:
             alone = "it draws random numbers in a loop or branch, or by an op whose stream cannot be moved"
         if alone is not None:
             raise BadInputError(f"{self.name}: {alone}.")
-        return captured
+        return captured if self.plan is None else self._divided(captured, self.plan)
+
+    def _divided(self, captured: Captured, plan: SplitPlan) -> Captured:
+        """The step with ops divided. Raises BadInputError where the plan is for another step, or divides variables: the
+        training's own stay whole.
+        """
+        divided = split_step(captured, plan).captured
+        if divided.divided:
+            raise BadInputError(
+                f"{self.name}: the mapping divides the variable {short(next(iter(divided.divided)))}, which only "
+                "`placer search` can do yet; give one that divides no variables."
+            )
+        return divided
 
     def template(self, variant: Variant) -> Template:
         """The signature's step made ready for the devices of now; captured first where it was not."""
@@ -83,6 +99,18 @@ class Builder:
 
         Raises PlacerError where devices were joined anew meanwhile, and what a trial run raises.
         """
+        with waiting("a mapping was built", first=True):
+            return self._build(template, topology, devices, order, name, trial_run)
+
+    def _build(
+        self,
+        template: Template,
+        topology: Topology,
+        devices: Sequence[int],
+        order: Sequence[str],
+        name: str,
+        trial_run: TrialRun | None,
+    ) -> Built:
         begin, generation = self.clock(), self.session.generation
         tf_names = self.session.present.tf_names
         names = [tf_names[topology.names[d]] for d in devices]
@@ -128,7 +156,9 @@ class Builder:
     def trial_run(self, variant: Variant, captured: Captured, recorder: Recorder) -> TrialRun:
         """Trials of one signature against what was recorded. Raises BadInputError where nothing was."""
         recording, unpack = recorder.recording(captured, self.name), partial(lent, variant.feeding)
-        return TrialRun(captured, recording, exact=self.session.present.same_bits, unpack=unpack)
+        return TrialRun(
+            captured, recording, exact=self.session.present.same_bits and captured.is_ordered, unpack=unpack
+        )
 
     def follow(self, variant: Variant, main: Placed, topology: Topology, recorder: Recorder) -> str | None:
         """Place another signature by the mapping of the main one, and try it; why that cannot be, None where it can."""

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from placer.devices.cluster import Devices, open_devices
+from placer.devices.deadline import drop_deadlines, kept_by
 from placer.devices.logical import division
 from placer.devices.process_resources import dropped_by_joining
 from placer.devices.reconnect import Reconnection
+from placer.devices.worker_watch import WorkerWatch
 from placer.devices.workers import Workers, start_workers
 from placer.errors import BadInputError, PlacerError
 from placer.train.variable_hooks import renew_all
@@ -40,6 +42,7 @@ class Connection:
         self.generation = 0  # how often devices were joined
         self.workers: Workers | None = None  # started by `prepare`
         self._whole: Devices | None = None
+        self._is_watching = False
         self._reconnections: list[Reconnection] = []
         self._preparing = threading.Lock()
         self._clock = clock
@@ -83,6 +86,10 @@ class Connection:
             dropped = dropped_by_joining() if self.joins_workers else None
             if dropped is not None:
                 raise BadInputError(f"this program holds {dropped}, which TensorFlow drops when workers are joined.")
+            self.prepare()
+            if self.joins_workers:  # one may freeze while it is joined
+                self._is_watching = True
+                kept_by(WorkerWatch(self.workers))
             self.devices = self._whole = open_devices(
                 self.spec, include_local=self.include_local, links=False, resilient=True, workers=self.workers
             )
@@ -152,6 +159,9 @@ class Connection:
             self._whole.close()
         elif self.workers is not None:
             self.workers.close()
+        if self._is_watching:
+            self._is_watching = False
+            drop_deadlines()
 
     def _joined_anew(self) -> None:
         self.generation += 1

@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
@@ -23,10 +22,12 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed
+from placer.splits.plan import SplitPlan
 from placer.train.background import BackgroundThread
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
 from placer.train.modes import UNTOUCHED, Built, MappedStep, Mode, Placed
+from placer.train.placed_run import PlacedRun
 from placer.train.recorder import Recorder
 from placer.train.replicas import Use
 from placer.train.session import DeviceSession
@@ -35,7 +36,6 @@ from placer.train.variant import Variant
 from placer.train.variants import Variants
 
 T = TypeVar("T")
-DRAINED = 64  # calls after a change of mode that are timed until all they started is done; later ones overlap
 CLOSE_LIMIT_S = 60.0  # for work in the background to end
 PROFILE_LIMIT_S = 60.0  # for one traced step, on workers that may get lost
 
@@ -49,17 +49,17 @@ class LiveStep:
         session: DeviceSession,
         name: str,
         clock: Callable[[], float] = time.perf_counter,
+        plan: SplitPlan | None = None,
     ) -> None:
         self.session, self.name, self.clock = session, name, clock
         self.untouched = UntouchedFunction(step, session, name, clock)
         self.variants = Variants(self.untouched, session, name)
         self.failed: tuple[Placed, str] | None = None  # a placed step that could not train, and why
         self._mode: Mode = UNTOUCHED
-        self._calls_in_mode = 0  # placed ones since the mode changed
         self._joined: JoinedStep | None = None
-        self._proven: WeakSet[Placed] = WeakSet()  # steps that trained the live variables before
+        self._placed_run = PlacedRun(session, clock)
         self._recorder = Recorder(session)
-        self._builder = Builder(self.untouched, session, name, clock)
+        self._builder = Builder(self.untouched, session, name, clock, plan)
         self._background = BackgroundThread()
         session.members.append(self)
 
@@ -104,12 +104,31 @@ class LiveStep:
     @mode.setter
     def mode(self, mode: Mode) -> None:
         """Change the mode. A placed step that must not be called is ignored: it was built on the devices of before a
-        loss, it has failed, or the step is left alone.
+        loss, or of another signature, it has failed, or the step is left alone.
         """
-        if mode is self._mode or (isinstance(mode, Placed) and (self.left_alone or not self.is_current(mode))):
+        if mode is self._mode or (isinstance(mode, Placed) and (self.left_alone or not self._may_run(mode))):
             return
         drain()
-        self._mode, self._calls_in_mode = mode, 0
+        self._mode = mode
+        self._placed_run.mode_changed()
+
+    def _may_run(self, mode: Placed) -> bool:
+        return self.is_current(mode) and self.main is not None and mode.step.captured is self.main.captured
+
+    @property
+    def successor(self) -> Variant | None:
+        """The signature to `go_over` to, while nothing is done in the background and no device is missing."""
+        if self.session.missing or not self._background.finish(0.0):
+            return None
+        return self.variants.successor
+
+    def go_over(self, successor: Variant) -> None:
+        """Make another signature the main one, untouched until it is captured and joined; the training thread only."""
+        with self.session.lock:
+            self.mode, self.failed = UNTOUCHED, None
+            self.variants.forget_placed()
+            self._recorder.clear()
+            self.variants.go_over_to(successor)
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float | None]:
         """Run one step: what it returns, and its seconds if it is of the main signature.
@@ -151,7 +170,8 @@ class LiveStep:
         """Whether a call runs on flat tensors: it is placed, or recorded, so that it can be repeated."""
         if self.left_alone or not self.variants.may_trace(variant) or not self.variants.is_traced(variant):
             return False
-        recorded = variant is self.main and not self.is_joined and not self._recorder.is_full
+        is_known = self._joined is not None and self._joined.main is variant
+        recorded = variant is self.main and not is_known and not self._recorder.is_full
         return recorded or isinstance(self.mode, Placed)
 
     def _give_way_to_readers(self) -> None:
@@ -164,14 +184,9 @@ class LiveStep:
         variant = self.variants[key]
         mode = self._mode_of(variant)
         if isinstance(mode, Placed):
-            self._run(mode, tensors)
-        elif self.untouched.plain is not None and not self.untouched.plain.is_in(variant.key):
-            raise PlacerError(
-                f"{self.name}: all devices were lost, and steps since the last snapshot cannot be taken again, because "
-                "the Python state that they read has changed; go on from a checkpoint."
-            )
+            self._placed_run.run(mode, tensors)
         else:
-            self.untouched.run_flat(variant, tensors)
+            self.untouched.repeat(variant, tensors)
 
     def _recorded(
         self, recorder: Recorder, variant: Variant, tensors: Sequence[Any], numbers: Sequence[float]
@@ -190,10 +205,9 @@ class LiveStep:
             self.session.before_placed()
             if mode.generation != self.session.generation:  # a loss showed in that
                 return self._placed_anew(variant, tensors)
-        replicas = self.session.replicas
-        kept = None if mode in self._proven else replicas.keep(mode.use)
+        kept = self._placed_run.kept(mode)
         try:
-            outputs, step_s = self._run(mode, tensors)
+            outputs, step_s = self._placed_run.run(mode, tensors)
         except BaseException as error:
             if self.session.is_loss(error):
                 self.session.recover()
@@ -201,9 +215,9 @@ class LiveStep:
             if kept is None or not isinstance(error, Exception):
                 self.session.after_failed()
                 raise
-            replicas.roll_back(mode.use, kept)
+            self.session.replicas.roll_back(mode.use, kept)
             return self._untouched_instead(variant, mode, tensors, error)
-        self._proven.add(mode)
+        self._placed_run.trained(mode)
         if self.session.fragile:
             self.session.after_placed(self, variant.key, tensors, step_s)
         return mode.step.captured.pack(outputs), step_s
@@ -229,27 +243,13 @@ class LiveStep:
             return self._placed(variant, mode, tensors)
         return self.untouched.run_flat(variant, tensors)
 
-    def _run(self, mode: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:
-        """One placed step; its seconds do not include fetching variables."""
-        self.session.replicas.before(mode.use)
-        begin = self.clock()
-        try:
-            outputs = mode.step.run_flat(tensors)
-            self._calls_in_mode += 1
-            if self._calls_in_mode <= DRAINED:
-                drain()
-            step_s = self.clock() - begin
-        finally:  # a step that failed may have written
-            self.session.replicas.after(mode.use)
-        return outputs, step_s
-
     def _followed(
         self, variant: Variant, mode: Placed, tensors: Sequence[Any], numbers: Sequence[float]
     ) -> tuple[Any, float]:
         """A step of another signature than the main one: under each mapping the first is recorded, and the others are
         placed if a trial does what that did.
         """
-        if variant.following is None or variant.following[0] is not mode:
+        if variant.placed_by(mode) is None:
             if variant.recorder is None:
                 variant.recorder = Recorder(self.session)
                 return self._recorded(variant.recorder, variant, tensors, numbers)
@@ -264,8 +264,7 @@ class LiveStep:
         """How a call of this signature runs now: others than the main one follow its mapping."""
         if variant is self.main or not isinstance(self.mode, Placed):
             return self.mode
-        follows = variant.following is not None and variant.following[0] is self.mode
-        return variant.following[1] if variant.following is not None and follows else UNTOUCHED
+        return variant.placed_by(self.mode) or UNTOUCHED
 
     # Either thread.
 
@@ -305,6 +304,8 @@ class LiveStep:
             self._recorder.clear()
             if self.session.fragile:
                 self.session.save()
+            if self._joined is not None:
+                self._joined.trial_run.close()
             self._joined = JoinedStep(main, captured, trial_run, devices.topology)
             return devices.topology
 
@@ -335,8 +336,7 @@ class LiveStep:
 
     def release(self, keep: Sequence[Placed]) -> None:
         """Free the replicas of variables that none of these needs; the training thread only."""
-        following = [variant.following[1] for variant in self.variants if variant.following]
-        self._builder.forget_all_but([*keep, *following])
+        self._builder.forget_all_but([*keep, *(v.following[1] for v in self.variants if v.following)])
         self.joined.trial_run.forget()
         self.session.release()
 
@@ -348,9 +348,7 @@ class LiveStep:
     @property
     def shares_cores(self) -> bool:
         """Whether the devices compute on cores of this process, so measuring and training disturb each other."""
-        return (
-            self.session.devices is not None and self.session.devices.workers is not None
-        ) or not self.session.fragile
+        return self.session.shares_cores
 
     def load_probes(self) -> LoadProbes:
         """Probes of the devices that are there."""
@@ -376,12 +374,10 @@ class LiveStep:
 
     def rebuild(self) -> None:
         """As in `Member`: the same mapping where its devices are there, else everything on the first one that is."""
-        for variant in self.variants:
-            variant.following = variant.template = variant.recorder = None
+        self.variants.forget_placed()
         if self._joined is None:
             return
-        joined = self._joined
-        joined.trial_run.forget()
+        (joined := self._joined).trial_run.forget()
         template = self._builder.template(joined.main)
         if not isinstance(self.mode, Placed):
             return
@@ -400,6 +396,5 @@ class LiveStep:
             self._mode = UNTOUCHED
             if self._joined is not None:
                 self._joined.trial_run.close()
-            for variant in self.variants:
-                variant.following = variant.template = variant.recorder = None
+            self.variants.forget_placed()
             self._builder.forget_all_but(())

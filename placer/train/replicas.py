@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.deadline import waiting
 from placer.devices.variables import blank_variable, wait_for
 from placer.errors import BadInputError
 from placer.execute.variable_copies import Pair, Transfers
@@ -276,7 +277,7 @@ class Replicas:
         pairs = self._pairs(wanted)
         if pairs:
             self._latest = None
-            with unwatched():
+            with unwatched(), waiting("variables were moved", first=True):
                 self.transfers(pairs)
             for key, place in wanted:
                 self._true[key].add(place)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
+from placer.devices.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.train.connection import Connection
 from placer.train.replicas import Replicas, Use
@@ -110,6 +111,11 @@ class DeviceSession:
     def fragile(self) -> bool:
         """Whether devices are other processes, which may get lost."""
         return self.connection.fragile
+
+    @property
+    def shares_cores(self) -> bool:
+        """Whether devices compute on cores of this machine."""
+        return not self.fragile or (self.devices is not None and self.devices.workers is not None)
 
     def prepare(self) -> None:
         """As `Connection.prepare`."""
@@ -239,9 +245,10 @@ class DeviceSession:
             self.connection.go_on_without(new)
             self.replicas.restore(snapshot)
             try:
-                for member in self.members:
-                    member.rebuild()
-                self.log.replay()
+                with waiting("the training was recovered", first=True):
+                    for member in self.members:
+                        member.rebuild()
+                    self.log.replay()
                 break
             except tf.errors.OpError as error:
                 more = self.connection.lost_by(error)

@@ -10,8 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.devices.gpu_wait import drain
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import returned
 from placer.trace.capture import trace
 from placer.trace.eager_difference import eager_difference
@@ -75,7 +76,7 @@ class UntouchedFunction:
         if self.retraced is None or not variant.layout.numbers:
             return self.step
         python = self.step.python_function
-        return python if getattr(self.step, "_autograph", True) else tf.autograph.experimental.do_not_convert(python)
+        return python if tf_internals.uses_autograph(self.step) else tf.autograph.experimental.do_not_convert(python)
 
     def trained(self, variant: Variant) -> Sequence[tf.Variable]:
         """The variables that a traced signature uses."""
@@ -101,6 +102,15 @@ class UntouchedFunction:
             found = variant.layout.numbers_in(flat) if numbers is None else numbers
             args, kwargs = variant.layout.filled(flat, found)
             return self._timed(variant, args, kwargs)
+
+    def repeat(self, variant: Variant, tensors: Sequence[Any]) -> None:
+        """Take a step again that was lost. Raises PlacerError where it would be another one."""
+        if self.plain is not None and not self.plain.is_in(variant.key):
+            raise PlacerError(
+                f"{self.name}: all devices were lost, and steps since the last snapshot cannot be taken again, because "
+                "the Python state that they read has changed; go on from a checkpoint."
+            )
+        self.run_flat(variant, tensors)
 
     def within(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A call under a gradient tape, or within another function's trace."""

@@ -9,12 +9,13 @@ such readers are reported as `read_aside`.
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -22,11 +23,14 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.variables import is_elsewhere
+from placer.instances import instances_of
 from placer.trace.capture import READS
 
 _watchers: dict[int, tuple[tf.Variable, Watcher]] = {}
 _here = threading.local()
-_touched_by: WeakKeyDictionary[Any, tuple[tuple[tf.Variable, bool], ...]] = WeakKeyDictionary()
+_uses: WeakKeyDictionary[Any, Uses] = WeakKeyDictionary()  # of functions that were called
+_counter = count(1)
+_changes = 0  # how often a variable was watched, left, or given another handle
 
 
 class Watcher(Protocol):
@@ -46,6 +50,7 @@ class Watcher(Protocol):
 
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
     """Report every use of `variable` to `watcher` from now on."""
+    _changed()
     tf_internals.before_function_calls(_function_called)
     _watchers[id(variable)] = (variable, watcher)
     variable.__class__ = _watched(_plain(type(variable)))
@@ -57,8 +62,14 @@ def watched_by(variable: tf.Variable) -> Watcher | None:
     return None if entry is None else entry[1]
 
 
+def _changed() -> None:
+    global _changes
+    _changes = next(_counter)
+
+
 def unwatch(variable: tf.Variable) -> None:
     """Leave `variable` as it was; harmless where it is not watched."""
+    _changed()
     if _watchers.pop(id(variable), None) is not None:
         variable.__class__ = _plain(type(variable))
     if not _watchers and not tf_internals.has_former_handles():
@@ -71,8 +82,7 @@ def renew_all() -> None:
     When it joins workers, TensorFlow 2.21 forgets the names of existing variables, and an AssignVariableOp, which goes
     by the name, has no effect from then on: `assign` is lost without an error, in functions compiled before, too.
     """
-    kinds = _kinds(tf_internals.RESOURCE_VARIABLE)
-    here = [v for v in gc.get_objects() if type(v) in kinds and _is_here(v)]
+    here = [variable for variable in instances_of([tf_internals.RESOURCE_VARIABLE]) if _is_here(variable)]
     with unwatched(), tf.init_scope():
         for variable in here:
             handle = tf_internals.handle_of(variable)
@@ -81,13 +91,9 @@ def renew_all() -> None:
                 fresh = tf.Variable(value, trainable=False, shape=variable.shape, dtype=variable.dtype)
             tf_internals.remember_handle(variable, handle)
             variable._handle = tf_internals.handle_of(fresh)
+    _changed()
     if here:
         tf_internals.before_function_calls(_function_called)
-
-
-def _kinds(kind: type) -> set[type]:
-    """A class and all its subclasses."""
-    return {kind}.union(*map(_kinds, kind.__subclasses__()))
 
 
 def _is_here(variable: Any) -> bool:
@@ -182,28 +188,71 @@ def _is_silent(watcher: Watcher) -> bool:
     return bool(silent) and (None in silent or any(watcher is one for one in silent))
 
 
+@dataclass(frozen=True)
+class Uses:
+    """What a function that holds handles does with variables, as of the first `changes`.
+
+    watched: by watcher, the variables that it only reads, and those that it may write. renewed: position and tensor of
+    each handle that its variable has lost, and the variable.
+    """
+
+    changes: int
+    watched: tuple[tuple[Watcher, list[tf.Variable], list[tf.Variable]], ...]
+    renewed: tuple[tuple[int, Any, tf.Variable], ...]
+
+
 def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
     """Before a function that holds handles runs: report what it uses, and return the handles of now."""
-    _report_use(concrete)
-    if not tf_internals.has_former_handles():
+    uses = _uses_of(concrete, captured)
+    if uses.watched:
+        _report(uses)
+        uses = _uses_of(concrete, captured)  # a device may have been lost, and others joined, in making variables true
+    if not uses.renewed:
         return captured
-    found = []
-    for tensor in captured:
-        variable = tf_internals.variable_of(tensor) if tensor.dtype == tf.resource else None
-        found.append(tensor if variable is None else tf_internals.handle_of(variable))
+    found = list(captured)
+    for i, _, variable in uses.renewed:
+        found[i] = tf_internals.handle_of(variable)
     return found
 
 
-def _report_use(concrete: Any) -> None:
-    if None in getattr(_here, "silent", ()) or tf.inside_function():
+def _uses_of(concrete: Any, captured: Sequence[Any]) -> Uses:
+    uses, changes = _uses.get(concrete), _changes
+    if uses is None or uses.changes != changes or any(captured[i] is not lost for i, lost, _ in uses.renewed):
+        uses = _uses[concrete] = Uses(changes, tuple(_by_watcher(concrete.graph)), tuple(_renewed(captured)))
+    return uses
+
+
+def _report(uses: Uses) -> None:
+    silent = getattr(_here, "silent", ())
+    if None in silent or tf.inside_function():
         return
-    touched = _touched_by.get(concrete)
-    if touched is None:
-        touched = _touched_by[concrete] = tuple(_touched(concrete.graph))
-    for variable, writes in touched:
-        watcher = _watcher(variable)
+    for watcher, read, written in uses.watched:
+        if _is_silent(watcher):
+            continue
+        if isinstance(threading.current_thread(), threading._DummyThread):
+            watcher.read_aside([*read, *written], "a Python function in one of TensorFlow's threads")
+            continue
+        if written:
+            watcher.will_write(written)
+        if read:
+            watcher.will_read(read)
+
+
+def _renewed(captured: Sequence[Any]) -> Iterator[tuple[int, Any, tf.Variable]]:
+    for i, tensor in enumerate(captured):
+        variable = tf_internals.variable_of(tensor) if tensor.dtype == tf.resource else None
+        if variable is not None:
+            yield i, tensor, variable
+
+
+def _by_watcher(graph: Any) -> Iterator[tuple[Watcher, list[tf.Variable], list[tf.Variable]]]:
+    found: dict[int, tuple[Watcher, list[tf.Variable], list[tf.Variable]]] = {}
+    for variable, writes in _touched(graph):
+        watcher = watched_by(variable)
         if watcher is not None:
-            (watcher.will_write if writes else watcher.will_read)([variable])
+            _, read, written = found.setdefault(id(watcher), (watcher, [], []))
+            (written if writes else read).append(variable)
+    yield from found.values()
 
 
 def _touched(graph: Any) -> Iterator[tuple[tf.Variable, bool]]:

@@ -12,7 +12,7 @@ from placer.execute.rewrite import Template
 from placer.trace.capture import Captured
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout
-from placer.train.modes import Placed
+from placer.train.modes import Mode, Placed
 from placer.train.recorder import Recorder
 
 
@@ -25,6 +25,7 @@ class Variant:
     kwargs: dict[str, Any]
     layout: Layout
     calls: int = 0
+    recent: int = 0  # those among the latest calls of the step
     last: int = 0  # the call of the step that was the latest of this signature
     compiled: bool = False  # whether the untouched function ran before devices were joined
     is_traced: bool = False  # whether it was tried
@@ -36,6 +37,10 @@ class Variant:
     template: Template | None = None
     recorder: Recorder | None = None  # of one untouched call, to be compared with before it follows
     following: tuple[Placed, Placed] | None = None  # the main signature's placed step, and this one's by its mapping
+
+    def placed_by(self, main: Mode) -> Placed | None:
+        """Its own placed step, while the main signature runs in the mode `main`; None where it does not follow that."""
+        return self.following[1] if self.following is not None and self.following[0] is main else None
 
     def taken(self, tensors: Sequence[Any], *, plain: bool) -> Sequence[Any]:
         """What a captured step takes: a batch where the user gave an iterator. plain: whether the step is plain Python.

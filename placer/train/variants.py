@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from placer.train.variant import Variant
 MOST_VARIANTS = 16  # that are remembered
 PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
 LEAD = 2  # calls by which another signature must be ahead to become the main one
+RECENT, MAJORITY = 200, 0.8  # once that is settled: its share of the latest calls, of twice as many each time
 
 
 class Variants:
@@ -31,6 +33,7 @@ class Variants:
         self._signatures = Signatures()
         self._known: dict[Hashable, Variant] = {}
         self._calls = 0
+        self._recent: deque[Variant] = deque(maxlen=RECENT)  # of the latest calls
 
     def __iter__(self) -> Iterator[Variant]:
         return iter(self._known.values())
@@ -60,9 +63,38 @@ class Variants:
             self.refuse(variant, f"a number among its arguments changes, and {retraced.why}.")
         self._calls += 1
         variant.calls, variant.last = variant.calls + 1, self._calls
+        self._count(variant)
         if not self.is_settled and variant.calls >= self._main.calls + LEAD and self.is_traced(variant):
             self.main = variant
         return variant, tensors
+
+    @property
+    def successor(self) -> Variant | None:
+        """The signature of nearly all recent calls, where that is not the main one, which was settled before."""
+        if not self.is_settled or self.left_alone is not None or len(self._recent) < (self._recent.maxlen or 0):
+            return None
+        variant = self._recent[-1]
+        if variant is self.main or variant.recent <= MAJORITY * len(self._recent):
+            return None
+        return variant if self.is_traced(variant) else None
+
+    def go_over_to(self, variant: Variant) -> None:
+        """Make this the main signature. Going over once more takes longer, because a program may alternate."""
+        self.main = variant
+        for other in self._known.values():
+            other.recent = 0
+        self._recent = deque(maxlen=2 * (self._recent.maxlen or RECENT))
+
+    def forget_placed(self) -> None:
+        """Forget what was recorded and placed of all signatures that follow the main one."""
+        for variant in self._known.values():
+            variant.following = variant.template = variant.recorder = None
+
+    def _count(self, variant: Variant) -> None:
+        if len(self._recent) == self._recent.maxlen:
+            self._recent[0].recent -= 1
+        self._recent.append(variant)
+        variant.recent += 1
 
     @property
     def is_ready(self) -> bool:
@@ -72,12 +104,10 @@ class Variants:
         return self.main.traced is not None and self.main.calls >= PLAIN_CALLS
 
     def leave_alone(self, why: str | None) -> None:
-        """Run the step untouched for good, where `why` is a reason; say it once."""
+        """Run the step untouched for good, where `why` is a reason. Whoever wrapped it reports that, once."""
         if why is None or self.left_alone is not None:
             return
         self.left_alone = why
-        if self._calls > 0 or self.untouched.plain is not None:  # else the journal says it
-            warnings.warn(f"placer: {self.name} runs untouched: {why}.", stacklevel=6)
         if self.untouched.plain is not None:
             self.untouched.plain.end()
 

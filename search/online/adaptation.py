@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from statistics import median
 
 from placer.devices.load_reading import LoadReading
 from placer.result import Measured
-from placer.train.modes import Mode, Placed
+from placer.train.modes import UNTOUCHED, Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest
 from search.online.diagnose.diagnosis import Backoff, Diagnosis, diagnose
+from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
 from search.online.interfaces import PlannerLike, Probes, Steps
 from search.online.replan.proposal import Proposal
@@ -29,13 +31,17 @@ ROUNDS = 3  # at most, of an adaptation
 REST = 12  # steps that nothing disturbs, after the first move
 LATEST = 5  # steps that say how long one takes now
 HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
-LONG = 500  # steps after which the baseline is renewed
+LONG = 500  # steps after which the baseline is renewed, and the step untouched is looked at again
+MOST_WAIT = 4 * LONG
 CLEAR_GAIN = 0.15  # needs no second look
 LEAST_PREDICTED = 0.03  # least predicted gain for a look at a mapping built before, or newly proposed
 
 
 class Adaptation:
-    """Watches the steps of the incumbent, and finds another one when the load has changed."""
+    """Watches the steps of the incumbent, and finds another one when the load has changed.
+
+    The incumbent may be the step untouched, where that competes.
+    """
 
     def __init__(
         self,
@@ -48,12 +54,14 @@ class Adaptation:
     ) -> None:
         """step: how many calls there were."""
         self.trials, self.planner, self.settings, self.say = trials, planner, settings, say
-        self.probes = probes
+        self.probes = MeteredProbes(probes)
         self._test = ChangeTest()
         self._backoff = Backoff()
         self._ratio = 1.0  # of step times since the last adaptation
         self._unsolved = 1.0  # the same, of those before that changed nothing
         self._step = step
+        self._wait = LONG  # steps until the next look at the step untouched, where that is the favourite
+        self._look_step = 0
         self._returning = False
         self._asked: list[tuple[Placed, Future[float]]] = []
         self._predicted: dict[Placed, float] = {}  # seconds of a step of what was built, under the load of now
@@ -61,23 +69,27 @@ class Adaptation:
     def begin(self) -> Steps[None]:
         """Learn what is normal."""
         self.monitor = SlowdownMonitor(self.probes, (yield from self._readings()))
+        self.trials.step_s.setdefault(self.trials.mode, median(self.trials.latest_s))
         self._learn()
 
     def watch(self, step_s: float) -> Steps[None]:
         """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner is gone."""
         step = self._step()
         change = self._test.add(step_s)
+        self.probes.stepped(step_s)
         if change is not None:
             self._alarm(change)
-        elif step % self.settings.probe_every == 0:
+        elif step % self.settings.probe_every == 0 and self.probes.may_spend:
             self._probe()
         if self._returning:
             backoff, mode = self._backoff, self.trials.mode
             yield from self._adapt()
             if self.trials.mode is not mode:
                 self._backoff = backoff
-        elif self._backoff.due(step):
+        elif self._backoff.due(step) and self.probes.may_spend:
             yield from self._adapt()
+        elif step >= self._look_step and self._may_return and self.trials.favourite is UNTOUCHED:
+            yield from self._look_at_untouched()
 
     def _alarm(self, change: Change) -> None:
         self._ratio *= change.ratio
@@ -92,12 +104,32 @@ class Adaptation:
         """Act at once where a load has gone, because the favourite is built and cheap to look at; else the backoff
         says when to act.
         """
-        favourite = self.trials.favourite
-        may_return = favourite in self.trials.current and favourite is not self.trials.mode
-        if eased and may_return and self._step() >= self._backoff.ready_step:
+        if eased and self._may_return and self._step() >= self._backoff.ready_step:
             self._returning = True
         else:
             self._backoff = self._backoff.alarmed(self._step())
+
+    @property
+    def _may_return(self) -> bool:
+        """Whether the favourite is another mode than the incumbent, and can run."""
+        favourite = self.trials.favourite
+        return favourite is not self.trials.mode and (favourite is UNTOUCHED or favourite in self.trials.current)
+
+    def _look_at_untouched(self) -> Steps[None]:
+        """That a load has left this process's cores may go unnoticed where the incumbent's devices are others. Looks
+        that bring nothing are further and further apart.
+        """
+        trials, mode = self.trials, self.trials.mode
+        yield from trials.try_out(UNTOUCHED, self.settings.quick)
+        if trials.mode is mode and trials.known_s(UNTOUCHED) < trials.known_s(mode):
+            yield from trials.race([mode, UNTOUCHED], self.settings.quick)
+        if trials.mode is not mode:
+            self._unsolved = self._ratio = 1.0
+            self._wait = LONG
+        else:
+            self._wait = min(2 * self._wait, MOST_WAIT)
+        self._look_step = self._step() + self._wait
+        self._learn()
 
     def _probe(self) -> None:
         """Check whether a load has gone; while there is none, learn what is normal."""
@@ -120,12 +152,12 @@ class Adaptation:
         self._returning = False
         ratio, self._ratio = self._ratio, 1.0
         self._unsolved *= ratio if is_clear(ratio) else 1.0
-        readings = yield from self._readings()
-        found = self.monitor.diagnose(readings, self._unsolved if self._is_unsolved else ratio)
+        readings, is_placed = (yield from self._readings()), isinstance(self.trials.mode, Placed)
+        found = self._diagnosed(readings, self._unsolved if self._is_unsolved else ratio)
         self.trials.renew(list(self.trials.latest_s)[-LATEST:])
-        if found.kind == "nothing" and self._is_unsolved and not self.settings.dry_run:
+        if found.kind == "nothing" and self._is_unsolved and is_placed and not self.settings.dry_run:
             found = yield from self._by_singles()
-        if not found.may_gain:
+        if not found.may_gain and (is_placed or not self._is_unsolved):
             self._nothing_to_gain(found, readings)
             return
         before = self.monitor.latest
@@ -134,6 +166,16 @@ class Adaptation:
             yield from self._only_say(found)
         elif not (yield from self._place_anew(found)):
             self.monitor.latest = before
+
+    def _diagnosed(self, readings: Sequence[LoadReading], ratio: float) -> Diagnosis:
+        """What changed. The step untouched need not run on the devices, so its pace says nothing of theirs: each clear
+        change of it is a reason to look at mappings.
+        """
+        if isinstance(self.trials.mode, Placed):
+            return self.monitor.diagnose(readings, ratio)
+        found = self.monitor.diagnose(readings, 1.0)
+        said = f"untouched steps take {ratio:.2f}x as long"
+        return replace(found, why=said if found.kind == "nothing" else f"{said}, {found.why}")
 
     @property
     def _is_unsolved(self) -> bool:
@@ -169,10 +211,13 @@ class Adaptation:
         trials, before, spent_s, begin = self.trials, self.trials.mode, self.trials.lost_s, self._step()
         trials.only_incumbent()
         asked, quick = self._ask(trials.known_s(before)), self.settings.quick
-        if _has_eased(found) and trials.favourite in trials.current and trials.favourite is not before:
+        if _has_eased(found) and self._may_return and trials.favourite is not None:
             yield from trials.try_out(trials.favourite, quick)
         if asked:
-            yield from trials.enter((yield from trials.meanwhile(asked.pop(0))), quick)
+            proposals = yield from trials.meanwhile(asked.pop(0))
+            if not isinstance(before, Placed):  # it is no measure of how far predictions are off now
+                proposals = _below(trials.known_s(before) / self.settings.optimism, proposals)
+            yield from trials.enter(proposals, quick)
         yield from self._look_at_known()
         if asked:
             yield from self._look_at_more(asked.pop(0))
@@ -197,12 +242,12 @@ class Adaptation:
                 break
 
     def _ask(self, now_s: float) -> list[Future[list[Proposal]]]:
-        """Tell the planner the load and what the incumbent takes under it, which says more than probes; unless there is
-        no load, ask for one mapping quickly and then for more.
+        """Tell the planner the load and what the incumbent takes under it, which says more than probes. Ask for one
+        mapping quickly and then for more, unless there is no load and a mapping found without one runs.
         """
         load, settings = self.monitor.load, self.settings
         self.planner.slowed(load.devices, load.links)
-        if not load.devices and not load.links:
+        if not load.devices and not load.links and isinstance(self.trials.mode, Placed):
             self._predict()
             return []
         if isinstance(self.trials.mode, Placed) and now_s < math.inf:
@@ -231,13 +276,18 @@ class Adaptation:
         return best, math.inf if best is None else self._predicted[best]
 
     def _compare(self, before: Mode) -> Steps[None]:
-        """Compare with the mode of before, unless the gain is clear, and with the single device predicted fastest."""
+        """Compare with the mode of before, unless the gain is clear, and with the single device predicted fastest and
+        the step untouched where these may be faster.
+        """
         trials, quick = self.trials, self.settings.quick
         if trials.mode is not before and trials.known_s(trials.mode) > (1 - CLEAR_GAIN) * trials.known_s(before):
             yield from trials.race([before, trials.mode], quick)
         single = min(trials.singles, key=lambda single: self._predicted.get(single, math.inf), default=None)
-        if single is not None and single not in trials.step_s:
+        bar_s = math.inf if isinstance(trials.mode, Placed) else trials.known_s(trials.mode)
+        if single is not None and single not in trials.step_s and self._predicted.get(single, math.inf) <= bar_s:
             yield from trials.try_out(single, quick)
+        if trials.untouched_competes and UNTOUCHED not in trials.step_s:
+            yield from trials.try_out(UNTOUCHED, quick)
 
     def _conclude(self, found: Diagnosis, before: Mode, cost_s: float, begin: int) -> bool:
         trials, now_s = self.trials, self.trials.known_s(self.trials.mode)
@@ -247,11 +297,12 @@ class Adaptation:
             pays_back = max(1, math.ceil(cost_s / gain_s))
             self._unsolved = 1.0
             self._backoff = self._backoff.moved(begin, pays_back)
+            self._look_step = self._step() + self._wait
             self._say_moved(found, cost_s, gain_s / trials.known_s(before), pays_back)
         else:
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s)} a step: staying")
-        if not self.monitor.load.devices and _has_eased(found) and isinstance(trials.mode, Placed):
-            trials.favourite = trials.mode
+        if not self.monitor.load.devices and _has_eased(found) and trials.favourite is not UNTOUCHED:
+            trials.favourite = trials.mode  # the step untouched stays it: what slows that is no load on a device
         trials.forget(self.settings.kept)
         self._learn()
         return moved

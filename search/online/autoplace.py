@@ -17,6 +17,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import read_mapping, read_mapping_file
 from placer.measure.store import Store
+from placer.splits.plan_files import plan_in
 from placer.train.live_step import LiveStep
 from placer.train.modes import UNTOUCHED, Mode, Placed
 from placer.train.session import DeviceSession
@@ -61,7 +62,7 @@ class AutoStep:
         self._session = DeviceSession.of(devices, include_local)
         if sync_every is not None:
             self._session.sync_every = sync_every
-        self._live = LiveStep(step, self._session, self.name, clock)
+        self._live = LiveStep(step, self._session, self.name, clock, plan_in(mapping))
         self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
         self._script: Steps[None] | None = self._first_script()
         self._live.mode = next(self._script)
@@ -77,8 +78,12 @@ class AutoStep:
             return self._live.untouched.step(*args, **kwargs)
         outputs, step_s = self._live.call(args, kwargs)
         self.steps += 1
-        if step_s is not None:
+        if self._script is None and self._live.left_alone and self._open.alive:  # the search had given up before
+            self._leave_alone()
+        elif step_s is not None:
             self._after(step_s)
+        else:
+            self._after_another()
         return outputs
 
     def sync(self) -> None:
@@ -205,10 +210,14 @@ class AutoStep:
             self._script = controller.script_after_joining()
             step_s = 0.0
         self._generation = self._session.generation if self._live.is_joined else 0
+        self._choose(lambda script: self._next_mode(script, step_s))
+
+    def _choose(self, next_mode: Callable[[Steps[None]], Mode]) -> None:
+        """Set the mode of the next call, chosen given the script, if there is one."""
         if self._script is None:
             return
         try:
-            mode = self._next_mode(self._script, step_s)
+            mode = next_mode(self._script)
         except BadInputError as error:
             self._give_up(str(error))
             if self._mapping is not None:
@@ -220,8 +229,27 @@ class AutoStep:
             self._give_up(f"{type(error).__name__}: {error}")
         else:
             self._live.mode = mode
-        if self._live.left_alone and controller.phase not in ("starting", LEFT_ALONE):
+        if self._live.left_alone and self._controller.phase not in ("starting", LEFT_ALONE):
             self._leave_alone()
+
+    def _after_another(self) -> None:
+        """After a call of another signature than the main one, of which the script is sent nothing."""
+        self._controller.step = self.steps
+        self._tell_losses()
+        self._choose(self._gone_over)
+
+    def _gone_over(self, script: Steps[None]) -> Mode:
+        """The mode of now, or that of a new script where the program went over to another signature for good."""
+        self._controller.look_for_lost()
+        successor = self._live.successor if self.settings.search else None
+        if successor is None:
+            return self._live.mode
+        script.close()
+        self._live.go_over(successor)
+        self._before.clear()  # these were steps of the other one
+        self._generation = self._session.generation if self._live.is_joined else 0
+        self._script = self._controller.script_of_another()
+        return next(self._script)
 
     def _next_mode(self, script: Steps[None], step_s: float) -> Mode:
         failed, self._live.failed = self._live.failed, None
@@ -237,6 +265,7 @@ class AutoStep:
         """It showed while the step was placed, or soon would be, that it must run untouched."""
         if self._script is not None:
             self._script.close()
+        self._controller.step = self.steps
         self._script = self._controller.script_left_alone()
         self._live.mode = next(self._script)
 
@@ -285,7 +314,7 @@ def autoplace(
     the training, and which steps are left alone.
 
     step: any function that trains tf.Variables, a tf.function or not. A plain Python step must not do what a trace
-    would do only once (docs/guide.md, Autoplace): otherwise it runs untouched, with a warning that says why.
+    would do only once (docs/guide.md, Autoplace): otherwise it runs untouched, and one line on stderr says why.
     devices: as for `placer search`: None = this process's GPUs and CPU, "gpus:N", "cpus:N" (call `placer.split` with it
     before anything else), "workers:N", "host:port,host:port".
     budget: mappings measured at most.
@@ -317,9 +346,10 @@ def place(
     match_by_name: bool = False,
     log_dir: str | Path | None = None,
 ) -> AutoStep:
-    """Wrap a training step to run under a stored mapping, a placer.mapping/1 file, without any search.
+    """Wrap a training step to run under a stored mapping, a mapping file, without any search.
 
     The first two calls run untouched, or the first four of a plain Python step; from then on the step is placed.
+    A mapping of a divided step (`placer search --split`) divides this one, too, as long as no variable is divided.
     match_by_name: take a mapping of another graph by the names of its ops. Else as `autoplace`. Raises BadInputError
     where the mapping does not fit.
     """

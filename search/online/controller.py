@@ -5,7 +5,8 @@ yields a mode and is sent the seconds that the step took, so that trials within 
                                                                  ▲                                    │
     step times change ──probe──▶ what slowed ──new costs──▶ plan ┘◀───────────────────────────────────┘
 
-The trials are in search/online/trials/trials.py; what to do when the load changes is in search/online/adaptation.py.
+The search is in search/online/first_search.py, its trials are in search/online/trials/trials.py; what to do when the
+load changes is in search/online/adaptation.py.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
 from placer.result import Failed, Measured
 from placer.train.modes import UNTOUCHED, Mode, Placed, Untouched
 from search.online.adaptation import Adaptation
+from search.online.first_search import FirstSearch
 from search.online.interfaces import LiveStepLike, PlannerLike, Steps
 from search.online.journal import Journal, Kind
 from search.online.replan.planner_client import Planner
@@ -36,8 +37,6 @@ __all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
 
 T = TypeVar("T")
 GIVEN = "given"  # the proposer of a mapping that the user gave
-SETTLING = 60  # steps after the search until its time is compared
-DRIFTED = 1.05  # change of it that may have decided the search
 LOOK_EVERY = 50  # steps between looks whether all workers are there
 
 
@@ -59,13 +58,11 @@ class Controller:
         self.planner: PlannerLike | None = None
         self.topology: Topology | None = None
         self.trials = Trials(live, self._say, self._report, settings.beat_untouched)
+        self._is_going_over = False  # to another signature, which is not captured yet
+        self._search = FirstSearch(self.trials, settings, self._say, self._now)
         self._make_planner = planner
-        self._each_s = 0.0  # what a mapping costs that is tried
-        self._why_ended = ""
         self._given: tuple[int, ...] | None = None
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
-        self._rounds = 0
-        self._misses = 0  # rounds that did not pay, since one that did
 
     @property
     def mode(self) -> Mode:
@@ -105,6 +102,8 @@ class Controller:
 
     def script_after_joining(self) -> Steps[None]:
         """After devices were lost or came back: what was built is gone but the mode that runs."""
+        if self._is_going_over:
+            yield from self.script_of_another()
         self.trials.start_anew(self.live.mode)
         there = self._there()
         if self._given is not None:
@@ -117,6 +116,22 @@ class Controller:
             except PlacerError as error:
                 self._say("error", f"no mapping was looked for on {listed(there)}: {error}")
         yield from self._keep()
+
+    def script_of_another(self) -> Steps[None]:
+        """After the program went over to another signature for good: all of it again, for that one."""
+        self._is_going_over = True
+        self._say("start", "nearly all steps are of another signature now: a mapping of that one is searched.")
+        if self.planner is not None:
+            self.planner.close()
+            self.planner = None
+        self.trials.forget_all()
+        self._search = FirstSearch(self.trials, self.settings, self._say, self._now)
+        self._unfound = True
+        self._now("starting")
+        while self.live.session.missing:
+            yield UNTOUCHED
+            self.look_for_lost()
+        yield from self.script()
 
     def script_left_alone(self) -> Steps[None]:
         """After it showed in the training that the step must run untouched."""
@@ -175,6 +190,7 @@ class Controller:
         self._now("starting devices")
         yield from self._meanwhile(ready)
         self.topology = topology = self.live.join()
+        self._is_going_over = False
         if len(topology) < 2:
             self.live.leave_alone(f"{topology.names[0]} is the only device here, so that there is nothing to place")
             self._say_left_alone()
@@ -189,10 +205,10 @@ class Controller:
             yield from self._meanwhile(self.planner.only(self._there()))
         if self.settings.search:
             try:
-                yield from self._search()
+                yield from self._search.run(self.planner)
             except PlacerError as error:
                 self._say("error", f"the search ended early, with {len(self.tried)} mappings measured: {error}")
-            yield from self._settle()
+            yield from self._search.settle()
         self._unfound = False
 
     def _profile(self) -> Steps[OpGraph]:
@@ -219,101 +235,6 @@ class Controller:
             self._say("error", f"there is no plan: {error}")
             self.planner = None
 
-    def _search(self) -> Steps[None]:
-        """Measure the single devices, then what the planner proposes, until that no longer pays.
-
-        Meanwhile the fastest mode known runs, the step untouched included, though it may be no candidate in the end.
-        """
-        if self.planner is None:
-            return
-        self._now("measuring single devices")
-        singles = yield from self._meanwhile(self.planner.singles())
-        yield from self.trials.enter(singles, self.settings.thorough)
-        self._now("searching")
-        self._each_s = self.trials.lost_s / max(1, len(singles))
-        while not self._why_ended:
-            self._why_ended = yield from self._round(self.planner)
-
-    def _round(self, planner: PlannerLike) -> Steps[str]:
-        """Look at what is proposed and may pay, and race the best; returns why to end the search, "" to go on."""
-        proposals = yield from self._meanwhile(planner.propose(min(self.settings.batch, self._left())))
-        if not proposals:
-            return (yield from self._meanwhile(planner.ended())) or "nothing else was proposed."
-        before_s, spent_s = self.trials.bar_s, self.trials.lost_s
-        made: list[Placed] = []
-        first = not self._rounds
-        self._rounds += 1
-        for proposal in proposals:
-            if first or self._may_pay(proposal):
-                made += yield from self.trials.enter([proposal], self.settings.thorough)
-        if made:
-            self._leave_untouched()
-        yield from self.trials.race_near(made, self.settings.thorough)
-        if not made:
-            return "nothing else is predicted to pay."
-        if self._left() <= 0:
-            return "the budget is spent."
-        spent_s = self.trials.lost_s - spent_s
-        self._each_s = spent_s / len(made)
-        paid = (before_s - self.trials.bar_s) * self.settings.horizon > spent_s
-        self._misses = 0 if paid else self._misses + 1
-        return "the last mappings did not pay." if self._misses >= self.settings.patience else ""
-
-    def _may_pay(self, proposal: Proposal) -> bool:
-        """Whether it would gain more within the horizon than recent trials cost, given how far predictions may err."""
-        gain_s = self.trials.bar_s - self.settings.optimism * proposal.predicted_s
-        return gain_s * self.settings.horizon > self._each_s
-
-    def _left(self) -> int:
-        return self.settings.budget - sum(1 for trial in self.tried if trial.devices)
-
-    def _settle(self) -> Steps[None]:
-        """Race the incumbent against what it must not be slower than, which wins in doubt. Free the rest."""
-        self._leave_untouched()
-        bars: list[Mode] = [self.best_single] if self.best_single is not None else []
-        if self.trials.untouched_competes:
-            bars.append(UNTOUCHED)
-        bars.sort(key=self.trials.known_s)
-        if self.trials.built:
-            others: list[Mode] = [self.mode] if self.mode not in bars else []
-            yield from self.trials.race([*bars, *others], self.settings.final, max(1, len(bars)))
-        self.trials.forget(self.settings.kept)
-        yield from self._look_again()
-        self.trials.favourite = self.mode if isinstance(self.mode, Placed) else None
-        self._say_end()
-
-    def _look_again(self) -> Steps[None]:
-        """Race the nearest others again if step times clearly changed once nothing is built any more: then what the
-        machine did beside the search may have decided it.
-        """
-        if not isinstance(self.mode, Placed) or not self.trials.latest_s:
-            return
-        self._now("settling")
-        compared_s = median(self.trials.latest_s)
-        yield from self.trials.rest(SETTLING)
-        if not 1 / DRIFTED < median(self.trials.latest_s) / compared_s < DRIFTED:
-            yield from self.trials.race_near(self.trials.built, self.settings.thorough)
-
-    def _leave_untouched(self) -> None:
-        """Leave the untouched step where it is no candidate."""
-        best = self.trials.fastest(self.trials.built)
-        if isinstance(self.mode, Untouched) and best is not None and not self.trials.untouched_competes:
-            self.trials.move(best, (), f"the fastest on these devices, {ms(self.trials.known_s(best))} a step")
-
-    def _say_end(self) -> None:
-        at_s, measured = self.trials.known_s(self.mode), sum(1 for trial in self.tried if trial.devices)
-        alone_s = self.trials.known_s(self.best_single) if self.best_single is not None else None
-        gain = f", {alone_s / at_s:.2f}x the fastest single device" if alone_s else ""
-        took = f"; {ms(at_s)} a step{gain}" if at_s in self.step_s.values() else ""
-        said = f"{measured} mappings measured{took}; on with {self.trials.describe(self.mode)}. {self._why()}"
-        here_s = self.trials.known_s(UNTOUCHED)
-        if here_s < at_s and not self.trials.untouched_competes:
-            said += f" Untouched in this process it took {ms(here_s)}: beat_untouched=True lets that compete."
-        self._say("end", said.strip(), step_s=at_s, measured=measured)
-
-    def _why(self) -> str:
-        return f"The search ended because {self._why_ended}" if self._why_ended else ""
-
     # Keeping it.
 
     def _keep(self) -> Steps[None]:
@@ -324,7 +245,7 @@ class Controller:
             self.settings.adapt
             and self.planner is not None
             and len(self._there()) > 1
-            and isinstance(self.mode, Placed)
+            and (isinstance(self.mode, Placed) or self.trials.untouched_competes)
         ):
             probes = yield from self._meanwhile(self.live.background(self.live.load_probes))
             adaptation = Adaptation(self.trials, self.planner, probes, self.settings, self._say, lambda: self.step)
@@ -338,9 +259,10 @@ class Controller:
                 except PlacerError as error:
                     self._say("error", f"no longer looking for better mappings, the training goes on: {error}")
                     adaptation = None
-            self._look_for_lost()
+            self.look_for_lost()
 
-    def _look_for_lost(self) -> None:
+    def look_for_lost(self) -> None:
+        """Take devices that are back in again; now and then have the session look whether any was lost."""
         session = self.live.session
         if session.missing and self.step % self.settings.probe_every == 0 and session.is_back():
             session.rejoin()
@@ -354,16 +276,18 @@ class Controller:
         yield from self._meanwhile(self.planner.only(there))
         whole = self._is_whole(there)
         before = self.trials.favourite
-        if whole and before is not None:
+        if whole and isinstance(before, Untouched):
+            proposals = []
+        elif whole and isinstance(before, Placed):
             proposals = [Proposal(before.devices, before.order, self.trials.predicted_s(before), before.name)]
         elif len(there) > 1:
             proposals = yield from self._meanwhile(self.planner.propose(self.settings.replan, self.settings.replan_s))
         else:
             proposals = yield from self._meanwhile(self.planner.singles())
         made = yield from self.trials.enter(proposals, self.settings.quick)
-        self._leave_untouched()
+        self.trials.leave_untouched()
         if whole:
-            self.trials.favourite = next(iter(made), None)
+            self.trials.favourite = before if isinstance(before, Untouched) else next(iter(made), None)
             self._say("back", f"all of {listed(there)} are there; on with {self.trials.describe(self.mode)}.")
 
     # Small things.
@@ -392,7 +316,8 @@ class Controller:
         return self.topology is not None and len(there) == len(self.topology)
 
     def _say_left_alone(self) -> None:
-        self._say("alone", f"the step runs untouched: {self.live.left_alone}.")
+        """The only line about it on stderr."""
+        self._say("alone", f"{self.live.name} runs untouched: {self.live.left_alone}.")
 
     def _say(self, kind: Kind, sentence: str, **numbers: Any) -> None:
         self.journal.entry(self.step, kind, sentence, **numbers)

@@ -60,6 +60,8 @@ class Probes(Protocol):
 class LiveStepLike(Protocol):
     """`placer.train.live_step.LiveStep`, as far as a controller uses it."""
 
+    name: str
+
     @property
     def session(self) -> SessionLike: ...
 

@@ -17,7 +17,6 @@ from experiments.loops.environment import EXACT
 from experiments.loops.judge import Judge
 
 QUICK = ("scratch", "gan")
-TWICE = ("python_state", "hard_examples")
 LIMIT_S = 240.0
 INSIDE = [loop for loop in LOOPS.values() if not loop.alone]
 OUTSIDE = [loop for loop in LOOPS.values() if loop.alone]
@@ -73,10 +72,7 @@ def test_a_loop_that_is_left_alone_trains_as_it_does_alone_and_has_a_reason(loop
 
 
 @pytest.mark.parametrize("loop", quick_and_slow(OUTSIDE, ()))
-def test_the_reason_is_said_once_for_each_step(loop: Loop, judge: Measurer, request: pytest.FixtureRequest) -> None:
-    if loop.name in TWICE:
-        reason = "the user is told twice: by a warning, and by the logger that stderr shows"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_the_reason_is_said_once_for_each_step(loop: Loop, judge: Measurer) -> None:
     found = asked(judge, "searched", loop)
     assert len(found["said"]) == loop.steps, found["said"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import kernel_def_pb2
@@ -38,16 +40,35 @@ def test_a_function_def_can_be_added_called_and_removed():
     assert not tf_internals.has_function("__canary")
 
 
-def test_collected_partitions_name_the_device_of_each_op(two_cpus):
+def test_collected_nodes_name_the_device_of_each_op(two_cpus):
     @tf.function(autograph=False)
     def step(x):
         with tf.device(two_cpus.tf_name(1)):
             return tf.sin(x, name="there")
 
-    with tf_internals.collected_partitions() as graphs:
+    with tf_internals.collected_nodes() as nodes:
         step(tf.constant([1.0, 2.0]))
-    ran = {node.op: node.device for graph in graphs for node in graph.node}
+    ran = {node.op: node.device for node in nodes}
     assert ran["Sin"] == two_cpus.tf_name(1)
+
+
+def test_a_mark_stays_on_the_nodes_that_the_devices_are_given(two_cpus):
+    """Whatever else runs for the first time meanwhile, even under the same node names and in another thread."""
+    names = [f"__marked_{number}" for number in range(3)]
+    for number, name in enumerate(names):
+        function_def = tf.compat.v1.wrap_function(tf.sin, [tf.TensorSpec([], tf.float32)]).function_def
+        function_def.signature.name = name
+        next(node for node in function_def.node_def if node.op == "Sin").device = two_cpus.tf_name(number % 2)
+        tf_internals.mark_nodes(function_def, number)
+        tf_internals.add_function(function_def)
+    with tf_internals.collected_nodes(1) as nodes:
+        for name in names:
+            thread = Thread(target=tf_internals.call_function, args=(name, [tf.constant(2.0)], 1, b""))
+            thread.start()
+            thread.join()
+    assert [node.device for node in nodes if node.op == "Sin"] == [two_cpus.tf_name(1)]
+    for name in names:
+        tf_internals.remove_function(name)
 
 
 def node(op, **types):
@@ -155,3 +176,135 @@ def test_a_functions_body_becomes_a_graph():
 def test_a_session_puts_an_op_elsewhere_only_where_it_may():
     assert not session_config().allow_soft_placement
     assert session_config(soft=True).allow_soft_placement
+
+
+def test_a_function_that_is_made_empty_runs_as_it_is():
+    made = tf_internals.new_function("__canary_empty")
+    assert made.signature.name == "__canary_empty" and made.signature.is_stateful
+    config = tf.compat.v1.ConfigProto.FromString(tf_internals.plain_config())
+    assert config.graph_options.rewrite_options.disable_meta_optimizer
+    tf_internals.add_function(made)
+    assert tf_internals.call_function("__canary_empty", [], 0, tf_internals.plain_config()) == []
+    tf_internals.remove_function("__canary_empty")
+
+
+def test_which_ops_have_a_state():
+    assert tf_internals.is_stateful("RandomUniform") and tf_internals.is_stateful("AssignVariableOp")
+    assert not tf_internals.is_stateful("MatMul") and not tf_internals.is_stateful("NoSuchOp")
+
+
+def test_no_worker_is_joined_in_these_tests():
+    assert tf_internals.joined_tasks() == {}
+
+
+def test_a_variables_handle_gives_its_value():
+    variable = tf.Variable([1.0, 2.0])
+    handle = tf_internals.handle_of(variable)
+    assert isinstance(variable, tf_internals.RESOURCE_VARIABLE) and vars(variable)["_handle"] is handle
+    assert tf_internals.is_eager(handle) and tf_internals.is_initialized(handle)
+    assert tf_internals.read_variable(handle, tf.float32).numpy().tolist() == [1.0, 2.0]
+    with tf.Graph().as_default():
+        assert not tf_internals.is_eager(tf.constant(1.0))
+
+
+def test_a_handle_that_was_lost_still_leads_to_its_variable():
+    variable, former = tf.Variable(1.0), tf.Variable(1.0).handle
+    tf_internals.remember_handle(variable, former)
+    assert tf_internals.has_former_handles()
+    assert tf_internals.variable_of(former) is variable
+    assert tf_internals.variable_of(variable.handle) is None
+
+
+def test_how_a_tf_function_was_made_is_seen():
+    def plain(x):
+        return x
+
+    for jit in (True, False, None):
+        assert tf_internals.compiles_for_xla(tf.function(plain, jit_compile=jit)) is bool(jit)
+    for autograph in (True, False):
+        assert tf_internals.uses_autograph(tf.function(plain, autograph=autograph)) is autograph
+    assert not tf_internals.compiles_for_xla(plain)
+
+
+def test_an_iterators_spec_has_that_of_its_elements():
+    iterator = iter(tf.data.Dataset.from_tensors((1.0, [2])))
+    spec = tf.type_spec_from_value(iterator)
+    assert isinstance(spec, tf.data.IteratorSpec)
+    assert tf_internals.element_spec(spec) == (tf.TensorSpec([], tf.float32), tf.TensorSpec([1], tf.int32))
+
+
+def test_a_list_that_tensorflow_wraps_is_found_and_changes_in_place():
+    module, given = tf.Module(), [1, 2]
+    module.numbers = given
+    stored = tf_internals.stored_list(module.numbers)
+    module.numbers.append(3)
+    module.numbers *= 2
+    module.numbers[0] = 7
+    del module.numbers[1]
+    assert tf_internals.stored_list(module.numbers) is stored is given and stored == [7, 3, 1, 2, 3]
+    assert tf_internals.stored_list([1]) is None
+
+
+def test_a_dataset_that_is_traced_or_holds_a_variable_is_seen():
+    variable, seen = tf.Variable(1.0), []
+
+    def read(_):
+        seen.append(tf_internals.traces_dataset())
+        return variable.read_value()
+
+    data = tf.data.Dataset.range(1).map(read)
+    assert seen and all(seen) and not tf_internals.traces_dataset()
+    assert any(handle is tf_internals.handle_of(variable) for handle in tf_internals.dataset_captures())
+    del data
+
+
+def test_what_tensorflow_finds_by_name_is_known(tmp_path):
+    values = tf.lookup.KeyValueTensorInitializer(tf.constant([1]), tf.constant([2]))
+    mutable = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+    held = {
+        "table": [tf.lookup.StaticHashTable(values, -1), mutable],
+        "writer": [tf.summary.create_file_writer(str(tmp_path))],
+        "queue": [tf.queue.FIFOQueue(1, [tf.float32])],
+    }
+    kinds = tf_internals.named_resource_kinds()
+    assert kinds.keys() == held.keys()
+    for kind, things in held.items():
+        assert all(issubclass(type(thing), kinds[kind]) for thing in things), kind
+    anonymous = tf.lookup.StaticHashTable(values, -1, experimental_is_anonymous=True)
+    assert tf_internals.is_anonymous(anonymous) and not tf_internals.is_anonymous(held["table"][0])
+
+
+def test_a_tape_and_a_trace_are_seen():
+    assert not tf_internals.is_recorded()
+    with tf.GradientTape():
+        assert tf_internals.is_recorded()
+    seen = []
+    tf.function(lambda: seen.append(tf_internals.is_recorded()))()
+    assert seen == [True]
+
+
+def test_calls_of_functions_are_noted_and_given_other_captures():
+    variable, other = tf.Variable(1.0), tf.Variable(5.0)
+    function = tf.function(lambda x: x + variable)
+    concrete, x = function.get_concrete_function(tf.constant(1.0)), tf.constant(1.0)
+    asked = []
+
+    def hook(called, captured):
+        asked.append(called)
+        return [tf_internals.handle_of(other)] if called is concrete else captured
+
+    assert tf_internals.call_concrete(concrete, [x]).numpy() == 2.0
+    assert tf_internals.call_concrete(concrete, [x], [tf_internals.handle_of(other)]).numpy() == 6.0
+    with tf_internals.recorded_calls() as calls:
+        tf_internals.before_function_calls(hook)
+        try:
+            assert function(x).numpy() == 6.0
+        finally:
+            tf_internals.before_function_calls(None)
+    assert asked == [concrete] and [called for called, _ in calls] == [concrete]
+    assert calls[0][1][0] is x and function(x).numpy() == 2.0
+
+
+def test_kernels_are_listed_by_kind_and_type():
+    found = [made for made in tf_internals.registered_kernels("Cast") if tf_internals.takes(made, {})]
+    assert "cpu" in tf_internals.kinds_of(found) and "cpu" in tf_internals.here()

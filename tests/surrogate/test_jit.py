@@ -7,6 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
+import numpy as np
+import pytest
+from numba.core.errors import NumbaError
+
+from surrogate.jit import kernel
+
 KERNEL = """
 from helper import add
 from surrogate.jit import jit
@@ -70,3 +77,25 @@ def test_a_moved_type_of_an_argument_compiles_anew_what_takes_it(tmp_path):
         (tmp_path / "caller.py").write_text(TAKES_A_TUPLE.format(module=module))
         assert printed_by_caller(tmp_path) == "3"
         (tmp_path / f"{module}.py").unlink()
+
+
+def test_numba_still_has_the_private_names_that_the_stamps_are_written_to():
+    """On a function of numba's alone, because ours get the names in any case."""
+    plain = numba.njit(cache=True)(added)
+    assert isinstance(plain, numba.core.registry.CPUDispatcher)
+    assert {"_source_stamp", "_version"} <= vars(plain._cache._cache_file).keys()
+    assert plain._cache._cache_file._version == numba.__version__
+
+
+def test_a_kernel_counts_no_references():
+    """Without these numba cannot allocate, so this shows that its option is still heard."""
+    with pytest.raises(NumbaError, match="Only accept returning of array passed"):
+        kernel(allocating)()
+
+
+def added(x):
+    return x + 1
+
+
+def allocating():
+    return np.zeros(3)

@@ -94,5 +94,6 @@ NOTES = (
     "median over pairs of blocks of the ratio of their medians, with its interquartile range.",
     "",
     "Growth: a line through the memory of the process after each move of a live step to a new random mapping, and "
-    "after each time that a step was wrapped, placed and closed.",
+    "after each time that a step was wrapped, placed and closed. Reads and growth are found while loops are compared; "
+    "nothing else runs while step times are taken.",
 )

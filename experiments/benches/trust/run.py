@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from importlib import import_module
+from threading import Thread
+from typing import Any, TypeVar
 
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
@@ -16,13 +19,14 @@ from experiments.loops.environment import EXACT
 from experiments.report.progress import progress_bar
 from placer.errors import BadInputError
 
+T = TypeVar("T")
 BUDGET, READS, MOVES = 16, 100_000, 20
 WAYS = ("moved", "searched")
 LIMIT_S = 240.0
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Every loop moved by hand and searched, compared with itself alone; then reads, step times and memory.
+    """Every loop moved by hand and searched, compared with itself alone; reads and memory beside that; then step times.
 
     --model: the loops. --measurements: mappings that a search measures before step times are compared; below 16 there
     are as many times fewer reads.
@@ -32,19 +36,35 @@ def bench_facts(options: BenchOptions) -> Facts:
     loops = [find(name) for name in options.models or LOOPS]
     budget = options.measurements or BUDGET
     inside = [loop for loop in loops if not loop.alone]
-    with progress_bar(2 * len(inside) + len(loops) + 2, quiet=False) as advance:
+    reads = max(1000, READS * min(budget, BUDGET) // BUDGET)
+    with progress_bar(2 * len(inside) + len(loops) + 1, quiet=False) as advance:
         with environment(EXACT), Measurer(_judge, Caps(LIMIT_S, batch=10 * len(LOOPS))) as judge:
+            beside = _beside(
+                lambda: (_part(options, "reads", "", reads=reads), _part(options, "growth", "", moves=MOVES))
+            )
             compared = {loop.name: _compared(options, loop, judge, advance) for loop in loops}
-        advance("reading")
-        reading = _part(options, "reads", "", reads=max(1000, READS * min(budget, BUDGET) // BUDGET))
+            advance("reading and memory")
+            reading, growth = beside.result()
         paces = {}
         for loop in inside:
             advance(f"{loop.name}: step times")
             settings = {"loop": loop.name, "workers": options.workers, "budget": budget}
             paces[loop.name] = _part(options, "pace", loop.name, **settings)
-        advance("memory")
-        growth = _part(options, "growth", "", moves=MOVES)
     return judged(compared, reading, paces, growth, options.workers, budget)
+
+
+def _beside(call: Callable[[], T]) -> Future[T]:
+    """Run it in a thread, while this one does what no clock judges either."""
+    found: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as error:
+            found.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return found
 
 
 def judged(
@@ -124,13 +144,12 @@ def _part(options: BenchOptions, name: str, of: str, **settings: Any) -> Facts:
 
 
 def run_part(name: str, settings: dict[str, Any]) -> Facts:
-    """What the part finds in this process, which loads TensorFlow for it."""
+    """What the part finds in this process; only the part's own module is loaded, and TensorFlow where that needs it."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from experiments.benches.trust import growth, pace, reading
-
-    parts: dict[str, Callable[..., Facts]] = {
-        "reads": reading.read_facts,
-        "pace": pace.pace_facts,
-        "growth": growth.growth_facts,
-    }
-    return parts[name](**settings)
+    module, function = {
+        "reads": ("reading", "read_facts"),
+        "pace": ("pace", "pace_facts"),
+        "growth": ("growth", "growth_facts"),
+    }[name]
+    found: Facts = getattr(import_module(f"experiments.benches.trust.{module}"), function)(**settings)
+    return found

@@ -72,7 +72,7 @@ class Trials:
         self.live, self.say, self.report, self.beat_untouched = live, say, report, beat_untouched
         self.mode: Mode = UNTOUCHED
         self.built: list[Placed] = []  # all that can run
-        self.favourite: Placed | None = None  # of these, the best while no device is slow
+        self.favourite: Mode | None = None  # the best while no device is slow
         self.step_s: dict[Mode, float] = {}  # all comparable: at the pace of the first race, or since the load changed
         self.tried: list[Trial] = []
         self.latest_s: deque[float] = deque(maxlen=LATEST)  # seconds of the incumbent's latest undisturbed steps
@@ -107,6 +107,12 @@ class Trials:
         self.go_on_with(mode, latest_s)
         self.moves += 1
         self.say("moved", f"to {self.describe(mode)}: {why}.", step_s=self.known_s(mode))
+
+    def leave_untouched(self) -> None:
+        """Leave the untouched step where it is no candidate."""
+        best = self.fastest(self.built)
+        if not isinstance(self.mode, Placed) and best is not None and not self.untouched_competes:
+            self.move(best, (), f"the fastest on these devices, {ms(self.known_s(best))} a step")
 
     # What is new.
 
@@ -235,6 +241,16 @@ class Trials:
         self.favourite = None if self.favourite is failed else self.favourite
         if self.mode is failed:
             self.go_on_with(UNTOUCHED)
+
+    def forget_all(self) -> None:
+        """Another signature of the step is searched from now on, from the step untouched."""
+        for built in self.built:
+            built.step.close()
+        self.start_anew(UNTOUCHED)
+        self.favourite, self.lost_s = None, 0.0
+        self.tried.clear()
+        self._predicted.clear()
+        self.live.release([])
 
     def start_anew(self, mode: Mode) -> None:
         """Devices were joined anew: forget what was built but `mode`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from experiments.benches.simulator_accuracy import MeasuredNetwork, page_lines
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
+from search.problem.problem import Problem
 from search.session.prediction import SCHEDULE
 from surrogate.calibrate.calibration import Calibration, Predictor, launches
 from surrogate.simulate.simulator import Simulator
@@ -31,7 +33,7 @@ def sample(name, seed, mappings=14, noise=0.01):
     placements = np.array([[0] * 24, [1] * 24, *rng.integers(0, 2, (mappings - 2, 24))], dtype=np.int32)
     profiled = Predictor(Simulator(graph, topology, SCHEDULE), launches(graph))
     step_s = replace(profiled, given=TRUTH).step_s(placements) * rng.normal(1, noise, mappings)
-    return MeasuredNetwork(name, profiled, placements, step_s, noise * step_s, singles=2)
+    return MeasuredNetwork(name, profiled, placements, step_s, noise * step_s, 2, mappings)
 
 
 def measured_are(patch, samples):
@@ -81,3 +83,35 @@ def test_the_page_has_a_row_per_network_and_the_mean(facts):
     rows = [line for line in page_lines(facts) if line.startswith("| ")]
     assert [row.split(" | ")[0] for row in rows[2:]] == ["| one", "| other", "| mean"]
     assert f"{facts['unseen_mape']:.1%}" in rows[-1]
+
+
+class FewUnits:
+    """As much of a job as mappings are drawn from."""
+
+    def __init__(self, units):
+        ops = tuple(Op(f"op{i}", cost_s={"cpu": 1e-3}) for i in range(units))
+        edges = tuple(Edge(i, i + 1, 1000) for i in range(units - 1))
+        self.problem = Problem(OpGraph("small", ops, edges), Topology((Device("a", "cpu"), Device("b", "cpu"))))
+        self.topology = self.problem.topology
+
+
+@pytest.mark.parametrize("units", [1, 2, 3])
+def test_a_network_with_few_mappings_ends(units):
+    """Two equal devices: a mapping and its mirror image are one."""
+    job = FewUnits(units)
+    asked = list(simulator_accuracy._kinds(job, random.Random(0)))
+    assert len(set(map(job.problem.canonical, asked))) == len(asked) <= 2 ** (units - 1)
+
+
+@pytest.mark.parametrize("mappings", [2, 3, 5])
+def test_few_mappings_are_judged_as_far_as_they_go_and_the_page_says_so(monkeypatch, mappings):
+    measured_are(monkeypatch, {"one": sample("one", 3, mappings)})
+    facts = simulator_accuracy.bench_facts(BenchOptions(("one",)))
+    page = "\n".join(page_lines(facts))
+    assert f"one: {mappings} mappings instead of 18" in page and "nan" not in page
+
+
+def test_the_page_is_silent_of_a_network_with_mappings_enough(monkeypatch):
+    measured_are(monkeypatch, {"one": sample("one", 3)})
+    facts = simulator_accuracy.bench_facts(BenchOptions(("one",), measurements=14))
+    assert "instead" not in "\n".join(page_lines(facts))

@@ -15,6 +15,8 @@ import pytest
 
 from placer.devices.workers import start_workers
 from placer.measure.store import Store
+from placer.profile.operators.dataset import load
+from placer.profile.operators.operator_profile import RUNS
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
@@ -142,3 +144,16 @@ def test_other_commands_end_as_well(tmp_path, command):
     ended = hit(tmp_path, phase, freeze, [command, "mnist_softmax"])
     assert (ended.code, ended.left) == (1, ())
     assert ended.lines[-1].startswith("placer: worker:1 did not answer")
+
+
+@pytest.mark.parametrize("act", [freeze, kill])
+def test_a_profile_keeps_the_passes_before_a_worker_was_lost(tmp_path, act):
+    export = tmp_path / "rows.csv"
+    ended = hit(tmp_path, "pass 2", act, ["profile", "mnist_softmax", "--export", str(export)])
+    assert (ended.code, ended.left) == (1, ())
+    assert ended.lines[-1].startswith("placer: worker:1 ")
+    with Store(tmp_path / "store.sqlite") as store:
+        rows = store.operators()
+    assert max(row.repeats for row in rows) >= 2 * RUNS  # one pass on each worker
+    assert {row.source for row in rows} == {"step", "single"}
+    assert load(export) == rows

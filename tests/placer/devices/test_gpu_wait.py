@@ -7,14 +7,14 @@ import tensorflow as tf
 
 from placer.devices import gpu_wait
 from placer.measure import runner
-from placer.train import live_step
+from placer.train import live_step, placed_run
 
 
 @pytest.fixture
 def drained(monkeypatch):
     """How often GPUs were waited for."""
     count = []
-    for module in (live_step, runner):
+    for module in (live_step, placed_run, runner):
         monkeypatch.setattr(module, "drain", lambda: count.append(1))
     return count
 
@@ -44,7 +44,7 @@ def test_a_timed_step_ends_when_its_devices_are_done(monkeypatch):
 
 
 def test_live_steps_are_waited_for_only_after_a_change(monkeypatch, drained, live_hand, make_step):
-    monkeypatch.setattr(live_step, "DRAINED", 3)
+    monkeypatch.setattr(placed_run, "DRAINED", 3)
     step, batch = make_step()
     hand = live_hand(step)
     for _ in range(4):

@@ -11,16 +11,24 @@ import time
 
 import pytest
 
+from placer.devices import guard
 from placer.devices.guard import (
     CALL,
     GIVE_UP,
     GONE,
     INTERRUPTED,
     OVERDUE,
+    PID,
+    PIDS_AT,
     SHARED_BYTES,
+    STOPPED,
     VERDICT,
     VERDICT_AT,
+    WAIT,
+    WAITS_AT,
+    WATCHED_BYTES,
     Guard,
+    Watch,
     look,
 )
 
@@ -205,3 +213,138 @@ def test_who_was_at_fault_first_stays_named_and_calls_after_it_are_soon_given_up
     s.polls(12)
     assert s.verdict == (OVERDUE, 0b10)
     assert os.read(s.told, 1) == GIVE_UP
+
+
+class Training:
+    """A watch of a program and two workers that only sleep; one that is stopped may be so for 20 s."""
+
+    def __init__(self):
+        self.program = subprocess.Popen(["sleep", "600"])
+        self.processes = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+        self.shared = mmap.mmap(-1, WATCHED_BYTES)
+        STOPPED.pack_into(self.shared, 0, 20.0)
+        self.renew()
+        self.watch = Watch(self.shared, self.program.pid)
+
+    def renew(self):
+        for i, process in enumerate(self.processes):
+            PID.pack_into(self.shared, PIDS_AT + i * PID.size, process.pid)
+
+    def waits(self, slot=0, limit_s=60.0, begun=1.0):
+        WAIT.pack_into(self.shared, WAITS_AT + slot * WAIT.size, begun, limit_s)
+
+    def polls(self, seconds, compute=False):
+        """Poll once a second; compute: have this process use a fifth of a core meanwhile."""
+        for _ in range(seconds):
+            until_s = time.process_time() + 0.2
+            while compute and time.process_time() < until_s:
+                pass
+            self.watch.poll(1.0)
+
+    @property
+    def alive(self):
+        return [look(process.pid) is not None for process in self.processes]
+
+
+@pytest.fixture
+def training():
+    found = Training()
+    yield found
+    for process in (found.program, *found.processes):
+        process.kill()
+        process.wait()
+
+
+def test_of_a_training_the_frozen_worker_alone_is_ended_whoever_waits(training, capfd):
+    stop(training.processes[1])
+    training.polls(20)
+    assert training.alive == [True, True]
+    training.polls(1)
+    assert training.processes[1].wait() == -signal.SIGKILL
+    assert training.alive == [True, False]
+    assert "placer: worker:1 was stopped for 20 s, so it was ended" in capfd.readouterr().err
+
+
+def test_a_worker_that_is_stopped_for_a_while_goes_on(training):
+    for _ in range(3):
+        stop(training.processes[0])
+        training.polls(15)
+        training.processes[0].send_signal(signal.SIGCONT)
+        while look(training.processes[0].pid).state == "T":
+            time.sleep(0.01)
+        training.polls(1)
+    assert training.alive == [True, True]
+
+
+def test_no_time_passes_while_the_training_itself_is_stopped(training):
+    stop(training.program)
+    stop(training.processes[0])
+    training.waits(limit_s=5.0)
+    training.polls(100)
+    assert training.alive == [True, True]
+
+
+def test_a_worker_that_was_started_again_is_watched(training):
+    training.processes[0].kill()
+    training.processes[0].wait()
+    training.processes[0] = subprocess.Popen(["sleep", "600"])
+    training.renew()
+    stop(training.processes[0])
+    training.polls(21)
+    assert training.processes[0].wait() == -signal.SIGKILL
+
+
+def test_all_workers_end_where_a_call_is_overdue_and_nobody_computes(training, capfd):
+    training.waits(slot=3, limit_s=60.0)
+    training.polls(60)
+    assert training.alive == [True, True]
+    training.polls(2)
+    assert [process.wait() for process in training.processes] == [-signal.SIGKILL] * 2
+    assert "a call to workers did not end within 61 s" in capfd.readouterr().err
+
+
+def test_a_call_of_a_training_that_computes_is_slow_and_not_overdue(training, monkeypatch):
+    monkeypatch.setattr(guard, "_wants_core", lambda pid: False)
+    training.watch.parent = os.getpid()
+    training.waits(limit_s=3.0)
+    training.polls(10, compute=True)
+    assert training.alive == [True, True]
+
+
+def test_a_call_is_not_overdue_where_somebody_waits_for_a_core(training):
+    training.watch.parent = os.getpid()  # which runs
+    training.waits(limit_s=20.0)
+    training.polls(200)
+    assert training.alive == [True, True]
+    training.polls(5)  # past ten times the deadline
+    assert training.processes[0].wait() == -signal.SIGKILL
+
+
+def test_each_call_of_a_training_has_its_own_time(training):
+    for call in range(5):
+        training.waits(slot=call % 2, limit_s=60.0, begun=call + 1.0)
+        training.waits(slot=1 - call % 2, begun=0.0)
+        training.polls(50)
+    training.waits(begun=0.0)
+    training.polls(100)
+    assert training.alive == [True, True]
+
+
+def test_a_call_that_waits_though_a_worker_is_gone_ends_the_others(training):
+    training.waits(limit_s=300.0)
+    training.polls(20)
+    training.processes[0].kill()
+    training.processes[0].wait()
+    training.polls(10)
+    assert training.alive == [False, True]
+    training.polls(2)
+    assert training.processes[1].wait() == -signal.SIGKILL
+
+
+def test_where_workers_run_elsewhere_it_is_only_said_once(capfd):
+    shared = mmap.mmap(-1, WATCHED_BYTES)
+    WAIT.pack_into(shared, WAITS_AT, 1.0, 1.0)
+    watch = Watch(shared, os.getpid())
+    for _ in range(30):
+        watch.poll(1.0)
+    assert capfd.readouterr().err.count("The training waits; end that worker's process where it runs") == 1

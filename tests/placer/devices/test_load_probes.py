@@ -10,7 +10,7 @@ import pytest
 
 from placer.devices.load_probes import PROBE_S, REPEATS, LoadProbes, LoadReading, Slowdown
 from placer.errors import BadInputError
-from placer.tf_internals import collected_partitions
+from placer.tf_internals import collected_nodes
 
 PAIR = ("worker:0", "worker:1")
 # Factors are compared with one another: other processes slow these machines, too. Three busy processes outweigh them;
@@ -104,9 +104,9 @@ def test_a_reading_is_the_median_and_names_each_device_and_pair(two_cpus):
 
 def test_a_probe_is_doubled_until_it_takes_long_enough_and_nothing_is_folded_away(two_cpus):
     """Three timings a size: two to warm up, the third decides. cpu:0 needs the third size, cpu:1 the first."""
-    with collected_partitions() as graphs:
+    with collected_nodes() as nodes:
         LoadProbes(two_cpus, Ticks(*[0.0] * 8, PROBE_S))
-    ran = [(node.op.removeprefix("_Mkl"), node.device[-1:]) for graph in graphs for node in graph.node]
+    ran = [(node.op.removeprefix("_Mkl"), node.device[-1:]) for node in nodes]
     assert (ran.count(("MatMul", "0")), ran.count(("MatMul", "1"))) == (1 + 2 + 4, 1)
     assert (ran.count(("AddV2", "0")), ran.count(("AddV2", "1"))) == (4, 4)
 

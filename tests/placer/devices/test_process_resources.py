@@ -12,16 +12,16 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices import process_resources
 from placer.devices.process_resources import dropped_by_joining
+from placer.instances import instances_of
 
 
 @pytest.fixture(autouse=True)
 def only_those_of_the_test(monkeypatch):
     """Other tests may have left some."""
-    known = {id(thing) for thing in process_resources.gc.get_objects()}
-    objects = process_resources.gc.get_objects
-    monkeypatch.setattr(process_resources, "gc", type("Gc", (), {
-        "get_objects": staticmethod(lambda: [thing for thing in objects() if id(thing) not in known])
-    }))  # fmt: skip
+    kinds = [kind for kinds in tf_internals.named_resource_kinds().values() for kind in kinds]
+    known = {id(thing) for thing in instances_of(kinds)}
+    fresh = lambda kinds: [thing for thing in instances_of(kinds) if id(thing) not in known]  # noqa: E731
+    monkeypatch.setattr(process_resources, "instances_of", fresh)
 
 
 def table(anonymous=False):
@@ -64,7 +64,7 @@ def step(x):
     return weight.read_value()
 
 with placer.autoplace(step, devices="workers:2", budget=2) as placed:
-    for _ in range(3000):
+    for _ in range(1_000_000):  # as many as it takes until it would join workers
         placed(table.lookup(tf.constant("b")))
         if placed.left_alone:
             break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -92,6 +93,47 @@ def test_an_op_that_ran_elsewhere_is_an_error(setting, two_cpus):
     placed.device_of[name] = two_cpus.tf_name(1)  # the function says cpu:0, the mapping now says cpu:1
     with pytest.raises(PlacementError, match="did not run where they were mapped"):
         placed.run_flat(inputs)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_another_thread_runs_meanwhile_neither_refuses_a_mapping_nor_proves_it(setting, two_cpus, before):
+    """The other function has the same ops, all on another device, and first runs while the check is open."""
+    captured, template, inputs, _, _ = setting
+    here, there = two_cpus.tf_name(0), two_cpus.tf_name(1)
+    right = Crowded(template, [here] * len(captured.graph), inputs, there, before)
+    right.run_flat(inputs)
+    wrong = Crowded(template, [here] * len(captured.graph), inputs, there, before)
+    wrong.device_of = dict.fromkeys(wrong.device_of, there)  # the function says cpu:0, the mapping now says cpu:1
+    with pytest.raises(PlacementError, match=r"CPU:1 was asked for, \S+CPU:0 ran it"):
+        wrong.run_flat(inputs)
+    for step in (right, wrong):
+        step.close()
+
+
+class Crowded(PlacedStep):
+    """While it runs, another thread runs the same ops for the first time, all on device `there`."""
+
+    def __init__(self, template, devices, inputs, there, before):
+        super().__init__(template, devices)
+        self.other = PlacedStep(template, [there] * len(devices), proven=True)
+        self.inputs, self.before = inputs, before
+
+    def close(self):
+        super().close()
+        self.other.close()
+
+    def _call(self, inputs):
+        if self.before:
+            self.run_other()
+        outputs = super()._call(inputs)
+        if not self.before:
+            self.run_other()
+        return outputs
+
+    def run_other(self):
+        thread = Thread(target=self.other.run_flat, args=(self.inputs,))
+        thread.start()
+        thread.join()
 
 
 def test_a_cut_tensor_crosses_through_one_relay_at_the_end(setting, two_cpus):

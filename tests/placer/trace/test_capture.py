@@ -290,3 +290,20 @@ def test_objects_that_answer_no_questions_do_no_harm(two_cpus):
 
     assert untouchable(step) is None
     later = 1
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "dtype", "ordered"),
+    [("scatter", tf.float32, False), ("scatter", tf.int32, True), ("dense", tf.float32, True)],
+)
+def test_rows_that_threads_add_in_any_order_round_differently_in_each_run(optimizer, dtype, ordered):
+    table, weight = tf.Variable(tf.zeros([4, 2], dtype)), tf.Variable(1.0)
+
+    def step(rows):
+        if optimizer == "scatter":
+            table.scatter_sub(tf.IndexedSlices(tf.ones([3, 2], dtype), rows))
+        else:
+            table.assign_sub(tf.ones([4, 2], dtype))
+        return weight.assign_add(1.0)
+
+    assert capture(step, (tf.constant([1, 1, 2]),), "rows").is_ordered == ordered

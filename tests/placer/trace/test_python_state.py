@@ -421,7 +421,7 @@ def test_a_call_that_draws_is_judged():
         assert state.effect() is None
         state.before()
         draw()
-        assert "random" in state.effect()
+        assert "random numbers are drawn while it runs" in state.effect()
 
 
 def test_what_a_first_call_builds_belongs_to_the_state_that_it_was_called_in():

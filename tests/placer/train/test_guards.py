@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacedStep, PlacementError
-from placer.train import builder
+from placer.train import builder, variants
 from placer.train.session import DeviceSession
 from placer.train.trial_run import TrialRun
 
@@ -114,6 +114,40 @@ def test_another_signature_is_tried_before_it_is_placed(two_cpus, live_hand):
     hand.close()
 
 
+def test_a_program_that_goes_over_to_another_signature_has_that_one_placed(two_cpus, live_hand, monkeypatch):
+    monkeypatch.setattr(variants, "RECENT", 20)
+    step, variables = program()
+    hand = started(live_hand, step)
+    seen = [batch(i) for i in range(UNTOUCHED)]
+
+    def train(count, rows):
+        for _ in range(count):
+            seen.append(batch(len(seen), rows))
+            hand(seen[-1])
+
+    for _ in range(10):  # three of ten steps are of the other one
+        train(7, 4), train(3, 3)
+        assert hand.live.successor is None
+    train(13, 3)
+    assert hand.live.successor is None  # 16 of the last 20 are not more than 80 %
+    train(1, 3)
+    before, successor = hand.live.main, hand.live.successor
+    hand.live.go_over(successor)
+    assert hand.live.main is successor is not before and not hand.is_placed
+    hand.live.mode = hand.placed[0]  # built for another signature
+    assert not hand.is_placed
+    train(2, 3)  # recorded
+    hand.place(first=False)
+    train(3, 3)
+    assert hand.live.mode.step.captured is successor.captured
+    train(3, 4)  # now this one follows
+    assert before.following is not None and not before.refused
+    train(20, 4)
+    assert hand.live.successor is None  # it takes twice as many to go back
+    assert_same(variables, unwrapped(seen))
+    hand.close()
+
+
 def test_another_signature_follows_the_run_order_of_the_main_one(two_cpus, live_hand):
     """Variables are no part of that order: the placed step takes them as arguments."""
     step, variables = program()
@@ -197,9 +231,9 @@ def test_a_reader_in_tensorflows_threads_ends_placed_steps(two_cpus, live_hand):
     hand(batch(UNTOUCHED))
     data = tf.data.Dataset.from_generator(lambda: iter([variables[2].numpy()]), output_types=tf.int32)
     assert int(next(iter(data))) == UNTOUCHED + 1  # the truth, already the first time
-    with pytest.warns(UserWarning, match="TensorFlow's threads reads its variables while steps run"):
-        hand(batch(UNTOUCHED + 1))
-    assert not hand.is_placed and "threads" in hand.live.left_alone
+    hand(batch(UNTOUCHED + 1))
+    assert not hand.is_placed
+    assert "TensorFlow's threads reads its variables while steps run" in hand.live.left_alone
     numbers = iter(tf.data.Dataset.from_generator(lambda: iter([variables[2].numpy()] * 1), output_types=tf.int32))
     hand(batch(UNTOUCHED + 2))
     assert int(next(numbers)) == UNTOUCHED + 3

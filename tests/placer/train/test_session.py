@@ -1,7 +1,8 @@
-"""Training outlives its devices: a worker killed at any time costs no step and no bit."""
+"""Training outlives its devices: a worker killed or frozen at any time costs no step and no bit."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,9 +64,9 @@ saved, save = [], session.log.save
 session.log.save = lambda: (saved.append(len(got)), save())
 session.sync_every = 5
 
-def kill(*tasks):
+def hit(*tasks):
     for task in tasks:
-        os.kill(session.connection.workers.processes[task].pid, signal.SIGKILL)
+        os.kill(session.connection.workers.processes[task].pid, getattr(signal, sys.argv[3]))
 
 def back():
     deadline = time.monotonic() + 120
@@ -82,12 +83,12 @@ def disturb(i):
     if i == 8:
         hand.move()
     if i == 12:
-        kill(0)
+        hit(0)
     if i == 16:  # what is lost comes back, and is lost again while the caller looks at his variables
         back()
     if i == 17:
         before, lost = variables[0].numpy(), len(session.losses)
-        taken(hand, 1000), kill(1)
+        taken(hand, 1000), hit(1)
         assert not np.array_equal(before, variables[0].numpy()) and len(session.losses) == lost + 1
         for v, value in zip(variables, kept, strict=True):
             v.assign(value)
@@ -98,9 +99,9 @@ def disturb(i):
     if i == 24:  # lost under work in the background
         ops = len(hand.live.joined.captured.graph.ops)
         work = [hand.live.background(lambda k=k: hand.live.build([k % 2] * ops, (), "b")) for k in range(4)]
-        kill(0)
+        hit(0)
     if i == 30:
-        kill(1) if session.missing == ("worker:0",) else kill(0, 1)
+        hit(1) if session.missing == ("worker:0",) else hit(0, 1)
 
 for i in range(4, 30):
     kept = [v.numpy() for v in variables] if i == 17 else None
@@ -132,8 +133,11 @@ print("kept")
 
 @pytest.mark.slow
 @pytest.mark.workers
-@pytest.mark.parametrize("kind", ["plain", "tf.function"])
-def test_workers_killed_at_any_time_cost_no_step_and_no_bit(kind):
-    here = str(Path(__file__).parents[1])
-    ran = subprocess.run([sys.executable, "-c", STORY, here, kind], capture_output=True, text=True, timeout=420)
+@pytest.mark.parametrize(
+    ("kind", "how"), [("plain", "SIGKILL"), ("tf.function", "SIGKILL"), ("tf.function", "SIGSTOP")]
+)
+def test_workers_killed_or_frozen_at_any_time_cost_no_step_and_no_bit(kind, how):
+    command = [sys.executable, "-c", STORY, str(Path(__file__).parents[1]), kind, how]
+    environment = {**os.environ, "PLACER_DEADLINE_S": "5"}  # after which a frozen one counts as lost
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=420)
     assert ran.stdout.endswith("kept\n"), ran.stdout + ran.stderr[-5000:]

@@ -18,9 +18,15 @@ import tensorflow as tf
 from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
+from placer.splits.plan_files import regions_of
+from placer.splits.step import split_step
+from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
+from placer.train import variants
 from placer.train.session import DeviceSession
 from search.online.autoplace import AutoStep, autoplace, place
+from search.splits.candidates import plan_by
+from search.splits.propagate import Rates
 
 MOST_STEPS = 100_000  # by far more than a search takes
 
@@ -63,6 +69,40 @@ def test_a_whole_search_trains_as_the_step_alone(make_step: Callable[[], Made], 
     assert [line["sentence"] for line in lines] == [entry.sentence for entry in kept]
 
 
+@pytest.mark.slow
+def test_a_program_that_goes_over_to_larger_batches_has_these_searched(
+    make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variants, "RECENT", 30)
+    step, inputs = make_step()
+    larger = tf.random.stateless_normal([18, 16], [3, 4]), tf.constant([0, 1, 2] * 6)
+    with autoplace(step, budget=2) as placed:
+        found = searched(placed, inputs)
+        count = len(found)
+        while not any(entry.kind == "start" for entry in placed.journal.entries):
+            found += losses(placed, larger, 1)
+            assert len(found) < count + 100
+        found += [*searched(placed, larger), *losses(placed, larger, 5), *losses(placed, inputs, 5)]
+        assert sum(entry.kind == "end" for entry in placed.journal.entries) == 2
+        assert [tried for tried in placed.tried if tried.devices]
+    alone, _ = make_step()
+    given = [inputs] * count + [larger] * (len(found) - count - 5) + [inputs] * 5
+    np.testing.assert_allclose(found, [float(alone(*batch)) for batch in given], rtol=1e-3, atol=1e-4)
+
+
+def test_lost_devices_are_looked_for_whatever_the_signature(
+    make_step: Callable[[], Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, inputs = make_step()
+    with place(step, split(step, inputs, tmp_path / "mapping.json")) as placed:
+        losses(placed, inputs, 6)
+        looked: list[int] = []
+        monkeypatch.setattr(placed.controller, "look_for_lost", lambda: looked.append(placed.controller.step))
+        losses(placed, tuple(tensor[:3] for tensor in inputs), 3)
+        losses(placed, inputs, 1)
+    assert looked == [7, 8, 9, 10]
+
+
 def test_once_closed_the_step_goes_on_untouched(make_step: Callable[[], Made], tmp_path: Path) -> None:
     step, inputs = make_step()
     placed = place(step, split(step, inputs, tmp_path / "mapping.json"))
@@ -81,6 +121,46 @@ def split(step: Callable[..., Any], inputs: tuple[Any, ...], path: Path) -> Path
     sides = {graph.ops[v].name: f"cpu:{i % 2}" for i, unit in enumerate(graph.colocated) for v in unit}
     path.write_text(json.dumps({"format": "placer.mapping/1", "assignment": sides}))
     return path
+
+
+def divided(step: Callable[..., Any], inputs: tuple[Any, ...], path: Path, policy: str) -> Path:
+    """A mapping file of the step with ops divided in two, the second parts on the second device."""
+    captured = capture(step, inputs, "step")
+    graph = StepGraph(captured.graph_def)
+    rates = Rates(dict.fromkeys(graph.nodes, 1e-3), 1e-12, 0.0)
+    plan = plan_by(policy, graph, {op.name: op.phase for op in captured.graph.ops}, rates, 2)
+    ops = split_step(captured, plan, graph).captured.graph.ops
+    units = {op.name for op in ops if op.colocate is not None}
+    sides = {op.name: f"cpu:{0 if op.name in units else op.part or 0}" for op in ops}
+    splits = [{"way": region.way, "parts": region.parts, "ops": region.ops} for region in regions_of(plan)]
+    path.write_text(json.dumps({"format": "placer.mapping/2", "assignment": sides, "splits": splits}))
+    return path
+
+
+def test_a_mapping_of_a_divided_step_divides_the_training(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    keras.backend.clear_session()
+    step, inputs = make_step()
+    path = divided(step, inputs, tmp_path / "mapping.json", "batch")
+    with place(step, path) as placed:
+        found = losses(placed, inputs, 12)
+        assert placed.mapping is not None and len(set(placed.mapping.devices)) == 2
+        assert any("/part_1" in name for name in placed.mapping.assignment)
+    np.testing.assert_allclose(found, losses(*make_step(), 12), rtol=1e-5)
+
+
+def test_a_mapping_that_divides_variables_is_refused_in_a_training(
+    make_step: Callable[[], Made], tmp_path: Path
+) -> None:
+    keras.backend.clear_session()
+    step, inputs = make_step()
+    path = divided(step, inputs, tmp_path / "mapping.json", "columns")
+    placed = place(step, path)
+    with (
+        pytest.warns(UserWarning, match="goes on as it is"),
+        pytest.raises(BadInputError, match="divides the variable"),
+    ):
+        losses(placed, inputs, 6)
+    placed.close()
 
 
 def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp_path: Path) -> None:
@@ -164,7 +244,11 @@ def test_a_worker_lost_while_the_step_is_profiled_delays_the_search() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_a_plain_step_whose_state_keeps_changing_is_left_alone_in_the_middle_of_its_training(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_plain_step_whose_state_keeps_changing_is_left_alone_in_the_middle_of_its_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, given_up: bool
+) -> None:
+    """given_up: the search has ended by an error before, so that no script is left which would report it."""
     rates = [0.1]
 
     def made() -> Callable[[], Any]:
@@ -187,9 +271,21 @@ def test_a_plain_step_whose_state_keeps_changing_is_left_alone_in_the_middle_of_
 
     rates[0] = 0.1
     path = split(made(), (), tmp_path / "mapping.json")
-    with place(made(), path) as placed, pytest.warns(UserWarning, match=r"rates\[0\]"):
-        found = trained(placed)
+    with place(made(), path) as placed:
+        found = trained(forgetful(placed) if given_up else placed)
         assert placed.phase == "left alone" and placed.mapping is None
         said = [entry.sentence for entry in placed.journal.entries]
     assert sum("rates[0]" in sentence for sentence in said) == 1
+    assert sum("rates[0]" in record.getMessage() for record in caplog.records) == 1
     np.testing.assert_allclose(found, trained(made()), rtol=1e-5)
+
+
+def forgetful(placed: AutoStep) -> Callable[[], Any]:
+    """The step, which loses its script once it is placed, as if the script had raised."""
+
+    def step() -> Any:
+        if placed.mapping is not None:
+            placed._script = None
+        return placed()
+
+    return step

@@ -253,24 +253,27 @@ class FakeStep:
 class Machine:
     """A stage: what steps take, by the loads of the moment; loads: (first step, step after the last, factors).
 
+    hosts: the same of the cores that only the step untouched uses, with one factor.
+
     error: relative standard deviation of what mappings really take. noise: of a step's logarithm, `hang` of which is
     that of the step before. stragglers: share of steps that take three times as long.
     """
 
     def __init__(
         self, seed=0, *, error=0.02, noise=0.04, hang=0.0, stragglers=0.01, drift=0.0, untouched_s=0.11,
-        competes=False, loads=(), understated=0.6, probe_noise=0.08, disturbed=1.5, planner=TablePlanner,
+        competes=False, loads=(), hosts=(), understated=0.6, probe_noise=0.08, disturbed=1.5, planner=TablePlanner,
     ):  # fmt: skip
         self.rng, self.seed = np.random.default_rng(seed), seed
         self.clock, self.step, self.competes = Clock(), 0, competes
         self.error, self.noise, self.hang, self.stragglers, self.drift = error, noise, hang, stragglers, drift
-        self.untouched_s, self.loads = untouched_s, list(loads)
+        self.untouched_s, self.loads, self.hosts = untouched_s, list(loads), list(hosts)
         self.understated, self.probe_noise, self.disturbed = understated, probe_noise, disturbed
         self.thread = Line(self.clock)
         self.planner = planner(self)
         self.session = SimpleNamespace(
             devices=SimpleNamespace(topology=TOPOLOGY, has_local=False), missing=(), prepare=lambda: None
         )
+        self.name = "step"
         self.mode, self.left_alone, self.graph, self.shares_cores = UNTOUCHED, None, GRAPH, True
         self.is_ready = True
         self.cannot, self.factor_of, self.ran, self.generation = set(), {}, [], 1
@@ -342,7 +345,8 @@ class Machine:
         """Seconds of a step without noise."""
         load = load or self.load
         if mode is UNTOUCHED:
-            return self.untouched_s * max(load)
+            host = math.prod(factor for begin, end, factor in self.hosts if begin <= self.step < end)
+            return self.untouched_s * max(load) * host
         return self.mapping_s(mode.devices, load)
 
     def mapping_s(self, devices, load=CALM):
@@ -512,7 +516,7 @@ def test_a_step_that_is_left_alone_stays_untouched():
     machine.left_alone = "it is compiled for XLA"
     training = Training(machine).steps(10)
     assert training.mode is UNTOUCHED
-    assert training.said("alone") == ["the step runs untouched: it is compiled for XLA."]
+    assert training.said("alone") == ["step runs untouched: it is compiled for XLA."]
 
 
 def test_a_step_with_one_device_is_left_alone_and_says_so_once():
@@ -521,7 +525,7 @@ def test_a_step_with_one_device_is_left_alone_and_says_so_once():
     training = Training(machine).until("left alone").steps(50)
     assert training.mode is UNTOUCHED
     assert machine.left_alone == "worker:0 is the only device here, so that there is nothing to place"
-    assert training.said("alone") == [f"the step runs untouched: {machine.left_alone}."]
+    assert training.said("alone") == [f"step runs untouched: {machine.left_alone}."]
 
 
 # Keeping it.
@@ -644,6 +648,114 @@ def test_every_decision_is_one_plain_sentence_with_numbers():
         if entry.kind in ("moved", "alarm", "end", "measured"):
             assert any(c.isdigit() for c in entry.sentence)
             assert entry.numbers
+
+
+# Going over to another signature.
+
+
+@pytest.mark.parametrize("begun", ["searching", "steady"])
+def test_a_program_that_went_over_to_another_signature_has_it_searched_from_the_start(begun):
+    training = Training(Machine()).until(begun)
+    before = [placed for placed in training.controller.trials.built if isinstance(placed, Placed)]
+    training.script = training.controller.script_of_another()  # as AutoStep does
+    training.machine.mode = next(training.script)
+    assert training.machine.mode is UNTOUCHED
+    assert all(placed.step.closed for placed in before)
+    assert not training.controller.tried and not training.controller.step_s
+    training.until("steady")
+    assert training.true_s < 1.1 * training.machine.best_s()
+    assert training.mode not in before
+    assert "another signature" in training.said("start")[0]
+    assert len(training.said("plan")) == 2
+
+
+def test_devices_that_come_back_while_it_goes_over_do_not_bring_the_old_mapping_back():
+    training = Training(Machine()).until("steady")
+    training.script = training.controller.script_of_another()
+    training.machine.mode = next(training.script)
+    training.machine.planner.calls.clear()
+    rejoined(training, TOPOLOGY.names)
+    training.machine.mode = UNTOUCHED
+    training.until("steady")
+    assert training.machine.planner.calls[0] == "start"
+
+
+# Keeping the step untouched.
+
+
+def ended_untouched(seed, **machine):
+    """A training that ended on the step untouched, whose mappings take about 0.1 s a step."""
+    training = Training(Machine(seed, competes=True, **{"untouched_s": 0.085, **machine})).until("steady").steps(60)
+    assert training.mode is UNTOUCHED
+    return training
+
+
+@pytest.mark.parametrize("noise", [{}, {"hang": 0.7}, {"drift": 0.2}, {"stragglers": 0.05}])
+def test_an_untouched_step_that_stays_as_it_is_is_left_as_it_is(noise):
+    for seed in range(4):
+        training = ended_untouched(seed, **noise)
+        begin = training.machine.step
+        training.steps(5000)
+        assert all(mode is UNTOUCHED for mode, _, _ in training.machine.ran[begin:])
+
+
+def test_where_the_untouched_step_slows_down_a_mapping_takes_over_and_gives_way_when_it_is_fast_again():
+    for seed in range(10):
+        training = ended_untouched(seed)
+        begin = training.machine.step
+        training.machine.hosts.append((begin, begin + 400, 2.0))
+        training.steps(200)
+        assert isinstance(training.mode, Placed)
+        assert training.true_s < 1.1 * training.machine.best_s()
+        training.steps(200 + 1100)
+        assert training.mode is UNTOUCHED
+
+
+def test_where_a_load_on_the_devices_decided_for_the_untouched_step_a_mapping_takes_over_when_it_leaves():
+    good = 0
+    for seed in range(10):
+        busy = {"loads": [(0, 400, (2.0, 2.0))], "hosts": [(0, 400, 0.6)]}
+        training = ended_untouched(seed, untouched_s=0.15, **busy)
+        assert training.machine.step < 400
+        training.steps(700)
+        good += isinstance(training.mode, Placed) and training.true_s < 1.1 * training.machine.best_s()
+    assert good == 10
+
+
+def test_everything_slowed_alike_is_no_reason_to_leave_the_untouched_step():
+    for seed in range(10):
+        training = ended_untouched(seed, understated=1.0, probe_noise=0.02)
+        begin = training.machine.step
+        training.machine.loads.append((begin, begin + 1000, (1.8, 1.8)))
+        training.steps(300)
+        ran = [mode for mode, _, _ in training.machine.ran[begin:]]
+        assert training.mode is UNTOUCHED
+        assert sum(mode is not UNTOUCHED for mode in ran) < 15
+
+
+def test_a_load_on_this_process_that_comes_and_goes_is_followed_less_and_less():
+    training = ended_untouched(0)
+    begin, moves = training.machine.step, []
+    for i in range(60):
+        training.machine.hosts.append((begin + 40 * i, begin + 40 * i + 20, 2.0))
+    for _ in range(3):
+        before = training.controller.moves
+        training.steps(800)
+        moves.append(training.controller.moves - before)
+    assert moves[2] <= max(2, moves[0])
+    assert sum(moves) <= 20
+
+
+def test_where_devices_come_back_an_untouched_step_stays_and_is_watched_on():
+    training = ended_untouched(0)
+    rejoined(training, ("worker:0",))
+    training.steps(60)
+    rejoined(training, TOPOLOGY.names)
+    training.machine.mode = UNTOUCHED
+    training.steps(60)
+    training.machine.hosts.append((training.machine.step, training.machine.step + 1000, 3.0))
+    training.steps(300)
+    assert isinstance(training.mode, Placed)
 
 
 # Devices that are lost and come back.

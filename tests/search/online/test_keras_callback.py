@@ -23,7 +23,7 @@ from placer.errors import BadInputError
 from placer.keras import AutoPlace
 from placer.trace.capture import capture
 from placer.train.session import DeviceSession
-from search.online.keras_callback import TrainFunction
+from search.online.keras_callback import TrainFunction, _untouchable
 from search.online.replan.replanner import Replanner
 
 pytestmark = [
@@ -415,6 +415,14 @@ def test_a_model_left_alone_trains_with_one_warning(kind: Any, compiling: dict[s
     ]
     assert sum("placer" in str(w.message) for w in told) == 1
     assert len(history["loss"]) == 2
+
+
+def test_a_model_made_under_a_distribution_strategy_is_known_as_one_later() -> None:
+    with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
+        made = keras.Sequential()
+    for model, reason in ((made, "it runs under a distribution strategy"), (keras.Sequential(), None)):
+        model.compile(jit_compile=False)
+        assert _untouchable(model) == reason
 
 
 class Immediately:

@@ -1,0 +1,102 @@
+"""Ends workers of a training that freeze, so that what waits for them raises and the training goes on without them.
+
+The process that does it is `placer.devices.guard.Watch`, because a thread might never get the interpreter's lock
+(docs/decisions/014-deadlines.md).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from placer.devices import guard
+from placer.devices.deadline import FIRST_S, LEAST_S, TIMES, setting
+from placer.devices.workers import Workers
+
+
+class WorkerWatch:
+    """Watches local workers from now on, those that are started again included.
+
+    One that is stopped for LEAST_S is ended. All are ended where a call in `placer.devices.deadline.waiting` is overdue
+    while no process computes.
+    """
+
+    def __init__(self, workers: Workers | None) -> None:
+        """workers: None where they run elsewhere and cannot be ended from here: then it is only said on stderr.
+
+        Raises BadInputError for a PLACER_DEADLINE_S that is no number.
+        """
+        self.workers, self.setting_s = workers, setting()
+        self.longest_s: dict[str, float] = {}
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._free = list(range(guard.MOST_WAITS))
+        self._shared_fd = os.memfd_create("placer_watch")
+        os.ftruncate(self._shared_fd, guard.WATCHED_BYTES)
+        self._shared = mmap.mmap(self._shared_fd, guard.WATCHED_BYTES)
+        guard.STOPPED.pack_into(self._shared, 0, self.setting_s or LEAST_S)
+        if workers is not None:
+            workers.changed = self.renew
+            self.renew()
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(guard.__file__)), "watch", str(self._shared_fd), str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(self._shared_fd,),
+            start_new_session=True,  # Ctrl-C is for the training
+        )
+
+    def renew(self) -> None:
+        """Look at the processes that are the workers now."""
+        processes = self.workers.processes if self.workers is not None else []
+        for i in range(guard.MOST_PIDS):
+            pid = processes[i].pid if i < len(processes) else 0
+            guard.PID.pack_into(self._shared, guard.PIDS_AT + i * guard.PID.size, pid)
+
+    @contextmanager
+    def call(self, what: str, first: bool, loose: bool = False) -> Iterator[None]:
+        """As `placer.devices.deadline.waiting`, but errors are passed on as they are. Any thread; may be nested, and
+        then only the inner call counts. A loose one does not count.
+        """
+        limit_s = max(self.setting_s or (FIRST_S if first else LEAST_S), TIMES * self.longest_s.get(what, 0.0))
+        outer: float | None = getattr(self._mine, "limit_s", None)
+        if outer is None:
+            self._mine.slot = self._taken()
+        begin_s = time.monotonic()
+        self._arm(0.0 if loose else begin_s, limit_s)
+        try:
+            yield
+            self.longest_s[what] = max(self.longest_s.get(what, 0.0), time.monotonic() - begin_s)
+        finally:
+            self._arm(0.0 if outer is None else time.monotonic(), outer)
+            if outer is None and self._mine.slot is not None:
+                self._free.append(self._mine.slot)
+
+    def close(self) -> None:
+        """End the guard; harmless when called twice."""
+        if self.workers is not None:
+            self.workers.changed = None
+        if self._guard.poll() is None:
+            self._guard.kill()
+            self._guard.wait()
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
+            os.close(self._shared_fd)
+
+    def _taken(self) -> int | None:
+        """A slot for the calls of this thread; None where more threads wait than are watched."""
+        with self._lock:
+            return self._free.pop() if self._free else None
+
+    def _arm(self, begin_s: float, limit_s: float | None) -> None:
+        self._mine.limit_s = limit_s
+        if self._mine.slot is not None:
+            at = guard.WAITS_AT + self._mine.slot * guard.WAIT.size
+            guard.WAIT.pack_into(self._shared, at, begin_s, limit_s or 0.0)

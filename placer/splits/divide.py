@@ -1,0 +1,212 @@
+"""Plan -> new graph: each op that the plan names becomes parts, and data is cut and put together where plans meet.
+
+A part is an ordinary op on its share of the data. Tensors between two ops that are divided alike stay in parts; so data
+is cut once where a region of such ops begins, and put together once where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import tensorflow as tf
+
+from placer.errors import short
+from placer.graph.op_graph import PART
+from placer.splits.pieces import InParts, Pieces, names_of, text_of
+from placer.splits.plan import Division, PlanError, SplitPlan
+from placer.splits.step_graph import StepGraph
+from placer.splits.way import Cut, Joined, Way, known_shapes, static
+from placer.trace.node_def import parse_input, set_inputs
+from placer.trace.variable_parts import VariableParts
+
+
+@dataclass(frozen=True)
+class DividedGraph:
+    """What `divide` makes."""
+
+    graph_def: Any
+    outputs: tuple[str, ...]  # the tensor for each tensor asked for
+    writes: tuple[str, ...]
+    variables: Mapping[str, VariableParts]  # node of a variable that is divided -> its parts
+    whole_of: Mapping[str, str]  # node of the new graph -> the op that it is a part of, or whose inputs it converts
+    part_of: Mapping[str, int]  # node of the new graph -> the part for which it is; nodes for all parts are not there
+
+
+def divide(graph: StepGraph, plan: SplitPlan, outputs: Sequence[str], writes: Sequence[str]) -> DividedGraph:
+    """Divide a step's graph as `plan` says. outputs: tensors that have to be whole at the end. writes: nodes that have
+    to run.
+
+    Raises PlanError where the plan names an op that is not there, a way that its rule does not have, more parts than
+    there are elements, or a variable whose ops are not all divided with it.
+    """
+    missing = [name for name in plan.divisions if name not in graph.nodes]
+    if missing:
+        raise PlanError(f"the plan divides {short(missing[0])}, which the step does not have; it is for another graph.")
+    return _Divider(graph, plan).run(outputs, writes)
+
+
+class _Divider:
+    def __init__(self, graph: StepGraph, plan: SplitPlan) -> None:
+        self.graph, self.plan = graph, plan
+        self.pieces = Pieces(graph)
+        self.nodes: dict[str, tuple[str, ...]] = {}  # op -> nodes of the new graph that do what it did
+        self.variables: dict[str, VariableParts] = {}
+        self.whole_of: dict[str, str] = {}
+
+    def run(self, outputs: Sequence[str], writes: Sequence[str]) -> DividedGraph:
+        made = self.pieces.graph_def.node
+        for op in self.graph.order:
+            before = len(made)
+            self._add(op)
+            self.whole_of.update(dict.fromkeys((node.name for node in made[before:]), op.name))
+        whole = tuple(self.pieces.whole(name) for name in names_of(outputs))
+        return DividedGraph(
+            self.pieces.graph_def,
+            tuple(name if ":" in name else f"{name}:0" for name in whole),
+            tuple(part for write in writes for part in self.nodes[write]),
+            self.variables,
+            self.whole_of,
+            self.pieces.part_of,
+        )
+
+    def _add(self, op: Any) -> None:
+        node, division = self.graph.nodes[op.name], self.plan.divisions.get(op.name)
+        shapes = known_shapes(op)
+        if division is not None:
+            self._add_parts(op, node, division)
+        elif shapes is not None:
+            self.nodes[op.name] = ()
+            for i, value in enumerate(shapes):
+                self.pieces.renamed[text_of(op.name, i)] = self.pieces.constant(f"{op.name}/known_{i}", value)
+        else:
+            self.nodes[op.name] = (op.name,)
+            inputs = [self._whole(op, text) for text in names_of(_data(node))]
+            copy = self.pieces.graph_def.node.add()
+            copy.CopyFrom(node)
+            copy.attr.pop("_class", None)
+            set_inputs(copy, [*inputs, *self._controls(node)])
+
+    def _whole(self, op: Any, text: str) -> str:
+        if self.graph.tensor(text).dtype == tf.resource and text in self.pieces.parts:
+            raise PlanError(
+                f"op {short(op.name)} ({op.type}) takes the divided variable {short(parse_input(text)[0])} whole; "
+                "divide it, too, or leave the variable whole."
+            )
+        return self.pieces.whole(text)
+
+    def _add_parts(self, op: Any, node: Any, division: Division) -> None:
+        way = self._way(op, division)
+        texts = names_of(_data(node))
+        bounds = self._bounds(op, way, division.parts, texts)
+        sized = self._sized(op, way, bounds)
+        controls = self._controls(node)
+        names = []
+        for i in range(division.parts):
+            inputs = [
+                sized[i].get(j) or self._input(op, text, cut, bounds, i)
+                for j, (text, cut) in enumerate(zip(texts, way.inputs, strict=True))
+            ]
+            part = self.pieces.graph_def.node.add()
+            part.CopyFrom(node)
+            part.name = self.pieces.fresh(f"{op.name}{PART}{i}")
+            part.attr.pop("_output_shapes", None)
+            part.attr.pop("_class", None)  # where it names an op that is in parts, it could not be imported
+            set_inputs(part, [*inputs, *controls])
+            names.append(part.name)
+            self.pieces.part_of[part.name] = i
+        self.nodes[op.name] = tuple(names)
+        self._note_outputs(op, way, bounds, names)
+        if op.type == "VarHandleOp":
+            self._divide_variable(op, way, bounds, names)
+
+    def _way(self, op: Any, division: Division) -> Way:
+        ways = self.graph.ways(op.name)
+        way = ways.get(division.way)
+        if way is None:
+            known = f"it can be divided along {', '.join(ways)}" if ways else "it has to stay whole"
+            raise PlanError(f"op {short(op.name)} ({op.type}) has no rule for {short(division.way)}; {known}.")
+        if division.parts < 2 or way.extent < division.parts * way.least:
+            raise PlanError(
+                f"op {short(op.name)} ({op.type}) cannot be divided into {division.parts} parts along "
+                f"{short(division.way)}, which has {way.extent} elements; ask for 2 to {way.extent // way.least}."
+            )
+        return way
+
+    def _bounds(self, op: Any, way: Way, parts: int, texts: Sequence[str]) -> tuple[int, ...]:
+        """Of the parts along the factor: those of an input that is in parts along it already, else equal parts."""
+        found = []
+        for text, cut in zip(texts, way.inputs, strict=True):
+            held = self.pieces.parts.get(text)
+            if (
+                cut is not None
+                and held is not None
+                and isinstance(held.kind, Cut)
+                and held.kind.axis == cut.axis
+                and len(held.names) == parts
+                and all(bound % cut.unit == 0 for bound in held.bounds)
+            ):
+                tensor = self.graph.tensor(text)
+                size = float("inf") if tensor.dtype == tf.resource else tensor.shape.num_elements()
+                found.append((size, tuple(bound // cut.unit for bound in held.bounds)))
+        even = tuple(way.extent * i // parts for i in range(parts + 1))
+        bounds = max(found, key=lambda one: one[0])[1] if found else even
+        return bounds if min(b - a for a, b in pairwise(bounds)) >= way.least else even
+
+    def _input(self, op: Any, text: str, cut: Cut | None, bounds: Sequence[int], i: int) -> str:
+        is_handle = self.graph.tensor(text).dtype == tf.resource
+        if cut is None:
+            return self._whole(op, text) if is_handle else self.pieces.whole(text, i)
+        scaled = [bound * cut.unit for bound in bounds]
+        held = self.pieces.parts.get(text)
+        if is_handle and (held is None or not held.is_cut(cut.axis, scaled)):
+            raise PlanError(
+                f"op {short(op.name)} ({op.type}) is divided, but its variable {short(parse_input(text)[0])} is not "
+                "divided in the same way."
+            )
+        return self.pieces.part(text, cut.axis, scaled, i)
+
+    def _sized(self, op: Any, way: Way, bounds: Sequence[int]) -> list[dict[int, str]]:
+        """For each part the constants that say its size, by data input."""
+        found = []
+        for i in range(len(bounds) - 1):
+            values = {size.argument: static(op, size.argument).copy() for size in way.sizes}
+            for size in way.sizes:
+                values[size.argument][size.position] = (bounds[i + 1] - bounds[i]) * size.unit
+            found.append(
+                {j: self.pieces.constant(f"{op.name}/part_{i}/size_{j}", value) for j, value in values.items()}
+            )
+        return found
+
+    def _note_outputs(self, op: Any, way: Way, bounds: Sequence[int], names: Sequence[str]) -> None:
+        for output, kind in enumerate(way.outputs):
+            tensor = text_of(op.name, output)
+            parts = [text_of(name, output) for name in names]
+            if kind is None:
+                self.pieces.renamed[tensor] = parts[0]
+            elif isinstance(kind, Joined):
+                weighted = self.pieces.shares(tensor, parts, bounds) if kind.mean else parts
+                self.pieces.parts[tensor] = InParts(kind, tuple(weighted))
+            else:
+                scaled = tuple(bound * kind.unit for bound in bounds)
+                self.pieces.parts[tensor] = InParts(kind, tuple(parts), scaled)
+
+    def _divide_variable(self, op: Any, way: Way, bounds: Sequence[int], names: Sequence[str]) -> None:
+        (kind,) = way.outputs
+        assert isinstance(kind, Cut)
+        found = VariableParts(kind.axis, tuple(bounds), tuple(names))
+        new = {node.name: node for node in self.pieces.graph_def.node[-len(names) :]}
+        for i, name in enumerate(names):
+            new[name].attr["shape"].shape.dim[kind.axis].size = bounds[i + 1] - bounds[i]
+            new[name].attr["shared_name"].s = name.encode()
+        self.variables[op.name] = found
+
+    def _controls(self, node: Any) -> list[str]:
+        waited = [parse_input(text)[0] for text in node.input if text.startswith("^")]
+        return [f"^{part}" for name in waited for part in self.nodes[name]]
+
+
+def _data(node: Any) -> list[str]:
+    return [text for text in node.input if not text.startswith("^")]

@@ -1,0 +1,109 @@
+"""Rules for ops on images and volumes other than convolutions: pooling, resizing, normalization, blocks of space.
+
+Images are [batch, height, width, channel], volumes [batch, depth, height, width, channel]; or channels come second, as
+`data_format` says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from placer.graph.op_flops import dims
+from placer.splits.way import BATCH, CHANNEL, SUM, Cut, Size, Way, Ways, axis_name, channel_axis
+
+
+def pool(op: Any) -> Ways:
+    """MaxPool and AvgPool (x -> y), MaxPoolGrad (x, y, gradient of y -> gradient of x): batch and channel.
+
+    A window that reaches over one of them keeps it whole.
+    """
+    out = dims(op.outputs[0])
+    return {
+        name: Way((Cut(axis),) * len(op.inputs), (Cut(axis),), out[axis]) for name, axis in _unpooled(op, out).items()
+    }
+
+
+def avg_pool_gradient(op: Any) -> Ways:
+    """AvgPoolGrad: sizes of x, gradient of y -> gradient of x."""
+    out = dims(op.outputs[0])
+    return {
+        name: Way((None, Cut(axis)), (Cut(axis),), out[axis], (Size(0, axis),))
+        for name, axis in _unpooled(op, out).items()
+    }
+
+
+def _unpooled(op: Any, out: list[int]) -> dict[str, int]:
+    """Name -> axis, where the window has one element and moves by one."""
+    window, strides = op.get_attr("ksize"), op.get_attr("strides")
+    axes = {BATCH: 0, CHANNEL: channel_axis(op, len(out))}
+    return {name: axis for name, axis in axes.items() if window[axis] == strides[axis] == 1}
+
+
+def local_response(op: Any) -> Ways:
+    """LRN and its gradient reach over channels, which are last: any other axis."""
+    out = dims(op.outputs[0])
+    return {axis_name(i): Way((Cut(i),) * len(op.inputs), (Cut(i),), n) for i, n in enumerate(out[:-1])}
+
+
+def resize(op: Any) -> Ways:
+    """ResizeBilinear and others, ResizeNearestNeighborGrad: images, size of height and width -> images."""
+    out = dims(op.outputs[0])
+    return {name: Way((Cut(i), None), (Cut(i),), out[i]) for name, i in ((BATCH, 0), (CHANNEL, 3))}
+
+
+def resize_gradient(op: Any) -> Ways:
+    """ResizeBilinearGrad and others: gradient, original images, of which only the shape is used -> gradient."""
+    out = dims(op.outputs[0])
+    return {name: Way((Cut(i), Cut(i)), (Cut(i),), out[i]) for name, i in ((BATCH, 0), (CHANNEL, 3))}
+
+
+def depth_blocks(op: Any) -> Ways:
+    """SpaceToDepth and DepthToSpace mix the channels of neighbours: batch."""
+    return {BATCH: Way((Cut(0),), (Cut(0),), dims(op.outputs[0])[0])}
+
+
+def batch_blocks(op: Any) -> Ways:
+    """SpaceToBatchND, BatchToSpaceND: x [batch, blocked..., others...], block [n], paddings or crops: the others."""
+    taken, (blocked,) = dims(op.inputs[0]), dims(op.inputs[1])
+    return {axis_name(a): Way((Cut(a), None, None), (Cut(a),), n) for a, n in enumerate(taken) if a > blocked}
+
+
+def batch_norm(op: Any) -> Ways:
+    """FusedBatchNormV3: x, scale, offset, mean, variance -> y, batch mean, batch variance, reserves 1 to 3.
+
+    Channels; the batch only where the statistics are given. Scale and the others are [channel]; in training mean and
+    variance may be empty.
+    """
+    shape, trains = dims(op.inputs[0]), op.get_attr("is_training")
+    channel = channel_axis(op, len(shape))
+    if trains and not _is_plain(op):
+        return {}
+    vectors = [Cut(0) if dims(t) == [shape[channel]] else None for t in op.inputs[1:]]
+    made = (Cut(channel), Cut(0), Cut(0), Cut(0), Cut(0), None)
+    ways = {CHANNEL: Way((Cut(channel), *vectors), made, shape[channel])}
+    if not trains:
+        ways[BATCH] = Way((Cut(0), None, None, None, None), (Cut(0), None, None, None, None, None), shape[0])
+    return ways
+
+
+def batch_norm_gradient(op: Any) -> Ways:
+    """FusedBatchNormGradV3: gradient of y, x, scale, reserves 1 to 3 -> gradients of x, scale and offset, two empty.
+
+    Channels; the batch only where the statistics were given, and so are no function of x.
+    """
+    shape, trains = dims(op.inputs[0]), op.get_attr("is_training")
+    channel = channel_axis(op, len(shape))
+    if trains and not _is_plain(op):
+        return {}
+    taken = (Cut(channel), Cut(channel), Cut(0), Cut(0), Cut(0), None)
+    ways = {CHANNEL: Way(taken, (Cut(channel), Cut(0), Cut(0), None, None), shape[channel])}
+    if not trains:
+        ways[BATCH] = Way((Cut(0), Cut(0), None, None, None, None), (Cut(0), SUM, SUM, None, None), shape[0])
+    return ways
+
+
+def _is_plain(op: Any) -> bool:
+    """Whether reserve 3 is empty. cuDNN keeps in it what it likes for 16-bit numbers, and nobody can cut that."""
+    return bool(op.inputs[0].dtype == tf.float32)

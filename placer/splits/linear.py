@@ -1,0 +1,71 @@
+"""Rules for matrix products and biases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer.graph.op_flops import dims
+from placer.splits.way import SUM, Cut, Way, Ways, axis_name, channel_axis, input_dims
+
+ROWS, COLUMNS, INNER = "rows", "columns", "inner"
+
+
+def matmul(op: Any) -> Ways:
+    """[rows, inner] x [inner, columns] -> [rows, columns]; both inputs may be given transposed."""
+    a, b = int(op.get_attr("transpose_a")), int(op.get_attr("transpose_b"))
+    x, (rows, columns) = dims(op.inputs[0]), dims(op.outputs[0])
+    return {
+        ROWS: Way((Cut(a), None), (Cut(0),), rows),
+        COLUMNS: Way((None, Cut(1 - b)), (Cut(1),), columns),
+        INNER: Way((Cut(1 - a), Cut(b)), (SUM,), x[1 - a]),
+    }
+
+
+def batch_matmul(op: Any) -> Ways:
+    """[batch..., rows, inner] x [batch..., inner, columns]; both may be given adjoint, and batches are broadcast.
+
+    A batch axis is divided only where both inputs have the same batch, because oneDNN's kernel in TensorFlow 2.21
+    corrupts memory where one input has the batch [n, 1] and the other [1], which cutting could bring about.
+    """
+    a, b = int(op.get_attr("adj_x")), int(op.get_attr("adj_y"))
+    x, y, out = dims(op.inputs[0]), dims(op.inputs[1]), dims(op.outputs[0])
+    last, m, n = len(out) - 2, len(x) - 2, len(y) - 2
+    ways = {
+        ROWS: Way((Cut(m + a), None), (Cut(last),), out[last]),
+        COLUMNS: Way((None, Cut(n + 1 - b)), (Cut(last + 1),), out[last + 1]),
+        INNER: Way((Cut(m + 1 - a), Cut(n + b)), (SUM,), x[m + 1 - a]),
+    }
+    if x[:-2] == y[:-2]:
+        ways |= {axis_name(i): Way((Cut(i), Cut(i)), (Cut(i),), out[i]) for i in range(last)}
+    return ways
+
+
+def einsum(op: Any) -> Ways:
+    """A label of the output is cut there, another one is summed over. Labels that an input repeats, and `...`, stay."""
+    taken, _, left = op.get_attr("equation").decode().replace(" ", "").partition("->")
+    labels, shapes = taken.split(","), input_dims(op)
+    if "." in taken + left or any(len(set(one)) < len(one) for one in (*labels, left)):
+        return {}
+    extents = {label: n for one, shape in zip(labels, shapes, strict=True) for label, n in zip(one, shape, strict=True)}
+    return {
+        label: Way(
+            tuple(Cut(one.index(label)) if label in one else None for one in labels),
+            (Cut(left.index(label)) if label in left else SUM,),
+            extent,
+        )
+        for label, extent in extents.items()
+    }
+
+
+def bias_add(op: Any) -> Ways:
+    """The channel's axis takes its part of the bias, the others the whole."""
+    out = dims(op.outputs[0])
+    channel = channel_axis(op, len(out))
+    return {axis_name(i): Way((Cut(i), Cut(0) if i == channel else None), (Cut(i),), n) for i, n in enumerate(out)}
+
+
+def bias_add_grad(op: Any) -> Ways:
+    """The channel's axis is kept, the others are summed over."""
+    taken = dims(op.inputs[0])
+    channel = channel_axis(op, len(taken))
+    return {axis_name(i): Way((Cut(i),), (Cut(0) if i == channel else SUM,), extent) for i, extent in enumerate(taken)}

@@ -1,0 +1,164 @@
+"""The tensors of a graph while it is divided: which are whole, which are in parts, and the ops that convert them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from placer.splits.step_graph import StepGraph
+from placer.splits.way import Cut, Joined
+
+MOST_COPIES = 4
+"""With so many parts at most, each gets a copy of its own of what is put together, so that devices send each other one
+message instead of two."""
+
+
+@dataclass(frozen=True)
+class InParts:
+    """A tensor in parts. bounds: of the parts along the axis of a cut; empty where they are to be joined."""
+
+    kind: Cut | Joined
+    names: tuple[str, ...]
+    bounds: tuple[int, ...] = ()
+
+    def is_cut(self, axis: int, bounds: Sequence[int]) -> bool:
+        """Whether its parts are just these."""
+        return isinstance(self.kind, Cut) and self.kind.axis == axis and self.bounds == tuple(bounds)
+
+
+class Pieces:
+    """Adds nodes to a new GraphDef, and knows for each tensor of the old one where it is."""
+
+    def __init__(self, graph: StepGraph) -> None:
+        self.graph = graph
+        self.graph_def = tf.compat.v1.GraphDef(library=graph.graph_def.library, versions=graph.graph_def.versions)
+        self.parts: dict[str, InParts] = {}  # tensor -> its parts
+        self.renamed: dict[str, str] = {}  # tensor -> another one of the same value
+        self.part_of: dict[str, int] = {}  # node -> the part for which it is
+        self._names = set(graph.nodes)
+        self._made: dict[tuple[Any, ...], str] = {}
+
+    def add(self, name: str, op: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add a node under `name`, or one like it if that is taken. Returns its name."""
+        node = self.graph_def.node.add(name=self.fresh(name), op=op, input=inputs)
+        for key, value in attributes.items():
+            node.attr[key].CopyFrom(value)
+        return str(node.name)
+
+    def fresh(self, name: str) -> str:
+        """A name that no node has."""
+        found, n = name, 0
+        while found in self._names:
+            n += 1
+            found = f"{name}_{n}"
+        self._names.add(found)
+        return found
+
+    def constant(self, name: str, value: Any) -> str:
+        """Add a constant."""
+        proto = tf.make_tensor_proto(value)
+        tensor = tf.compat.v1.AttrValue(tensor=proto)
+        return self.add(name, "Const", [], dtype=tf.compat.v1.AttrValue(type=proto.dtype), value=tensor)
+
+    def whole(self, tensor: str, copy: int = 0) -> str:
+        """The name of the whole of a tensor. copy: for which part of an op it is."""
+        found = self.parts.get(tensor)
+        if found is None:
+            return self.renamed.get(tensor, tensor)
+        copy = copy if len(found.names) <= MOST_COPIES else 0
+        key = (tensor, "whole", copy)
+        if key not in self._made:
+            made = self._joined(tensor, f"{_stem(tensor)}/whole_{copy}", found.kind, found.names)
+            if len(found.names) <= MOST_COPIES:
+                self.part_of[made] = copy
+            self._made[key] = made
+        return self._made[key]
+
+    def part(self, tensor: str, axis: int, bounds: Sequence[int], i: int) -> str:
+        """The name of part i of a tensor that is to be cut along `axis` at `bounds`."""
+        found = self.parts.get(tensor)
+        if found is not None and found.is_cut(axis, bounds):
+            return found.names[i]
+        key = (tensor, axis, tuple(bounds), i)
+        if key not in self._made:
+            self._made[key] = self._cut(tensor, found, axis, bounds[i], bounds[i + 1], i)
+        return self._made[key]
+
+    def _cut(self, tensor: str, found: InParts | None, axis: int, begin: int, end: int, i: int) -> str:
+        name = f"{_stem(tensor)}/axis{axis}_{begin}"
+        if found is None:
+            node = self.graph.nodes[_node(tensor)]
+            if node.op == "Const":
+                value = tf.make_ndarray(node.attr["value"].tensor)
+                return self.constant(name, value[(slice(None),) * axis + (slice(begin, end),)])
+            return self._slice(tensor, self.renamed.get(tensor, tensor), name, axis, begin, end)
+        if isinstance(found.kind, Cut) and found.kind.axis == axis:
+            return self._slice(tensor, self.whole(tensor, i), name, axis, begin, end)
+        pieces = [self._slice(tensor, part, f"{name}_of_{j}", axis, begin, end) for j, part in enumerate(found.names)]
+        self.part_of.update({piece: j for j, piece in enumerate(pieces)})
+        made = self._joined(tensor, name, found.kind, pieces)
+        self.part_of[made] = i
+        return made
+
+    def _slice(self, tensor: str, source: str, name: str, axis: int, begin: int, end: int) -> str:
+        rank = self.graph.tensor(tensor).shape.rank
+        begins, sizes = np.zeros(rank, np.int32), np.full(rank, -1, np.int32)
+        begins[axis], sizes[axis] = begin, end - begin
+        arguments = [source, self.constant(f"{name}/begin", begins), self.constant(f"{name}/size", sizes)]
+        return self.add(name, "Slice", arguments, T=self.type_of(tensor), Index=_type(tf.int32))
+
+    def _joined(self, tensor: str, name: str, kind: Cut | Joined, parts: Sequence[str]) -> str:
+        if isinstance(kind, Cut):
+            axis = self.constant(f"{name}/axis", np.int32(kind.axis))
+            count = tf.compat.v1.AttrValue(i=len(parts))
+            return self.add(name, "ConcatV2", [*parts, axis], T=self.type_of(tensor), N=count, Tidx=_type(tf.int32))
+        if kind.by == "sum":
+            return self.add(name, "AddN", parts, T=self.type_of(tensor), N=tf.compat.v1.AttrValue(i=len(parts)))
+        op = {"max": "Maximum", "min": "Minimum"}[kind.by]
+        found = parts[0]
+        for part in parts[1:]:
+            found = self.add(name, op, [found, part], T=self.type_of(tensor))
+        return found
+
+    def shares(self, tensor: str, parts: Sequence[str], bounds: Sequence[int]) -> list[str]:
+        """Means over parts, each multiplied by its share of the whole."""
+        kind, total = self.graph.tensor(tensor).dtype, bounds[-1]
+        found = []
+        for i, part in enumerate(parts):
+            share = np.array((bounds[i + 1] - bounds[i]) / total).astype(kind.as_numpy_dtype)
+            constant = self.constant(f"{_stem(part)}/share", share)
+            found.append(self.add(f"{_stem(part)}/weighted", "Mul", [part, constant], T=self.type_of(tensor)))
+            self.part_of[found[-1]] = i
+        return found
+
+    def type_of(self, tensor: str) -> Any:
+        """The type of a tensor as an attribute."""
+        return _type(self.graph.tensor(tensor).dtype)
+
+
+def _type(dtype: tf.DType) -> Any:
+    return tf.compat.v1.AttrValue(type=dtype.as_datatype_enum)
+
+
+def _stem(tensor: str) -> str:
+    """A node name that says which tensor is meant."""
+    node, _, output = tensor.partition(":")
+    return f"{node}/{output}" if output not in ("", "0") else node
+
+
+def _node(tensor: str) -> str:
+    return tensor.partition(":")[0]
+
+
+def text_of(node: str, output: int) -> str:
+    """An input text of a GraphDef."""
+    return f"{node}:{output}" if output else node
+
+
+def names_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """Tensor names without ":0"."""
+    return tuple(text.removesuffix(":0") for text in texts)

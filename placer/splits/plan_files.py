@@ -1,0 +1,34 @@
+"""Plans of splits in mapping files: the field `splits`, which may be edited by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from placer.errors import BadInputError
+from placer.graph.mapping_files import MappingFile, SplitRegion, read_mapping_file
+from placer.splits.plan import Division, SplitPlan
+
+
+def regions_of(plan: SplitPlan) -> list[SplitRegion]:
+    """A plan as mapping files have it."""
+    return [SplitRegion(division.way, division.parts, names) for division, names in plan.regions()]
+
+
+def plan_of(file: MappingFile) -> SplitPlan:
+    """The plan of a mapping file; without splits, an empty one. Raises PlanError where an op is named twice."""
+    splits = file.splits or []
+    return SplitPlan.of_regions((Division(region.way, region.parts), region.ops) for region in splits)
+
+
+def plan_in(mapping: object) -> SplitPlan | None:
+    """The plan of what was given as a mapping, if that is a file with splits; else None. Raises BadInputError."""
+    plan = plan_of(read_mapping_file(mapping)) if isinstance(mapping, str | Path) else SplitPlan()
+    return plan if len(plan) else None
+
+
+def read_plan(path: str | Path) -> SplitPlan:
+    """The plan in a mapping file. Raises BadInputError where the file has none."""
+    plan = plan_of(read_mapping_file(path))
+    if not len(plan):
+        raise BadInputError(f"{path}: $.splits is missing; give a mapping of a search that divided ops.")
+    return plan

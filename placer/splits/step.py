@@ -1,0 +1,54 @@
+"""A captured step with ops divided as a plan says, to be profiled, searched and placed like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import tensorflow as tf
+
+from placer.graph.op_graph import OpGraph
+from placer.splits.divide import divide
+from placer.splits.plan import SplitPlan
+from placer.splits.step_graph import StepGraph
+from placer.trace.capture import Captured, build_graph
+
+
+@dataclass(frozen=True)
+class SplitStep:
+    """A divided step. whole_of: its nodes -> the op of the whole step that each comes from."""
+
+    plan: SplitPlan
+    captured: Captured
+    whole_of: Mapping[str, str]
+
+
+def split_step(captured: Captured, plan: SplitPlan, graph: StepGraph | None = None) -> SplitStep:
+    """The step with the parts as ops. Its divided variables are new ones, with the values of now.
+
+    graph: of `captured`, where it was made before. Raises PlanError.
+    """
+    made = divide(graph or StepGraph(captured.graph_def), plan, captured.output_names, captured.writes)
+    variables = {}
+    for node, variable in captured.variables.items():
+        parts = made.variables.get(node)
+        if parts is None:
+            variables[node] = variable
+            continue
+        value = variable.numpy()
+        for i, part in enumerate(parts.nodes):
+            variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
+    op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops)
+    ops = tuple(replace(op, part=made.part_of.get(op.name)) for op in op_graph.ops)
+    op_graph = OpGraph(op_graph.name, ops, op_graph.edges)
+    divided = replace(
+        captured,
+        graph_def=made.graph_def,
+        variables=variables,
+        output_names=made.outputs,
+        writes=made.writes,
+        graph=op_graph,
+        undivided=captured,
+        divided=made.variables,
+    )
+    return SplitStep(plan, divided, made.whole_of)

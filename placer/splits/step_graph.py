@@ -1,0 +1,60 @@
+"""A captured step's GraphDef with what dividing it needs: an order of its ops, shapes, and the ways of each op."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import tensorflow as tf
+
+from placer.splits.table import ways_of
+from placer.splits.way import Ways
+
+
+class StepGraph:
+    """A GraphDef, imported once."""
+
+    def __init__(self, graph_def: Any) -> None:
+        self.graph_def = graph_def
+        self.tf_graph = tf.Graph()
+        with self.tf_graph.as_default():
+            tf.graph_util.import_graph_def(graph_def, name="")
+        self._ways: dict[str, Ways] = {}
+
+    @cached_property
+    def nodes(self) -> dict[str, Any]:
+        """Node name -> NodeDef."""
+        return {node.name: node for node in self.graph_def.node}
+
+    @cached_property
+    def order(self) -> tuple[Any, ...]:
+        """All ops, each after those whose tensors it takes or for which it waits."""
+        done: dict[Any, None] = {}
+        for last in self.tf_graph.get_operations():
+            stack = [last]
+            while stack:
+                op = stack[-1]
+                left = [before for before in self._before(op) if before not in done] if op not in done else []
+                if left:
+                    stack += left
+                else:
+                    done.setdefault(stack.pop())
+        return tuple(done)
+
+    def op(self, name: str) -> Any:
+        """The tf.Operation of a node."""
+        return self.tf_graph.get_operation_by_name(name)
+
+    def tensor(self, name: str) -> Any:
+        """The tf.Tensor of an input text or tensor name."""
+        return self.tf_graph.get_tensor_by_name(name if ":" in name else f"{name}:0")
+
+    def ways(self, name: str) -> Ways:
+        """The ways in which a node can be divided."""
+        if name not in self._ways:
+            self._ways[name] = ways_of(self.op(name))
+        return self._ways[name]
+
+    @staticmethod
+    def _before(op: Any) -> list[Any]:
+        return [*(t.op for t in op.inputs), *op.control_inputs]

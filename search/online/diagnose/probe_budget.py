@@ -1,0 +1,51 @@
+"""What looking at the load may cost: a share of the training's time, however short its steps are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from placer.devices.load_reading import LoadReading
+from search.online.interfaces import Probes
+
+T = TypeVar("T")
+SHARE = 0.03  # of the training's time
+CREDIT_S = 1.0  # that may be spent at once, after a quiet time
+
+
+class MeteredProbes:
+    """Probes that pay for themselves: each second of steps allows SHARE seconds of probing, CREDIT_S at most at once.
+
+    A probe takes milliseconds and the training waits for it, so a training with steps of a millisecond would otherwise
+    spend most of its time on probes where a device stays slow.
+    """
+
+    def __init__(self, probes: Probes, clock: Callable[[], float] = time.perf_counter) -> None:
+        """clock: seconds."""
+        self._probes, self._clock = probes, clock
+        self._free_s = CREDIT_S
+
+    def stepped(self, step_s: float) -> None:
+        """The training took a step."""
+        self._free_s = min(CREDIT_S, self._free_s + SHARE * step_s)
+
+    @property
+    def may_spend(self) -> bool:
+        """Whether what was spent is paid for by now."""
+        return self._free_s > 0
+
+    def take(self) -> LoadReading:
+        """As in `Probes`."""
+        return self._paid(self._probes.take)
+
+    def device(self, name: str) -> float:
+        """As in `Probes`."""
+        return self._paid(lambda: self._probes.device(name))
+
+    def _paid(self, call: Callable[[], T]) -> T:
+        begin_s = self._clock()
+        try:
+            return call()
+        finally:
+            self._free_s -= self._clock() - begin_s

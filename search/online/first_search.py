@@ -1,0 +1,118 @@
+"""The first search within a training: mappings are proposed in rounds and tried, until that no longer pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+
+from placer.train.modes import UNTOUCHED, Mode, Placed
+from search.online.interfaces import PlannerLike, Steps
+from search.online.replan.proposal import Proposal
+from search.online.settings import OnlineSettings
+from search.online.trials.trials import Say, Trials, ms
+
+SETTLING = 60  # steps after the search until its time is compared
+DRIFTED = 1.05  # change of it that may have decided the search
+
+
+class FirstSearch:
+    """Its state lasts until it has ended, also where devices are lost meanwhile."""
+
+    def __init__(self, trials: Trials, settings: OnlineSettings, say: Say, now: Callable[[str], None]) -> None:
+        """now: called with each phase."""
+        self.trials, self.settings, self._say, self._now = trials, settings, say, now
+        self._each_s = 0.0  # what a mapping costs that is tried
+        self._why_ended = ""
+        self._rounds = 0
+        self._misses = 0  # rounds that did not pay, since one that did
+
+    def run(self, planner: PlannerLike | None) -> Steps[None]:
+        """Measure the single devices, then what the planner proposes, until that no longer pays.
+
+        Meanwhile the fastest mode known runs, the step untouched included, though it may be no candidate in the end.
+        Raises PlacerError where the planner is gone.
+        """
+        if planner is None:
+            return
+        self._now("measuring single devices")
+        singles = yield from self.trials.meanwhile(planner.singles())
+        yield from self.trials.enter(singles, self.settings.thorough)
+        self._now("searching")
+        self._each_s = self.trials.lost_s / max(1, len(singles))
+        while not self._why_ended:
+            self._why_ended = yield from self._round(planner)
+
+    def _round(self, planner: PlannerLike) -> Steps[str]:
+        """Look at what is proposed and may pay, and race the best; returns why to end the search, "" to go on."""
+        proposals = yield from self.trials.meanwhile(planner.propose(min(self.settings.batch, self._left())))
+        if not proposals:
+            return (yield from self.trials.meanwhile(planner.ended())) or "nothing else was proposed."
+        before_s, spent_s = self.trials.bar_s, self.trials.lost_s
+        made: list[Placed] = []
+        first = not self._rounds
+        self._rounds += 1
+        for proposal in proposals:
+            if first or self._may_pay(proposal):
+                made += yield from self.trials.enter([proposal], self.settings.thorough)
+        if made:
+            self.trials.leave_untouched()
+        yield from self.trials.race_near(made, self.settings.thorough)
+        if not made:
+            return "nothing else is predicted to pay."
+        if self._left() <= 0:
+            return "the budget is spent."
+        spent_s = self.trials.lost_s - spent_s
+        self._each_s = spent_s / len(made)
+        paid = (before_s - self.trials.bar_s) * self.settings.horizon > spent_s
+        self._misses = 0 if paid else self._misses + 1
+        return "the last mappings did not pay." if self._misses >= self.settings.patience else ""
+
+    def _may_pay(self, proposal: Proposal) -> bool:
+        """Whether it would gain more within the horizon than recent trials cost, given how far predictions may err."""
+        gain_s = self.trials.bar_s - self.settings.optimism * proposal.predicted_s
+        return gain_s * self.settings.horizon > self._each_s
+
+    def _left(self) -> int:
+        return self.settings.budget - sum(1 for trial in self.trials.tried if trial.devices)
+
+    def settle(self) -> Steps[None]:
+        """Race the incumbent against what it must not be slower than, which wins in doubt. Free the rest."""
+        self.trials.leave_untouched()
+        bars: list[Mode] = [self.trials.best_single] if self.trials.best_single is not None else []
+        if self.trials.untouched_competes:
+            bars.append(UNTOUCHED)
+        bars.sort(key=self.trials.known_s)
+        if self.trials.built:
+            others: list[Mode] = [self.trials.mode] if self.trials.mode not in bars else []
+            yield from self.trials.race([*bars, *others], self.settings.final, max(1, len(bars)))
+        self.trials.forget(self.settings.kept)
+        yield from self._look_again()
+        stays = isinstance(self.trials.mode, Placed) or self.trials.untouched_competes
+        self.trials.favourite = self.trials.mode if stays else None
+        self._say_end()
+
+    def _look_again(self) -> Steps[None]:
+        """Race the nearest others again if step times clearly changed once nothing is built any more: then what the
+        machine did beside the search may have decided it.
+        """
+        if not isinstance(self.trials.mode, Placed) or not self.trials.latest_s:
+            return
+        self._now("settling")
+        compared_s = median(self.trials.latest_s)
+        yield from self.trials.rest(SETTLING)
+        if not 1 / DRIFTED < median(self.trials.latest_s) / compared_s < DRIFTED:
+            yield from self.trials.race_near(self.trials.built, self.settings.thorough)
+
+    def _say_end(self) -> None:
+        at_s, measured = self.trials.known_s(self.trials.mode), sum(1 for trial in self.trials.tried if trial.devices)
+        alone_s = self.trials.known_s(self.trials.best_single) if self.trials.best_single is not None else None
+        gain = f", {alone_s / at_s:.2f}x the fastest single device" if alone_s else ""
+        took = f"; {ms(at_s)} a step{gain}" if at_s in self.trials.step_s.values() else ""
+        said = f"{measured} mappings measured{took}; on with {self.trials.describe(self.trials.mode)}. {self._why()}"
+        here_s = self.trials.known_s(UNTOUCHED)
+        if here_s < at_s and not self.trials.untouched_competes:
+            said += f" Untouched in this process it took {ms(here_s)}: beat_untouched=True lets that compete."
+        self._say("end", said.strip(), step_s=at_s, measured=measured)
+
+    def _why(self) -> str:
+        return f"The search ended because {self._why_ended}" if self._why_ended else ""

@@ -1,0 +1,77 @@
+"""Compares plans of splits with the whole step by what a search on predicted costs finds for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import mean
+
+from placer.graph.coarsen import coarsen
+from placer.graph.op_graph import OpGraph
+from placer.splits.plan import PlanError, SplitPlan
+from placer.splits.step import SplitStep, split_step
+from placer.splits.step_graph import StepGraph
+from placer.trace.capture import Captured
+from search.session.prediction import Prediction
+from search.session.session import SearchSession
+from search.splits.candidates import candidates
+from search.splits.estimate import estimated
+from search.splits.propagate import Rates
+
+SEARCHER = "hybrid"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A plan and what is promised of it. predicted_s: of the best mapping that was found without measuring any."""
+
+    policy: str
+    plan: SplitPlan
+    step: SplitStep
+    predicted_s: float
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Predicts what plans of one profiled step are worth. profiled: its ops with costs. of: the whole step's."""
+
+    captured: Captured
+    profiled: Prediction
+    groups: int
+    seed: int
+
+    def whole_s(self) -> float:
+        """Predicted seconds of the whole step's best mapping."""
+        return self._best_s(self.profiled)
+
+    def candidates(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> list[Judged]:
+        """Plans that divide ops into `parts`, the most promising first. note: told which policy comes next."""
+        graph = StepGraph(self.captured.graph_def)
+        fine = self.profiled.groups.fine
+        phases = {op.name: op.phase for op in fine.ops}
+        found = []
+        for policy, plan in candidates(graph, phases, self._rates(fine), parts):
+            note(policy)
+            try:
+                step = split_step(self.captured, plan, graph)
+            except PlanError:  # a policy that this step has no rules for
+                continue
+            found.append(Judged(policy, plan, step, self.predicted_s(step)))
+        return sorted(found, key=lambda judged: judged.predicted_s)
+
+    def predicted_s(self, step: SplitStep) -> float:
+        """Predicted seconds of a divided step's best mapping, by estimated costs of its parts."""
+        graph = estimated(self.profiled.groups.fine, step.captured.graph, step.plan, step.whole_of)
+        topology = self.profiled.topology
+        groups = coarsen(graph, self.groups, topology)
+        return self._best_s(Prediction.profiled(groups, topology, self.profiled.headroom))
+
+    def _best_s(self, prediction: Prediction) -> float:
+        asked = SearchSession(SEARCHER, prediction.problem, seed=self.seed).ask(1)
+        return min((prediction.step_s(mapping) for mapping in asked), default=float("inf"))
+
+    def _rates(self, fine: OpGraph) -> Rates:
+        link = self.profiled.topology.mean_link
+        op_s = {op.name: mean(op.cost_s.values()) if op.cost_s else 0.0 for op in fine.ops}
+        per_byte_s = 1 / link.bandwidth_bytes_per_s + link.send_s_per_byte + link.receive_s_per_byte
+        return Rates(op_s, per_byte_s, link.latency_s + link.send_s + link.receive_s)

@@ -1,0 +1,112 @@
+"""Plans that cannot be carried out: one line names the op and the reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.splits.divide import divide
+from placer.splits.plan import Division, PlanError, SplitPlan
+from placer.splits.step_graph import StepGraph
+
+
+def _graph(build: Callable[[], Any]) -> StepGraph:
+    with tf.Graph().as_default() as graph:
+        build()
+    return StepGraph(graph.as_graph_def())
+
+
+def _product() -> None:
+    x = tf.compat.v1.placeholder(tf.float32, [6, 3], "x")
+    tf.raw_ops.MatMul(a=x, b=tf.constant(np.ones([3, 4], np.float32)), name="product")
+
+
+def _unknown() -> None:
+    tf.raw_ops.Exp(x=tf.compat.v1.placeholder(tf.float32, [None, 3], "x"), name="exp")
+
+
+def _random() -> None:
+    tf.raw_ops.RandomUniform(shape=tf.constant([4, 3]), dtype=tf.float32, name="draw")
+
+
+def _squeezed() -> None:
+    tf.raw_ops.Squeeze(input=tf.compat.v1.placeholder(tf.float32, [5, 1], "x"), name="squeeze")
+
+
+def _updated() -> None:
+    handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[6, 3], shared_name="weight", name="weight")
+    tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="read")
+    tf.raw_ops.AssignSubVariableOp(resource=handle, value=tf.ones([6, 3]), name="update")
+
+
+BAD_PLANS: list[tuple[Callable[[], Any], dict[str, Division], str]] = [
+    (
+        _product,
+        {"product": Division("rows", 7)},
+        "op 'product' (MatMul) cannot be divided into 7 parts along 'rows', which has 6 elements; ask for 2 to 6.",
+    ),
+    (
+        _product,
+        {"product": Division("rows", 1)},
+        "op 'product' (MatMul) cannot be divided into 1 parts along 'rows', which has 6 elements; ask for 2 to 6.",
+    ),
+    (
+        _squeezed,
+        {"squeeze": Division("axis0", 3)},
+        "op 'squeeze' (Squeeze) cannot be divided into 3 parts along 'axis0', which has 5 elements; ask for 2 to 2.",
+    ),
+    (
+        _product,
+        {"product": Division("height", 2)},
+        "op 'product' (MatMul) has no rule for 'height'; it can be divided along rows, columns, inner.",
+    ),
+    (
+        _product,
+        {"produce": Division("rows", 2)},
+        "the plan divides 'produce', which the step does not have; it is for another graph.",
+    ),
+    (
+        _random,
+        {"draw": Division("axis0", 2)},
+        "op 'draw' (RandomUniform) has no rule for 'axis0'; it has to stay whole.",
+    ),
+    (_unknown, {"exp": Division("axis1", 2)}, "op 'exp' (Exp) has no rule for 'axis1'; it has to stay whole."),
+    (
+        _updated,
+        {"weight": Division("axis0", 2), "read": Division("axis0", 2)},
+        "op 'update' (AssignSubVariableOp) takes the divided variable 'weight' whole; "
+        "divide it, too, or leave the variable whole.",
+    ),
+    (
+        _updated,
+        {"update": Division("axis0", 2)},
+        "op 'update' (AssignSubVariableOp) is divided, but its variable 'weight' is not divided in the same way.",
+    ),
+    (
+        _updated,
+        {name: Division("axis0", 3 if name == "read" else 2) for name in ("weight", "read", "update")},
+        "op 'read' (ReadVariableOp) is divided, but its variable 'weight' is not divided in the same way.",
+    ),
+    (
+        _updated,
+        {name: Division("axis1" if name == "read" else "axis0", 2) for name in ("weight", "read", "update")},
+        "op 'read' (ReadVariableOp) is divided, but its variable 'weight' is not divided in the same way.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "divisions", "message"), BAD_PLANS)
+def test_a_bad_plan_is_refused(build: Callable[[], Any], divisions: dict[str, Division], message: str) -> None:
+    with pytest.raises(PlanError, match=f"^{re.escape(message)}$"):
+        divide(_graph(build), SplitPlan(divisions), [], [])
+
+
+def test_an_op_in_two_regions_is_refused() -> None:
+    regions = iter([(Division("rows", 2), ["a", "b"]), (Division("rows", 3), ["b"])])
+    with pytest.raises(PlanError, match=r"^op 'b' is divided in two ways; name it once\.$"):
+        SplitPlan.of_regions(regions)

@@ -1,0 +1,51 @@
+"""Objects are found by their classes, and other threads notice nothing."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from placer.instances import instances_of
+
+
+class Kind:
+    pass
+
+
+class Slotted(Kind):
+    __slots__ = ("x",)
+
+
+class Derived(Slotted):
+    pass
+
+
+def test_objects_of_a_class_and_its_subclasses_are_found_and_no_other():
+    held = [Kind(), Slotted(), Derived()]
+    assert sorted(map(id, instances_of([Kind]))) == sorted(map(id, held))
+    assert [type(thing) for thing in instances_of([Derived])] == [Derived]
+    del held
+    assert instances_of([Kind]) == []
+
+
+def test_threads_that_build_tuples_meanwhile_build_them():
+    errors, done = [], []
+
+    def build():
+        while not done:
+            try:
+                assert len(tuple(i for i in range(300))) == 300
+            except BaseException as error:
+                errors.append(error)
+                return
+
+    threads = [Thread(target=build) for _ in range(2)]
+    kept = [[] for _ in range(100_000)]  # so that looking takes long
+    for thread in threads:
+        thread.start()
+    for _ in range(40):
+        instances_of([Kind])
+    done.append(True)
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert len(kept) == 100_000

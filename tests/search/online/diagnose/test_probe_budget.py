@@ -1,0 +1,60 @@
+"""Probing costs a share of the training's time, whatever a step and a probe take."""
+
+from __future__ import annotations
+
+import pytest
+
+from placer.devices.load_reading import LoadReading
+from search.online.diagnose.probe_budget import CREDIT_S, SHARE, MeteredProbes
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class SlowProbes:
+    """Each probe takes as long as it is told, on a clock that only probes move."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self.clock, self.seconds = clock, seconds
+
+    def take(self) -> LoadReading:
+        self.clock.now += self.seconds
+        return LoadReading({}, {})
+
+    def device(self, name: str) -> float:
+        self.clock.now += self.seconds
+        return self.seconds
+
+
+@pytest.mark.parametrize("step_s", [1e-3, 0.1, 2.0])
+@pytest.mark.parametrize("probe_s", [0.0, 0.02, 0.5])
+def test_probing_takes_its_share_at_most(step_s: float, probe_s: float) -> None:
+    clock = Clock()
+    probes = MeteredProbes(SlowProbes(clock, probe_s), clock)
+    steps = 5000
+    taken = 0
+    for i in range(steps):
+        probes.stepped(step_s)
+        if i % 10 == 0 and probes.may_spend:
+            taken += 1
+            probes.device("worker:0") if i % 20 else probes.take()
+    assert clock.now <= CREDIT_S + SHARE * steps * step_s + probe_s
+    assert taken >= min(steps // 10, SHARE * steps * step_s / max(probe_s, 1e-9)) * 0.9
+
+
+def test_a_probe_that_fails_is_paid_for_too() -> None:
+    clock = Clock()
+
+    class Failing(SlowProbes):
+        def take(self) -> LoadReading:
+            super().take()
+            raise RuntimeError
+
+    probes = MeteredProbes(Failing(clock, 2 * CREDIT_S), clock)
+    with pytest.raises(RuntimeError):
+        probes.take()
+    assert not probes.may_spend

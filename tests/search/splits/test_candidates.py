@@ -1,0 +1,152 @@
+"""Whole training steps, divided by every policy, do what they did whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.execute.outputs import values
+from placer.execute.reference import reference
+from placer.execute.rewrite import PlacedStep, Template
+from placer.graph.op_flops import op_flops
+from placer.splits.step import split_step
+from placer.splits.step_graph import StepGraph
+from placer.trace.capture import capture
+from search.splits.candidates import POLICIES, candidates, plan_by
+from search.splits.propagate import Rates
+
+BATCH = 7  # does not divide evenly
+STEPS = 2
+
+
+def convolutional():
+    """Batch normalisation, a depthwise and a transposed convolution, pooling, dropout, a flattened dense layer."""
+    x = inputs = keras.Input((12, 12, 3))
+    x = keras.layers.Conv2D(8, 3, padding="same")(x)
+    x = keras.layers.BatchNormalization()(x)
+    x = keras.layers.Activation("relu")(x)
+    x = keras.layers.DepthwiseConv2D(3, strides=2, padding="same", depth_multiplier=2)(x)
+    x = keras.layers.MaxPooling2D(2)(x)
+    x = keras.layers.Conv2DTranspose(6, 3, strides=2, padding="same", activation="relu")(x)
+    x = keras.layers.AveragePooling2D(2)(x)
+    x = keras.layers.Dropout(0.3, seed=1)(x)
+    x = keras.layers.Flatten()(x)
+    x = keras.layers.Dense(32, activation="relu")(x)
+    model = keras.Model(inputs, keras.layers.Dense(5)(x))
+    return model, tf.random.stateless_normal([BATCH, 12, 12, 3], [1, 2])
+
+
+def dense():
+    """Dense layers with weights larger than what they work on."""
+    model = keras.Sequential([keras.Input((24,)), *(keras.layers.Dense(n, "relu") for n in (32, 32, 31)),
+                              keras.layers.Dense(5)])  # fmt: skip
+    return model, tf.random.stateless_normal([BATCH, 24], [1, 2])
+
+
+def attention():
+    """An embedding, attention, layer normalisation."""
+    inputs = keras.Input((6,), dtype="int32")
+    x = keras.layers.Embedding(20, 8)(inputs)
+    x = keras.layers.LayerNormalization()(x + keras.layers.MultiHeadAttention(2, 4)(x, x))
+    x = keras.layers.Dense(16, "gelu")(x)
+    model = keras.Model(inputs, keras.layers.Dense(5)(keras.layers.GlobalAveragePooling1D()(x)))
+    return model, tf.constant(np.arange(6 * BATCH).reshape(BATCH, 6) % 20, tf.int32)
+
+
+@pytest.fixture(scope="module", params=[convolutional, dense, attention], ids=lambda make: make.__name__)
+def training(request):
+    keras.utils.set_random_seed(3)
+    model, x = request.param()
+    optimizer = keras.optimizers.SGD(1.0, momentum=0.5)  # a step changes weights by their gradients
+    optimizer.build(model.trainable_variables)
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables))
+        return loss
+
+    captured = capture(step, (x, tf.constant(np.arange(BATCH) % 5)), request.param.__name__)
+    batch = captured.flat_inputs((x, tf.constant(np.arange(BATCH) % 5)))
+    start = {name: variable.numpy() for name, variable in captured.variables.items()}
+    return captured, batch, reference(captured, start, [batch] * STEPS)
+
+
+def free_rates(graph):
+    """Rates by which it pays to divide whatever can be."""
+    return Rates({op.name: 1e-9 * (op_flops(op) or 1) for op in graph.order}, 1e-15, 0.0)
+
+
+def plan_of(captured, policy, parts):
+    graph = StepGraph(captured.graph_def)
+    phases = {op.name: op.phase for op in captured.graph.ops}
+    return plan_by(policy, graph, phases, free_rates(graph), parts)
+
+
+def apart(outcome, placed, captured):
+    """The largest difference of a variable's change, relative to the change of all variables together."""
+    after = captured.joined({name: variable.numpy() for name, variable in placed.variables.items()})
+    assert after.keys() == outcome.after.keys()
+    change = {name: value - outcome.before[name] for name, value in outcome.after.items()}
+    whole = np.sqrt(sum(np.sum(np.square(value, dtype=np.float64)) for value in change.values()))
+    return (
+        max(np.linalg.norm((after[name] - value).astype(np.float64)) for name, value in outcome.after.items()) / whole
+    )
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_divided_step_is_the_step(training, two_cpus, policy, parts):
+    captured, batch, outcome = training
+    divided = split_step(captured, plan_of(captured, policy, parts)).captured
+    devices = [two_cpus.tf_name((op.part or 0) % 2) if op.colocate is None else two_cpus.tf_name(0)
+               for op in divided.graph.ops]  # fmt: skip
+    placed = PlacedStep(Template(divided), devices)
+    returned = [values(placed.run_flat(batch)) for _ in range(STEPS)]
+    np.testing.assert_allclose(returned, outcome.returned, rtol=1e-5)
+    assert apart(outcome, placed, divided) < 2e-5
+    placed.close()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_multiplies_is_divided(training, policy):
+    captured, _, _ = training
+    plan = plan_of(captured, policy, 2)
+    graph = StepGraph(captured.graph_def)
+    types = Counter(op.type for op in graph.order if op.type in ("Conv2D", "MatMul", "Conv2DBackpropFilter"))
+    divided = Counter(graph.op(name).type for name in plan.divisions)
+    assert all(divided[kind] >= 0.7 * count for kind, count in types.items())
+
+
+def test_variables_of_divided_weights_are_divided_with_their_slots(training):
+    captured, _, _ = training
+    divided = split_step(captured, plan_of(captured, "columns", 2)).captured
+    for name, parts in divided.divided.items():
+        shapes = [divided.variables[part].shape[parts.axis] for part in parts.nodes]
+        assert sum(shapes) == captured.variables[name].shape[parts.axis] and min(shapes) > 0
+    kernels = {name for name, v in captured.variables.items() if v.shape.rank == 2}
+    assert kernels & divided.divided.keys()
+
+
+def test_plans_differ_and_by_examples_no_variable_is_divided(training):
+    captured, _, _ = training
+    graph = StepGraph(captured.graph_def)
+    phases = {op.name: op.phase for op in captured.graph.ops}
+    found = dict(candidates(graph, phases, free_rates(graph), 2))
+    assert len({tuple(sorted(plan.divisions.items(), key=str)) for plan in found.values()}) == len(found) >= 2
+    assert not any(graph.op(name).type == "VarHandleOp" for name in found["batch"].divisions)
+
+
+def test_where_moving_data_is_dear_nothing_is_divided(training):
+    captured, _, _ = training
+    graph = StepGraph(captured.graph_def)
+    phases = {op.name: op.phase for op in captured.graph.ops}
+    rates = Rates({op.name: 1e-6 for op in graph.order}, 1.0, 1.0)
+    assert not any(
+        graph.op(name).type == "Conv2DBackpropFilter" for name in plan_by("batch", graph, phases, rates, 2).divisions
+    )
