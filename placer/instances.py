@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
+
+_lock = Lock()
 
 
 def instances_of(kinds: Iterable[type]) -> list[Any]:
@@ -15,7 +19,24 @@ def instances_of(kinds: Iterable[type]) -> list[Any]:
     `gc.get_referrers` holds only what does.
     """
     wanted = {found for kind in kinds for found in _with_subclasses(kind)}
-    return [thing for thing in gc.get_referrers(*wanted) if type(thing) in wanted]
+    with _collector_paused():
+        referrers = gc.get_referrers(*wanted)
+    return [thing for thing in referrers if type(thing) in wanted]
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Python 3.11's `gc.get_referrers` walks the collector's lists, and a collection moves objects to other lists.
+    TensorFlow's tensors allocate when they are visited, so one may begin on the way: a crash (signal 11).
+    """
+    with _lock:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if was_enabled:
+                gc.enable()
 
 
 def _with_subclasses(kind: type) -> set[type]:

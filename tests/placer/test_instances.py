@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from threading import Thread
 
 from placer.instances import instances_of
@@ -49,3 +51,24 @@ def test_threads_that_build_tuples_meanwhile_build_them():
         thread.join()
     assert not errors
     assert len(kept) == 100_000
+
+
+TENSORS = """
+import gc
+import tensorflow as tf
+from placer.instances import instances_of
+
+class Kind: ...
+
+gc.set_threshold(100_000)
+tensors = [tf.constant(1.0) for _ in range(2000)]
+for tensor in tensors:
+    tensor.note = 1  # its dictionary is made when the tensor is visited first
+gc.set_threshold(gc.get_count()[0] + 300)  # so that a collection begins on the way
+assert instances_of([Kind]) == [] and gc.isenabled()
+"""
+
+
+def test_a_collection_that_visited_tensors_set_off_does_not_crash():
+    done = subprocess.run([sys.executable, "-c", TENSORS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
