@@ -15,7 +15,7 @@ from typing import Any
 from placer.devices.cluster import SPECS, check_spec, split
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import read_mapping, read_mapping_file
+from placer.graph.mapping_files import read_mapping
 from placer.measure.store import Store
 from placer.splits.plan_files import plan_in
 from placer.train.live_step import LiveStep
@@ -52,7 +52,8 @@ class AutoStep:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Use `autoplace` or `place`."""
-        _check(step, devices, settings, sync_every, mapping)
+        _check(step, devices, settings, sync_every)
+        plan = plan_in(mapping)
         self.settings = settings or OnlineSettings()
         self.name = getattr(step, "__name__", None) or type(step).__name__
         self.steps = 0
@@ -62,7 +63,7 @@ class AutoStep:
         self._session = DeviceSession.of(devices, include_local)
         if sync_every is not None:
             self._session.sync_every = sync_every
-        self._live = LiveStep(step, self._session, self.name, clock, plan_in(mapping))
+        self._live = LiveStep(step, self._session, self.name, clock, plan)
         self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
         self._script: Steps[None] | None = self._first_script()
         self._live.mode = next(self._script)
@@ -373,13 +374,7 @@ def _end_soon(live: LiveStep, controller: Controller, journal: Journal) -> None:
     threading.Thread(target=_end, args=(live, controller, journal), daemon=True, name="placer-end").start()
 
 
-def _check(
-    step: Any,
-    devices: str | None,
-    settings: OnlineSettings | None,
-    sync_every: int | None,
-    mapping: str | Path | Mapping | None,
-) -> None:
+def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
     """Refuse now what would otherwise fail later, within the training."""
     if not callable(step):
         raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
@@ -391,5 +386,3 @@ def _check(
         raise BadInputError(f"devices is a {type(devices).__name__}; write {SPECS}.")
     check_spec(devices)
     split(devices)
-    if isinstance(mapping, str | Path):
-        read_mapping_file(mapping)

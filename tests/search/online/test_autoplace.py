@@ -203,6 +203,14 @@ def test_a_mapping_that_is_no_file_is_refused_at_the_door(tmp_path: Path) -> Non
         autoplace(3)  # type: ignore[arg-type]
 
 
+def test_splits_that_contradict_themselves_are_refused_before_devices_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "mapping.json"
+    splits = [{"way": way, "parts": 2, "ops": ["MatMul"]} for way in ("batch", "columns")]
+    path.write_text(json.dumps({"format": "placer.mapping/2", "assignment": {}, "splits": splits}))
+    with pytest.raises(BadInputError, match=r"MatMul.*two ways"):
+        place(lambda x: x, path)
+
+
 LOST = """
 import os, signal, sys
 import numpy as np
