@@ -261,7 +261,7 @@ def read_variable(handle: Any, dtype: tf.DType) -> Any:
 
 
 def handle_of(variable: Any) -> Any:
-    """The handle of a variable, taken without its being watched (placer/train/variable_hooks.py)."""
+    """The handle of a variable, taken without its being watched (placer/train/variables/hooks.py)."""
     handle = vars(variable).get("_handle")
     return variable.handle if handle is None else handle  # variables of other libraries keep it elsewhere
 

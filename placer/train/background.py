@@ -8,7 +8,7 @@ from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from placer.train.variable_hooks import unwatched
+from placer.train.variables.hooks import unwatched
 
 T = TypeVar("T")
 Job = tuple["Future[Any]", Callable[[], Any]]

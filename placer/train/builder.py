@@ -19,13 +19,13 @@ from placer.splits.plan import SplitPlan
 from placer.splits.step import split_step
 from placer.trace.capture import Captured, capture
 from placer.trace.effects import unrepeatable_effect
-from placer.train.modes import Built, MappedStep, Placed
-from placer.train.recorder import Recorder
-from placer.train.replicas import Use
 from placer.train.session import DeviceSession
-from placer.train.trial_run import TrialRun
-from placer.train.untouched import UntouchedFunction, lent
-from placer.train.variant import Variant
+from placer.train.steps.modes import Built, MappedStep, Placed
+from placer.train.steps.recorder import Recorder
+from placer.train.steps.trial_run import TrialRun
+from placer.train.steps.untouched import UntouchedFunction, lent
+from placer.train.steps.variant import Variant
+from placer.train.variables.replicas import Use
 
 
 class Builder:

@@ -16,7 +16,7 @@ from placer.devices.reconnect import Reconnection
 from placer.devices.worker_watch import WorkerWatch
 from placer.devices.workers import Workers, start_workers
 from placer.errors import BadInputError, PlacerError
-from placer.train.variable_hooks import renew_all
+from placer.train.variables.hooks import renew_all
 
 NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
 RPC_ERRORS = (

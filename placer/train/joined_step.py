@@ -12,8 +12,8 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.profile.profiler import profile
 from placer.trace.capture import Captured
-from placer.train.trial_run import TrialRun
-from placer.train.variant import Variant
+from placer.train.steps.trial_run import TrialRun
+from placer.train.steps.variant import Variant
 
 PROFILED = 3  # traced steps on each device
 

@@ -26,14 +26,14 @@ from placer.splits.plan import SplitPlan
 from placer.train.background import BackgroundThread
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
-from placer.train.modes import UNTOUCHED, Built, MappedStep, Mode, Placed
-from placer.train.placed_run import PlacedRun
-from placer.train.recorder import Recorder
-from placer.train.replicas import Use
 from placer.train.session import DeviceSession
-from placer.train.untouched import UntouchedFunction
-from placer.train.variant import Variant
-from placer.train.variants import Variants
+from placer.train.steps.modes import UNTOUCHED, Built, MappedStep, Mode, Placed
+from placer.train.steps.placed_run import PlacedRun
+from placer.train.steps.recorder import Recorder
+from placer.train.steps.untouched import UntouchedFunction
+from placer.train.steps.variant import Variant
+from placer.train.steps.variants import Variants
+from placer.train.variables.replicas import Use
 
 T = TypeVar("T")
 CLOSE_LIMIT_S = 60.0  # for work in the background to end

@@ -19,8 +19,8 @@ from placer.devices.cluster import Devices
 from placer.devices.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.train.connection import Connection
-from placer.train.replicas import Replicas, Use
-from placer.train.step_log import StepLog
+from placer.train.variables.replicas import Replicas, Use
+from placer.train.variables.step_log import StepLog
 
 MOST_REPAIRS = 10  # of one loss, where more devices go during each
 

@@ -14,7 +14,7 @@ from statistics import median
 
 from placer.devices.load_reading import LoadReading
 from placer.result import Measured
-from placer.train.modes import UNTOUCHED, Mode, Placed
+from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest
 from search.online.diagnose.diagnosis import Backoff, Diagnosis, diagnose
 from search.online.diagnose.probe_budget import MeteredProbes

@@ -19,8 +19,8 @@ from placer.graph.mapping_files import read_mapping
 from placer.measure.store import Store
 from placer.splits.plan_files import plan_in
 from placer.train.live_step import LiveStep
-from placer.train.modes import UNTOUCHED, Mode, Placed
 from placer.train.session import DeviceSession
+from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.journal import Journal
 from search.online.report import as_html, as_text

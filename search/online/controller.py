@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
 from placer.result import Failed, Measured
-from placer.train.modes import UNTOUCHED, Mode, Placed, Untouched
+from placer.train.steps.modes import UNTOUCHED, Mode, Placed, Untouched
 from search.online.adaptation import Adaptation
 from search.online.first_search import FirstSearch
 from search.online.interfaces import LiveStepLike, PlannerLike, Steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from placer.train.modes import UNTOUCHED, Mode, Placed
+from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.interfaces import PlannerLike, Steps
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings

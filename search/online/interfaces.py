@@ -11,7 +11,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed
-from placer.train.modes import Built, Mode, Placed
+from placer.train.steps.modes import Built, Mode, Placed
 
 if TYPE_CHECKING:
     from search.online.replan.proposal import OpDevices, Proposal

@@ -9,8 +9,8 @@ import pytest
 
 from placer.result import Failed
 from placer.train.live_step import LiveStep
-from placer.train.modes import Placed
 from placer.train.session import DeviceSession
+from placer.train.steps.modes import Placed
 
 MAPPINGS = 8
 

@@ -25,7 +25,7 @@ ALLOWED = {
     "placer/devices/worker.py": {  # tests/placer/devices/test_workers.py
         "tensorflow.core.protobuf", "tensorflow.python.training",
     },
-    "placer/train/variable_hooks.py": {  # tests/placer/train/test_variable_hooks.py, and placer/train/self_test.py
+    "placer/train/variables/hooks.py": {  # test_hooks.py, and placer/train/variables/self_test.py
         "_handle", "_read_variable_op",
     },
     "placer/trace/python_survey.py": {"_trainable"},  # here

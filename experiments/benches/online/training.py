@@ -21,7 +21,7 @@ from placer.graph.topology import Topology
 from placer.profile.profiler import profile
 from placer.result import Failed, Measured, summary
 from placer.train.joined_step import PROFILED
-from placer.train.modes import MappedStep, Placed
+from placer.train.steps.modes import MappedStep, Placed
 from search.online.autoplace import autoplace
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import PlanSettings

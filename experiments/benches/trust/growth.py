@@ -22,8 +22,8 @@ from placer.devices.logical import split
 from placer.errors import PlacerError
 from placer.result import Failed
 from placer.train.live_step import LiveStep
-from placer.train.modes import UNTOUCHED, Mode, Placed
 from placer.train.session import DeviceSession
+from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 
 WIDTH, STEPS = 512, 8  # of the towers, and of a stay
 SETTLING = 5  # moves that are not counted, because pools and caches fill

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from placer.result import Measured, summary
-from placer.train.modes import Mode
+from placer.train.steps.modes import Mode
 from search.online.diagnose.diagnosis import relative_spread
 from search.online.interfaces import Steps
 

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Protocol, TypeVar
 
 from placer.result import Failed, Measured, Result, summary
-from placer.train.modes import UNTOUCHED, Mode, Placed
+from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.interfaces import LiveStepLike, Steps
 from search.online.journal import Kind
 from search.online.replan.proposal import Proposal

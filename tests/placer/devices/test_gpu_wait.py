@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from placer.devices import gpu_wait
 from placer.measure import runner
-from placer.train import live_step, placed_run
+from placer.train import live_step
+from placer.train.steps import placed_run
 
 
 @pytest.fixture

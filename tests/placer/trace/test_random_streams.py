@@ -13,7 +13,7 @@ from placer.execute.reference import reference
 from placer.execute.rewrite import PlacedStep, Template
 from placer.trace.capture import capture
 from placer.trace.random_streams import Draws, draws_within
-from placer.train.trial_run import Recording, TrialRun
+from placer.train.steps.trial_run import Recording, TrialRun
 
 KINDS = {
     "uniform": lambda seed: tf.random.uniform([3, 37], seed=seed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from placer.result import Failed
-from placer.train.modes import Built, Placed
+from placer.train.steps.modes import Built, Placed
 
 
 def test_a_step_is_settled_once_its_devices_were_joined_and_never_after_they_were_joined_anew(two_cpus, live_hand):

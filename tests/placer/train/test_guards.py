@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacedStep, PlacementError
-from placer.train import builder, variants
+from placer.train import builder
 from placer.train.session import DeviceSession
-from placer.train.trial_run import TrialRun
+from placer.train.steps import variants
+from placer.train.steps.trial_run import TrialRun
 
 UNTOUCHED = 4
 

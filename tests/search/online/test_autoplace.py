@@ -22,8 +22,8 @@ from placer.splits.plan_files import regions_of
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
-from placer.train import variants
 from placer.train.session import DeviceSession
+from placer.train.steps import variants
 from search.online.autoplace import AutoStep, autoplace, place
 from search.splits.candidates import plan_by
 from search.splits.propagate import Rates

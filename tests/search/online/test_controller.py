@@ -20,7 +20,7 @@ from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
-from placer.train.modes import UNTOUCHED, Built, Placed
+from placer.train.steps.modes import UNTOUCHED, Built, Placed
 from search.online.controller import Controller, OnlineSettings
 from search.online.journal import Journal
 from search.online.replan.proposal import Proposal

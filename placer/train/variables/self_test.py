@@ -8,7 +8,7 @@ from functools import cache
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.train.variable_hooks import unwatch, watch
+from placer.train.variables.hooks import unwatch, watch
 
 TRIED_WITH = "2.21"
 

@@ -9,8 +9,8 @@ from weakref import WeakSet
 
 from placer.devices.deadline import waiting
 from placer.devices.gpu_wait import drain
-from placer.train.modes import Placed
 from placer.train.session import DeviceSession
+from placer.train.steps.modes import Placed
 
 DRAINED = 64  # calls after a change of mode that are timed until all they started is done; later ones overlap
 

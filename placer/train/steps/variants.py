@@ -10,10 +10,10 @@ from typing import Any
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Signatures
 from placer.trace.untouchable import untouchable
-from placer.train.self_test import unwatchable
 from placer.train.session import DeviceSession
-from placer.train.untouched import UntouchedFunction
-from placer.train.variant import Variant
+from placer.train.steps.untouched import UntouchedFunction
+from placer.train.steps.variant import Variant
+from placer.train.variables.self_test import unwatchable
 
 MOST_VARIANTS = 16  # that are remembered
 PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded

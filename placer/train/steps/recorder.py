@@ -12,8 +12,8 @@ from placer.errors import BadInputError
 from placer.execute.outputs import returned
 from placer.trace.capture import Captured
 from placer.train.session import DeviceSession
-from placer.train.trial_run import Recording
-from placer.train.variable_hooks import unwatched
+from placer.train.steps.trial_run import Recording
+from placer.train.variables.hooks import unwatched
 
 RECORDED = 2  # steps that a trial run repeats
 

@@ -13,7 +13,7 @@ from placer.execute.agreement import LossDiffersError
 from placer.execute.outputs import values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.trace.capture import capture
-from placer.train.trial_run import Recording, TrialRun
+from placer.train.steps.trial_run import Recording, TrialRun
 
 BATCHES = [[tf.constant([1.0, 2.0])], [tf.constant([3.0, 1.0])]]
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.train import self_test, variable_hooks
+from placer.train.variables import hooks, self_test
 
 
 @pytest.fixture(autouse=True)
@@ -23,9 +23,9 @@ def beside(request):
     """Whether a step is open elsewhere: an earlier test may have left one to the garbage collector."""
     variable = tf.Variable(1.0)
     if request.param != "alone":
-        variable_hooks.watch(variable, self_test._Seen())
+        hooks.watch(variable, self_test._Seen())
     yield
-    variable_hooks.unwatch(variable)
+    hooks.unwatch(variable)
 
 
 def test_this_tensorflow_is_one_that_works():
@@ -44,11 +44,11 @@ def test_a_way_around_the_hooks_is_named(hidden, says, monkeypatch, beside):
         tf_internals.before_function_calls(None)  # an open step has set it
         monkeypatch.setattr(tf_internals, "before_function_calls", lambda hook: None)
     else:
-        monkeypatch.delattr(variable_hooks._Watched, hidden)
-        variable_hooks._watched.cache_clear()
+        monkeypatch.delattr(hooks._Watched, hidden)
+        hooks._watched.cache_clear()
     found = self_test.unwatchable()
     assert found is not None and says in found and tf.__version__ in found
-    variable_hooks._watched.cache_clear()
+    hooks._watched.cache_clear()
 
 
 def test_a_hook_that_raises_is_named(monkeypatch):

@@ -20,10 +20,10 @@ from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, unrepeatable
 from placer.trace.number_use import number_misused
 from placer.trace.random_streams import repeating_draws
-from placer.train.plain_step import PlainStep
 from placer.train.session import DeviceSession
-from placer.train.variable_hooks import unwatched
-from placer.train.variant import Variant
+from placer.train.steps.plain_step import PlainStep
+from placer.train.steps.variant import Variant
+from placer.train.variables.hooks import unwatched
 
 
 class UntouchedFunction:

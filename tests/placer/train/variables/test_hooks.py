@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from experiments.benches.trust.reads import READS
 from placer.errors import BadInputError, PlacerError
-from placer.train import variable_hooks
-from placer.train.replicas import Replicas
+from placer.train.variables import hooks
+from placer.train.variables.replicas import Replicas
 
 TRUTH = 7.0
 
@@ -36,7 +36,7 @@ def moved(replicas, device, variable=None):
 
 def train(replicas, use, value):
     replicas.before(use)
-    with variable_hooks.unwatched():
+    with hooks.unwatched():
         use.replicas[0].assign([value, value])
     replicas.after(use)
 
@@ -99,7 +99,7 @@ def test_other_pipelines_are_not_minded(replicas):
 
 def test_a_reader_of_tensorflows_thread_gives_up_waiting_aloud(replicas, two_cpus, monkeypatch):
     variable, _ = moved(replicas, two_cpus.tf_name(1))
-    monkeypatch.setattr("placer.train.replicas.ASIDE_S", 0.01)
+    monkeypatch.setattr("placer.train.variables.replicas.ASIDE_S", 0.01)
     with replicas._lock, pytest.warns(UserWarning, match="reads a variable as it was some steps ago"):
         assert float(READS["generator"](variable)) == 1.0
     assert replicas.aside == "a Python function in one of TensorFlow's threads"
@@ -111,7 +111,7 @@ def test_two_keepers_of_one_variable_are_refused(replicas):
     second = Replicas()
     with pytest.raises(BadInputError, match="other devices"):
         second.adopt([other, variable])
-    assert variable_hooks.watched_by(variable) is replicas and variable_hooks.watched_by(other) is None
+    assert hooks.watched_by(variable) is replicas and hooks.watched_by(other) is None
     replicas.close()
     assert second.adopt([variable])
     second.close()
@@ -120,10 +120,10 @@ def test_two_keepers_of_one_variable_are_refused(replicas):
 def test_only_the_watcher_that_is_named_hears_nothing(replicas, two_cpus):
     variable, _ = moved(replicas, two_cpus.tf_name(1))
     other = Replicas()
-    with variable_hooks.unwatched(other):
+    with hooks.unwatched(other):
         assert float(variable.numpy()[0]) == TRUTH
     train(replicas, replicas.use([variable], [two_cpus.tf_name(1)], {0}), 2 * TRUTH)
-    with variable_hooks.unwatched(replicas):
+    with hooks.unwatched(replicas):
         assert float(variable.numpy()[0]) == TRUTH
 
 
@@ -140,14 +140,14 @@ def test_a_reader_that_waits_while_all_is_closed_reads_on(two_cpus):
     made = Replicas(Lock())
     variable, _ = moved(made, two_cpus.tf_name(1))
     assert float(variable.numpy()[0]) == TRUTH
-    assert variable_hooks.watched_by(variable) is None
+    assert hooks.watched_by(variable) is None
 
 
 def test_a_variable_that_is_unwatched_while_it_is_read_is_read(two_cpus):
     class Closing:
         def will_read(self, variables):
-            variable_hooks.unwatch(variables[0])
+            hooks.unwatch(variables[0])
 
     variable = tf.Variable([TRUTH, TRUTH])
-    variable_hooks.watch(variable, Closing())
+    hooks.watch(variable, Closing())
     assert float(variable.read_value()[0]) == TRUTH

@@ -21,7 +21,7 @@ from placer.devices.deadline import waiting
 from placer.devices.variables import blank_variable, wait_for
 from placer.errors import BadInputError
 from placer.execute.variable_copies import Pair, Transfers
-from placer.train.variable_hooks import unwatch, unwatched, watch, watched_by
+from placer.train.variables.hooks import unwatch, unwatched, watch, watched_by
 
 HOME = ""
 ASIDE_S = 10.0  # how long a reader in one of TensorFlow's threads waits for the step that runs

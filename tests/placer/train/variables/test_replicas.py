@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from placer.execute.variable_copies import Transfers
-from placer.train.replicas import Replicas, Use
+from placer.train.variables.replicas import Replicas, Use
 
 SHAPE = (3, 2)
 

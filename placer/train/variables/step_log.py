@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.train.replicas import Replicas
+from placer.train.variables.replicas import Replicas
 
 SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the user does not say how many steps apart
 LEAST_STEPS = 16  # between two snapshots

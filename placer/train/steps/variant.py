@@ -12,8 +12,8 @@ from placer.execute.rewrite import Template
 from placer.trace.capture import Captured
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout
-from placer.train.modes import Mode, Placed
-from placer.train.recorder import Recorder
+from placer.train.steps.modes import Mode, Placed
+from placer.train.steps.recorder import Recorder
 
 
 @dataclass(eq=False)

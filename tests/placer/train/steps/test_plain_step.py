@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.train.variants import MOST_VARIANTS, PLAIN_CALLS
+from placer.train.steps.variants import MOST_VARIANTS, PLAIN_CALLS
 
 STEPS = 24
 FLAG = {"tanh": False}

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 import tensorflow as tf
 
-from placer.train.replicas import Replicas
-from placer.train.step_log import LEAST_STEPS, StepLog
+from placer.train.variables.replicas import Replicas
+from placer.train.variables.step_log import LEAST_STEPS, StepLog
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from placer.execute.rewrite import PlacedStep
-    from placer.train.replicas import Use
+    from placer.train.variables.replicas import Use
 
 
 class Untouched:
