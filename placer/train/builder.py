@@ -86,6 +86,7 @@ class Builder:
             variant.template = Template(variant.captured, host)
         return variant.template
 
+    @waiting("a mapping was built", first=True)
     def build(
         self,
         template: Template,
@@ -99,18 +100,6 @@ class Builder:
 
         Raises PlacerError where devices were joined anew meanwhile, and what a trial run raises.
         """
-        with waiting("a mapping was built", first=True):
-            return self._build(template, topology, devices, order, name, trial_run)
-
-    def _build(
-        self,
-        template: Template,
-        topology: Topology,
-        devices: Sequence[int],
-        order: Sequence[str],
-        name: str,
-        trial_run: TrialRun | None,
-    ) -> Built:
         begin, generation = self.clock(), self.session.generation
         tf_names = self.session.present.tf_names
         names = [tf_names[topology.names[d]] for d in devices]

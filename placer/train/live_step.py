@@ -377,7 +377,8 @@ class LiveStep:
         self.variants.forget_placed()
         if self._joined is None:
             return
-        (joined := self._joined).trial_run.forget()
+        joined = self._joined
+        joined.trial_run.forget()
         template = self._builder.template(joined.main)
         if not isinstance(self.mode, Placed):
             return
