@@ -17,8 +17,8 @@ from placer.errors import short
 from placer.graph.op_graph import PART
 from placer.splits.pieces import InParts, Pieces, names_of, text_of
 from placer.splits.plan import Division, PlanError, SplitPlan
+from placer.splits.rules.way import Cut, Joined, Way, known_shapes, static
 from placer.splits.step_graph import StepGraph
-from placer.splits.way import Cut, Joined, Way, known_shapes, static
 from placer.trace.node_def import parse_input, set_inputs
 from placer.trace.variable_parts import VariableParts
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from placer.splits.rules.way import Cut, Joined
 from placer.splits.step_graph import StepGraph
-from placer.splits.way import Cut, Joined
 
 MOST_COPIES = 4
 """With so many parts at most, each gets a copy of its own of what is put together, so that devices send each other one

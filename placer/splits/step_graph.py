@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.splits.table import ways_of
-from placer.splits.way import Ways
+from placer.splits.rules.table import ways_of
+from placer.splits.rules.way import Ways
 
 
 class StepGraph:

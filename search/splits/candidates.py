@@ -13,8 +13,8 @@ from math import prod
 from typing import Any
 
 from placer.splits.plan import SplitPlan
+from placer.splits.rules.way import Cut
 from placer.splits.step_graph import StepGraph
-from placer.splits.way import Cut
 from search.splits.kin import kin, readers, variable_shape, wanted_axis
 from search.splits.propagate import Propagation, Rates
 

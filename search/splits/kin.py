@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.splits.elementwise import elementwise
 from placer.splits.plan import SplitPlan
-from placer.splits.resources import UPDATES
+from placer.splits.rules.elementwise import elementwise
+from placer.splits.rules.resources import UPDATES
+from placer.splits.rules.table import RULES
+from placer.splits.rules.way import Cut
 from placer.splits.step_graph import StepGraph
-from placer.splits.table import RULES
-from placer.splits.way import Cut
 
 
 def kin(graph: StepGraph, variable: str) -> frozenset[str]:

@@ -12,8 +12,8 @@ import tensorflow as tf
 from placer.graph.op_flops import MULTIPLY_ADDS
 from placer.splits.pieces import names_of, text_of
 from placer.splits.plan import Division, SplitPlan
+from placer.splits.rules.way import Cut, Joined, Way
 from placer.splits.step_graph import StepGraph
-from placer.splits.way import Cut, Joined, Way
 from placer.trace.capture import tensor_bytes
 
 

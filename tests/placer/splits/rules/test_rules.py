@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from placer.splits import table
-from placer.splits.way import Cut, Joined, Way, axis_name
-from tests.placer.splits import cases_images, cases_moving, cases_plain, cases_resources  # noqa: F401  # they register
-from tests.placer.splits.checker import Case, Checker, Fixed, difference, run
-from tests.placer.splits.draw import GENERATORS, MOST, Draw
+from placer.splits.rules import table
+from placer.splits.rules.way import Cut, Joined, Way, axis_name
+from tests.placer.splits.rules import cases_images, cases_moving, cases_plain, cases_resources  # noqa: F401  # they register
+from tests.placer.splits.rules.checker import Case, Checker, Fixed, difference, run
+from tests.placer.splits.rules.draw import GENERATORS, MOST, Draw
 
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 

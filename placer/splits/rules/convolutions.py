@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.graph.op_flops import dims
-from placer.splits.way import BATCH, CHANNEL, SUM, Cut, Size, Way, Ways, channel_axis
+from placer.splits.rules.way import BATCH, CHANNEL, SUM, Cut, Size, Way, Ways, channel_axis
 
 OUT, IN, GROUP = "out", "in", "group"
 

@@ -6,9 +6,9 @@ import string
 
 import numpy as np
 
-from placer.splits.elementwise import BINARY, GRADIENTS, UNARY
-from tests.placer.splits.checker import Case, Fixed
-from tests.placer.splits.draw import Draw, makes
+from placer.splits.rules.elementwise import BINARY, GRADIENTS, UNARY
+from tests.placer.splits.rules.checker import Case, Fixed
+from tests.placer.splits.rules.draw import Draw, makes
 
 FLOATS, INTEGERS = ("float32", "float64", "float16"), ("int32", "int64")
 ANY_NUMBER = {"Abs", "Neg", "Sign", "Square", "Identity", "OnesLike", "ZerosLike", "Snapshot", "StopGradient", "Relu"}

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.placer.splits.checker import Case, Fixed
-from tests.placer.splits.draw import Draw, makes
+from tests.placer.splits.rules.checker import Case, Fixed
+from tests.placer.splits.rules.draw import Draw, makes
 
 
 def _windows(d: Draw, rank: int, window: list[int]) -> tuple[list[int], list[int], int, str]:

@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
-from tests.placer.splits.checker import Case, Fixed
-from tests.placer.splits.draw import Draw, makes
+from tests.placer.splits.rules.checker import Case, Fixed
+from tests.placer.splits.rules.draw import Draw, makes
 
 
 def _moved(kind: str, *inputs: object, **attributes: object) -> Case:

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from placer.splits.divide import divide
 from placer.splits.plan import Division, SplitPlan
+from placer.splits.rules.way import Cut, Joined, Way
 from placer.splits.step_graph import StepGraph
-from placer.splits.way import Cut, Joined, Way
 
 Array = np.ndarray[Any, Any]
 IT = "it"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.placer.splits.checker import Case
+from tests.placer.splits.rules.checker import Case
 
 Array = np.ndarray[Any, Any]
 MOST = 5

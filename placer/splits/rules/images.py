@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.graph.op_flops import dims
-from placer.splits.way import BATCH, CHANNEL, SUM, Cut, Size, Way, Ways, axis_name, channel_axis
+from placer.splits.rules.way import BATCH, CHANNEL, SUM, Cut, Size, Way, Ways, axis_name, channel_axis
 
 
 def pool(op: Any) -> Ways:

@@ -7,7 +7,7 @@ from math import gcd
 from typing import Any
 
 from placer.graph.op_flops import dims
-from placer.splits.way import SUM, Cut, Size, Way, Ways, axis_name, static
+from placer.splits.rules.way import SUM, Cut, Size, Way, Ways, axis_name, static
 
 
 def reshape(op: Any) -> Ways:

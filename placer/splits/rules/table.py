@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.splits import convolutions, elementwise, images, linear, moving, reductions, resources
-from placer.splits.way import Rule, Way, Ways, static
+from placer.splits.rules import convolutions, elementwise, images, linear, moving, reductions, resources
+from placer.splits.rules.way import Rule, Way, Ways, static
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys([*elementwise.UNARY, *elementwise.GRADIENTS], elementwise.elementwise),

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.graph.op_flops import dims
-from placer.splits.way import Cut, Way, Ways, axis_name
+from placer.splits.rules.way import Cut, Way, Ways, axis_name
 
 # fmt: off
 UPDATES = [

@@ -7,9 +7,9 @@ import inspect
 import numpy as np
 import tensorflow as tf
 
-from placer.splits.resources import SCATTERS, SPARSE_UPDATES, UPDATES
-from tests.placer.splits.checker import Case, Stored
-from tests.placer.splits.draw import Draw, makes
+from placer.splits.rules.resources import SCATTERS, SPARSE_UPDATES, UPDATES
+from tests.placer.splits.rules.checker import Case, Stored
+from tests.placer.splits.rules.draw import Draw, makes
 
 SLOTS = {"var", "m", "v", "vhat", "accum", "accum_update", "linear", "ms", "mg", "mom"}
 GRADIENTS = {"grad", "delta"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from placer.graph.op_flops import dims
-from placer.splits.way import Cut, Way, Ways, axis_name, input_dims
+from placer.splits.rules.way import Cut, Way, Ways, axis_name, input_dims
 
 # fmt: off
 UNARY = [
