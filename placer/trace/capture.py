@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,14 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.errors import BadInputError, one_line
+from placer.errors import BadInputError
 from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.trace.effects import is_unordered
-from placer.trace.folding import READS as READS
-from placer.trace.folding import RIDERS as RIDERS
-from placer.trace.folding import fold
+from placer.trace.folding import READS, RIDERS, fold
 from placer.trace.function_bodies import bodies_of
 from placer.trace.host_ops import behind_host, host_ops
 from placer.trace.iterator_inputs import fed, redirect_element
@@ -27,6 +24,7 @@ from placer.trace.node_def import nodes_within, parse_input, redirected, set_inp
 from placer.trace.phases import op_phases
 from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, make_stateless, repeating_draws
 from placer.trace.signature import Layout, flat_tensors
+from placer.trace.tracing import gist, layout_of, trace
 from placer.trace.variable_parts import VariableParts
 
 
@@ -162,7 +160,7 @@ def capture(
     for this step, which is not traced again then. Raises BadInputError where the step cannot be traced or placed,
     returns no such tensor, or updates no variable.
     """
-    concrete, order = traced if traced is not None else trace(step, layout or _layout(args, kwargs, name), name)
+    concrete, order = traced if traced is not None else trace(step, layout or layout_of(args, kwargs, name), name)
     variables, feeds = _captures(concrete)
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
@@ -176,7 +174,7 @@ def capture(
     try:
         graph_def, writes = fold(graph_def, variables, inputs, outputs, whole.writes)
     except (tf.errors.OpError, ValueError) as error:
-        raise BadInputError(f"{name}: TensorFlow could not optimise the step's graph: {_gist(error)}") from error
+        raise BadInputError(f"{name}: TensorFlow could not optimise the step's graph: {gist(error)}") from error
     for i in sorted(elements or {}, reverse=True):
         graph_def, parts, taker = fed(graph_def, inputs[i], (elements or {})[i])
         inputs = (*inputs[:i], *parts, *inputs[i + 1 :])
@@ -205,91 +203,6 @@ def _traced(concrete: Any, graph_def: Any, order: Sequence[int]) -> Traced:
         writes=_writes(concrete),
         seeded=type(graph_def).FromString(graph_def.SerializeToString()) if draws_within(graph_def) else None,
     )
-
-
-def _layout(args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) -> Layout:
-    try:
-        return Layout.of(args, kwargs)
-    except BadInputError as error:
-        raise BadInputError(f"{name}: {error}") from error
-
-
-def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
-    """(the concrete function, which flat tensor of a call each of its inputs is). Raises BadInputError where `step`
-    cannot be traced.
-    """
-    traceable: Any = _model_step(step) if hasattr(step, "compute_loss") else step
-    if not callable(traceable):
-        raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
-    if tf_internals.compiles_for_xla(traceable):  # XLA ignores devices
-        warnings.warn(f"{name}: jit_compile is switched off, for XLA ignores devices.", stacklevel=3)
-        traceable = traceable.python_function
-    try:
-        return _traced_anew(traceable, layout) if not hasattr(traceable, "python_function") else _own(traceable, layout)
-    except Exception as error:
-        raise BadInputError(
-            f"{name}: TensorFlow could not trace the step: {type(error).__name__}: {_gist(error)}"
-        ) from error
-
-
-def _traced_anew(step: Any, layout: Layout) -> tuple[Any, list[int]]:
-    concrete = tf.function(_flat_step(step, layout)).get_concrete_function(*layout.specs)
-    return concrete, list(range(len(layout.specs)))
-
-
-def _own(step: Any, layout: Layout) -> tuple[Any, list[int]]:
-    """A tf.function's own trace, made by its first call: traced again, its seeds, the Python state that it froze and
-    its summary writers would be those of now.
-    """
-    given: list[Any] = []
-
-    def call(*tensors: Any) -> Any:
-        given.extend(tensors)
-        args, kwargs = layout.filled(tensors)
-        return step(*args, **kwargs)
-
-    with tf_internals.recorded_calls() as calls:
-        outer = tf.function(call, autograph=False).get_concrete_function(*layout.specs)
-    for concrete, inputs in calls:
-        order = [next((i for i, tensor in enumerate(given) if tensor is one), -1) for one in inputs]
-        if sorted(order) == list(range(len(given))):
-            return concrete, order
-    return outer, list(range(len(given)))  # it converts its arguments, or calls no function of its own
-
-
-def _flat_step(step: Any, layout: Layout) -> Callable[..., Any]:
-    """A plain function as a function of its flat tensors."""
-    filled = tf.autograph.experimental.do_not_convert(layout.filled)
-
-    def flat_step(*tensors: Any) -> Any:
-        args, kwargs = filled(tensors)
-        return step(*args, **kwargs)
-
-    return flat_step
-
-
-def _gist(error: Exception) -> str:
-    """An exception's message in one line, without the lines that AutoGraph puts before it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return ""
-    return one_line(lines[-1] if lines[0].startswith("in user code") else lines[0])
-
-
-def _model_step(model: Any) -> Callable[..., Any]:
-    """The training step of a compiled Keras model."""
-    if getattr(model, "optimizer", None) is None:
-        raise BadInputError(f"{model.name}: the model has no optimizer; call compile(optimizer=..., loss=...) first.")
-    model.optimizer.build(model.trainable_variables)
-
-    def step(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        model.optimizer.apply(gradients, model.trainable_variables)
-        return loss
-
-    return step
 
 
 def _captures(concrete: Any) -> tuple[dict[str, tf.Variable], dict[str, Any]]:

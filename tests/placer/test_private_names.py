@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from placer.trace.python_kinds import KERAS_NOISE, KERAS_OPAQUE, KERAS_VARIABLES
+from placer.trace.python.kinds import KERAS_NOISE, KERAS_OPAQUE, KERAS_VARIABLES
 
 ROOT = Path(__file__).parents[2]
 HOME = "placer/tf_internals.py"
@@ -28,7 +28,7 @@ ALLOWED = {
     "placer/train/variables/hooks.py": {  # test_hooks.py, and placer/train/variables/self_test.py
         "_handle", "_read_variable_op",
     },
-    "placer/trace/python_survey.py": {"_trainable"},  # here
+    "placer/trace/python/survey.py": {"_trainable"},  # here
     "search/online/keras_callback.py": {"_distribute_strategy"},  # tests/search/online/test_keras_callback.py
     "surrogate/jit.py": {  # tests/surrogate/test_jit.py
         "numba.core", "_cache", "_cache_file", "_source_stamp", "_version",

@@ -12,7 +12,8 @@ from placer import tf_internals
 from placer.graph.op_flops import FREE
 from placer.profile.operators.dataset import Operator
 from placer.profile.operators.describe import constant_values, operator_of
-from placer.trace.capture import RIDERS, Captured
+from placer.trace.capture import Captured
+from placer.trace.folding import RIDERS
 from placer.trace.node_def import parse_input
 
 LARGEST_CONSTANT = 1024  # elements; a longer one counts as data, which is replaced by fresh data

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any
 
-from placer.trace.python_state import PythonState, is_plain_step, why_not
+from placer.trace.python.state import PythonState, is_plain_step, why_not
 
 
 class PlainStep:

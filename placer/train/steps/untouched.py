@@ -14,12 +14,12 @@ from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import returned
-from placer.trace.capture import trace
-from placer.trace.eager_difference import eager_difference
 from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, unrepeatable
-from placer.trace.number_use import number_misused
+from placer.trace.python.eager_difference import eager_difference
+from placer.trace.python.number_use import number_misused
 from placer.trace.random_streams import repeating_draws
+from placer.trace.tracing import trace
 from placer.train.session import DeviceSession
 from placer.train.steps.plain_step import PlainStep
 from placer.train.steps.variant import Variant

@@ -24,7 +24,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.variables import is_elsewhere
 from placer.instances import instances_of
-from placer.trace.capture import READS
+from placer.trace.folding import READS
 
 _watchers: dict[int, tuple[tf.Variable, Watcher]] = {}
 _here = threading.local()

@@ -19,10 +19,10 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.python_code import reads_of
-from placer.trace.python_guard import Guard
-from placer.trace.python_impure import Entered, contents
-from placer.trace.python_kinds import (
+from placer.trace.python.code import reads_of
+from placer.trace.python.guard import Guard
+from placer.trace.python.impure import Entered, contents
+from placer.trace.python.kinds import (
     KERAS_OPAQUE,
     KERAS_VARIABLES,
     MAKERS,

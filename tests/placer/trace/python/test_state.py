@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.trace.python_state import MOST_STATES, PythonState, why_not
+from placer.trace.python.state import MOST_STATES, PythonState, why_not
 
 WEIGHT = tf.Variable(1.0)
 RATE = 0.1

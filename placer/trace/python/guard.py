@@ -9,7 +9,7 @@ from ctypes import string_at
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from placer.trace.python_impure import EMPTY, contents
+from placer.trace.python.impure import EMPTY, contents
 
 
 class _Alike(NamedTuple):
@@ -37,9 +37,7 @@ class Guard:
         self._sized: list[Sized] = []
         self._sizes: list[int] = []
         self._checks: list[Callable[[], bool]] = []
-        self._flat: list[Any] | None = (
-            None  # all objects as they were; it keeps them, so that no other gets their place
-        )
+        self._flat: list[Any] | None = None  # all objects as they were; kept, so that no other gets their place
         self._identities: Any = None
         self._count = 0
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from placer.trace.python_code import ITEM, Path, reads_of
+from placer.trace.python.code import ITEM, Path, reads_of
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
 CALLS = frozenset(

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from placer.trace.python_impure import impurity
-from placer.trace.python_survey import Survey, UnguardableError
+from placer.trace.python.impure import impurity
+from placer.trace.python.survey import Survey, UnguardableError
 
 MOST_STATES = 8
 MOST_ROUNDS = 12  # of looking, until no new names are found

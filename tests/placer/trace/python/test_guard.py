@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from placer.trace import python_guard
-from placer.trace.python_guard import Guard, _addresses, _finds_addresses, _ids
+from placer.trace.python.guard import Guard, _addresses, _finds_addresses, _ids
 
 
 class Alike:
@@ -83,7 +82,7 @@ CHANGES = {
 @pytest.fixture(params=[_addresses, _ids], ids=["addresses", "ids"])
 def identities(request, monkeypatch):
     """Both ways to compare objects; the slow one is for a Python whose tuples look otherwise."""
-    monkeypatch.setattr(python_guard, "_identities", request.param)
+    monkeypatch.setattr("placer.trace.python.guard._identities", request.param)
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
