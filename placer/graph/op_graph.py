@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from placer.graph.topology import Device
 
 PHASES = ("forward", "backward", "update")
-PART = "/part_"  # between the name of a divided op and the number of a part
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +33,9 @@ class Op:
     flops: float | None = None  # floating-point operations; a multiply-add counts two
     multiply_adds: float | None = None  # of convolutions and matrix products
     depth: int | None = None  # how many scalar operations have to follow one another
-    part: int | None = None  # of a divided op, which of its parts this is (placer/splits)
+    part: int | None = None  # of a divided step, the part for which this op is (placer/splits)
+    part_of: str | None = None  # the divided op that this is a part of
     shapes: tuple[tuple[int | None, ...] | None, ...] = ()  # one per output; None for an unknown rank or dimension
-
-    @property
-    def whole_name(self) -> str:
-        """The name of the op that this is a part of, or its own."""
-        return self.name if self.part is None else self.name.rpartition(PART)[0] or self.name
 
     def runs_on(self, device: Device) -> bool:
         """Whether `device` may run this op: `devices` allows it, and it has a cost there if any cost is known."""

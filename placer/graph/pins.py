@@ -88,7 +88,7 @@ def _matched(graph: OpGraph, pin: Pin, topology: Topology) -> list[int]:
             f"--pin {short(str(pin))}: {short(pin.device)} is no device here; the topology has the devices "
             f"{listed(topology.names)}{of_kinds}."
         )
-    found = [v for v, op in enumerate(graph.ops) if pin.matches(op.whole_name)]
+    found = [v for v, op in enumerate(graph.ops) if pin.matches(op.part_of or op.name)]
     if not found:
         raise BadInputError(
             f"--pin {short(str(pin))}: no op of graph {short(graph.name)} has a name that {short(pin.pattern)} matches "

@@ -14,7 +14,6 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import short
-from placer.graph.op_graph import PART
 from placer.splits.pieces import InParts, Pieces, names_of, text_of
 from placer.splits.plan import Division, PlanError, SplitPlan
 from placer.splits.rules.way import Cut, Joined, Way, known_shapes, static
@@ -31,8 +30,8 @@ class DividedGraph:
     outputs: tuple[str, ...]  # the tensor for each tensor asked for
     writes: tuple[str, ...]
     variables: Mapping[str, VariableParts]  # node of a variable that is divided -> its parts
-    whole_of: Mapping[str, str]  # node of the new graph -> the op that it is a part of, or whose inputs it converts
-    part_of: Mapping[str, int]  # node of the new graph -> the part for which it is; nodes for all parts are not there
+    part_of: Mapping[str, str]  # part -> the op that was divided
+    part: Mapping[str, int]  # node of the new graph -> the part for which it is; nodes for all parts are not there
 
 
 def divide(graph: StepGraph, plan: SplitPlan, outputs: Sequence[str], writes: Sequence[str]) -> DividedGraph:
@@ -54,22 +53,19 @@ class _Divider:
         self.pieces = Pieces(graph)
         self.nodes: dict[str, tuple[str, ...]] = {}  # op -> nodes of the new graph that do what it did
         self.variables: dict[str, VariableParts] = {}
-        self.whole_of: dict[str, str] = {}
+        self.part_of: dict[str, str] = {}
 
     def run(self, outputs: Sequence[str], writes: Sequence[str]) -> DividedGraph:
-        made = self.pieces.graph_def.node
         for op in self.graph.order:
-            before = len(made)
             self._add(op)
-            self.whole_of.update(dict.fromkeys((node.name for node in made[before:]), op.name))
         whole = tuple(self.pieces.whole(name) for name in names_of(outputs))
         return DividedGraph(
             self.pieces.graph_def,
             tuple(name if ":" in name else f"{name}:0" for name in whole),
             tuple(part for write in writes for part in self.nodes[write]),
             self.variables,
-            self.whole_of,
-            self.pieces.part_of,
+            self.part_of,
+            self.pieces.part,
         )
 
     def _add(self, op: Any) -> None:
@@ -111,12 +107,13 @@ class _Divider:
             ]
             part = self.pieces.graph_def.node.add()
             part.CopyFrom(node)
-            part.name = self.pieces.fresh(f"{op.name}{PART}{i}")
+            part.name = self.pieces.fresh(f"{op.name}/part_{i}")
             part.attr.pop("_output_shapes", None)
             part.attr.pop("_class", None)  # where it names an op that is in parts, it could not be imported
             set_inputs(part, [*inputs, *controls])
             names.append(part.name)
-            self.pieces.part_of[part.name] = i
+            self.part_of[part.name] = op.name
+            self.pieces.part[part.name] = i
         self.nodes[op.name] = tuple(names)
         self._note_outputs(op, way, bounds, names)
         if op.type == "VarHandleOp":
@@ -166,7 +163,7 @@ class _Divider:
                 f"op {short(op.name)} ({op.type}) is divided, but its variable {short(parse_input(text)[0])} is not "
                 "divided in the same way."
             )
-        return self.pieces.part(text, cut.axis, scaled, i)
+        return self.pieces.share(text, cut.axis, scaled, i)
 
     def _sized(self, op: Any, way: Way, bounds: Sequence[int]) -> list[dict[int, str]]:
         """For each part the constants that say its size, by data input."""

@@ -38,7 +38,7 @@ class Pieces:
         self.graph_def = tf.compat.v1.GraphDef(library=graph.graph_def.library, versions=graph.graph_def.versions)
         self.parts: dict[str, InParts] = {}  # tensor -> its parts
         self.renamed: dict[str, str] = {}  # tensor -> another one of the same value
-        self.part_of: dict[str, int] = {}  # node -> the part for which it is
+        self.part: dict[str, int] = {}  # node -> the part for which it is
         self._names = set(graph.nodes)
         self._made: dict[tuple[Any, ...], str] = {}
 
@@ -74,11 +74,11 @@ class Pieces:
         if key not in self._made:
             made = self._joined(tensor, f"{_stem(tensor)}/whole_{copy}", found.kind, found.names)
             if len(found.names) <= MOST_COPIES:
-                self.part_of[made] = copy
+                self.part[made] = copy
             self._made[key] = made
         return self._made[key]
 
-    def part(self, tensor: str, axis: int, bounds: Sequence[int], i: int) -> str:
+    def share(self, tensor: str, axis: int, bounds: Sequence[int], i: int) -> str:
         """The name of part i of a tensor that is to be cut along `axis` at `bounds`."""
         found = self.parts.get(tensor)
         if found is not None and found.is_cut(axis, bounds):
@@ -99,9 +99,9 @@ class Pieces:
         if isinstance(found.kind, Cut) and found.kind.axis == axis:
             return self._slice(tensor, self.whole(tensor, i), name, axis, begin, end)
         pieces = [self._slice(tensor, part, f"{name}_of_{j}", axis, begin, end) for j, part in enumerate(found.names)]
-        self.part_of.update({piece: j for j, piece in enumerate(pieces)})
+        self.part.update({piece: j for j, piece in enumerate(pieces)})
         made = self._joined(tensor, name, found.kind, pieces)
-        self.part_of[made] = i
+        self.part[made] = i
         return made
 
     def _slice(self, tensor: str, source: str, name: str, axis: int, begin: int, end: int) -> str:
@@ -132,7 +132,7 @@ class Pieces:
             share = np.array((bounds[i + 1] - bounds[i]) / total).astype(kind.as_numpy_dtype)
             constant = self.constant(f"{_stem(part)}/share", share)
             found.append(self.add(f"{_stem(part)}/weighted", "Mul", [part, constant], T=self.type_of(tensor)))
-            self.part_of[found[-1]] = i
+            self.part[found[-1]] = i
         return found
 
     def type_of(self, tensor: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
@@ -16,11 +15,10 @@ from placer.trace.capture import Captured, build_graph
 
 @dataclass(frozen=True)
 class SplitStep:
-    """A divided step. whole_of: its nodes -> the op of the whole step that each comes from."""
+    """A step divided by a plan."""
 
     plan: SplitPlan
     captured: Captured
-    whole_of: Mapping[str, str]
 
 
 def split_step(captured: Captured, plan: SplitPlan, graph: StepGraph | None = None) -> SplitStep:
@@ -39,7 +37,7 @@ def split_step(captured: Captured, plan: SplitPlan, graph: StepGraph | None = No
         for i, part in enumerate(parts.nodes):
             variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
     op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops)
-    ops = tuple(replace(op, part=made.part_of.get(op.name)) for op in op_graph.ops)
+    ops = tuple(replace(op, part=made.part.get(op.name), part_of=made.part_of.get(op.name)) for op in op_graph.ops)
     op_graph = OpGraph(op_graph.name, ops, op_graph.edges)
     divided = replace(
         captured,
@@ -51,4 +49,4 @@ def split_step(captured: Captured, plan: SplitPlan, graph: StepGraph | None = No
         undivided=captured,
         divided=made.variables,
     )
-    return SplitStep(plan, divided, made.whole_of)
+    return SplitStep(plan, divided)

@@ -61,7 +61,7 @@ class Judge:
 
     def predicted_s(self, step: SplitStep) -> float:
         """Predicted seconds of a divided step's best mapping, by estimated costs of its parts."""
-        graph = estimated(self.profiled.groups.fine, step.captured.graph, step.plan, step.whole_of)
+        graph = estimated(self.profiled.groups.fine, step.captured.graph, step.plan)
         topology = self.profiled.topology
         groups = coarsen(graph, self.groups, topology)
         return self._best_s(Prediction.profiled(groups, topology, self.profiled.headroom))

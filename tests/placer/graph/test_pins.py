@@ -31,6 +31,18 @@ def runs_on(graph, name):
     return [device.name for device in TOPOLOGY.devices if op.runs_on(device)]
 
 
+def test_a_pin_on_an_op_limits_its_parts_and_no_op_that_is_only_named_like_one():
+    ops = (
+        Op("dense/part_0", "MatMul", BOTH, part=0, part_of="dense"),
+        Op("dense/part_1", "MatMul", BOTH, part=1, part_of="dense"),
+        Op("dense/part_2", "MatMul", BOTH, part=0),
+        Op("dense/part_3", "MatMul", BOTH),
+    )
+    graph = pinned(OpGraph("tower", ops, ()), [parse_pin("dense=cpu")], TOPOLOGY)
+    assert runs_on(graph, "dense/part_0") == runs_on(graph, "dense/part_1") == ["cpu:0"]
+    assert graph.ops[2:] == ops[2:]
+
+
 def test_a_pin_limits_what_matches_as_a_whole_and_what_is_colocated_with_it():
     graph = pinned(GRAPH, [parse_pin("embedding/look.*=cpu")], TOPOLOGY)
     assert runs_on(graph, "embedding/lookup") == runs_on(graph, "embedding/table") == ["cpu:0"]

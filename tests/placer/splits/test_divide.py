@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -104,6 +105,24 @@ BAD_PLANS: list[tuple[Callable[[], Any], dict[str, Division], str]] = [
 def test_a_bad_plan_is_refused(build: Callable[[], Any], divisions: dict[str, Division], message: str) -> None:
     with pytest.raises(PlanError, match=f"^{re.escape(message)}$"):
         divide(_graph(build), SplitPlan(divisions), [], [])
+
+
+def _named_like_parts() -> None:
+    x = tf.compat.v1.placeholder(tf.float32, [6, 3], "x")
+    y = tf.raw_ops.Exp(x=x, name="layer/part_1")
+    tf.raw_ops.Neg(x=y, name="layer/part_1/part_0")
+    tf.raw_ops.Mean(input=y, axis=tf.constant([0, 1]), name="layer/part_1/part_1")
+
+
+def test_parts_are_known_whatever_ops_are_called() -> None:
+    plan = SplitPlan({name: Division("axis0", 2) for name in ("layer/part_1", "layer/part_1/part_1")})
+    made = divide(_graph(_named_like_parts), plan, ["layer/part_1/part_1", "layer/part_1/part_0"], [])
+    assert Counter(made.part_of.values()) == dict.fromkeys(plan.divisions, 2)
+    types = {node.name: node.op for node in made.graph_def.node}
+    assert {types[name] for name in made.part_of} == {"Exp", "Mean"}
+    weighted = [name for name in made.part if types[name] == "Mul"]
+    assert len(weighted) == 2 and not made.part_of.keys() & weighted
+    assert all(made.part[name] in (0, 1) for name in made.part_of)
 
 
 def test_an_op_in_two_regions_is_refused() -> None:
