@@ -15,7 +15,7 @@ from typing import Any
 from placer.splits.plan import SplitPlan
 from placer.splits.rules.way import Cut
 from placer.splits.step_graph import StepGraph
-from search.splits.kin import kin, readers, variable_shape, wanted_axis
+from search.splits.kin import is_used_in_parts, kin, readers, variable_shape
 from search.splits.propagate import Propagation, Rates
 
 POLICIES = ("batch", "columns", "alternate", "heavy", "heavy-alternate")
@@ -100,7 +100,6 @@ def _following(
         if len(shape) != 1 or prod(shape) < parts:
             continue
         together = kin(graph, op.name)
-        axis = wanted_axis(graph, plan, together, phases)
-        if axis is not None and not together & divided.keys():
-            found |= dict.fromkeys(together, axis)
+        if not together & divided.keys() and is_used_in_parts(graph, plan, together, phases):
+            found |= dict.fromkeys(together, 0)
     return found

@@ -1,8 +1,8 @@
-"""Which variables have to be divided alike, and along which axis those of one dimension want to be."""
+"""Which variables have to be divided alike, and which are only used in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -11,7 +11,7 @@ from placer.splits.plan import SplitPlan
 from placer.splits.rules.elementwise import elementwise
 from placer.splits.rules.resources import UPDATES
 from placer.splits.rules.table import RULES
-from placer.splits.rules.way import Cut
+from placer.splits.rules.way import Cut, Way
 from placer.splits.step_graph import StepGraph
 
 
@@ -41,49 +41,49 @@ def readers(handle: Any) -> Iterator[Any]:
     yield from (user for tensor in handle.outputs for user in tensor.consumers() if user.type == "ReadVariableOp")
 
 
-def wanted_axis(
-    graph: StepGraph, plan: SplitPlan, variables: frozenset[str], phases: Mapping[str, str | None]
-) -> int | None:
-    """The axis along which all ops of forward and backward pass that use one of these whole variables cut what they
-    read; None where they do not agree, or need the whole.
+def is_used_in_parts(
+    graph: StepGraph, plan: SplitPlan, variables: Iterable[str], phases: Mapping[str, str | None]
+) -> bool:
+    """Whether all ops of forward and backward pass that use one of these whole variables could take what they read cut
+    along axis 0, and some op that is divided would.
     """
-    wanted = {
-        axis
-        for name in variables
-        for read in readers(graph.op(name))
-        for axis in _wanted(graph, plan, read.outputs[0], phases)
-    }
-    return wanted.pop() if len(wanted) == 1 else None
+    stack = [(read.outputs[0], 0) for name in variables for read in readers(graph.op(name))]
+    seen = set(stack)
+    found = False
+    while stack:
+        tensor, axis = stack.pop()
+        for user in tensor.consumers():
+            if phases.get(user.name) == "update":
+                continue
+            division = plan.divisions.get(user.name)
+            if division is not None:
+                if not _takes(graph.ways(user.name)[division.way], user, tensor, axis):
+                    return False
+                found = True
+                continue
+            after = _passed_on(graph, user, tensor, axis)
+            if after is None:
+                return False
+            if after not in seen:
+                seen.add(after)
+                stack.append(after)
+    return found
 
 
-def _wanted(graph: StepGraph, plan: SplitPlan, tensor: Any, phases: Mapping[str, str | None]) -> Iterator[int | None]:
-    for user in tensor.consumers():
-        if phases.get(user.name) == "update":
-            continue
-        arguments = [i for i, taken in enumerate(user.inputs) if taken is tensor]
-        division, ways = plan.divisions.get(user.name), graph.ways(user.name)
-        if division is not None:
-            yield from (_axis(ways[division.way].inputs[i]) for i in arguments)
-        else:
-            yield from _wanted_before(graph, plan, user, arguments, phases)
+def _passed_on(graph: StepGraph, user: Any, tensor: Any, axis: int) -> tuple[Any, int] | None:
+    """(output, axis) of an op that is whole itself, if it took a tensor cut along `axis`; None where it needs the
+    whole, or puts out more elements or fewer, which parts of it would have to exchange.
+    """
+    if len(user.outputs) != 1 or user.outputs[0].shape.num_elements() != tensor.shape.num_elements():
+        return None
+    kinds = (way.outputs[0] for way in graph.ways(user.name).values() if _takes(way, user, tensor, axis))
+    return next(((user.outputs[0], kind.axis) for kind in kinds if isinstance(kind, Cut)), None)
 
 
-def _wanted_before(
-    graph: StepGraph, plan: SplitPlan, user: Any, arguments: list[int], phases: Mapping[str, str | None]
-) -> Iterator[int | None]:
-    """What an op that is whole itself would want if its users' wishes were met."""
-    if len(user.outputs) != 1 or not graph.ways(user.name):
-        yield None
-        return
-    for after in _wanted(graph, plan, user.outputs[0], phases):
-        fitting = [
-            way for way in graph.ways(user.name).values() if after is not None and _axis(way.outputs[0]) == after
-        ]
-        yield from ((_axis(way.inputs[i]) for way in fitting[:1] for i in arguments) if fitting else (None,))
-
-
-def _axis(cut: Any) -> int | None:
-    return cut.axis if isinstance(cut, Cut) else None
+def _takes(way: Way, user: Any, tensor: Any, axis: int) -> bool:
+    """Whether an op that is divided in this way cuts a tensor along `axis` wherever it takes it."""
+    cuts = [cut for cut, taken in zip(way.inputs, user.inputs, strict=True) if taken is tensor]
+    return all(isinstance(cut, Cut) and cut.axis == axis for cut in cuts)
 
 
 def _near(op: Any, shape: list[int]) -> Iterator[Any]:
