@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -47,9 +47,8 @@ class Propagation:
     rates: Rates
     parts: int
     variables: Mapping[str, int] = field(default_factory=dict)
-    keep: Callable[[str], bool] = lambda name: False  # ops that stay whole
-    held: dict[str, Held] = field(default_factory=dict)
-    divisions: dict[str, Division] = field(default_factory=dict)
+    held: dict[str, Held] = field(init=False, default_factory=dict)
+    divisions: dict[str, Division] = field(init=False, default_factory=dict)
 
     def plan(self) -> SplitPlan:
         """The divisions of all ops."""
@@ -64,14 +63,10 @@ class Propagation:
         return SplitPlan(self.divisions)
 
     def _chosen(self, op: Any) -> tuple[str, Way] | None:
-        if self.keep(op.name):
-            return None
-        ways = {n: w for n, w in self.graph.ways(op.name).items() if w.extent >= self.parts * max(1, w.least)}
+        ways = {n: w for n, w in self.graph.ways(op.name).items() if w.extent >= self.parts * w.least}
         if op.type == "VarHandleOp":
-            axis = self.variables.get(op.name)
-            return (
-                next(((n, w) for n, w in ways.items() if w.outputs == (Cut(axis),)), None) if axis is not None else None
-            )
+            wanted = (Cut(self.variables[op.name]),) if op.name in self.variables else ()
+            return next((item for item in ways.items() if item[1].outputs == wanted), None)
         texts = names_of(text for text in self.graph.nodes[op.name].input if not text.startswith("^"))
         handles = [(i, self.held.get(t)) for i, t in enumerate(texts) if self.graph.tensor(t).dtype == tf.resource]
         fitting = {n: w for n, w in ways.items() if all(w.inputs[i] == kept for i, kept in handles)}
