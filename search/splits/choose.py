@@ -8,7 +8,7 @@ from statistics import mean
 
 from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import OpGraph
-from placer.splits.plan import PlanError, SplitPlan
+from placer.splits.plan import PlanError
 from placer.splits.step import SplitStep, split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured
@@ -23,17 +23,15 @@ SEARCHER = "hybrid"
 
 @dataclass(frozen=True)
 class Judged:
-    """A plan and what is promised of it. predicted_s: of the best mapping that was found without measuring any."""
+    """A divided step. predicted_s: of its best mapping that was found without measuring any."""
 
-    policy: str
-    plan: SplitPlan
     step: SplitStep
     predicted_s: float
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Predicts what plans of one profiled step are worth. profiled: its ops with costs. of: the whole step's."""
+    """Predicts what plans of one profiled step are worth. profiled: its ops with costs."""
 
     captured: Captured
     profiled: Prediction
@@ -56,7 +54,7 @@ class Judge:
                 step = split_step(self.captured, plan, graph)
             except PlanError:  # a policy that this step has no rules for
                 continue
-            found.append(Judged(policy, plan, step, self.predicted_s(step)))
+            found.append(Judged(step, self.predicted_s(step)))
         return sorted(found, key=lambda judged: judged.predicted_s)
 
     def predicted_s(self, step: SplitStep) -> float:
