@@ -45,66 +45,67 @@ def _updated() -> None:
     tf.raw_ops.AssignSubVariableOp(resource=handle, value=tf.ones([6, 3]), name="update")
 
 
-BAD_PLANS: list[tuple[Callable[[], Any], dict[str, Division], str]] = [
-    (
-        _product,
-        {"product": Division("rows", 7)},
-        "op 'product' (MatMul) cannot be divided into 7 parts along 'rows', which has 6 elements; ask for 2 to 6.",
-    ),
-    (
-        _product,
-        {"product": Division("rows", 1)},
-        "op 'product' (MatMul) cannot be divided into 1 parts along 'rows', which has 6 elements; ask for 2 to 6.",
-    ),
-    (
-        _squeezed,
-        {"squeeze": Division("axis0", 3)},
-        "op 'squeeze' (Squeeze) cannot be divided into 3 parts along 'axis0', which has 5 elements; ask for 2 to 2.",
-    ),
-    (
-        _product,
-        {"product": Division("height", 2)},
-        "op 'product' (MatMul) has no rule for 'height'; it can be divided along rows, columns, inner.",
-    ),
-    (
-        _product,
-        {"produce": Division("rows", 2)},
-        "the plan divides 'produce', which the step does not have; it is for another graph.",
-    ),
-    (
-        _random,
-        {"draw": Division("axis0", 2)},
-        "op 'draw' (RandomUniform) has no rule for 'axis0'; it has to stay whole.",
-    ),
-    (_unknown, {"exp": Division("axis1", 2)}, "op 'exp' (Exp) has no rule for 'axis1'; it has to stay whole."),
-    (
-        _updated,
-        {"weight": Division("axis0", 2), "read": Division("axis0", 2)},
-        "op 'update' (AssignSubVariableOp) takes the divided variable 'weight' whole; "
-        "divide it, too, or leave the variable whole.",
-    ),
-    (
-        _updated,
-        {"update": Division("axis0", 2)},
-        "op 'update' (AssignSubVariableOp) is divided, but its variable 'weight' is not divided in the same way.",
-    ),
-    (
-        _updated,
-        {name: Division("axis0", 3 if name == "read" else 2) for name in ("weight", "read", "update")},
-        "op 'read' (ReadVariableOp) is divided, but its variable 'weight' is not divided in the same way.",
-    ),
-    (
-        _updated,
-        {name: Division("axis1" if name == "read" else "axis0", 2) for name in ("weight", "read", "update")},
-        "op 'read' (ReadVariableOp) is divided, but its variable 'weight' is not divided in the same way.",
-    ),
-]
+NOT_ALIKE = "op '{}' ({}) is divided, but its variable 'weight' is not divided in the same way."
 
 
-@pytest.mark.parametrize(("build", "divisions", "message"), BAD_PLANS)
-def test_a_bad_plan_is_refused(build: Callable[[], Any], divisions: dict[str, Division], message: str) -> None:
+def _refused(build: Callable[[], Any], divisions: dict[str, Division], message: str) -> None:
     with pytest.raises(PlanError, match=f"^{re.escape(message)}$"):
         divide(_graph(build), SplitPlan(divisions), [], [])
+
+
+@pytest.mark.parametrize(
+    ("build", "name", "type", "way"),
+    [
+        (_product, "product", "MatMul", "height"),
+        (_random, "draw", "RandomUniform", "axis0"),
+        (_unknown, "exp", "Exp", "axis1"),
+    ],
+)
+def test_a_way_that_the_rule_does_not_have_is_refused(build: Callable[[], Any], name: str, type: str, way: str) -> None:
+    why = "it can be divided along rows, columns, inner" if build is _product else "it has to stay whole"
+    _refused(build, {name: Division(way, 2)}, f"op '{name}' ({type}) has no rule for '{way}'; {why}.")
+
+
+@pytest.mark.parametrize(
+    ("build", "name", "type", "way", "parts", "extent", "most"),
+    [
+        (_product, "product", "MatMul", "rows", 7, 6, 6),
+        (_product, "product", "MatMul", "rows", 1, 6, 6),
+        (_squeezed, "squeeze", "Squeeze", "axis0", 3, 5, 2),
+    ],
+)
+def test_parts_without_enough_elements_are_refused(
+    build: Callable[[], Any], name: str, type: str, way: str, parts: int, extent: int, most: int
+) -> None:
+    message = (
+        f"op '{name}' ({type}) cannot be divided into {parts} parts along '{way}', which has {extent} elements; "
+        f"ask for 2 to {most}."
+    )
+    _refused(build, {name: Division(way, parts)}, message)
+
+
+def test_a_plan_for_another_graph_is_refused() -> None:
+    message = "the plan divides 'produce', which the step does not have; it is for another graph."
+    _refused(_product, {"produce": Division("rows", 2)}, message)
+
+
+@pytest.mark.parametrize(
+    ("divisions", "message"),
+    [
+        (
+            {"weight": ("axis0", 2), "read": ("axis0", 2)},
+            "op 'update' (AssignSubVariableOp) takes the divided variable 'weight' whole; "
+            "divide it, too, or leave the variable whole.",
+        ),
+        ({"update": ("axis0", 2)}, NOT_ALIKE.format("update", "AssignSubVariableOp")),
+        ({"weight": ("axis0", 2), "read": ("axis0", 3)}, NOT_ALIKE.format("read", "ReadVariableOp")),
+        ({"weight": ("axis0", 2), "read": ("axis1", 2)}, NOT_ALIKE.format("read", "ReadVariableOp")),
+    ],
+)
+def test_a_variable_is_divided_with_all_its_ops_or_not_at_all(
+    divisions: dict[str, tuple[str, int]], message: str
+) -> None:
+    _refused(_updated, {name: Division(*division) for name, division in divisions.items()}, message)
 
 
 def _named_like_parts() -> None:
