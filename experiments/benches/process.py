@@ -18,8 +18,8 @@ from typing import Any, Protocol, Self, TypeVar
 import psutil
 
 from experiments.benches.bench import Facts
-from placer.devices.worker import end_with_parent
-from placer.devices.workers import KEEP_MEMORY
+from placer.devices.workers.worker import end_with_parent
+from placer.devices.workers.workers import KEEP_MEMORY
 from placer.errors import PlacerError, one_line
 
 T = TypeVar("T")

@@ -59,7 +59,7 @@ def profile_command(
     check(settings, target)
     begin_s = time.perf_counter()
     from placer.devices.cluster import open_devices
-    from placer.devices.deadline import DeviceLostError, at_the_end
+    from placer.devices.workers.deadline import DeviceLostError, at_the_end
 
     profiles: list[OperatorProfile] = []
     with open_devices(settings.devices, links=False, deadlines=True) as devices:

@@ -46,7 +46,7 @@ def run_search(
     Raises BadInputError for a model, device, pin or searcher that cannot be used.
     """
     with Job.opened(settings, progress or Progress(), store, clock) as job:
-        from placer.devices.deadline import DeviceLostError, at_the_end, waiting
+        from placer.devices.workers.deadline import DeviceLostError, at_the_end, waiting
 
         with at_the_end(lambda lost: unfinished(cut_short(job, lost))):
             try:

@@ -17,14 +17,14 @@ import psutil
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices.addresses import check_answers, listens
-from placer.devices.deadline import drop_deadlines, keep_deadlines, waiting
 from placer.devices.link_probes import measure_links
 from placer.devices.logical import division, gpu_names
 from placer.devices.logical import split as split
-from placer.devices.reconnect import Reconnection
-from placer.devices.worker import bind_to_loopback, listening_ports
-from placer.devices.workers import FAIL_FAST, Workers, memory_bytes_each, share_cores, start_workers
+from placer.devices.workers.addresses import check_answers, listens
+from placer.devices.workers.deadline import drop_deadlines, keep_deadlines, waiting
+from placer.devices.workers.reconnect import Reconnection
+from placer.devices.workers.worker import bind_to_loopback, listening_ports
+from placer.devices.workers.workers import FAIL_FAST, Workers, memory_bytes_each, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.topology import ANY, Device, Topology
 
@@ -189,9 +189,9 @@ def open_devices(
 
     links: measure latency, bandwidth and the ends' own work between every pair. resilient: ops on a lost worker fail
     at once instead of waiting forever; applies to the whole process, and only before it first joins workers.
-    deadlines: the same, remote calls have deadlines until the devices are closed (placer.devices.deadline), and closing
-    them leaves the cluster. workers: the processes of "workers:N", if already started. Raises BadInputError for an
-    unknown spec, PlacerError where a device does not answer.
+    deadlines: the same, remote calls have deadlines until the devices are closed (placer.devices.workers.deadline), and
+    closing them leaves the cluster. workers: the processes of "workers:N", if already started. Raises BadInputError for
+    an unknown spec, PlacerError where a device does not answer.
     """
     if resilient or deadlines:
         _fail_at_once()

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from placer.devices.deadline import waiting
 from placer.devices.variables import variable_on
+from placer.devices.workers.deadline import waiting
 from placer.graph.topology import Link
 
 # (floats per tensor, tensors per probe): from a scalar's size to beyond any cache, where a byte costs more.

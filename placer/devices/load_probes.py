@@ -15,9 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.deadline import waiting
 from placer.devices.load_reading import LoadReading, Pair, Slowdown
 from placer.devices.variables import variable_on
+from placer.devices.workers.deadline import waiting
 
 PROBE_S = 5e-3
 MOST_DOUBLINGS = 12

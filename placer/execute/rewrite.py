@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices.deadline import waiting
 from placer.devices.variables import new_variable, wait_for
+from placer.devices.workers.deadline import waiting
 from placer.errors import PlacerError
 from placer.execute.send_recv import bring, chain, connect, spread
 from placer.trace.capture import Captured

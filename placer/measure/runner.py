@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.deadline import waiting
 from placer.devices.gpu_wait import drain
+from placer.devices.workers.deadline import waiting
 from placer.execute.agreement import Agreement, Outcome, tolerance
 from placer.execute.outputs import attempted, values
 from placer.execute.reference import perturbed, reference

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.cluster import Devices
-from placer.devices.deadline import waiting
+from placer.devices.workers.deadline import waiting
 from placer.execute.outputs import is_out_of_memory
 from placer.execute.rewrite import Template
 from placer.execute.send_recv import spread

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from placer.devices.deadline import waiting
+from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError, short
 from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep, Template

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from placer.devices.cluster import Devices, open_devices
-from placer.devices.deadline import drop_deadlines, kept_by
 from placer.devices.logical import division
 from placer.devices.process_resources import dropped_by_joining
-from placer.devices.reconnect import Reconnection
-from placer.devices.worker_watch import WorkerWatch
-from placer.devices.workers import Workers, start_workers
+from placer.devices.workers.deadline import drop_deadlines, kept_by
+from placer.devices.workers.reconnect import Reconnection
+from placer.devices.workers.worker_watch import WorkerWatch
+from placer.devices.workers.workers import Workers, start_workers
 from placer.errors import BadInputError, PlacerError
 from placer.train.variables.hooks import renew_all
 

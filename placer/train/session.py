@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.deadline import waiting
+from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.train.connection import Connection
 from placer.train.variables.replicas import Replicas, Use

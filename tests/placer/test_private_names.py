@@ -22,7 +22,7 @@ OURS = re.compile(r"_placer\w*")
 PYTHON = {"_asdict", "_replace", "_exit", "_getframe", "_DummyThread", "_fields"}
 ALLOWED = {
     # file: its names of private modules, and of attributes; which test fails where a release changes them
-    "placer/devices/worker.py": {  # tests/placer/devices/test_workers.py
+    "placer/devices/workers/worker.py": {  # tests/placer/devices/workers/test_workers.py
         "tensorflow.core.protobuf", "tensorflow.python.training",
     },
     "placer/train/variables/hooks.py": {  # test_hooks.py, and placer/train/variables/self_test.py

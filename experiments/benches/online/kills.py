@@ -91,6 +91,6 @@ def worker_processes() -> dict[int, psutil.Process]:
     """This process's workers that run, by their number."""
     found = {}
     for process in psutil.Process().children():
-        if process.status() != psutil.STATUS_ZOMBIE and "placer.devices.worker" in (line := process.cmdline()):
+        if process.status() != psutil.STATUS_ZOMBIE and "placer.devices.workers.worker" in (line := process.cmdline()):
             found[int(line[line.index("--task") + 1])] = process
     return found

@@ -9,7 +9,7 @@ from statistics import median
 from experiments.benches.bench import Facts
 from experiments.benches.online.neighbours import HOG, neighbour
 from experiments.benches.online.training import Held, Training, fastest, raced, say
-from placer.devices.workers import share_cores
+from placer.devices.workers.workers import share_cores
 
 SHARE = 0.95  # of the optimum's speed
 WINDOW = 5  # steps of a running median

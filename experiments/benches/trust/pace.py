@@ -14,7 +14,7 @@ import numpy as np
 from experiments.benches.bench import Facts
 from experiments.benches.process import SPAWN
 from experiments.loops.catalogue import SETTLED
-from placer.devices.worker import end_with_parent
+from placer.devices.workers.worker import end_with_parent
 from placer.errors import PlacerError
 
 BLOCK_S, FEWEST, ROUNDS = 0.25, 20, 12  # seconds and steps of a block, and pairs of blocks

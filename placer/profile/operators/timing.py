@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.deadline import waiting
+from placer.devices.workers.deadline import waiting
 from placer.profile.operators.dataset import Operator
 from placer.profile.operators.probes import Feed, Probe, constant_node, has_kernel, with_inputs
 from placer.profile.partial_device import alone

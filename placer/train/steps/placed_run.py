@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
-from placer.devices.deadline import waiting
 from placer.devices.gpu_wait import drain
+from placer.devices.workers.deadline import waiting
 from placer.train.session import DeviceSession
 from placer.train.steps.modes import Placed
 

@@ -17,8 +17,8 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices.deadline import waiting
 from placer.devices.variables import blank_variable, wait_for
+from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError
 from placer.execute.variable_copies import Pair, Transfers
 from placer.train.variables.hooks import unwatch, unwatched, watch, watched_by

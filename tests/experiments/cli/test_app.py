@@ -39,7 +39,7 @@ def workers_tagged(tag):
     found = []
     for process in psutil.process_iter(["cmdline"]):
         try:
-            if "placer.devices.worker" in (process.info["cmdline"] or []) and process.environ().get(TAG) == tag:
+            if "placer.devices.workers.worker" in (process.info["cmdline"] or []) and process.environ().get(TAG) == tag:
                 found.append(process)
         except psutil.Error:  # gone, or somebody else's
             continue

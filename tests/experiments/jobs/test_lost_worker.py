@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-from placer.devices.workers import start_workers
+from placer.devices.workers.workers import start_workers
 from placer.measure.store import Store
 from placer.profile.operators.dataset import load
 from placer.profile.operators.operator_profile import RUNS
@@ -58,7 +58,7 @@ def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline
             said.append(line.rstrip())
             if phase is not None and phase in line and not processes:
                 processes = psutil.Process(running.pid).children(recursive=True)
-                act(running, [p for p in processes if "placer.devices.worker" in p.cmdline()])
+                act(running, [p for p in processes if "placer.devices.workers.worker" in p.cmdline()])
         out = running.stdout.read()
         code = running.wait()
         late.cancel()

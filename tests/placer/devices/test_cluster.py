@@ -20,7 +20,7 @@ import tensorflow as tf
 from placer.devices.cluster import _join_workers, open_devices
 from placer.errors import PlacerError
 from placer.devices.variables import variable_on
-from placer.devices.workers import start_workers
+from placer.devices.workers.workers import start_workers
 
 mine = tf.Variable(0.0)
 count = tf.function(lambda: mine.assign_add(1.0))

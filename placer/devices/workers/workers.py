@@ -154,7 +154,7 @@ def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
         flags.append("--die-with-parent")
     inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
     return subprocess.Popen(
-        [sys.executable, "-m", "placer.devices.worker", *flags],
+        [sys.executable, "-m", "placer.devices.workers.worker", *flags],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
 """Ends workers of a training that freeze, so that what waits for them raises and the training goes on without them.
 
-The process that does it is `placer.devices.guard.Watch`, because a thread might never get the interpreter's lock
+The process that does it is `Watch` of `guard`, because a thread might never get the interpreter's lock
 (docs/decisions/014-deadlines.md).
 """
 
@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from placer.devices import guard
-from placer.devices.deadline import FIRST_S, LEAST_S, TIMES, setting
-from placer.devices.workers import Workers
+from placer.devices.workers import guard
+from placer.devices.workers.deadline import FIRST_S, LEAST_S, TIMES, setting
+from placer.devices.workers.workers import Workers
 
 
 class WorkerWatch:
     """Watches local workers from now on, those that are started again included.
 
-    One that is stopped for LEAST_S is ended. All are ended where a call in `placer.devices.deadline.waiting` is overdue
-    while no process computes.
+    One that is stopped for LEAST_S is ended. All are ended where a call in `waiting` of `deadline` is overdue while no
+    process computes.
     """
 
     def __init__(self, workers: Workers | None) -> None:
@@ -62,8 +62,8 @@ class WorkerWatch:
 
     @contextmanager
     def call(self, what: str, first: bool, loose: bool = False) -> Iterator[None]:
-        """As `placer.devices.deadline.waiting`, but errors are passed on as they are. Any thread; may be nested, and
-        then only the inner call counts. A loose one does not count.
+        """As `waiting` of `deadline`, but errors are passed on as they are. Any thread; may be nested, and then only
+        the inner call counts. A loose one does not count.
         """
         limit_s = max(self.setting_s or (FIRST_S if first else LEAST_S), TIMES * self.longest_s.get(what, 0.0))
         outer: float | None = getattr(self._mine, "limit_s", None)

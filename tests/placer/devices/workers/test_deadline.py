@@ -10,17 +10,17 @@ import sys
 import pytest
 import tensorflow as tf
 
-from placer.devices import deadline
-from placer.devices.deadline import Deadlines, DeviceLostError, waiting
-from placer.devices.workers import Workers
+from placer.devices.workers import deadline
+from placer.devices.workers.deadline import Deadlines, DeviceLostError, waiting
+from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError
 
 # In a process of its own, because joining workers changes a process for good.
 FROZEN = """
 import os, signal, sys
 from placer.devices.cluster import open_devices, replace_links
-from placer.devices.deadline import DeviceLostError
-from placer.devices.workers import start_workers
+from placer.devices.workers.deadline import DeviceLostError
+from placer.devices.workers.workers import start_workers
 
 def frozen(run, workers):
     os.kill(workers.processes[1].pid, signal.SIGSTOP)

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from placer.devices import guard
-from placer.devices.guard import (
+from placer.devices.workers import guard
+from placer.devices.workers.guard import (
     CALL,
     GIVE_UP,
     GONE,
@@ -196,7 +196,7 @@ def test_a_process_that_came_later_with_the_same_number_is_not_ended(scene):
 
 
 def test_the_guard_needs_nothing_of_ours():
-    from placer.devices import guard
+    from placer.devices.workers import guard
 
     program = f"import runpy, sys; runpy.run_path({guard.__file__!r}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)

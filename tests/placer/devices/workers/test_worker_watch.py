@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from placer.devices import guard
-from placer.devices.deadline import FIRST_S, LEAST_S, TIMES
-from placer.devices.worker_watch import WorkerWatch
-from placer.devices.workers import Workers
+from placer.devices.workers import guard
+from placer.devices.workers.deadline import FIRST_S, LEAST_S, TIMES
+from placer.devices.workers.worker_watch import WorkerWatch
+from placer.devices.workers.workers import Workers
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 Run as a file, with the standard library alone: it starts in 20 ms. It is a process, not a thread, because TensorFlow
 holds the interpreter's lock while it leaves a cluster, and because Python handles Ctrl-C only between two calls
-(docs/decisions/014-deadlines.md). `Guard` is of placer.devices.deadline, for a search, which ends without its workers;
-`Watch` of placer.devices.worker_watch, for a training, which goes on without them.
+(docs/decisions/014-deadlines.md). `Guard` is of `deadline`, for a search, which ends without its workers; `Watch` of
+`worker_watch`, for a training, which goes on without them.
 """
 
 from __future__ import annotations

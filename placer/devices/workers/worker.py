@@ -1,8 +1,8 @@
 """One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent is gone.
 
-Run as `python -m placer.devices.worker`; started by placer.devices.workers. Prints `ready` on stdout once it listens.
-TensorFlow does not authenticate clusters (whoever reaches the port can run code), so the listening socket is bound to
-the loopback interface right after the server opens it, before `ready` is printed.
+Run as `python -m placer.devices.workers.worker`; started by `workers` beside it. Prints `ready` on stdout once it
+listens. TensorFlow does not authenticate clusters (whoever reaches the port can run code), so the listening socket is
+bound to the loopback interface right after the server opens it, before `ready` is printed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOPBACK = b"lo"
 
 def main() -> None:
     """Read the flags, serve, and leave when stdin closes (the parent is gone)."""
-    parser = argparse.ArgumentParser(prog="placer.devices.worker", description=__doc__)
+    parser = argparse.ArgumentParser(prog="placer.devices.workers.worker", description=__doc__)
     parser.add_argument("--ports", required=True, help="ports of all workers, comma-separated, in task order")
     parser.add_argument("--task", type=int, required=True, help="this worker's position in --ports")
     parser.add_argument("--cores", required=True, help="cores to stay on, comma-separated")
@@ -92,7 +92,7 @@ def _parts(whole: bool) -> tuple[Any, Any]:
     try:
         return server_parts()
     except (ImportError, AttributeError):
-        os.execv(sys.executable, [sys.executable, "-m", "placer.devices.worker", *sys.argv[1:], "--whole"])
+        os.execv(sys.executable, [sys.executable, "-m", "placer.devices.workers.worker", *sys.argv[1:], "--whole"])
 
 
 def _imported() -> tuple[Any, Any]:

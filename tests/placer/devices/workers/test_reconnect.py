@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from placer.devices.reconnect import POLL_S, Reconnection
+from placer.devices.workers.reconnect import POLL_S, Reconnection
 from placer.errors import PlacerError
 
 PATIENCE_S = 30.0

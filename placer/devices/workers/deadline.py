@@ -21,8 +21,8 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from placer.devices import guard
-from placer.devices.workers import Workers
+from placer.devices.workers import guard
+from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError, PlacerError, listed, one_line
 
 # A call may take TIMES as long as the longest of its kind so far, and at least LEAST_S; one that compiles, moves

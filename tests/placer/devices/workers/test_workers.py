@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from placer.devices import worker
-from placer.devices.worker import bind_to_loopback, listening_ports, serve
-from placer.devices.workers import Workers, _check_free, free_ports, share_cores, start_workers
+from placer.devices.workers import worker
+from placer.devices.workers.worker import bind_to_loopback, listening_ports, serve
+from placer.devices.workers.workers import Workers, _check_free, free_ports, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError
 
 PARENT = """
 import sys, threading
-from placer.devices.workers import start_workers
+from placer.devices.workers.workers import start_workers
 
 def start():
     workers = start_workers(1)
@@ -136,7 +136,7 @@ def test_a_worker_ends_when_its_parent_is_killed(start):
 
 def test_a_worker_needs_tensorflows_server_alone():
     """The canary for TensorFlow's next release: without its parts a worker takes 4 s to start instead of 0.5."""
-    program = "import sys; from placer.devices.worker import server_parts; server_parts(); print(*sys.modules)"
+    program = "import sys; from placer.devices.workers.worker import server_parts; server_parts(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert "tensorflow.python.training.server_lib" in loaded
     assert not {"tensorflow.python.eager.context", "tensorflow.python.framework.ops", "keras"} & set(loaded)
