@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import tensorflow as tf
@@ -36,9 +35,6 @@ class Member(Protocol):
 
     def rebuild(self) -> None:
         """Forget what was built; build what steps need on the devices that are left."""
-
-    def repeat(self, key: Any, tensors: Sequence[Any]) -> None:
-        """Repeat one of the steps lost: of signature `key`, on flat `tensors`."""
 
     @property
     def uses(self) -> Iterable[Use]:
@@ -151,11 +147,13 @@ class DeviceSession:
         if self.fragile:
             self.log.before_step()
 
-    def after_placed(self, member: Member, key: Any, tensors: Sequence[Any], step_s: float) -> None:
-        """After a placed step, which took `step_s` seconds: log it, and take a snapshot when one is due."""
+    def after_placed(self, repeat: Callable[[], None], tensors: Sequence[Any], step_s: float) -> None:
+        """After a placed step on flat `tensors`, which took `step_s` seconds: log it, and take a snapshot when one is
+        due. repeat: runs it again.
+        """
         if not self.fragile:
             return
-        self.log.add(tensors, partial(member.repeat, key, tensors))
+        self.log.add(tensors, repeat)
         if self.log.is_due(step_s, self.sync_every):
             self.save()
 

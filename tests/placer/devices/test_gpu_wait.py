@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from placer.devices import gpu_wait
 from placer.measure import runner
-from placer.train import live_step
+from placer.train import calls
 from placer.train.steps import placed_run
 
 
@@ -15,7 +15,7 @@ from placer.train.steps import placed_run
 def drained(monkeypatch):
     """How often GPUs were waited for."""
     count = []
-    for module in (live_step, placed_run, runner):
+    for module in (calls, placed_run, runner):
         monkeypatch.setattr(module, "drain", lambda: count.append(1))
     return count
 

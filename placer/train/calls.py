@@ -1,0 +1,203 @@
+"""Calls of a step, one after the other: each is one real step, run in the mode of now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from placer import tf_internals
+from placer.devices.gpu_wait import drain
+from placer.errors import BadInputError
+from placer.train.builder import Builder
+from placer.train.joined_step import JoinedStep
+from placer.train.session import DeviceSession
+from placer.train.steps.modes import UNTOUCHED, Mode, Placed
+from placer.train.steps.placed_run import PlacedRun
+from placer.train.steps.recorder import Recorder
+from placer.train.steps.untouched import UntouchedFunction
+from placer.train.steps.variant import Variant
+from placer.train.steps.variants import Variants
+
+
+class Calls:
+    """Runs the calls of one live step, and holds their mode; for the training thread."""
+
+    def __init__(
+        self,
+        session: DeviceSession,
+        untouched: UntouchedFunction,
+        variants: Variants,
+        builder: Builder,
+        joined: Callable[[], JoinedStep | None],
+    ) -> None:
+        """joined: gives what is known once the devices are joined."""
+        self.session, self.untouched, self.variants = session, untouched, variants
+        self._builder, self._joined = builder, joined
+        self.recorder = Recorder(session)  # of the main signature
+        self.failed: tuple[Placed, str] | None = None  # a placed step that could not train, and why
+        self._mode: Mode = UNTOUCHED
+        self._placed_run = PlacedRun(session, untouched.clock)
+
+    @property
+    def mode(self) -> Mode:
+        """How calls of the main signature run."""
+        return UNTOUCHED if self.variants.left_alone else self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        """Change the mode. A placed step that must not be called is ignored: it was built on the devices of before a
+        loss, or of another signature, it has failed, or the step is left alone.
+        """
+        if mode is self._mode or (isinstance(mode, Placed) and (self.variants.left_alone or not self._may_run(mode))):
+            return
+        drain()
+        self._mode = mode
+        self._placed_run.mode_changed()
+
+    def _may_run(self, mode: Placed) -> bool:
+        main = self.variants.main
+        return self._builder.is_current(mode) and main is not None and mode.step.captured is main.captured
+
+    def end(self) -> None:
+        """Run untouched from now on, without waiting for what still runs."""
+        self._mode = UNTOUCHED
+
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float | None]:
+        """Run one step: what it returns, and its seconds if it is of the main signature.
+
+        Within another function's trace, or under a gradient tape, the user's own function is called.
+        """
+        if tf_internals.is_recorded():
+            return self.untouched.within(args, kwargs), None
+        with self.session.lock:
+            main = self.variants.main
+            variant, tensors = self.variants.of(args, kwargs)
+            if self.variants.main is not main:
+                self.recorder.clear()  # it holds steps of another signature
+            self._give_way_to_readers()
+            takes_batch = self._takes_batch(variant)
+        # A reader in another thread, which the batch may wait for, may need the lock.
+        given = variant.taken(tensors, plain=self.untouched.plain is not None) if takes_batch else None
+        with self.session.lock:
+            if self.session.suspected:
+                self.session.check_for_losses()
+            if self.variants.left_alone:
+                return self.untouched.run(variant, args, kwargs)
+            numbers = variant.layout.numbers_of(args, kwargs)
+            if given is None:
+                outputs, step_s = self.untouched.run(variant, args, kwargs)
+            elif variant is self.variants.main and isinstance(self.mode, Placed):
+                outputs, step_s = self._placed(variant, self.mode, given)
+            elif variant is self.variants.main and not self.recorder.is_full:
+                outputs, step_s = self._recorded(self.recorder, variant, given, numbers)
+            elif variant is not self.variants.main and isinstance(self.mode, Placed):
+                outputs, step_s = self._followed(variant, self.mode, given, numbers)
+            else:
+                outputs, step_s = self.untouched.run_flat(variant, given, numbers)
+            if self.untouched.plain is not None:
+                self.variants.leave_alone(self.untouched.plain.why)
+            return outputs, step_s if variant is self.variants.main else None
+
+    def _takes_batch(self, variant: Variant) -> bool:
+        """Whether a call runs on flat tensors: it is placed, or recorded, so that it can be repeated."""
+        if self.variants.left_alone or not self.variants.may_trace(variant) or not self.variants.is_traced(variant):
+            return False
+        joined = self._joined()
+        is_known = joined is not None and joined.main is variant
+        recorded = variant is self.variants.main and not is_known and not self.recorder.is_full
+        return recorded or isinstance(self.mode, Placed)
+
+    def _give_way_to_readers(self) -> None:
+        """Run nothing placed any more where somebody reads the variables who cannot be stopped meanwhile."""
+        if self.session.replicas.aside and not self.variants.left_alone:
+            self.variants.leave_alone(f"{self.session.replicas.aside} reads its variables while steps run")
+
+    def _repeat(self, key: Any, tensors: Sequence[Any]) -> None:
+        """Run a step again that a loss undid."""
+        variant = self.variants[key]
+        mode = self._mode_of(variant)
+        if isinstance(mode, Placed):
+            self._placed_run.run(mode, tensors)
+        else:
+            self.untouched.repeat(variant, tensors)
+
+    def _recorded(
+        self, recorder: Recorder, variant: Variant, tensors: Sequence[Any], numbers: Sequence[float]
+    ) -> tuple[Any, float]:
+        """An untouched step that trial runs repeat."""
+        try:
+            self.session.adopt(self.untouched.trained(variant))
+        except BadInputError as error:
+            self.variants.leave_alone(str(error))
+            return self.untouched.run_flat(variant, tensors, numbers)
+        run = partial(self.untouched.run_flat, variant, tensors, numbers)
+        return recorder.record(self.untouched.trained(variant), tensors, run)
+
+    def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
+        if self.session.fragile:
+            self.session.before_placed()
+            if mode.generation != self.session.generation:  # a loss showed in that
+                return self._placed_anew(variant, tensors)
+        kept = self._placed_run.kept(mode)
+        try:
+            outputs, step_s = self._placed_run.run(mode, tensors)
+        except BaseException as error:
+            if self.session.is_loss(error):
+                self.session.recover()
+                return self._placed_anew(variant, tensors)
+            if kept is None or not isinstance(error, Exception):
+                self.session.after_failed()
+                raise
+            self.session.replicas.roll_back(mode.use, kept)
+            return self._untouched_instead(variant, mode, tensors, error)
+        self._placed_run.trained(mode)
+        if self.session.fragile:
+            self.session.after_placed(partial(self._repeat, variant.key, tensors), tensors, step_s)
+        return mode.step.captured.pack(outputs), step_s
+
+    def _untouched_instead(
+        self, variant: Variant, mode: Placed, tensors: Sequence[Any], error: Exception
+    ) -> tuple[Any, float]:
+        """A placed step failed when it first trained, and was undone. If the step is to blame, it raises here, too."""
+        self._mode = UNTOUCHED
+        found = self.untouched.run_flat(variant, tensors)
+        self._builder.reject(mode)
+        why = str(error).strip().splitlines()[0]
+        if variant is self.variants.main:
+            self.failed = mode, why
+        else:
+            self.variants.refuse(variant, why)
+        return found
+
+    def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
+        """Run a step in the mode of now: devices may have been lost since it began."""
+        mode = self._mode_of(variant)
+        if isinstance(mode, Placed):
+            return self._placed(variant, mode, tensors)
+        return self.untouched.run_flat(variant, tensors)
+
+    def _followed(
+        self, variant: Variant, mode: Placed, tensors: Sequence[Any], numbers: Sequence[float]
+    ) -> tuple[Any, float]:
+        """A step of another signature than the main one: under each mapping the first is recorded, and the others are
+        placed if a trial does what that did.
+        """
+        if variant.placed_by(mode) is None:
+            if variant.recorder is None:
+                variant.recorder = Recorder(self.session)
+                return self._recorded(variant.recorder, variant, tensors, numbers)
+            joined = self._joined()
+            assert joined is not None  # or nothing would be placed
+            why = self._builder.follow(variant, mode, joined.topology, variant.recorder)
+            variant.recorder = None
+            if why is not None:
+                self.variants.refuse(variant, why)
+                return self.untouched.run_flat(variant, tensors, numbers)
+        return self._placed_anew(variant, tensors)
+
+    def _mode_of(self, variant: Variant) -> Mode:
+        """How a call of this signature runs now: others than the main one follow its mapping."""
+        if variant is self.variants.main or not isinstance(self.mode, Placed):
+            return self.mode
+        return variant.placed_by(self.mode) or UNTOUCHED
