@@ -133,6 +133,7 @@ class Runner:
     The first mapping measured is the anchor, the fastest so far the incumbent. Every later one is stepped in turn
     with both, and its result is scaled to the anchor's time: anchor's first step time x median / the anchor's median
     now. So results stay comparable although the machine drifts. order: the order in which a mapping's ops run.
+    beside: a runner that closes later, whose anchor, if it has one, is this one's, too; so the results of both compare.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class Runner:
         settings: RunnerSettings | None = None,
         clock: Callable[[], float] = time.perf_counter,
         order: RunOrder = as_it_comes,
+        beside: Runner | None = None,
     ) -> None:
         self.captured = captured
         self.order = order
@@ -162,8 +164,9 @@ class Runner:
         self._before = {name: variable.numpy() for name, variable in captured.whole.variables.items()}
         self._transfers = Transfers()
         self._fetched: dict[str, tf.Variable] = {}
-        self.anchor: PlacedStep | None = None
-        self.anchor_s = 0.0
+        self.anchor: PlacedStep | None = beside.anchor if beside else None
+        self.anchor_s = beside.anchor_s if beside else 0.0
+        self._borrowed = self.anchor
         self.incumbent: PlacedStep | None = None
         self.incumbent_s = 0.0  # when it was measured
 
@@ -235,7 +238,7 @@ class Runner:
     def close(self) -> None:
         """Release the variables and functions of the steps kept for comparison."""
         for step in (self.anchor, self.incumbent):
-            if step is not None:
+            if step is not None and step is not self._borrowed:
                 step.close()
         self.anchor = self.incumbent = None
 

@@ -103,6 +103,18 @@ def test_results_are_told_in_the_anchors_time(captured, two_cpus):
     assert result == Measured(1.5, 0.0, 5, 0.5, stopped_early=False)
 
 
+def test_a_runner_beside_another_tells_its_results_in_that_ones_anchors_time(captured, two_cpus):
+    first, _, _ = race(captured, two_cpus, [], anchor=4.0, incumbent=3.5)
+    runner = Runner(captured[0], two_cpus, captured[1], [], FEW, first.clock, beside=first)
+    slow, fast = (FakeStep(first.clock, forever(seconds)) for seconds in (5.0, 3.0))
+    found = [runner._raced([RacedStep(step, 0.5)])[0] for step in (slow, fast)]
+    assert [result.step_s for result in found] == [2.5, 1.5]
+    assert [result.stopped_early for result in found] == [True, False]
+    assert runner.incumbent is fast
+    runner.close()
+    assert fast.closed and not first.anchor.closed
+
+
 def test_the_faster_one_becomes_incumbent(captured, two_cpus):
     runner, step, _ = against(captured, two_cpus, forever(3.0), anchor=4.0, incumbent=3.5)
     assert runner.incumbent is step
