@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from placer.errors import BadInputError
 from placer.graph.pins import parse_pin
+from placer.splits.plan import SplitPlan
+from placer.splits.plan_files import read_plan
 from search.session.registry import SEARCHERS
 
 BASELINES = ("expert", "heft", "donf", "random")
@@ -31,7 +34,7 @@ class SearchSettings:
     pins: tuple[str, ...] = ()  # each 'PATTERN=DEVICE', see placer/graph/pins.py
     traced: int = 5  # steps traced on each device to profile it
     warm_up: int = 3  # untraced steps on each device before these
-    split: str = "off"  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, or the mapping file whose splits to take
+    split: str = SPLIT_OFF  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, or the mapping file whose splits to take
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
     final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
 
@@ -48,6 +51,12 @@ class SearchSettings:
             raise BadInputError(f"--groups is {self.groups}; give at least 2.")
         if self.minutes is not None and not self.minutes > 0:
             raise BadInputError(f"--minutes is {self.minutes}; give a number > 0.")
+        _ = self.plan
+
+    @cached_property
+    def plan(self) -> SplitPlan | None:
+        """The plan in the file that `split` names, None where it names none. Raises BadInputError."""
+        return None if self.split in (SPLIT_OFF, SPLIT_AUTO) else read_plan(self.split)
 
     def shares(self, left: int) -> list[tuple[str, int]]:
         """How many of `left` measurements each searcher may have: BASELINE_SHARE for the baselines together."""

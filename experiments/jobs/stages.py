@@ -20,24 +20,27 @@ from search.session.prediction import Prediction
 if TYPE_CHECKING:
     from placer.devices.cluster import Devices
     from placer.execute.agreement import Outcome
+    from placer.splits.plan import SplitPlan
     from placer.trace.capture import Captured
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A training step, and how TensorFlow runs it untouched."""
+    """A training step, whole or with ops divided, and how TensorFlow runs it untouched."""
 
     captured: Captured
     inputs: list[Any]  # the example inputs, flat
     untouched: Measured
     references: tuple[Outcome, ...]  # what placed steps have to do; see measure_untouched
+    plan: SplitPlan | None = None  # by which ops of the captured step are divided
 
 
 def trace_model(settings: SearchSettings, progress: Progress, training: zoo.TrainingStep | None = None) -> Traced:
     """Trace the settings' model, or `training` instead of it.
 
     The step is timed before devices are opened, because later TensorFlow would lose its updates
-    (docs/decisions/002-untouched-first.md). Raises BadInputError for settings, a model or devices that cannot be used.
+    (docs/decisions/002-untouched-first.md). Raises BadInputError for settings, a model, devices or a plan of splits
+    that cannot be used.
     """
     settings.check()
     from placer.devices.cluster import check_spec, split
@@ -49,9 +52,19 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     progress.phase(f"tracing {settings.model}")
     training = training or zoo.load(settings.model, batch=settings.batch, seed=settings.seed)
     captured = capture(training.step, training.example_inputs, training.name)
+    if settings.plan is not None:
+        check_plan(captured, settings.plan)
     inputs = captured.flat_inputs(training.example_inputs)
     progress.phase("timing the untouched step")
     return Traced(captured, inputs, *measure_untouched(captured, inputs))
+
+
+def check_plan(captured: Captured, plan: SplitPlan) -> None:
+    """Raises BadInputError where ops of a step cannot be divided by a plan; makes no variables."""
+    from placer.splits.divide import divide
+    from placer.splits.step_graph import StepGraph
+
+    divide(StepGraph(captured.graph_def), plan, captured.output_names, captured.writes)
 
 
 def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, progress: Progress) -> Prediction:

@@ -1,10 +1,14 @@
-"""How the measurements of a search are shared among its searchers."""
+"""How the measurements of a search are shared among its searchers, and a plan of splits that cannot be read."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from experiments.jobs.search_settings import SearchSettings
+from placer.errors import BadInputError
+from placer.graph.mapping_files import MAPPING_FORMAT
 
 
 @pytest.mark.parametrize(
@@ -17,3 +21,12 @@ from experiments.jobs.search_settings import SearchSettings
 )
 def test_baselines_get_a_part_and_the_searchers_the_rest(searchers, left, shares):
     assert SearchSettings("any", searchers=searchers).shares(left) == list(shares.items())
+
+
+def test_a_file_without_a_plan_of_splits_is_refused_before_anything_is_traced(tmp_path):
+    path = tmp_path / "mapping.json"
+    with pytest.raises(BadInputError, match=r"mapping\.json"):
+        SearchSettings("any", split=str(path)).check()
+    path.write_text(json.dumps({"format": MAPPING_FORMAT, "assignment": {}}))
+    with pytest.raises(BadInputError, match=r"\$.splits is missing"):
+        SearchSettings("any", split=str(path)).check()
