@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from itertools import chain, islice
+from math import inf
 from typing import TYPE_CHECKING
 
 from experiments import zoo
@@ -23,7 +25,6 @@ from search.session.session import BATCH, SearchSession
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.devices.cluster import Devices
     from placer.measure.runner import Runner
-    from placer.splits.plan import SplitPlan
 
 
 class Job:
@@ -39,22 +40,25 @@ class Job:
         store: Store | None,
         clock: Callable[[], float],
         begin_s: float,
+        beside: Job | None = None,
     ) -> None:
-        """begin_s: when the job began, by `clock`."""
+        """begin_s: when the job began, by `clock`. beside: an earlier job of the same step, with whose anchor mappings
+        are raced, and whose measurements count.
+        """
         from placer.measure.runner import Runner
 
         self.settings, self.progress, self.store, self.clock, self.begin_s = settings, progress, store, clock, begin_s
-        self.captured, self.inputs = traced.captured, traced.inputs
-        self.untouched, self.references = traced.untouched, traced.references
+        self.traced, self.beside = traced, beside
+        self.captured, self.inputs, self.untouched = traced.captured, traced.inputs, traced.untouched
         self.devices, self.topology, self.groups = devices, profiled.topology, profiled.groups
         self.prediction = profiled  # by the latest calibration
         self.runner: Runner = Runner(
-            traced.captured, devices, traced.inputs, traced.references, order=lambda m: self.prediction.order(m)
-        )
+            traced.captured, devices, traced.inputs, traced.references, order=lambda m: self.prediction.order(m),
+            beside=None if beside is None else beside.runner,
+        )  # fmt: skip
         self.rows: list[Row] = []
         self.ended: list[str] = []
-        self.anchor_s: float | None = None
-        self.plan: SplitPlan | None = None  # by which ops of the step are divided
+        self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._calibrated_by = 0  # rows
 
     @classmethod
@@ -98,25 +102,34 @@ class Job:
         """The captured ops where a mapping of the groups puts them."""
         return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
 
+    def time_left_s(self) -> float:
+        """Seconds until the settings' minutes are over; negative afterwards, infinity without a limit."""
+        minutes = self.settings.minutes
+        return inf if minutes is None else self.begin_s + 60 * minutes - self.clock()
+
     def time_is_up(self) -> bool:
         """Whether the settings' minutes are over."""
-        minutes = self.settings.minutes
-        return minutes is not None and self.clock() - self.begin_s > 60 * minutes
+        return self.time_left_s() < 0
 
-    def measure_singles(self) -> None:
-        """Measure each device with all that it can run, if it can hold that, and calibrate by them."""
-        self.progress.begin(self.settings.measurements)
-        for placement in (*self.problem.singles(), *self.problem.nearly_singles()):
+    def measurements_left(self) -> int:
+        """How many of the settings' measurements were not made yet; those of the job beside this one count, too."""
+        made = len(self.rows) + (0 if self.beside is None else len(self.beside.rows))
+        return max(0, self.settings.measurements - made)
+
+    def measure_singles(self, most: int | None = None) -> None:
+        """Measure each device with all that it can run, if it can hold that, and calibrate by them. most: of these."""
+        if self.beside is None:
+            self.progress.begin(self.settings.measurements)
+        for placement in islice(chain(self.problem.singles(), self.problem.nearly_singles()), most):
             self.measure("single", self.problem.mapping(placement))
         self.calibrate()
 
-    def measure_searchers(self, over: Stop = never, measurements: int | None = None) -> None:
+    def measure_searchers(self, over: Stop = never, most: int | None = None) -> None:
         """Measure what each searcher asks, up to its share, until `over()`; each learns all results so far.
 
-        measurements: of the job, those made so far included; None = as the settings say.
+        most: mappings that may be measured; None = as many as are left.
         """
-        most = self.settings.measurements if measurements is None else measurements
-        for name, share in self.settings.shares(max(0, most - len(self.rows))):
+        for name, share in self.settings.shares(self.measurements_left() if most is None else most):
             self.calibrate()
             session, known = self.session(name), 0
             while share > 0 and not (self.time_is_up() or over()):
@@ -158,9 +171,10 @@ class Job:
                 self.anchor_s = result.step_s
             if self.store is not None and self.anchor_s and stored is None:
                 self.store.add(placed, result, self.anchor_s, searcher)
-            rows.append(Row(searcher, mapping, result, stored=stored is not None, asked_s=predicted_s))
+            by = searcher if self.traced.plan is None else f"{searcher}, divided"
+            rows.append(Row(by, mapping, result, stored=stored is not None, asked_s=predicted_s))
             self.rows.append(rows[-1])
-            self.progress.row(rows[-1], fastest(self.rows))
+            self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
 
     def calibrate(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
@@ -14,6 +14,7 @@ from placer.result import Failed, Measured
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from experiments.jobs.job import Job
     from placer.execute.rewrite import PlacedStep
+    from placer.measure.runner import Step
 
 Steps = dict[Mapping, "PlacedStep"]
 """Placed steps by their mapping of the groups."""
@@ -55,32 +56,29 @@ def in_turn(job: Job, steps: Steps, repeats: int, *, anchor: bool = True, untouc
     placer.measure.runner.Runner). untouched: whether the untouched step is stepped with them, where this process has
     the devices for it. Raises PlacerError where there is no anchor.
     """
-    from placer.measure.runner import UntouchedStep
-
     if anchor and job.runner.anchor is None:
         raise PlacerError(f"no single device can run {job.settings.model}, so nothing can be compared with one.")
-    with ExitStack() as stack:
-        timed: list[Any] = [job.runner.anchor, *steps.values()] if anchor else [*steps.values()]
-        default = untouched and job.devices.has_local
-        if default:
-            timed.append(stack.enter_context(closing(UntouchedStep(job.captured))))
-        results = job.runner.compare(timed, repeats)
+    first = [job.runner.anchor] if anchor and job.runner.anchor is not None else []
+    results, default = stepped(job, [*first, *steps.values()], repeats, untouched=untouched)
     scale = job.runner.anchor_s / results.pop(0).step_s if anchor else 1.0
-    return SideBySide(dict(zip(steps, results, strict=False)), results[-1] if default else None).scaled(scale)
+    return SideBySide(dict(zip(steps, results, strict=True)), default).scaled(scale)
 
 
-def both_in_turn(job: Job, steps: Steps, divided: Job, parts: Steps, repeats: int) -> tuple[SideBySide, SideBySide]:
-    """Step mappings of a step, of the same step with ops divided, and the untouched step where it competes, in turn."""
+def stepped(
+    job: Job, steps: Sequence[PlacedStep], repeats: int, *, untouched: bool
+) -> tuple[list[Measured], Measured | None]:
+    """Step all in turn, as `in_turn` does without an anchor: (their times, the untouched step's if it was stepped).
+
+    steps: of the job, or of the same step with ops divided.
+    """
     from placer.measure.runner import UntouchedStep
 
     with ExitStack() as stack:
-        timed: list[Any] = [*steps.values(), *parts.values()]
-        if job.devices.has_local:
+        timed: list[Step] = [*steps]
+        if untouched and job.devices.has_local:
             timed.append(stack.enter_context(closing(UntouchedStep(job.captured))))
         results = job.runner.compare(timed, repeats)
-    untouched = results[-1] if job.devices.has_local else None
-    whole = dict(zip(steps, results, strict=False))
-    return SideBySide(whole, untouched), SideBySide(dict(zip(parts, results[len(steps) :], strict=False)), untouched)
+    return results[: len(steps)], results[len(steps)] if len(timed) > len(steps) else None
 
 
 def side_by_side(

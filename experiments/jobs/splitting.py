@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from experiments.jobs.job import Job
 from experiments.jobs.search_settings import SPLIT_AUTO, SPLIT_OFF
-from experiments.jobs.stages import Traced, profile_model
+from experiments.jobs.stages import profile_model
 from search.problem.searcher import Stop, never
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
@@ -17,48 +19,56 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
 WORTH = 0.95  # a plan is tried where it promises at most this many times the whole step's best
 
 
-def measure_whole_and_divided(job: Job, divided: Job | None, over: Stop = never) -> None:
-    """Measure what searchers ask: for the whole step and the divided one by halves, or for the divided one alone where
-    its plan was given.
+def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
+    """Measure what searchers ask, first for the whole step, then for the divided one if there is one.
+
+    Each has half of the measurements and of the time that are left; the divided one has all where its plan was given.
     """
-    if divided is None:
-        job.measure_searchers(over)
+    whole = jobs[0]
+    if len(jobs) == 1:
+        whole.measure_searchers(over)
         return
-    left = job.settings.measurements - len(job.rows)
-    if job.settings.split == SPLIT_AUTO:
-        job.measure_searchers(over, len(job.rows) + left // 2)
-    divided.measure_singles()
-    divided.measure_searchers(over, len(divided.rows) + job.settings.measurements - len(job.rows))
+    if whole.settings.split == SPLIT_AUTO:
+        later_s = whole.time_left_s() / 2
+        half_over = over if later_s == inf else lambda: over() or whole.time_left_s() < later_s
+        whole.measure_searchers(half_over, whole.measurements_left() // 2)
+    divided = jobs[1]
+    if over() or divided.time_is_up():
+        divided.ended.append("nothing was measured with ops divided, because the time was up.")
+        return
+    divided.measure_singles(divided.measurements_left() - 1)
+    divided.measure_searchers(over)
 
 
 @contextmanager
-def divided_job(job: Job) -> Iterator[Job | None]:
+def divided_job(job: Job, over: Stop = never) -> Iterator[Job | None]:
     """The job of the same step with ops divided, profiled on the same devices; None where nothing is divided.
 
     Raises BadInputError where a plan that was given cannot be carried out.
     """
     step = _split_step(job)
-    if step is None:
+    if step is None or over():
         yield None
         return
     job.progress.phase(f"profiling {len(step.captured.graph)} ops, {len(step.plan)} of them divided")
-    traced = Traced(step.captured, job.inputs, job.untouched, job.references)
+    traced = replace(job.traced, captured=step.captured, plan=step.plan)
     profiled = profile_model(traced, job.devices, job.settings, job.progress)
-    divided = Job(job.settings, traced, job.devices, profiled, job.progress, job.store, job.clock, job.begin_s)
-    divided.plan = step.plan
+    divided = Job(job.settings, traced, job.devices, profiled, job.progress, job.store, job.clock, job.begin_s, job)
     with closing(divided.runner):
         yield divided
 
 
 def _split_step(job: Job) -> SplitStep | None:
-    from placer.splits.plan_files import read_plan
     from placer.splits.step import split_step
 
     if job.settings.split == SPLIT_OFF:
         return None
-    if job.settings.split != SPLIT_AUTO:
-        return split_step(job.captured, read_plan(job.settings.split))
-    return _chosen(job)
+    fewest = 2 if job.settings.split == SPLIT_AUTO else 1  # one for the whole step, and one for the divided
+    if job.measurements_left() < fewest or job.time_is_up():
+        job.ended.append("no ops were divided, because no measurements or no time were left after the single devices.")
+        return None
+    plan = job.settings.plan
+    return _chosen(job) if plan is None else split_step(job.captured, plan)
 
 
 def _chosen(job: Job) -> SplitStep | None:

@@ -44,8 +44,8 @@ class SearchBar(Progress):
     def row(self, row: Row, best: Row | None) -> None:
         """Advance; print a line if the mapping is the best so far."""
         if best is not None and isinstance(best.result, Measured):
-            if row.mapping.is_single:
-                self.single_s = min(self.single_s, best.result.step_s)
+            if row.searcher == "single" and row.mapping.is_single and row.measured:
+                self.single_s = min(self.single_s, row.measured.step_s)
             if best.result.step_s < self.best_s:
                 self.best_s = best.result.step_s
                 self.console.print(f"  {row.searcher:8} {self._best()}", highlight=False)

@@ -139,10 +139,15 @@ def show_finding(found: Finding) -> None:
     for column in HEADS:
         table.add_column(column, justify="left" if column == "mapping" else "right")
     for row in sorted(found.measured, key=step_s):
-        table.add_row(*_cells(row), style="bold" if row.mapping == found.best.mapping else None)
+        table.add_row(*_cells(row), style="bold" if _is_best(row, found) else None)
     console.print(table)
     for line in summary_lines(found):
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def _is_best(row: Row, found: Finding) -> bool:
+    """Whether it is the delivered mapping; one of whole ops and one of divided ops may have the same devices."""
+    return (row.mapping, row.searcher) == (found.best.mapping, found.best.searcher)
 
 
 def _cells(row: Row) -> list[str]:
@@ -169,7 +174,7 @@ def summary_lines(found: Finding) -> list[str]:
     lines = ["* stopped early, as clearly worse than the incumbent"] if stopped else []
     if single is None:
         lines.append(_alone(found, best))
-    elif found.best.mapping.is_single:
+    elif found.best.mapping.is_single and found.plan is None:
         lines.append(f"Nothing beat the best single device ({ms(single.step_s)}): that mapping is handed back.")
     else:
         how = "In a race, not side by side at the end," if found.lost else "Side by side"

@@ -165,7 +165,7 @@ class Runner:
         self._transfers = Transfers()
         self._fetched: dict[str, tf.Variable] = {}
         self.anchor: PlacedStep | None = beside.anchor if beside else None
-        self.anchor_s = beside.anchor_s if beside else 0.0
+        self.anchor_s: float = beside.anchor_s if beside else 0.0
         self._borrowed = self.anchor
         self.incumbent: PlacedStep | None = None
         self.incumbent_s = 0.0  # when it was measured

@@ -22,9 +22,9 @@ from experiments.benches.gpu.figures import contestants, found_facts, name_of
 from experiments.benches.gpu.tasks import SEARCHERS, Wanted
 from experiments.benches.online.overhead import in_blocks
 from experiments.benches.online.training import Training
+from experiments.jobs.ending import finish
 from experiments.jobs.finding import Finding, by_merit, step_s
 from experiments.jobs.job import Job
-from experiments.jobs.search import finish
 from experiments.jobs.search_settings import SearchSettings
 from experiments.report.progress import bar
 from placer.devices.cluster import Devices, open_devices, split
@@ -163,7 +163,7 @@ def _searched(job: Job) -> Finding:
         job.measure_all([(SEARCHERS[-1], mapping) for mapping in session.ask(AT_LEAST)])
     ran = by_merit(job.rows)
     firsts = [next(row for row in ran if name_of(row) == name) for name in contestants(ran)]
-    return finish(job, beside=[row for row in firsts if step_s(row) <= HOPELESS * step_s(ran[0])])
+    return finish([job], beside=[row for row in firsts if step_s(row) <= HOPELESS * step_s(ran[0])])
 
 
 def _facts(job: Job, finding: Finding) -> Facts:

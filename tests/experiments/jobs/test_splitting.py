@@ -4,99 +4,226 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from experiments.jobs import splitting
+from experiments.jobs import ending, search, splitting
+from experiments.jobs.finding import Progress
 from experiments.jobs.search import run_search
 from experiments.jobs.search_settings import SPLIT_AUTO, SearchSettings
-from experiments.report.tables import finding_facts, summary_lines, write_results
+from experiments.jobs.splitting import divided_job, measure_by_turns
+from experiments.report.tables import finding_facts, show_finding, summary_lines, write_results
 from placer.errors import BadInputError
-from placer.graph.mapping_files import MAPPING_FORMAT, SPLIT_FORMAT, read_mapping_file
-from placer.result import Measured
-from placer.splits.plan_files import plan_of, read_plan
+from placer.graph.mapping_files import SPLIT_FORMAT, read_mapping_file
+from placer.splits.plan_files import plan_of
 
-SETTINGS = SearchSettings("two_tower", measurements=6, groups=24, split=SPLIT_AUTO)
+SETTINGS = SearchSettings("mnist_softmax", measurements=8, groups=24, split=SPLIT_AUTO)
+
+
+def counted(rows, *, divided):
+    return [row for row in rows if row.searcher.endswith(", divided") == divided]
+
+
+class Watcher(Progress):
+    """Notes what it is told."""
+
+    def __init__(self):
+        self.totals, self.rows, self.phases = [], [], []
+
+    def phase(self, text):
+        self.phases.append(text)
+
+    def begin(self, total):
+        self.totals.append(total)
+
+    def row(self, row, best):
+        self.rows.append((row, best))
 
 
 @pytest.fixture(scope="module")
-def found(two_cpus):
-    """A search in which the best plan is tried, whatever it promises."""
+def watcher():
+    return Watcher()
+
+
+@pytest.fixture(scope="module")
+def ends(two_cpus, watcher):
+    """(the jobs of a search in which the best plan is tried, whatever it promises, what it found where divided ops were
+    the fastest at the end, and where whole ops were).
+    """
+    kept = []
+    stepped, finish = ending.stepped, ending.finish
+
+    def paced(slow):
+        def stepped_so(job, steps, repeats, *, untouched):
+            results, default = stepped(job, steps, repeats, untouched=untouched)
+            pace = [100.0 if (step.captured.undivided is not None) == slow else 1.0 for step in steps]
+            return [replace(result, step_s=result.step_s * x) for result, x in zip(results, pace, strict=True)], default
+
+        return stepped_so
+
+    def finish_twice(jobs, *arguments, **named):
+        for slow in (True, False):
+            patch.setattr(ending, "stepped", paced(slow))
+            kept.append(finish(jobs, *arguments, **named))
+        kept.insert(0, list(jobs))
+        return kept[-1]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(splitting, "WORTH", float("inf"))
-        yield run_search(SETTINGS)
+        patch.setattr(search, "finish", finish_twice)
+        run_search(SETTINGS, watcher)
+        jobs, whole, divided = kept
+        yield SimpleNamespace(jobs=jobs, whole=whole, divided=divided)
 
 
-def rows(found, *, divided):
-    return [row for row in found.measured if row.searcher.endswith("divided") == divided]
+def test_whole_and_divided_mappings_share_the_measurements_and_one_bar(ends, watcher):
+    for found in (ends.whole, ends.divided):
+        assert len(counted(found.measured, divided=False)) == 5  # two single devices, and half of the other six
+        assert len(counted(found.measured, divided=True)) == 3
+    assert watcher.totals == [8]
+    assert len(watcher.rows) == 8
+    best_s = [best.result.step_s for _, best in watcher.rows if best is not None]
+    assert best_s == sorted(best_s, reverse=True)  # of both together
 
 
-@pytest.mark.slow
-def test_whole_and_divided_steps_are_measured_within_the_budget(found):
-    if found.plan is None:
-        assert any("stay whole" in line for line in found.ended)
-        return
-    assert rows(found, divided=True) and rows(found, divided=False)
-    assert len(rows(found, divided=False)) <= SETTINGS.measurements
+def test_all_finalists_are_measured_once_and_divided_ops_are_one_half_of_them(ends):
+    for found in (ends.whole, ends.divided):
+        assert len(counted(found.finalists, divided=True)) == 2
+        assert len(counted(found.finalists, divided=False)) == 3
+        assert found.best in found.finalists and found.best_single in found.finalists
+        assert found.best_single.mapping.is_single and "divided" not in found.best_single.searcher
+        assert found.switch_s > 0
 
 
-@pytest.mark.slow
-def test_what_is_handed_back_is_no_slower_than_whole_ops(found):
-    assert isinstance(found.best.result, Measured)
-    assert found.best.result.step_s <= found.best_single.result.step_s
-    if found.plan is not None:
-        assert found.best.result.step_s <= found.whole.result.step_s
+def test_where_whole_ops_are_faster_they_are_handed_back(ends):
+    found = ends.whole
+    assert found.plan is None and found.whole is None
+    assert "divided" not in found.best.searcher
+    assert any("dividing ops gave" in line and "stay whole" in line for line in found.ended)
 
 
-@pytest.fixture(scope="module")
-def given(two_cpus, tmp_path_factory):
-    """(mapping file with a plan, what a search by this plan found)."""
-    from experiments import zoo
-    from placer.splits.plan_files import regions_of
-    from placer.splits.step_graph import StepGraph
-    from placer.trace.capture import capture
-    from search.splits.candidates import plan_by
-    from search.splits.propagate import Rates
-
-    training = zoo.load("two_tower", seed=0)
-    captured = capture(training.step, training.example_inputs, training.name)
-    graph = StepGraph(captured.graph_def)
-    rates = Rates(dict.fromkeys(graph.nodes, 1e-3), 1e-12, 0.0)
-    plan = plan_by("batch", graph, {op.name: op.phase for op in captured.graph.ops}, rates, 2)
-    path = tmp_path_factory.mktemp("plan") / "mapping.json"
-    splits = [{"way": r.way, "parts": r.parts, "ops": r.ops} for r in regions_of(plan)]
-    path.write_text(json.dumps({"format": SPLIT_FORMAT, "assignment": {}, "splits": splits}))
-    return path, plan, run_search(replace(SETTINGS, measurements=4, split=str(path)))
-
-
-@pytest.mark.slow
-def test_a_plan_that_was_given_is_the_one_that_is_measured(given, tmp_path):
-    path, plan, found = given
-    assert read_plan(path) == plan
-    if found.plan is None:  # whole ops were faster
-        assert any("dividing ops gave" in line for line in found.ended)
-        return
-    assert found.plan == plan
+def test_where_divided_ops_are_faster_files_and_report_say_how(ends, tmp_path, capsys):
+    found = ends.divided
+    assert "divided" in found.best.searcher and not any("stay whole" in line for line in found.ended)
+    assert found.best.result.step_s < found.whole.result.step_s <= found.best_single.result.step_s
     write_results(found, tmp_path, tmp_path / "report.md", None)
     file = read_mapping_file(tmp_path / "mapping.json")
-    assert file.format == SPLIT_FORMAT and plan_of(file) == plan
+    assert file.format == SPLIT_FORMAT and plan_of(file) == found.plan
     assert any("/part_1" in name for name in file.assignment)
     assert finding_facts(found)["splits"][0]["parts"] == 2
     assert any("are divided" in line for line in summary_lines(found))
+    show_finding(found)
+    assert "divided" in capsys.readouterr().out
+
+
+def test_the_races_of_both_are_in_one_anchors_time(ends):
+    whole, divided = ends.jobs
+    assert divided.anchor_s == whole.anchor_s
+    assert divided.traced.plan and whole.traced.plan is None
+
+
+def test_where_devices_are_lost_what_was_measured_of_divided_ops_is_kept(ends):
+    found = ending.cut_short(ends.jobs, "worker:1 is gone")
+    assert len(counted(found.measured, divided=True)) == 3
+    assert found.best.result == min((row.result for row in found.measured if not row.result.stopped_early), key=seconds)
+    assert found.lost and found.groups is (ends.divided if found.plan else ends.whole).groups
+
+
+def seconds(result):
+    return result.step_s
+
+
+def test_a_plan_that_was_given_is_the_one_that_is_measured(ends, two_cpus, tmp_path):
+    write_results(ends.divided, tmp_path, None, None)
+    given = replace(SETTINGS, measurements=4, split=str(tmp_path / "mapping.json"))
+    jobs = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "finish", lambda ran, *_, **__: jobs.extend(ran))
+        run_search(given)
+    whole, divided = jobs
+    assert divided.traced.plan == ends.divided.plan
+    assert [row.searcher for row in whole.rows] == ["single", "single"]
+    assert divided.rows[0].searcher == "single, divided"
+    assert len(divided.rows) == 2
+
+
+class Plain:
+    """A job that measures as many mappings as it may, each in one second of its own clock."""
+
+    def __init__(self, settings, made=2, beside=None):
+        self.settings, self.beside, self.rows, self.ended = settings, beside, ["single"] * made, []
+        self.traced = SimpleNamespace(plan=None)
+        self.now = lambda: sum(len(job.rows) for job in (self, beside) if job is not None)
+
+    def measurements_left(self):
+        return max(0, self.settings.measurements - self.now())
+
+    def time_left_s(self):
+        return float("inf") if self.settings.minutes is None else 60 * self.settings.minutes - self.now()
+
+    def time_is_up(self):
+        return self.time_left_s() < 0
+
+    def measure_singles(self, most):
+        self.rows += ["single"] * min(2, most)
+
+    def measure_searchers(self, over, most=None):
+        for _ in range(self.measurements_left() if most is None else most):
+            if not (over() or self.time_is_up()):
+                self.rows.append("asked")
 
 
 @pytest.mark.parametrize(
-    ("splits", "said"),
+    ("change", "whole", "divided"),
     [
-        (None, r"\$.splits is missing"),
-        ([{"way": "batch", "parts": 2, "ops": ["no_such_op"]}], "no_such_op.*another graph"),
-        ([{"way": "sideways", "parts": 2, "ops": ["MatMul"]}], "no_such_op|sideways|another graph"),
+        ({"measurements": 14}, 8, 6),
+        ({"measurements": 4}, 3, 1),
+        ({"measurements": 100, "minutes": 0.5}, 17, 14),  # seconds, a second each
+        ({"measurements": 100, "minutes": 0.01}, 2, 0),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused_in_one_line(two_cpus, tmp_path, splits, said):
-    path = tmp_path / "mapping.json"
-    format = MAPPING_FORMAT if splits is None else SPLIT_FORMAT
-    path.write_text(json.dumps({"format": format, "assignment": {}} | ({} if splits is None else {"splits": splits})))
+def test_measurements_and_time_are_shared(change, whole, divided):
+    settings = replace(SETTINGS, **change)
+    first = Plain(settings)
+    second = Plain(settings, made=0, beside=first)
+    measure_by_turns([first, second])
+    assert (len(first.rows), len(second.rows)) == (whole, divided)
+    assert any("time was up" in line for line in second.ended) == (divided == 0)
+
+
+@pytest.mark.parametrize("change", [{"measurements": 3}, {"measurements": 8, "minutes": 0.01}])
+def test_nothing_is_divided_where_nothing_could_be_measured_of_it(change):
+    job = Plain(replace(SETTINGS, **change))
+    with divided_job(job) as divided:
+        assert divided is None
+    assert any("no ops were divided" in line for line in job.ended)
+
+
+@pytest.fixture(scope="module")
+def matmul(two_cpus):
+    """An op of mnist_softmax that can be divided."""
+    from experiments import zoo
+    from placer.trace.capture import capture
+
+    training = zoo.load("mnist_softmax", seed=0)
+    graph = capture(training.step, training.example_inputs, training.name).graph
+    return next(op.name for op in graph.ops if op.type == "MatMul")
+
+
+@pytest.mark.parametrize(
+    ("op", "way", "parts", "said"),
+    [
+        ("no_such_op", "batch", 2, "no_such_op.*another graph"),
+        (None, "sideways", 2, "no rule for 'sideways'; it can be divided along"),
+        (None, "rows", 10**6, "1000000 parts"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_right_after_tracing(two_cpus, matmul, tmp_path, op, way, parts, said):
+    path, watcher = tmp_path / "mapping.json", Watcher()
+    splits = [{"way": way, "parts": parts, "ops": [op or matmul]}]
+    path.write_text(json.dumps({"format": SPLIT_FORMAT, "assignment": {}, "splits": splits}))
     with pytest.raises(BadInputError, match=said) as error:
-        run_search(replace(SETTINGS, model="mnist_softmax", split=str(path)))
+        run_search(replace(SETTINGS, split=str(path)), watcher)
     assert "\n" not in str(error.value)
+    assert watcher.phases == ["tracing mnist_softmax"]

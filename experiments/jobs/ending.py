@@ -1,0 +1,218 @@
+"""The end of a search: the fastest mappings side by side, whole and divided, and the finding made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from math import inf
+from statistics import median
+from typing import TYPE_CHECKING
+
+from experiments.jobs.finding import Finding, Row, by_merit, fastest, step_s
+from experiments.jobs.job import Job
+from experiments.jobs.side_by_side import prepared, stepped
+from placer.errors import PlacerError
+from placer.result import Measured
+from surrogate.simulate.run_order import run_order
+from surrogate.simulate.timeline import Timeline
+
+if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
+    from placer.execute.rewrite import PlacedStep
+
+FINAL_REPEATS = 30
+FEWEST_REPEATS, MOST_REPEATS = 10, 200  # where the finalists may take a certain time
+SWITCHES = 4
+
+
+@dataclass(frozen=True)
+class Finalist:
+    """A mapping of a job's groups, and its result."""
+
+    job: Job
+    row: Row
+
+    @property
+    def divided(self) -> bool:
+        """Whether ops of its step are divided."""
+        return self.job.traced.plan is not None
+
+    @property
+    def single(self) -> bool:
+        """Whether it is the whole step on one device."""
+        return self.row.mapping.is_single and not self.divided
+
+
+@dataclass(frozen=True)
+class Final:
+    """What was measured side by side: finalists, and the untouched step where it competes."""
+
+    finalists: tuple[Finalist, ...]
+    untouched: Measured | None = None
+    switch_s: float | None = None
+
+
+def finish(jobs: Sequence[Job], trace: bool = False, interrupted: bool = False, beside: Sequence[Row] = ()) -> Finding:
+    """Step the fastest mappings, the fastest single device, and the untouched step where it competes, side by side.
+
+    jobs: of the whole step, and then that of the same step with ops divided if there is one; they share the
+    finalists. trace: whether the best step is traced, too. beside: more rows of the first job to step beside these.
+    Raises PlacerError where no mapping runs.
+    """
+    whole = jobs[0]
+    whole.progress.phase("measuring the finalists side by side")
+    for job in jobs:
+        job.calibrate()
+    final = _final(jobs, beside)
+    whole.progress.end()
+    best = _fastest(final.finalists)
+    found = _found(jobs, final, best)
+    count = sum(len(job.rows) for job in jobs)
+    ended = (
+        *found.ended,
+        *_beaten(final, best),
+        *([f"interrupted after {count} measurements."] if interrupted else []),
+    )
+    traced = _trace(best) if trace else None
+    return replace(found, interrupted=interrupted, ended=ended, trace=traced, seconds=whole.clock() - whole.begin_s)
+
+
+def cut_short(jobs: Sequence[Job], lost: str) -> Finding:
+    """What is known where devices were lost: the best by the races, in which each ran beside the anchor.
+
+    jobs: as for `finish`. lost: which devices, and when. Raises PlacerError where no mapping ran.
+    """
+    jobs[0].progress.end()
+    ran = [Finalist(job, row) for job in _that_ran(jobs) for row in job.ranked()]
+    first = by_merit(finalist.row for finalist in ran)[0]
+    best = next(finalist for finalist in ran if finalist.row is first)
+    single = next((finalist for finalist in ran if finalist.single), best)
+    found = _found(jobs, Final(tuple(dict.fromkeys((best, single)))), best)
+    return replace(found, finalists=(), lost=lost)
+
+
+def _that_ran(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs of which a mapping ran; the first where there is none, whose `ranked` then says why."""
+    return [job for job in jobs if fastest(job.rows)] or [jobs[0]]
+
+
+def _fastest(finalists: Sequence[Finalist]) -> Finalist:
+    """Of equally fast ones the first, so that ops are not divided for nothing."""
+    return min(finalists, key=lambda finalist: step_s(finalist.row))
+
+
+def _finalists(job: Job, count: int, beside: Sequence[Row]) -> list[Row]:
+    """Of a whole step the fastest single device, the `count` best others, and `beside`; of a divided one the best."""
+    ran = job.ranked()
+    if job.traced.plan is not None:
+        return ran[:count]
+    singles = [row for row in ran if row.mapping.is_single][:1]
+    finalists = [*singles, *[row for row in ran if row not in singles][:count]]
+    return [*finalists, *[row for row in beside if row not in finalists]]
+
+
+def _final(jobs: Sequence[Job], beside: Sequence[Row]) -> Final:
+    """Measure the finalists of all jobs again, in turn and with more repeats."""
+    whole, ran = jobs[0], _that_ran(jobs)
+    each = max(1, whole.settings.finalists // len(ran))
+    with ExitStack() as stack:
+        ready: list[tuple[Finalist, PlacedStep]] = []
+        for job in ran:
+            rows = _finalists(job, each, beside)
+            steps = stack.enter_context(prepared(job, [row.mapping for row in rows]))
+            ready += [(Finalist(job, row), steps[row.mapping]) for row in rows if row.mapping in steps]
+        if not ready:
+            raise PlacerError(f"no finalist of {whole.settings.model} runs any more; run the search again.")
+        repeats = _repeats(whole, [finalist.row for finalist, _ in ready])
+        results, untouched = stepped(whole, [step for _, step in ready], repeats, untouched=True)
+        finalists = [
+            Finalist(finalist.job, replace(finalist.row, result=result))
+            for (finalist, _), result in zip(ready, results, strict=True)
+        ]
+        best = _fastest(finalists)
+        switch_s = _switch_s(best, ready[finalists.index(best)][1], finalists)
+        return Final(tuple(finalists), untouched, switch_s)
+
+
+def _repeats(job: Job, rows: Sequence[Row]) -> int:
+    """How often the finalists are stepped in turn."""
+    if job.settings.final_s is None:
+        return FINAL_REPEATS
+    turn_s = sum(map(step_s, rows)) + job.untouched.step_s
+    return max(FEWEST_REPEATS, min(MOST_REPEATS, int(job.settings.final_s / turn_s)))
+
+
+def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -> float | None:
+    """Seconds of a switch between the best finalist and another of its job, the median of SWITCHES to and fro from
+    `step`, its own; None where there is no other.
+    """
+    job = best.job
+    other = next((finalist for finalist in finalists if finalist.job is job and finalist is not best), None)
+    if other is None:
+        return None
+    seconds = []
+    for i in range(SWITCHES):
+        step, took_s = job.runner.switch(step, job.fine((other, best)[i % 2].row.mapping))
+        seconds.append(took_s)
+    step.close()
+    return median(seconds)
+
+
+def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
+    """The finding of which `best`, one of the finalists, is the best."""
+    job = best.job
+    single_s = min((step_s(finalist.row) for finalist in final.finalists if finalist.single), default=inf)
+    raced_s = min((step_s(row) for row in jobs[0].rows if row.mapping.is_single), default=inf)
+    rows = {finalist: _compared(finalist, single_s) for finalist in final.finalists}
+    return Finding(
+        model=job.settings.model,
+        ops=len(job.captured.graph),
+        topology=job.topology,
+        problem=job.problem,
+        groups=job.groups,
+        measured=tuple(_compared(Finalist(each, row), raced_s) for each in jobs for row in each.rows),
+        best=rows[best],
+        best_single=fastest(row for finalist, row in rows.items() if finalist.single),
+        untouched=job.untouched,
+        tf_default_s=None if final.untouched is None else final.untouched.step_s,
+        lower_bound_s=job.prediction.bound_s(),
+        switch_s=final.switch_s,
+        seed=job.settings.seed,
+        seconds=job.clock() - job.begin_s,
+        ended=tuple(line for each in jobs for line in each.ended),
+        pins=job.settings.pins,
+        finalists=tuple(rows.values()),
+        tf_default=final.untouched,
+        plan=job.traced.plan,
+        whole=fastest(row for finalist, row in rows.items() if best.divided and not finalist.divided),
+    )
+
+
+def _beaten(final: Final, best: Finalist) -> list[str]:
+    """What divided ops came to, where whole ops were faster."""
+    divided_s = min((step_s(finalist.row) for finalist in final.finalists if finalist.divided), default=inf)
+    if best.divided or divided_s == inf:
+        return []
+    return [f"dividing ops gave {1e3 * divided_s:.1f} ms, so that they stay whole."]
+
+
+def _compared(finalist: Finalist, single_s: float) -> Row:
+    """Its row with what is predicted for it now, and how much faster it is than the fastest single device."""
+    row = finalist.row
+    return replace(
+        row,
+        predicted_s=finalist.job.prediction.step_s(row.mapping),
+        ratio=single_s / row.result.step_s if isinstance(row.result, Measured) and single_s < inf else None,
+    )
+
+
+def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
+    """The step under the best mapping as predicted, op by op, and as traced."""
+    from experiments.jobs.timelines import measured_timeline
+    from placer.profile.profiler import trace_steps
+
+    job, mapping = best.job, best.job.fine(best.row.mapping)
+    predicted = job.prediction.timeline(mapping)
+    order = run_order(predicted)
+    step = trace_steps(job.captured, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]
+    return predicted, measured_timeline(job.captured.graph, job.topology, mapping.devices, step)
