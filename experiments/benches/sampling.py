@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from experiments.benches.bench import ms
 from experiments.benches.process import alone
-from experiments.jobs.finding import Progress
-from experiments.jobs.job import Job
-from experiments.jobs.search_settings import SearchSettings
-from experiments.jobs.side_by_side import side_by_side
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SearchSettings
+from experiments.jobs.search.side_by_side import side_by_side
 from experiments.report.progress import progress_bar
 from placer.errors import PlacerError, one_line
 from placer.graph.mapping import Mapping

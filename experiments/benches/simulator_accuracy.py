@@ -16,9 +16,9 @@ from scipy.stats import kendalltau
 
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.sampling import TIRED, measured_networks, not_seen
-from experiments.jobs.finding import Progress
-from experiments.jobs.job import Job
-from experiments.jobs.search_settings import SearchSettings
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SearchSettings
 from experiments.report.text import markdown_table
 from placer.result import Failed, Measured
 from search.initial.baselines import random_placement

@@ -98,8 +98,8 @@ def search(
 
     Example: placer search towers --workers 2 --out out/
     """
-    from experiments.jobs.search import run_search
-    from experiments.jobs.search_settings import SearchSettings
+    from experiments.jobs.search.main_job import run_search
+    from experiments.jobs.search.settings import SearchSettings
     from experiments.report import tables
     from experiments.report.progress import bar
 
@@ -145,8 +145,8 @@ def compare(
 
     Example: placer compare towers --workers 2 --measurements 8 --curves curves.png
     """
-    from experiments.jobs.compare import CompareSettings, run_comparison
-    from experiments.jobs.search_settings import SearchSettings
+    from experiments.jobs.search.compare import CompareSettings, run_comparison
+    from experiments.jobs.search.settings import SearchSettings
     from experiments.report import standings, tables
     from experiments.report.picture import check_picture
     from experiments.report.progress import bar

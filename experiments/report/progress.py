@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from experiments.jobs.finding import Progress, Row
 from experiments.jobs.profile import Advance
+from experiments.jobs.search.finding import Progress, Row
 from experiments.report.text import ms
 from placer.result import Measured
 

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.jobs.compare import Comparison, Standing
-from experiments.jobs.finding import Row, step_s
+from experiments.jobs.search.compare import Comparison, Standing
+from experiments.jobs.search.finding import Row, step_s
 from experiments.report.regret_plot import RegretCurve, RegretPanel, draw_regret
 from experiments.report.tables import groups_per_device, reference_line, result_facts
 from experiments.report.text import markdown_table, ms

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from experiments.jobs.finding import Finding, Row, step_s
 from experiments.jobs.plan import Simulated
-from experiments.jobs.timelines import one_trace
+from experiments.jobs.search.finding import Finding, Row, step_s
+from experiments.jobs.search.timelines import one_trace
 from experiments.report.gantt import gantt_facts, gantt_text
 from experiments.report.gantt_plot import draw
 from experiments.report.picture import check_picture

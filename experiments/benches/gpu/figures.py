@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.jobs.finding import Finding, Row, fastest
+from experiments.jobs.search.finding import Finding, Row, fastest
 from placer.result import Failed, Measured
 
 DEFAULT = "default"

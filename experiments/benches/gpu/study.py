@@ -22,10 +22,10 @@ from experiments.benches.gpu.figures import contestants, found_facts, name_of
 from experiments.benches.gpu.tasks import SEARCHERS, Wanted
 from experiments.benches.online.overhead import in_blocks
 from experiments.benches.online.training import Training
-from experiments.jobs.ending import finish
-from experiments.jobs.finding import Finding, by_merit, step_s
-from experiments.jobs.job import Job
-from experiments.jobs.search_settings import SearchSettings
+from experiments.jobs.search.ending import finish
+from experiments.jobs.search.finding import Finding, by_merit, step_s
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SearchSettings
 from experiments.report.progress import bar
 from placer.devices.cluster import Devices, open_devices, split
 from placer.devices.logical import gpu_names

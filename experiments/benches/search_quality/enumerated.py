@@ -14,11 +14,11 @@ from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import MEASUREMENTS
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import facts_alone
-from experiments.jobs.compare import RACE
-from experiments.jobs.finding import Progress, Row, fastest, step_s
-from experiments.jobs.job import Job
-from experiments.jobs.search_settings import SearchSettings
-from experiments.jobs.side_by_side import in_turn, prepared
+from experiments.jobs.search.compare import RACE
+from experiments.jobs.search.finding import Progress, Row, fastest, step_s
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SearchSettings
+from experiments.jobs.search.side_by_side import in_turn, prepared
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology

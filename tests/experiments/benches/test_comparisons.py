@@ -12,9 +12,9 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.search_quality import enumerated
 from experiments.benches.search_quality import run as search_quality
 from experiments.benches.search_quality.enumerated import canonical, enumerate_job, placements
-from experiments.jobs.finding import Progress
-from experiments.jobs.job import Job
-from experiments.jobs.search_settings import SearchSettings
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SearchSettings
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology

@@ -33,7 +33,7 @@ from experiments.benches.gpu.figures import (
 from experiments.benches.gpu.page import page_lines
 from experiments.benches.gpu.plot import draw, fill
 from experiments.benches.gpu.tasks import Budget, Task, hardware_of, tables_mib
-from experiments.jobs.finding import Row
+from experiments.jobs.search.finding import Row
 from placer.devices.variables import variable_on
 from placer.errors import BadInputError
 from placer.graph.topology import Device, Topology

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
-from experiments.jobs.timelines import measured_timeline
+from experiments.jobs.search.timelines import measured_timeline
 from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Topology

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.jobs.finding import Progress
-from experiments.jobs.search import run_search
-from experiments.jobs.search_settings import SearchSettings
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.main_job import run_search
+from experiments.jobs.search.settings import SearchSettings
 from experiments.report.tables import finding_facts, summary_lines, write_results
 from placer.errors import BadInputError
 from placer.graph.graph_files import read_graph, read_topology

@@ -8,9 +8,9 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from experiments.jobs.job import Job
-from experiments.jobs.search_settings import SPLIT_AUTO, SPLIT_OFF
-from experiments.jobs.stages import profile_model
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SPLIT_AUTO, SPLIT_OFF
+from experiments.jobs.search.stages import profile_model
 from search.problem.searcher import Stop, never
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help

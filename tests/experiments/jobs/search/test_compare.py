@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments.jobs.compare import CompareSettings, Contest, run_comparison
-from experiments.jobs.finding import Progress, Row
 from experiments.jobs.interrupt import interruptible
-from experiments.jobs.search_settings import SearchSettings
+from experiments.jobs.search.compare import CompareSettings, Contest, run_comparison
+from experiments.jobs.search.finding import Progress, Row
+from experiments.jobs.search.settings import SearchSettings
 from experiments.report.picture import check_picture
 from experiments.report.regret_plot import OURS, RegretCurve, RegretPanel, _styles, draw_regret
 from experiments.report.standings import comparison_facts, comparison_lines, show_comparison, write_comparison

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from experiments.jobs.ending import cut_short, finish
-from experiments.jobs.finding import Finding, Progress, fastest
 from experiments.jobs.interrupt import interruptible
-from experiments.jobs.job import Job
-from experiments.jobs.search_settings import SearchSettings
-from experiments.jobs.splitting import divided_job, measure_by_turns
+from experiments.jobs.search.ending import cut_short, finish
+from experiments.jobs.search.finding import Finding, Progress, fastest
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SearchSettings
+from experiments.jobs.search.splitting import divided_job, measure_by_turns
 from placer.measure.store import Store
 
 BEFORE_THE_END = "this was written before the finalists were measured side by side; what came after was lost."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.jobs.timelines import measured_timeline, one_trace
+from experiments.jobs.search.timelines import measured_timeline, one_trace
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.profile.step_trace import TracedOp, TracedStep

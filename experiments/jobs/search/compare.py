@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from experiments.jobs.finding import Progress, Row, by_merit, fastest, step_s
 from experiments.jobs.interrupt import interruptible
-from experiments.jobs.job import Job
-from experiments.jobs.search_settings import SearchSettings
-from experiments.jobs.side_by_side import side_by_side
+from experiments.jobs.search.finding import Progress, Row, by_merit, fastest, step_s
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SearchSettings
+from experiments.jobs.search.side_by_side import side_by_side
 from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import Groups
 from placer.graph.mapping import Mapping

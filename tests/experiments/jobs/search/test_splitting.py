@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.jobs import ending, search, splitting
-from experiments.jobs.finding import Progress
-from experiments.jobs.search import run_search
-from experiments.jobs.search_settings import SPLIT_AUTO, SearchSettings
-from experiments.jobs.splitting import divided_job, measure_by_turns
+from experiments.jobs.search import ending, main_job, splitting
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.main_job import run_search
+from experiments.jobs.search.settings import SPLIT_AUTO, SearchSettings
+from experiments.jobs.search.splitting import divided_job, measure_by_turns
 from experiments.report.tables import finding_facts, show_finding, summary_lines, write_results
 from placer.errors import BadInputError
 from placer.graph.mapping_files import SPLIT_FORMAT, read_mapping_file
@@ -71,7 +71,7 @@ def ends(two_cpus, watcher):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(splitting, "WORTH", float("inf"))
-        patch.setattr(search, "finish", finish_twice)
+        patch.setattr(main_job, "finish", finish_twice)
         run_search(SETTINGS, watcher)
         jobs, whole, divided = kept
         yield SimpleNamespace(jobs=jobs, whole=whole, divided=divided)
@@ -139,7 +139,7 @@ def test_a_plan_that_was_given_is_the_one_that_is_measured(ends, two_cpus, tmp_p
     given = replace(SETTINGS, measurements=4, split=str(tmp_path / "mapping.json"))
     jobs = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "finish", lambda ran, *_, **__: jobs.extend(ran))
+        patch.setattr(main_job, "finish", lambda ran, *_, **__: jobs.extend(ran))
         run_search(given)
     whole, divided = jobs
     assert divided.traced.plan == ends.divided.plan

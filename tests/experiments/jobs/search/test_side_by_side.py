@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.jobs.side_by_side import in_turn, prepared, side_by_side
+from experiments.jobs.search.side_by_side import in_turn, prepared, side_by_side
 from placer.errors import PlacerError
 from placer.measure import runner as runner_module
 from placer.result import Failed, Measured

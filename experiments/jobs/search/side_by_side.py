@@ -12,7 +12,7 @@ from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
-    from experiments.jobs.job import Job
+    from experiments.jobs.search.job import Job
     from placer.execute.rewrite import PlacedStep
     from placer.measure.runner import Step
 

@@ -9,9 +9,9 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from experiments.jobs.finding import Finding, Row, by_merit, fastest, step_s
-from experiments.jobs.job import Job
-from experiments.jobs.side_by_side import prepared, stepped
+from experiments.jobs.search.finding import Finding, Row, by_merit, fastest, step_s
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.side_by_side import prepared, stepped
 from placer.errors import PlacerError
 from placer.result import Measured
 from surrogate.simulate.run_order import run_order
@@ -208,7 +208,7 @@ def _compared(finalist: Finalist, single_s: float) -> Row:
 
 def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
     """The step under the best mapping as predicted, op by op, and as traced."""
-    from experiments.jobs.timelines import measured_timeline
+    from experiments.jobs.search.timelines import measured_timeline
     from placer.profile.profiler import trace_steps
 
     job, mapping = best.job, best.job.fine(best.row.mapping)

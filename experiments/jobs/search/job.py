@@ -10,9 +10,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from experiments import zoo
-from experiments.jobs.finding import Progress, Row, by_merit, fastest
-from experiments.jobs.search_settings import BASELINES, SearchSettings
-from experiments.jobs.stages import Traced, profile_model, trace_model
+from experiments.jobs.search.finding import Progress, Row, by_merit, fastest
+from experiments.jobs.search.settings import BASELINES, SearchSettings
+from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments import zoo
-from experiments.jobs.finding import Progress
-from experiments.jobs.search_settings import SearchSettings
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.settings import SearchSettings
 from placer.errors import PlacerError
 from placer.graph.coarsen import coarsen
 from placer.graph.pins import parse_pin, pinned

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from experiments.jobs.search_settings import SearchSettings
+from experiments.jobs.search.settings import SearchSettings
 from placer.errors import BadInputError
 from placer.graph.mapping_files import MAPPING_FORMAT
 
