@@ -63,8 +63,9 @@ class Calls:
         """Run untouched from now on, without waiting for what still runs."""
         self._mode = UNTOUCHED
 
-    def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float | None]:
-        """Run one step: what it returns, and its seconds if it is of the main signature.
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any], timed: bool = True) -> tuple[Any, float | None]:
+        """Run one step: what it returns, and its seconds if it is of the main signature. timed: whether the caller needs
+        the seconds; without, an untouched step costs less.
 
         Within another function's trace, or under a gradient tape, the user's own function is called.
         """
@@ -75,6 +76,8 @@ class Calls:
             variant, tensors = self.variants.of(args, kwargs)
             if self.variants.main is not main:
                 self.recorder.clear()  # it holds steps of another signature
+            if not timed and self._needs_no_care(variant):
+                return self.untouched.run_untimed(args, kwargs), None
             self._give_way_to_readers()
             takes_batch = self._takes_batch(variant)
         # A reader in another thread, which the batch may wait for, may need the lock.
@@ -98,6 +101,17 @@ class Calls:
             if self.untouched.plain is not None:
                 self.variants.leave_alone(self.untouched.plain.why)
             return outputs, step_s if variant is self.variants.main else None
+
+    def _needs_no_care(self, variant: Variant) -> bool:
+        """Whether a call is just the user's: untouched, of a tf.function that was compiled for such calls."""
+        return (
+            variant is self.variants.main
+            and self._mode is UNTOUCHED
+            and variant.compiled
+            and self.untouched.plain is None
+            and not variant.layout.numbers
+            and not (self.session.suspected or self.session.replicas.aside)
+        )
 
     def _takes_batch(self, variant: Variant) -> bool:
         """Whether a call runs on flat tensors: it is placed, or recorded, so that it can be repeated."""

@@ -122,9 +122,9 @@ class LiveStep:
             self._calls.recorder.clear()
             self.variants.go_over_to(successor)
 
-    def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float | None]:
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any], timed: bool = True) -> tuple[Any, float | None]:
         """As `Calls.call`: run one step."""
-        return self._calls.call(args, kwargs)
+        return self._calls.call(args, kwargs, timed)
 
     # Either thread.
 

@@ -60,6 +60,7 @@ class Adaptation:
         self._ratio = 1.0  # of step times since the last adaptation
         self._unsolved = 1.0  # the same, of those before that changed nothing
         self._step = step
+        self._watched = step()
         self._wait = LONG  # steps until the next look at the step untouched, where that is the favourite
         self._look_step = 0
         self._returning = False
@@ -76,7 +77,8 @@ class Adaptation:
         """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner is gone."""
         step = self._step()
         change = self._test.add(step_s)
-        self.probes.stepped(step_s)
+        self.probes.stepped(step_s * (step - self._watched))
+        self._watched = step
         if change is not None:
             self._alarm(change)
         elif step % self.settings.probe_every == 0 and self.probes.may_spend:

@@ -68,6 +68,7 @@ class AutoStep:
         self._script: Steps[None] | None = self._first_script()
         self._live.mode = next(self._script)
         self._generation = 0
+        self._unseen = 0  # how many of the next calls the script need not be sent
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
         self._open = weakref.finalize(self, _end_soon, self._live, self._controller, self._journal)
@@ -77,8 +78,11 @@ class AutoStep:
         """One training step: what the step returns. Raises what the step raises."""
         if self._live.left_alone and self._script is None:
             return self._live.untouched.step(*args, **kwargs)
-        outputs, step_s = self._live.call(args, kwargs)
+        outputs, step_s = self._live.call(args, kwargs, timed=not self._unseen)
         self.steps += 1
+        if self._unseen:
+            self._unseen -= 1
+            return outputs
         if self._script is None and self._live.left_alone and self._open.alive:  # the search had given up before
             self._leave_alone()
         elif step_s is not None:
@@ -212,6 +216,7 @@ class AutoStep:
             step_s = 0.0
         self._generation = self._session.generation if self._live.is_joined else 0
         self._choose(lambda script: self._next_mode(script, step_s))
+        self._unseen = controller.unseen(step_s) if step_s else 0
 
     def _choose(self, next_mode: Callable[[Steps[None]], Mode]) -> None:
         """Set the mode of the next call, chosen given the script, if there is one."""

@@ -38,6 +38,7 @@ __all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
 T = TypeVar("T")
 GIVEN = "given"  # the proposer of a mapping that the user gave
 LOOK_EVERY = 50  # steps between looks whether all workers are there
+LOOK_S = 0.005  # seconds of steady steps of which only the last is looked at
 
 
 class Controller:
@@ -58,11 +59,21 @@ class Controller:
         self.planner: PlannerLike | None = None
         self.topology: Topology | None = None
         self.trials = Trials(live, self._say, self._report, settings.beat_untouched)
+        self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._is_going_over = False  # to another signature, which is not captured yet
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
         self._make_planner = planner
         self._given: tuple[int, ...] | None = None
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
+
+    def unseen(self, step_s: float) -> int:
+        """How many of the next calls, each of so many seconds, the script need not be sent: a look takes a good part of
+        a millisecond's step. What is due at some step is not passed over.
+        """
+        if not self._is_calm:
+            return 0
+        due = min(every - self.step % every for every in (LOOK_EVERY, self.settings.probe_every))
+        return min(due - 1, int(LOOK_S / step_s))
 
     @property
     def mode(self) -> Mode:
@@ -251,7 +262,11 @@ class Controller:
             adaptation = Adaptation(self.trials, self.planner, probes, self.settings, self._say, lambda: self.step)
             yield from adaptation.begin()
         while True:
-            step_s = yield self.mode
+            self._is_calm = True
+            try:
+                step_s = yield self.mode
+            finally:
+                self._is_calm = False
             self.trials.latest_s.append(step_s)
             if adaptation is not None:
                 try:

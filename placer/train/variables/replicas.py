@@ -61,6 +61,7 @@ class Replicas:
         self._true: dict[int, set[str]] = {}
         self._latest: Use | None = None  # whose replicas are true as its last run left them
         self._writes: set[int] = set()
+        self._only_home = False  # whether it is known that the user's variables are true, and no others
         self.changes = 0  # how often anybody wrote
         self.aside: str | None = None  # a reader that the step cannot wait for or be waited for by, in words
         self._singly = 0
@@ -135,6 +136,7 @@ class Replicas:
         self.changes += 1
         if self._latest is use:
             return
+        self._only_home = False
         for i, (key, place) in enumerate(zip(use.keys, use.places, strict=True)):
             if i in use.written:
                 self._true[key] = {place}
@@ -161,7 +163,8 @@ class Replicas:
 
     def pull(self) -> None:
         """Make the user's variables true."""
-        self._fetch_home(self._home)
+        if not self._only_home:
+            self._fetch_home(self._home)
 
     def snapshot(self) -> dict[int, Any]:
         """Variable's id -> its value now, in this process."""
@@ -244,10 +247,12 @@ class Replicas:
 
     def after_untouched(self) -> None:
         """A step has trained the user's own variables, all true before: no replica is true any more."""
-        self._latest = None
         self.changes += 1
-        for key in self._home:
-            self._true[key] = {HOME}
+        if not self._only_home:
+            self._latest = None
+            for key in self._home:
+                self._true[key] = {HOME}
+            self._only_home = True
 
     def close(self) -> None:
         """Make the user's variables true and stop watching them."""
@@ -276,7 +281,7 @@ class Replicas:
         wanted = list(wanted)
         pairs = self._pairs(wanted)
         if pairs:
-            self._latest = None
+            self._latest, self._only_home = None, False
             with unwatched(), waiting("variables were moved", first=True):
                 self.transfers(pairs)
             for key, place in wanted:
