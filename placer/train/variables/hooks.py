@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
+from operator import is_
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -192,13 +193,18 @@ def _is_silent(watcher: Watcher) -> bool:
 class Uses:
     """What a function that holds handles does with variables, as of the first `changes`.
 
-    watched: by watcher, the variables that it only reads, and those that it may write. renewed: position and tensor of
-    each handle that its variable has lost, and the variable.
+    captured: what it holds. current: the same with the handles of now. watched: by watcher, the variables that it only
+    reads, and those that it may write.
     """
 
     changes: int
+    captured: tuple[Any, ...]
+    current: Sequence[Any]
     watched: tuple[tuple[Watcher, list[tf.Variable], list[tf.Variable]], ...]
-    renewed: tuple[tuple[int, Any, tf.Variable], ...]
+
+    def holds(self, captured: Sequence[Any]) -> bool:
+        """Whether these are the very tensors that it held."""
+        return len(captured) == len(self.captured) and all(map(is_, captured, self.captured))
 
 
 def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
@@ -207,18 +213,14 @@ def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
     if uses.watched:
         _report(uses)
         uses = _uses_of(concrete, captured)  # a device may have been lost, and others joined, in making variables true
-    if not uses.renewed:
-        return captured
-    found = list(captured)
-    for i, _, variable in uses.renewed:
-        found[i] = tf_internals.handle_of(variable)
-    return found
+    return uses.current
 
 
 def _uses_of(concrete: Any, captured: Sequence[Any]) -> Uses:
     uses, changes = _uses.get(concrete), _changes
-    if uses is None or uses.changes != changes or any(captured[i] is not lost for i, lost, _ in uses.renewed):
-        uses = _uses[concrete] = Uses(changes, tuple(_by_watcher(concrete.graph)), tuple(_renewed(captured)))
+    if uses is None or uses.changes != changes or not uses.holds(captured):
+        held, current = tuple(captured), [_current(tensor) for tensor in captured]
+        uses = _uses[concrete] = Uses(changes, held, current, tuple(_by_watcher(concrete.graph)))
     return uses
 
 
@@ -238,11 +240,10 @@ def _report(uses: Uses) -> None:
             watcher.will_read(read)
 
 
-def _renewed(captured: Sequence[Any]) -> Iterator[tuple[int, Any, tf.Variable]]:
-    for i, tensor in enumerate(captured):
-        variable = tf_internals.variable_of(tensor) if tensor.dtype == tf.resource else None
-        if variable is not None:
-            yield i, tensor, variable
+def _current(tensor: Any) -> Any:
+    """A tensor that a function holds; for a handle that its variable has lost, the one that it has now."""
+    variable = tf_internals.variable_of(tensor) if tensor.dtype == tf.resource else None
+    return tensor if variable is None else tf_internals.handle_of(variable)
 
 
 def _by_watcher(graph: Any) -> Iterator[tuple[Watcher, list[tf.Variable], list[tf.Variable]]]:

@@ -22,8 +22,10 @@ from placer.splits.plan_files import regions_of
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
+from placer.train.steps.modes import UNTOUCHED
 from placer.train.session import DeviceSession
 from placer.train.steps import variants
+from search.online import controller
 from search.online.autoplace import AutoStep, autoplace, place
 from search.splits.candidates import plan_by
 from search.splits.propagate import Rates
@@ -96,11 +98,42 @@ def test_lost_devices_are_looked_for_whatever_the_signature(
     step, inputs = make_step()
     with place(step, split(step, inputs, tmp_path / "mapping.json")) as placed:
         losses(placed, inputs, 6)
+        monkeypatch.setattr(controller, "LOOK_S", 0.0)
+        losses(placed, inputs, placed.settings.probe_every)  # the last that were not to be looked at are over
         looked: list[int] = []
+        before = placed.steps
         monkeypatch.setattr(placed.controller, "look_for_lost", lambda: looked.append(placed.controller.step))
         losses(placed, tuple(tensor[:3] for tensor in inputs), 3)
         losses(placed, inputs, 1)
-    assert looked == [7, 8, 9, 10]
+    assert looked == [before + i for i in (1, 2, 3, 4)]
+
+
+def test_short_steady_steps_are_looked_at_in_groups_and_train_alike(
+    make_step: Callable[[], Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Untouched and placed, with reads and writes between steps that nobody looks at."""
+    (step, inputs), (alone, _) = make_step(), make_step()
+    monkeypatch.setattr(controller, "LOOK_S", 1e6)
+    looked: list[int] = []
+    with place(step, split(step, inputs, tmp_path / "mapping.json")) as placed:
+        found = losses(placed, inputs, 30)
+        monkeypatch.setattr(placed.controller, "look_for_lost", lambda: looked.append(placed.controller.step))
+        mode, live = placed._live.mode, placed._live
+        for chosen in (UNTOUCHED, mode, UNTOUCHED):
+            placed.controller.trials.start_anew(chosen)
+            live.mode = chosen
+            found += losses(placed, inputs, 40)
+            variable = step.get_concrete_function(*inputs).graph.variables[0]  # type: ignore[attr-defined]
+            variable.assign(variable * 0.5)
+            found += losses(placed, inputs, 10)
+    expected = losses(alone, inputs, 30)
+    for _ in range(3):
+        expected += losses(alone, inputs, 40)
+        variable = alone.get_concrete_function(*inputs).graph.variables[0]  # type: ignore[attr-defined]
+        variable.assign(variable * 0.5)
+        expected += losses(alone, inputs, 10)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    assert looked == [*range(40, 181, 10)]
 
 
 def test_once_closed_the_step_goes_on_untouched(make_step: Callable[[], Made], tmp_path: Path) -> None:
