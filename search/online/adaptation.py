@@ -89,7 +89,10 @@ class Adaptation:
             if self.trials.mode is not mode:
                 self._backoff = backoff
         elif self._backoff.due(step) and self.probes.may_spend:
+            mode, lost_s = self.trials.mode, self.trials.lost_s
             yield from self._adapt()
+            if self.trials.mode is mode:
+                self.probes.pay(self.trials.lost_s - lost_s)
         elif step >= self._look_step and self._may_return and self.trials.favourite is UNTOUCHED:
             yield from self._look_at_untouched()
 

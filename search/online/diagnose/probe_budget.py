@@ -1,4 +1,4 @@
-"""What looking at the load may cost: a share of the training's time, however short its steps are."""
+"""What looking at the load and acting in vain may cost: a share of the training's time, however short its steps are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MeteredProbes:
     """Probes that pay for themselves: each second of steps allows SHARE seconds of probing, CREDIT_S at most at once.
 
     A probe takes milliseconds and the training waits for it, so a training with steps of a millisecond would otherwise
-    spend most of its time on probes where a device stays slow.
+    spend most of its time on probes where a device stays slow. The same holds for adaptations that bring nothing.
     """
 
     def __init__(self, probes: Probes, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -42,6 +42,10 @@ class MeteredProbes:
     def device(self, name: str) -> float:
         """As in `Probes`."""
         return self._paid(lambda: self._probes.device(name))
+
+    def pay(self, seconds: float) -> None:
+        """The training lost so much time otherwise."""
+        self._free_s -= seconds
 
     def _paid(self, call: Callable[[], T]) -> T:
         begin_s = self._clock()

@@ -113,6 +113,7 @@ def test_short_steady_steps_are_looked_at_in_groups_and_train_alike(
 ) -> None:
     """Untouched and placed, with reads and writes between steps that nobody looks at."""
     (step, inputs), (alone, _) = make_step(), make_step()
+    step, alone = tf.function(step), tf.function(alone)
     monkeypatch.setattr(controller, "LOOK_S", 1e6)
     looked: list[int] = []
     with place(step, split(step, inputs, tmp_path / "mapping.json")) as placed:

@@ -46,6 +46,17 @@ def test_probing_takes_its_share_at_most(step_s: float, probe_s: float) -> None:
     assert taken >= min(steps // 10, SHARE * steps * step_s / max(probe_s, 1e-9)) * 0.9
 
 
+def test_what_was_lost_in_vain_is_paid_by_steps() -> None:
+    clock = Clock()
+    probes = MeteredProbes(SlowProbes(clock, 0.0), clock)
+    probes.pay(CREDIT_S + 0.3)
+    steps = 0
+    while not probes.may_spend:
+        probes.stepped(1e-3)
+        steps += 1
+    assert steps == pytest.approx(0.3 / SHARE / 1e-3, rel=0.01)
+
+
 def test_a_probe_that_fails_is_paid_for_too() -> None:
     clock = Clock()
 
