@@ -114,6 +114,11 @@ def test_short_steady_steps_are_looked_at_in_groups_and_train_alike(
     """Untouched and placed, with reads and writes between steps that nobody looks at."""
     (step, inputs), (alone, _) = make_step(), make_step()
     step, alone = tf.function(step), tf.function(alone)
+
+    def halve(function: Any) -> None:
+        for variable in function.get_concrete_function(*inputs).graph.trainable_variables:
+            variable.assign(variable * 0.5)
+
     monkeypatch.setattr(controller, "LOOK_S", 1e6)
     looked: list[int] = []
     with place(step, split(step, inputs, tmp_path / "mapping.json")) as placed:
@@ -124,14 +129,12 @@ def test_short_steady_steps_are_looked_at_in_groups_and_train_alike(
             placed.controller.trials.start_anew(chosen)
             live.mode = chosen
             found += losses(placed, inputs, 40)
-            variable = step.get_concrete_function(*inputs).graph.variables[0]  # type: ignore[attr-defined]
-            variable.assign(variable * 0.5)
+            halve(step)
             found += losses(placed, inputs, 10)
     expected = losses(alone, inputs, 30)
     for _ in range(3):
         expected += losses(alone, inputs, 40)
-        variable = alone.get_concrete_function(*inputs).graph.variables[0]  # type: ignore[attr-defined]
-        variable.assign(variable * 0.5)
+        halve(alone)
         expected += losses(alone, inputs, 10)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
     assert looked == [*range(40, 181, 10)]
