@@ -64,8 +64,8 @@ class Calls:
         self._mode = UNTOUCHED
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any], timed: bool = True) -> tuple[Any, float | None]:
-        """Run one step: what it returns, and its seconds if it is of the main signature. timed: whether the caller needs
-        the seconds; without, an untouched step costs less.
+        """Run one step: what it returns, and its seconds if it is of the main signature. timed: whether the caller
+        needs the seconds; without, an untouched step costs less.
 
         Within another function's trace, or under a gradient tape, the user's own function is called.
         """

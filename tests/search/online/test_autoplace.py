@@ -22,9 +22,9 @@ from placer.splits.plan_files import regions_of
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
-from placer.train.steps.modes import UNTOUCHED
 from placer.train.session import DeviceSession
 from placer.train.steps import variants
+from placer.train.steps.modes import UNTOUCHED
 from search.online import controller
 from search.online.autoplace import AutoStep, autoplace, place
 from search.splits.candidates import plan_by
