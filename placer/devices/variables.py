@@ -22,10 +22,10 @@ def new_variable(device: str, value: Any, *, trainable: bool = True) -> tf.Varia
         return _marked(tf.Variable(here, trainable=trainable), device)
 
 
-def blank_variable(device: str, like: tf.Variable) -> tf.Variable:
-    """A variable of zeros with the shape and type of `like`; call `wait_for` before it is used."""
+def blank_variable(device: str, shape: Any, dtype: tf.DType) -> tf.Variable:
+    """A variable of zeros; call `wait_for` before it is used."""
     with tf.device(device):
-        return _marked(tf.Variable(tf.zeros(like.shape, like.dtype), trainable=like.trainable), device)
+        return _marked(tf.Variable(tf.zeros(shape, dtype), trainable=False), device)
 
 
 def is_elsewhere(variable: Any) -> bool:

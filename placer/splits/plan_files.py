@@ -20,10 +20,10 @@ def plan_of(file: MappingFile) -> SplitPlan:
     return SplitPlan.of_regions((Division(region.way, region.parts), region.ops) for region in splits)
 
 
-def plan_in(mapping: object) -> SplitPlan | None:
-    """The plan of what was given as a mapping, if that is a file with splits; else None. Raises BadInputError."""
+def plans_in(mapping: object) -> list[SplitPlan]:
+    """The plan of what was given as a mapping, if that is a file with splits; else none. Raises BadInputError."""
     plan = plan_of(read_mapping_file(mapping)) if isinstance(mapping, str | Path) else SplitPlan()
-    return plan if len(plan) else None
+    return [plan] if len(plan) else []
 
 
 def read_plan(path: str | Path) -> SplitPlan:

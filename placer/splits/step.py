@@ -21,10 +21,13 @@ class SplitStep:
     captured: Captured
 
 
-def split_step(captured: Captured, plan: SplitPlan, graph: StepGraph | None = None) -> SplitStep:
+def split_step(
+    captured: Captured, plan: SplitPlan, graph: StepGraph | None = None, *, stored: bool = True
+) -> SplitStep:
     """The step with the parts as ops. Its divided variables are new ones, with the values of now.
 
-    graph: of `captured`, where it was made before. Raises PlanError.
+    graph: of `captured`, where it was made before. stored: else divided variables are only described, by a
+    tf.TensorSpec for each part. Raises PlanError.
     """
     made = divide(graph or StepGraph(captured.graph_def), plan, captured.output_names, captured.writes)
     variables = {}
@@ -33,9 +36,12 @@ def split_step(captured: Captured, plan: SplitPlan, graph: StepGraph | None = No
         if parts is None:
             variables[node] = variable
             continue
-        value = variable.numpy()
+        value = variable.numpy() if stored else None
         for i, part in enumerate(parts.nodes):
-            variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
+            if value is None:
+                variables[part] = tf.TensorSpec(parts.shape(variable.shape.as_list(), i), variable.dtype, part)
+            else:
+                variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
     op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops)
     ops = tuple(replace(op, part=made.part.get(op.name), part_of=made.part_of.get(op.name)) for op in op_graph.ops)
     op_graph = OpGraph(op_graph.name, ops, op_graph.edges)

@@ -60,7 +60,7 @@ class Captured:
 
     name: str
     graph_def: Any  # variables are VarHandleOp nodes, inputs and other captured tensors Placeholder nodes
-    variables: dict[str, tf.Variable]  # node name -> the user's variable
+    variables: dict[str, tf.Variable]  # node name -> the user's variable, or a tf.TensorSpec of a divided one's part
     feeds: dict[str, Any]  # node name -> captured tensor that is not a variable
     input_names: tuple[str, ...]  # Placeholder node of each flat input
     output_names: tuple[str, ...]  # tensor ("node:0") of each flat output

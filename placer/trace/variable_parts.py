@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -16,3 +18,15 @@ class VariableParts:
     def index(self, i: int) -> tuple[slice, ...]:
         """What of the whole part i is."""
         return (slice(None),) * self.axis + (slice(self.bounds[i], self.bounds[i + 1]),)
+
+    def shape(self, whole: Sequence[int], i: int) -> list[int]:
+        """The shape of part i of a variable of the shape `whole`."""
+        return [*whole[: self.axis], self.bounds[i + 1] - self.bounds[i], *whole[self.axis + 1 :]]
+
+
+def in_parts(values: Mapping[str, Any], divided: Mapping[str, VariableParts]) -> dict[str, Any]:
+    """Values of variables by node, with those of the parts in place of each that is divided."""
+    found = {name: value for name, value in values.items() if name not in divided}
+    for name, parts in divided.items():
+        found |= {part: values[name][parts.index(i)] for i, part in enumerate(parts.nodes)}
+    return found

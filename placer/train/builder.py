@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 from weakref import WeakSet
 
 from placer.devices.workers.deadline import waiting
-from placer.errors import BadInputError, PlacerError, short
+from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep, Template
+from placer.execute.variable_copies import by_node, nodes_of, places_of
 from placer.graph.mapping_files import carried_over
 from placer.graph.topology import Topology
 from placer.result import Failed
-from placer.splits.plan import SplitPlan
+from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step import split_step
 from placer.trace.capture import Captured, capture
 from placer.trace.effects import unrepeatable_effect
 from placer.train.session import DeviceSession
-from placer.train.steps.modes import Built, MappedStep, Placed
+from placer.train.steps.modes import WHOLE, Built, MappedStep, Placed, Wanted
 from placer.train.steps.recorder import Recorder
 from placer.train.steps.trial_run import TrialRun
 from placer.train.steps.untouched import UntouchedFunction, lent
@@ -41,10 +42,11 @@ class Builder:
         session: DeviceSession,
         name: str,
         clock: Callable[[], float] = time.perf_counter,
-        plan: SplitPlan | None = None,
+        plans: Iterable[SplitPlan] = (),
     ) -> None:
-        """name: the step's, for messages. clock: seconds. plan: by which ops of every signature are divided."""
-        self.untouched, self.session, self.name, self.clock, self.plan = untouched, session, name, clock, plan
+        """name: the step's, for messages. clock: seconds. plans: by which ops may be divided, numbered from 1."""
+        self.untouched, self.session, self.name, self.clock = untouched, session, name, clock
+        self.plans = [SplitPlan(), *plans]
         self._placed: WeakSet[Placed] = WeakSet()
         self._rejected: WeakSet[MappedStep] = WeakSet()
 
@@ -62,58 +64,69 @@ class Builder:
             alone = "it draws random numbers in a loop or branch, or by an op whose stream cannot be moved"
         if alone is not None:
             raise BadInputError(f"{self.name}: {alone}.")
-        return captured if self.plan is None else self._divided(captured, self.plan)
+        return captured
 
-    def _divided(self, captured: Captured, plan: SplitPlan) -> Captured:
-        """The step with ops divided. Raises BadInputError where the plan is for another step, or divides variables: the
-        training's own stay whole.
+    def divided(self, variant: Variant, plan: int) -> Captured:
+        """The captured step of a signature with ops divided by a plan. Raises PlanError where that is for another
+        step.
         """
-        divided = split_step(captured, plan).captured
-        if divided.divided:
-            raise BadInputError(
-                f"{self.name}: the mapping divides the variable {short(next(iter(divided.divided)))}, which only "
-                "`placer search` can do yet; give one that divides no variables."
-            )
-        return divided
+        assert variant.captured is not None
+        if plan == WHOLE:
+            return variant.captured
+        if plan not in variant.divided:
+            variant.divided[plan] = split_step(variant.captured, self.plans[plan], stored=False).captured
+        return variant.divided[plan]
 
-    def template(self, variant: Variant) -> Template:
-        """The signature's step made ready for the devices of now; captured first where it was not."""
+    def add_plan(self, variant: Variant, plan: SplitPlan) -> int:
+        """The number of another plan of splits. Raises PlanError where it does not fit this signature."""
+        self.plans.append(plan)
+        try:
+            self.check_plans(variant)
+        except PlanError:
+            self.plans.pop()
+            raise
+        return len(self.plans) - 1
+
+    def check_plans(self, variant: Variant) -> None:
+        """Divide a signature that was captured by all plans. Raises as `divided`."""
+        for plan in range(len(self.plans)):
+            self.divided(variant, plan)
+
+    def template(self, variant: Variant, plan: int = WHOLE) -> Template:
+        """The signature's step made ready for the devices of now; captured first where it was not, and divided by a
+        plan. Raises as `capture` and `divided`.
+        """
         if variant.captured is None:
             variant.captured = self.capture(variant)
             self.session.adopt(variant.captured.variables.values())
-        if variant.template is None:
+        if plan not in variant.templates:
             host = self.session.devices.host if self.session.devices is not None else ""
-            variant.template = Template(variant.captured, host)
-        return variant.template
+            variant.templates[plan] = Template(self.divided(variant, plan), host)
+        return variant.templates[plan]
 
     @waiting("a mapping was built", first=True)
-    def build(
-        self,
-        template: Template,
-        topology: Topology,
-        devices: Sequence[int],
-        order: Sequence[str],
-        name: str,
-        trial_run: TrialRun | None = None,
-    ) -> Built:
-        """The step on these devices, one per op, indices into `topology`. trial_run: run it once on scratch variables.
+    def build(self, template: Template, topology: Topology, wanted: Wanted, trial_run: TrialRun | None = None) -> Built:
+        """The step under a mapping onto `topology`. trial_run: run it once on scratch variables.
 
         Raises PlacerError where devices were joined anew meanwhile, and what a trial run raises.
         """
-        begin, generation = self.clock(), self.session.generation
+        begin, generation, captured = self.clock(), self.session.generation, template.captured
         tf_names = self.session.present.tf_names
-        names = [tf_names[topology.names[d]] for d in devices]
-        device_of = {op.name: n for op, n in zip(template.captured.graph.ops, names, strict=True)}
-        mine = template.captured.variables
+        names = [tf_names[topology.names[d]] for d in wanted.devices]
+        device_of = {op.name: n for op, n in zip(captured.graph.ops, names, strict=True)}
+        mine = captured.whole.variables
         if trial_run is not None:
-            step = PlacedStep(template, names, variables=trial_run.variables(device_of), order=order)
+            step = PlacedStep(template, names, variables=trial_run.variables(captured, device_of), order=wanted.order)
             trial_run.run(step)
-        else:
-            step = PlacedStep(template, names, variables=mine, order=order)
-        blank = self.session.replicas.missing(list(mine.values()), [device_of[node] for node in mine])
+        else:  # nothing runs on these: `settle` gives it others
+            unbound = {part: mine[node] for node, parts in captured.divided.items() for part in parts.nodes}
+            step = PlacedStep(template, names, variables={**mine, **unbound}, order=wanted.order)
+        blank = self.session.replicas.missing(list(mine.values()), places_of(captured, device_of))
         if generation != self.session.generation:
             raise PlacerError("devices were joined anew while this was built.")
-        return Built(tuple(devices), tuple(order), name, step, generation, self.clock() - begin, blank)
+        devices, order = tuple(wanted.devices), tuple(wanted.order)
+        switch_s = self.clock() - begin
+        return Built(devices, order, wanted.name, step, generation, switch_s, blank, plan=wanted.plan)
 
     def is_current(self, step: MappedStep) -> bool:
         """Whether a step may still be called: devices were not joined anew since it was built, and it did not fail."""
@@ -129,18 +142,16 @@ class Builder:
             return Failed("device", "devices were joined anew since this was built.")
         return self._settled(built)
 
-    def build_settled(
-        self, template: Template, topology: Topology, devices: Sequence[int], order: Sequence[str], name: str
-    ) -> Placed:
-        """`build` and `settle` at once, untried; for the training thread, under the session's lock."""
-        return self._settled(self.build(template, topology, devices, order, name))
-
-    def rebuilt(self, template: Template, topology: Topology, placed: Placed) -> Placed:
-        """The same mapping on the devices that are there, or everything on the first of them where some are not."""
+    def rebuilt(self, variant: Variant, topology: Topology, placed: Placed) -> Placed:
+        """The same mapping on the devices that are there, or everything on the first of them, undivided, where some are
+        not; untried. For the training thread, under the session's lock.
+        """
         there = [topology.index[name] for name in self.session.present.topology.names]
-        same = set(placed.devices) <= set(there)
-        devices = placed.devices if same else (there[0],) * len(placed.devices)
-        return self.build_settled(template, topology, devices, placed.order if same else (), placed.name)
+        wanted = Wanted(placed.devices, placed.order, placed.name, placed.plan)
+        if not set(placed.devices) <= set(there):
+            ops = len(self.template(variant).captured.graph)
+            wanted = Wanted((there[0],) * ops, (), placed.name)
+        return self._settled(self.build(self.template(variant, wanted.plan), topology, wanted))
 
     def trial_run(self, variant: Variant, captured: Captured, recorder: Recorder) -> TrialRun:
         """Trials of one signature against what was recorded. Raises BadInputError where nothing was."""
@@ -163,14 +174,19 @@ class Builder:
         return None
 
     def _carried_over(self, variant: Variant, main: Placed, topology: Topology, trial_run: TrialRun) -> Placed:
-        template = self.template(variant)
         names = {op.name: topology.names[d] for op, d in zip(main.step.captured.graph.ops, main.devices, strict=True)}
+        plan, order = main.plan, main.order
+        try:
+            template = self.template(variant, plan)
+        except PlanError:  # this signature has too few elements, or other ops: it stays whole, where first parts are
+            plan, order, template = WHOLE, (), self.template(variant)
+            names = {op.part_of or op.name: names[op.name] for op in reversed(main.step.captured.graph.ops)}
         graph = template.captured.graph
         carried = carried_over(self.name, names, graph, topology)
         devices = [topology.index[carried[op.name]] for op in graph.ops]
-        order = graph.ordered_like(main.order) if main.order else ()  # its own, or workers may wait for each other
-        order = [name for name in order if name not in template.captured.variables]  # these are its arguments
-        return self._settled(self.build(template, topology, devices, order, main.name, trial_run))
+        names_in_order = graph.ordered_like(order) if order else ()  # its own, or workers may wait for each other
+        order = tuple(name for name in names_in_order if name not in template.captured.variables)  # its arguments
+        return self._settled(self.build(template, topology, Wanted(devices, order, main.name, plan), trial_run))
 
     @property
     def uses(self) -> list[Use]:
@@ -183,13 +199,14 @@ class Builder:
 
     def _settled(self, built: Built) -> Placed:
         captured = built.step.captured
-        variables = captured.variables
-        places = [built.step.device_of[node] for node in variables]
-        written = {i for i, node in enumerate(variables) if node in captured.written}
-        use = self.session.replicas.use(list(variables.values()), places, written, built.blank)
+        variables = captured.whole.variables
+        written = {i for i, node in enumerate(variables) if captured.written.intersection(nodes_of(captured, node))}
+        at = places_of(captured, built.step.device_of)
+        use = self.session.replicas.use(list(variables.values()), at, written, built.blank)
         built.blank.clear()  # whoever still holds what was built keeps no replica alive
         built.step.draws = captured.drawn
-        built.step.rebind(dict(zip(variables, use.replicas, strict=True)))
-        placed = Placed(built.devices, built.order, built.name, built.step, built.generation, built.switch_s, use)
+        built.step.rebind(by_node(captured, dict(zip(variables, use.replicas, strict=True))))
+        common = built.devices, built.order, built.name, built.step, built.generation, built.switch_s
+        placed = Placed(*common, use, plan=built.plan)
         self._placed.add(placed)
         return placed

@@ -57,7 +57,7 @@ class Calls:
 
     def _may_run(self, mode: Placed) -> bool:
         main = self.variants.main
-        return self._builder.is_current(mode) and main is not None and mode.step.captured is main.captured
+        return self._builder.is_current(mode) and main is not None and mode.step.captured.whole is main.captured
 
     def end(self) -> None:
         """Run untouched from now on, without waiting for what still runs."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from placer.devices.cluster import Devices
 from placer.devices.link_probes import QUICK_PROBES, QUICK_REPEATS, measure_links
@@ -12,6 +13,7 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.profile.profiler import profile
 from placer.trace.capture import Captured
+from placer.trace.variable_parts import in_parts
 from placer.train.steps.trial_run import TrialRun
 from placer.train.steps.variant import Variant
 
@@ -23,10 +25,11 @@ class JoinedStep:
     """A step whose main signature can be placed, tried and profiled."""
 
     main: Variant  # the signature whose mapping is searched
-    captured: Captured  # its graph
+    captured: Captured  # its graph, undivided
     trial_run: TrialRun
     topology: Topology  # all devices, lost ones included, so that indices stay what they are
-    graph: OpGraph | None = None  # the captured one with costs, once profiled
+    graphs: MappingABC[int, OpGraph] = field(default_factory=dict)
+    """By the number of a plan of splits: the graph that it gives with costs, once profiled."""
 
     def with_links_of(self, devices: Devices) -> JoinedStep:
         """The same with the links between `devices`, which are all of them, measured now; they keep them, too."""
@@ -36,18 +39,21 @@ class JoinedStep:
         devices.topology = topology = Topology(devices.topology.devices, links, devices.topology.contention)
         return replace(self, topology=topology)
 
-    def profile(self, devices: Devices, limit_s: float | None) -> OpGraph:
-        """The main signature's graph with costs, from the steps recorded. limit_s: seconds for one traced step."""
-        return profile(
-            self.captured,
+    def profiled(self, plan: int, captured: Captured, devices: Devices, limit_s: float | None) -> JoinedStep:
+        """The same with the graph of `captured`, by a plan of splits, with costs from the steps recorded. limit_s:
+        seconds for one traced step.
+        """
+        graph = profile(
+            captured,
             devices,
             self.trial_run.batches[-1],
             runs=PROFILED,
-            start=self.trial_run.start,
+            start=in_parts(self.trial_run.start, captured.divided),
             warm_up=1,
             limit_s=limit_s,
         )
+        return replace(self, graphs={**self.graphs, plan: graph})
 
-    def mapping(self, devices: Sequence[int]) -> Mapping:
-        """The main signature's ops on these devices, indices into `topology`."""
-        return Mapping(self.graph or self.captured.graph, self.topology, tuple(devices))
+    def mapping(self, devices: Sequence[int], plan: int, captured: Captured) -> Mapping:
+        """The ops of `captured`, by a plan of splits, on these devices, indices into `topology`."""
+        return Mapping(self.graphs.get(plan, captured.graph), self.topology, tuple(devices))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from placer.devices.load_probes import LoadProbes
@@ -20,12 +19,13 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed
 from placer.splits.plan import SplitPlan
+from placer.trace.capture import Captured
 from placer.train.background import BackgroundThread
 from placer.train.builder import Builder
 from placer.train.calls import Calls
 from placer.train.joined_step import JoinedStep
 from placer.train.session import DeviceSession
-from placer.train.steps.modes import UNTOUCHED, Built, MappedStep, Mode, Placed
+from placer.train.steps.modes import UNTOUCHED, WHOLE, Built, MappedStep, Mode, Placed, Wanted
 from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant
 from placer.train.steps.variants import Variants
@@ -45,13 +45,14 @@ class LiveStep:
         session: DeviceSession,
         name: str,
         clock: Callable[[], float] = time.perf_counter,
-        plan: SplitPlan | None = None,
+        plans: Sequence[SplitPlan] = (),
     ) -> None:
+        """plans: by which ops may be divided, numbered from 1."""
         self.session, self.name, self.clock = session, name, clock
         self.untouched = UntouchedFunction(step, session, name, clock)
         self.variants = Variants(self.untouched, session, name)
         self._joined: JoinedStep | None = None
-        self._builder = Builder(self.untouched, session, name, clock, plan)
+        self._builder = Builder(self.untouched, session, name, clock, plans)
         self._calls = Calls(session, self.untouched, self.variants, self._builder, lambda: self._joined)
         self._background = BackgroundThread()
         session.members.append(self)
@@ -71,7 +72,7 @@ class LiveStep:
     @property
     def graph(self) -> OpGraph | None:
         """The main signature's graph with costs, once profiled."""
-        return None if self._joined is None else self._joined.graph
+        return None if self._joined is None else self._joined.graphs.get(WHOLE)
 
     @property
     def main(self) -> Variant | None:
@@ -143,6 +144,7 @@ class LiveStep:
         if self.untouched.plain is not None and main.traced is None:
             raise BadInputError(f"{self.name} was not called often enough to be traced.")
         main.captured = self._builder.capture(main)
+        self._builder.check_plans(main)
         return main.captured.graph
 
     @property
@@ -169,20 +171,29 @@ class LiveStep:
             self._joined = JoinedStep(main, captured, trial_run, devices.topology)
             return devices.topology
 
-    def profile(self) -> tuple[OpGraph, Topology]:
-        """The main signature's graph with costs, and the topology with its links as measured."""
+    def profile(self, plan: int = WHOLE) -> tuple[OpGraph, Topology]:
+        """The main signature's graph by a plan of splits, with costs, and the topology with its links as measured."""
         devices = self.session.join()
-        self._joined = joined = self.joined.with_links_of(devices)
-        graph = joined.profile(devices, PROFILE_LIMIT_S if self.session.fragile else None)
-        self._joined = replace(joined, graph=graph)
-        return graph, joined.topology
+        if plan == WHOLE:
+            self._joined = self.joined.with_links_of(devices)
+        limit_s = PROFILE_LIMIT_S if self.session.fragile else None
+        self._joined = self.joined.profiled(plan, self.captured(plan), devices, limit_s)
+        return self._joined.graphs[plan], self._joined.topology
 
-    def build(self, devices: Sequence[int], order: Sequence[str], name: str) -> Built | Failed:
+    def divide(self, plan: SplitPlan) -> int:
+        """The number of another plan of splits. Raises PlanError where it does not fit the main signature."""
+        return self._builder.add_plan(self.joined.main, plan)
+
+    def captured(self, plan: int = WHOLE) -> Captured:
+        """The main signature's step, divided by a plan. Raises PlacerError before `join`."""
+        return self._builder.divided(self.joined.main, plan)
+
+    def build(self, devices: Sequence[int], order: Sequence[str], name: str, plan: int = WHOLE) -> Built | Failed:
         """Place the main signature and try it; `settle` makes it ready to run. A failure is a value."""
-        joined = self.joined
-        template = self._builder.template(joined.main)
+        joined, wanted = self.joined, Wanted(devices, order, name, plan)
+        template = self._builder.template(joined.main, plan)
         built: Built | Failed = attempted(
-            lambda: self._builder.build(template, joined.topology, devices, order, name, joined.trial_run)
+            lambda: self._builder.build(template, joined.topology, wanted, joined.trial_run)
         )
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
@@ -214,9 +225,9 @@ class LiveStep:
         """Probes of the devices that are there."""
         return LoadProbes(self.session.present)
 
-    def mapping(self, devices: tuple[int, ...]) -> Mapping:
-        """The main signature's ops on these devices."""
-        return self.joined.mapping(devices)
+    def mapping(self, devices: tuple[int, ...], plan: int = WHOLE) -> Mapping:
+        """The main signature's ops, divided by a plan, on these devices."""
+        return self.joined.mapping(devices, plan, self.captured(plan))
 
     def is_current(self, step: MappedStep) -> bool:
         """Whether a step may still be called: devices were not joined anew since it was built."""
@@ -239,13 +250,12 @@ class LiveStep:
             return
         joined = self._joined
         joined.trial_run.forget()
-        template = self._builder.template(joined.main)
         if not isinstance(self.mode, Placed):
             return
         if self.session.devices is None:
             self.mode = UNTOUCHED
             return
-        self.mode = self._builder.rebuilt(template, joined.topology, self.mode)
+        self.mode = self._builder.rebuilt(joined.main, joined.topology, self.mode)
 
     def close(self) -> None:
         """Leave the session, with the user's variables true. Background work that does not end is left to itself."""

@@ -17,11 +17,11 @@ from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import read_mapping
 from placer.measure.store import Store
-from placer.splits.plan_files import plan_in
+from placer.splits.plan_files import plans_in
 from placer.train.live_step import LiveStep
 from placer.train.session import DeviceSession
-from placer.train.steps.modes import UNTOUCHED, Mode, Placed
-from search.online.controller import Controller, OnlineSettings, Steps
+from placer.train.steps.modes import UNTOUCHED, Mode, Placed, Wanted
+from search.online.controller import GIVEN, Controller, OnlineSettings, Steps
 from search.online.journal import Journal
 from search.online.report import as_html, as_text
 
@@ -53,7 +53,7 @@ class AutoStep:
     ) -> None:
         """Use `autoplace` or `place`."""
         _check(step, devices, settings, sync_every)
-        plan = plan_in(mapping)
+        plans = self._plans = plans_in(mapping)
         self.settings = settings or OnlineSettings()
         self.name = getattr(step, "__name__", None) or type(step).__name__
         self.steps = 0
@@ -63,7 +63,7 @@ class AutoStep:
         self._session = DeviceSession.of(devices, include_local)
         if sync_every is not None:
             self._session.sync_every = sync_every
-        self._live = LiveStep(step, self._session, self.name, clock, plan)
+        self._live = LiveStep(step, self._session, self.name, clock, plans)
         self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
         self._script: Steps[None] | None = self._first_script()
         self._live.mode = next(self._script)
@@ -100,7 +100,7 @@ class AutoStep:
     def mapping(self) -> Mapping | None:
         """Where the ops of the main signature run; None while the step runs untouched."""
         mode = self._live.mode
-        return self._live.mapping(mode.devices) if isinstance(mode, Placed) else None
+        return self._live.mapping(mode.devices, mode.plan) if isinstance(mode, Placed) else None
 
     @property
     def phase(self) -> str:
@@ -193,15 +193,18 @@ class AutoStep:
             return self._controller.place(self._given)
         return self._controller.script()
 
-    def _given(self) -> Sequence[int]:
-        """The mapping given, as a device of each captured op."""
+    def _given(self) -> Wanted:
+        """The mapping given, as a device of each captured op; its own plan of splits is the only one."""
         assert self._mapping is not None
-        graph, topology = self._live.joined.captured.graph, self._live.joined.topology
+        plan = len(self._plans)
+        graph, topology = self._live.captured(plan).graph, self._live.joined.topology
         if isinstance(self._mapping, Mapping):
             names = [self._mapping.topology.names[d] for d in self._mapping.devices]
             by_name = {op.name: name for op, name in zip(self._mapping.graph.ops, names, strict=True)}
-            return Mapping.of(graph, topology, by_name).devices
-        return read_mapping(self._mapping, graph, topology, self._match_by_name).devices
+            devices = Mapping.of(graph, topology, by_name).devices
+        else:
+            devices = read_mapping(self._mapping, graph, topology, self._match_by_name).devices
+        return Wanted(devices, (), GIVEN, plan)
 
     def _after(self, step_s: float) -> None:
         """Let the script choose the mode of the next call. Whatever goes wrong in it, the training goes on."""
@@ -355,7 +358,7 @@ def place(
     """Wrap a training step to run under a stored mapping, a mapping file, without any search.
 
     The first two calls run untouched, or the first four of a plain Python step; from then on the step is placed.
-    A mapping of a divided step (`placer search --split`) divides this one, too, as long as no variable is divided.
+    A mapping of a divided step (`placer search --split`) divides this one, too, and its variables while it is placed.
     match_by_name: take a mapping of another graph by the names of its ops. Else as `autoplace`. Raises BadInputError
     where the mapping does not fit.
     """

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
 from placer.result import Failed, Measured
-from placer.train.steps.modes import UNTOUCHED, Mode, Placed, Untouched
+from placer.train.steps.modes import UNTOUCHED, Mode, Placed, Untouched, Wanted
 from search.online.adaptation import Adaptation
 from search.online.first_search import FirstSearch
 from search.online.interfaces import LiveStepLike, PlannerLike, Steps
@@ -63,7 +63,7 @@ class Controller:
         self._is_going_over = False  # to another signature, which is not captured yet
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
         self._make_planner = planner
-        self._given: tuple[int, ...] | None = None
+        self._given: Wanted | None = None
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
 
     def unseen(self, step_s: float) -> int:
@@ -151,7 +151,7 @@ class Controller:
         while True:
             yield UNTOUCHED
 
-    def place(self, mapping: Callable[[], Sequence[int]]) -> Steps[None]:
+    def place(self, mapping: Callable[[], Wanted]) -> Steps[None]:
         """One mapping given, and nothing else. mapping: called once the step is captured and the devices joined."""
         yield UNTOUCHED
         yield UNTOUCHED
@@ -162,8 +162,8 @@ class Controller:
         self.live.session.prepare()
         self.topology = self.live.join()
         self._now("building")
-        self._given = tuple(mapping())
-        built = self.live.build(self._given, (), GIVEN)
+        self._given = given = mapping()
+        built = self.live.build(given.devices, given.order, given.name, given.plan)
         placed = built if isinstance(built, Failed) else self.live.settle(built)
         if isinstance(placed, Failed):
             raise PlacerError(f"the mapping cannot run: {placed.detail}")
@@ -171,11 +171,12 @@ class Controller:
         self._say("moved", f"placed by the mapping given: {self.trials.describe(placed)}.")
         yield from self._keep()
 
-    def _give_again(self, devices: tuple[int, ...], there: Sequence[str]) -> Steps[None]:
+    def _give_again(self, given: Wanted, there: Sequence[str]) -> Steps[None]:
         """The mapping given, once all its devices are there again."""
         assert self.topology is not None
-        if {self.topology.names[d] for d in devices} <= set(there):
-            built = yield from self._meanwhile(self.live.background(lambda: self.live.build(devices, (), GIVEN)))
+        if {self.topology.names[d] for d in given.devices} <= set(there):
+            work = self.live.background(lambda: self.live.build(given.devices, given.order, given.name, given.plan))
+            built = yield from self._meanwhile(work)
             placed = built if isinstance(built, Failed) else self.live.settle(built)
             if not isinstance(placed, Failed):
                 self.trials.move(placed, (), "its devices are there")

@@ -34,17 +34,19 @@ class Hand:
         self.live.join()
         self.move(lambda classes: dict.fromkeys(classes, 0 if first else 1))
 
-    def move(self, choose: Any = None) -> None:
-        """Place the step by a random mapping, or by the one that `choose` makes of the colocation classes."""
-        graph, topology = self.live.joined.captured.graph, self.live.joined.topology
+    def move(self, choose: Any = None, plan: int = 0) -> None:
+        """Place the step, divided by a plan, by a random mapping, or by the one that `choose` makes of the colocation
+        classes.
+        """
+        graph, topology = self.live.captured(plan).graph, self.live.joined.topology
         classes = sorted({op.colocate or op.name for op in graph.ops})
         there = [topology.index[name] for name in self.live.session.devices.topology.names]
-        if choose is None and len(self.placed) >= MAPPINGS:
+        if choose is None and not plan and len(self.placed) >= MAPPINGS:
             placed = self.random.choice([mode for mode in self.placed if mode is not self.live.mode])
         else:
             side = choose(classes) if choose else {name: self.random.choice(there) for name in classes}
             devices = [side[op.colocate or op.name] for op in graph.ops]
-            built = self.live.build(devices, (), f"hand-{self.moves}")
+            built = self.live.build(devices, (), f"hand-{self.moves}", plan)
             assert not isinstance(built, Failed), built
             placed = self.live.settle(built)
             assert not isinstance(placed, Failed), placed

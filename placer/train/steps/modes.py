@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
     from placer.execute.rewrite import PlacedStep
+    from placer.execute.variable_copies import Held, Place
     from placer.train.variables.replicas import Use
+
+WHOLE = 0  # the plan of splits that divides no op
 
 
 class Untouched:
@@ -21,23 +23,34 @@ class Untouched:
 UNTOUCHED = Untouched()
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A mapping to be built."""
+
+    devices: Sequence[int]  # topology index per op of the graph that `plan` gives, all devices counted
+    order: Sequence[str]  # op names, that run one after another where they share a device
+    name: str  # who proposed it
+    plan: int = WHOLE  # number of the plan of splits by which ops are divided
+
+
 @dataclass(frozen=True, eq=False)
 class MappedStep:
     """A step under one mapping."""
 
-    devices: tuple[int, ...]  # topology index per op of the captured graph, all devices counted
+    devices: tuple[int, ...]  # topology index per op of the graph that `plan` gives, all devices counted
     order: tuple[str, ...]  # op names, that run one after another where they share a device
     name: str  # who proposed it
     step: PlacedStep
     generation: int  # of the session's devices when it was built
     switch_s: float  # seconds that building it took
+    plan: int = field(default=WHOLE, kw_only=True)  # number of the plan of splits by which ops are divided
 
 
 @dataclass(frozen=True, eq=False)
 class Built(MappedStep):
     """A step that was built and tried, but does not train the live variables yet: `LiveStep.settle` lets it."""
 
-    blank: dict[tuple[int, str], tf.Variable]  # the replicas it lacks, from `Replicas.missing`; emptied by `settle`
+    blank: dict[tuple[int, Place], Held]  # the replicas it lacks, from `Replicas.missing`; emptied by `settle`
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from placer.execute.agreement import Agreement, Array, Outcome, Returned, rounds
 from placer.execute.outputs import values
 from placer.execute.reference import Unpack, perturbed, reference, unpacked
 from placer.execute.rewrite import PlacedStep
-from placer.execute.variable_copies import Pair, Transfers
+from placer.execute.variable_copies import Pair, Transfers, by_whole_node
 from placer.trace.capture import Captured
 from placer.trace.random_streams import Draws
 
@@ -55,31 +55,36 @@ class TrialRun:
         """
         self.captured, self.batches, self.exact, self.unpack = captured, recording.batches, exact, unpack
         self._recording: Recording | None = recording  # until the first mapping agreed, where all must be alike
-        self._agreement: Agreement | None = None
+        self._agreements: dict[str, Agreement] = {}  # by the graph's fingerprint: parts round otherwise
+        self._is_closed = False
         self._transfers = Transfers()
         self.start = {name: tf.Variable(value, trainable=False) for name, value in recording.start.items()}
-        self._scratch: dict[tuple[str, str], tf.Variable] = {}
+        self._scratch: dict[tuple[str, str, tuple[int | None, ...]], tf.Variable] = {}
 
-    def variables(self, device_of: MappingABC[str, str]) -> dict[str, tf.Variable]:
-        """A scratch variable for each of the step's, on its device; values are arbitrary."""
-        made = []
-        for name, variable in self.start.items():
-            key = name, device_of[name]
+    def variables(self, captured: Captured, device_of: MappingABC[str, str]) -> dict[str, tf.Variable]:
+        """A scratch variable for each of a step's, on its device; values are arbitrary. captured: the step, or it with
+        ops divided.
+        """
+        found, made = {}, []
+        for name, variable in captured.variables.items():
+            key = name, device_of[name], tuple(variable.shape)
             if key not in self._scratch:
-                self._scratch[key] = blank_variable(device_of[name], variable)
+                self._scratch[key] = blank_variable(device_of[name], variable.shape, variable.dtype)
                 made.append(self._scratch[key])
+            found[name] = self._scratch[key]
         wait_for(made)
-        return {name: self._scratch[name, device_of[name]] for name in self.start}
+        return found
 
     def run(self, step: PlacedStep) -> None:
         """Run the recorded batches. `step` trains the scratch variables of its devices.
 
         Raises LossDiffersError where it does not do what the untouched step did, and what TensorFlow raises.
         """
-        self._transfers([Pair(self.start[name], step.variables[name]) for name in self.start])
+        held = by_whole_node(step.captured, step.variables)
+        self._transfers([Pair(self.start[name], held[name]) for name in self.start])
         step.draws = Draws()
         returned = [values(step.run_flat(batch)) for batch in self.batches]
-        agreement = self._agreed()
+        agreement = self._agreed(step.captured)
         agreement.check(Outcome(returned, _arrays(self.start), self._after(step)))
         if self.exact:
             agreement.forget_references()
@@ -94,30 +99,35 @@ class TrialRun:
         """Drop everything; nothing can be tried any more."""
         self.forget()
         self.start.clear()
-        self._recording = self._agreement = None
+        self._agreements.clear()
+        self._recording, self._is_closed = None, True
 
-    def _agreed(self) -> Agreement:
-        if self._agreement is None:
-            if self._recording is None:
-                raise PlacerError("this trial run was closed.")
-            drawing = self.captured.traced.seeded is not None
-            self._agreement = Agreement(
-                [self._reference(self.start) if drawing else self._recording.outcome],
+    def _agreed(self, captured: Captured) -> Agreement:
+        """What steps of this graph are compared with: the untouched step, and where devices are alike each other."""
+        if self._is_closed:
+            raise PlacerError("this trial run was closed.")
+        if captured.graph.fingerprint not in self._agreements:
+            kept = None if self.captured.traced.seeded is not None else self._recording
+            self._agreements[captured.graph.fingerprint] = Agreement(
+                [self._reference(self.start) if kept is None else kept.outcome],
                 exact=self.exact,
                 random=self.captured.is_random,
                 tolerance=TF32_TOLERANCE if rounds_coarsely() else TOLERANCE,
                 shaken=lambda: (self._reference(self.start), self._reference(perturbed(_arrays(self.start)))),
             )
-        return self._agreement
+        return self._agreements[captured.graph.fingerprint]
 
     def _reference(self, start: MappingABC[str, Any]) -> Outcome:
         return reference(self.captured, start, self.batches, self.unpack)
 
     def _after(self, step: PlacedStep) -> dict[str, Array]:
-        """The values of the step's variables."""
+        """The values of the step's variables; of divided ones, the whole."""
+        held = by_whole_node(step.captured, step.variables)
         here = {name: tf_internals.handle_of(variable).device for name, variable in self.start.items()}
-        fetched = {name: blank_variable(here[name], variable) for name, variable in self.start.items()}
-        self._transfers([Pair(step.variables[name], variable) for name, variable in fetched.items()])
+        fetched = {
+            name: blank_variable(here[name], variable.shape, variable.dtype) for name, variable in self.start.items()
+        }
+        self._transfers([Pair(held[name], variable) for name, variable in fetched.items()])
         return _arrays(fetched)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -34,7 +34,8 @@ class Variant:
     shapes: dict[int, list[Any]] | None = None  # of the batches taken
     refused: bool = False  # whether a signature other than the main one cannot be placed
     captured: Captured | None = None
-    template: Template | None = None
+    divided: dict[int, Captured] = field(default_factory=dict)  # by the number of a plan of splits: `captured` by it
+    templates: dict[int, Template] = field(default_factory=dict)  # the same, ready for the devices of now
     recorder: Recorder | None = None  # of one untouched call, to be compared with before it follows
     following: tuple[Placed, Placed] | None = None  # the main signature's placed step, and this one's by its mapping
 

@@ -83,12 +83,14 @@ class Variants:
         self.main = variant
         for other in self._known.values():
             other.recent = 0
+            other.divided.clear()
         self._recent = deque(maxlen=2 * (self._recent.maxlen or RECENT))
 
     def forget_placed(self) -> None:
         """Forget what was recorded and placed of all signatures that follow the main one."""
         for variant in self._known.values():
-            variant.following = variant.template = variant.recorder = None
+            variant.following = variant.recorder = None
+            variant.templates.clear()
 
     def _count(self, variant: Variant) -> None:
         if len(self._recent) == self._recent.maxlen:

@@ -1,8 +1,9 @@
 """The user's variables on several devices: which replicas are true, and how the true value gets where it is needed.
 
-There is one replica per variable and device, and the rules are those of processor caches (MSI): a step needs true
-replicas on its devices; what it writes is true there alone; the user's own variable is one replica among the others,
-fetched when somebody reads it (docs/decisions/009-coherence.md).
+There is one replica per variable and place, and the rules are those of processor caches (MSI): a step needs true
+replicas at its places; what it writes is true there alone; the user's own variable is one replica among the others,
+fetched when somebody reads it (docs/decisions/009-coherence.md). A place is a device, or, for a step that divides the
+variable, the devices of its parts: such a replica is true or void as a whole, like any other.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingABC
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import Any
 
 import tensorflow as tf
@@ -20,7 +22,7 @@ from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError
-from placer.execute.variable_copies import Pair, Transfers
+from placer.execute.variable_copies import DividedVariable, Held, Pair, Place, Places, Transfers, variables_of
 from placer.train.variables.hooks import unwatch, unwatched, watch, watched_by
 
 HOME = ""
@@ -29,18 +31,19 @@ SINGLY = 3  # variables fetched one by one; then all at once, because the user s
 
 
 class Use:
-    """What one placed step needs of the variables: a replica of each on its device, and which it writes."""
+    """What one placed step needs of the variables: a replica of each at its place, and which it writes."""
 
     def __init__(
-        self, variables: Sequence[tf.Variable], replicas: Sequence[tf.Variable], written: AbstractSet[int]
+        self,
+        variables: Sequence[tf.Variable],
+        places: Sequence[Place],
+        replicas: Sequence[Held],
+        written: AbstractSet[int],
     ) -> None:
         """variables: the user's. replicas: one for each. written: positions of those that a step writes."""
         self.keys = [id(variable) for variable in variables]
+        self.places = list(places)
         self.replicas = list(replicas)
-        self.places = [
-            HOME if replica is variable else replica.device
-            for variable, replica in zip(variables, replicas, strict=True)
-        ]
         self.written = frozenset(written)
 
 
@@ -57,8 +60,8 @@ class Replicas:
         self._mend = mend
         self.transfers = Transfers()
         self._home: dict[int, tf.Variable] = {}
-        self._at: dict[int, dict[str, tf.Variable]] = {}
-        self._true: dict[int, set[str]] = {}
+        self._at: dict[int, dict[Place, Held]] = {}
+        self._true: dict[int, set[Place]] = {}
         self._latest: Use | None = None  # whose replicas are true as its last run left them
         self._writes: set[int] = set()
         self._only_home = False  # whether it is known that the user's variables are true, and no others
@@ -92,29 +95,30 @@ class Replicas:
                 self.aside = "a function of a tf.data pipeline"
         return bool(new)
 
-    def missing(self, variables: Sequence[tf.Variable], devices: Sequence[str]) -> dict[tuple[int, str], tf.Variable]:
-        """Blank replicas of what `use` would lack on `devices`, to be handed to it. Any thread may make them."""
+    def missing(self, variables: Sequence[tf.Variable], places: Sequence[Place]) -> dict[tuple[int, Place], Held]:
+        """Blank replicas of what `use` would lack at `places`, to be handed to it. Any thread may make them."""
         made = {
-            (id(v), device): blank_variable(device, v)
-            for v, device in zip(variables, devices, strict=True)
-            if _place(v, device) not in self._at[id(v)]
+            (id(v), place): _blank(v, place)
+            for v, place in zip(variables, places, strict=True)
+            if _place(v, place) not in self._at[id(v)]
         }
-        wait_for(made.values())
+        wait_for(variable for held in made.values() for variable in variables_of(held))
         return made
 
     def use(
         self,
         variables: Sequence[tf.Variable],
-        devices: Sequence[str],
+        places: Sequence[Place],
         written: AbstractSet[int],
-        made: MappingABC[tuple[int, str], tf.Variable] | None = None,
+        made: MappingABC[tuple[int, Place], Held] | None = None,
     ) -> Use:
-        """The replicas on `devices`, TensorFlow's name for each variable. made: from `missing`."""
-        made = self.missing(variables, devices) if made is None else made
-        for (key, device), replica in made.items():
-            self._at[key].setdefault(device, replica)
-        replicas = [self._at[id(v)][_place(v, device)] for v, device in zip(variables, devices, strict=True)]
-        return Use(variables, replicas, written)
+        """The replicas at `places`, with TensorFlow's names of devices. made: from `missing`."""
+        made = self.missing(variables, places) if made is None else made
+        for (key, place), replica in made.items():
+            self._at[key].setdefault(place, replica)
+        places = [_place(v, place) for v, place in zip(variables, places, strict=True)]
+        replicas = [self._at[id(v)][place] for v, place in zip(variables, places, strict=True)]
+        return Use(variables, places, replicas, written)
 
     def drop_unused(self, uses: Iterable[Use]) -> None:
         """Free the replicas that none of `uses` needs and that hold no truth of their own."""
@@ -276,7 +280,7 @@ class Replicas:
                 raise
             self._fetch_home(keys)
 
-    def _fetch(self, wanted: Iterable[tuple[int, str]]) -> None:
+    def _fetch(self, wanted: Iterable[tuple[int, Place]]) -> None:
         """Make these replicas, (variable's id, place), true."""
         wanted = list(wanted)
         pairs = self._pairs(wanted)
@@ -287,13 +291,31 @@ class Replicas:
             for key, place in wanted:
                 self._true[key].add(place)
 
-    def _pairs(self, wanted: Iterable[tuple[int, str]]) -> list[Pair]:
+    def _pairs(self, wanted: Iterable[tuple[int, Place]]) -> list[Pair]:
         return [
-            Pair(self._at[key][min(self._true[key])], self._at[key][place])
+            Pair(self._at[key][_nearest(self._true[key], place)], self._at[key][place])
             for key, place in wanted
             if place not in self._true[key]
         ]
 
 
-def _place(variable: tf.Variable, device: str) -> str:
-    return HOME if tf_internals.handle_of(variable).device == device else device
+def _place(variable: tf.Variable, place: Place) -> Place:
+    return HOME if tf_internals.handle_of(variable).device == place else place
+
+
+def _nearest(true: AbstractSet[Place], place: Place) -> Place:
+    """The true replica to copy from: one that is cut alike, because no part of it is put together then; else home."""
+    cut = place[1:] if isinstance(place, Places) else None
+    return min(true, key=lambda p: ((p[1:] if isinstance(p, Places) else None) != cut, p != HOME, str(p)))
+
+
+def _blank(variable: tf.Variable, place: Place) -> Held:
+    """A new replica; call `wait_for` before it is used."""
+    if isinstance(place, str):
+        return blank_variable(place, variable.shape, variable.dtype)
+    parts = []
+    for device, (a, b) in zip(place.devices, pairwise(place.bounds), strict=True):
+        shape = variable.shape.as_list()
+        shape[place.axis] = b - a
+        parts.append(blank_variable(device, shape, variable.dtype))
+    return DividedVariable(tuple(parts), place.axis, place.bounds)

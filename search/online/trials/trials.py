@@ -260,13 +260,13 @@ class Trials:
 
     def name_of(self, single: Placed) -> str:
         """The device that runs everything."""
-        return self.live.mapping(single.devices).topology.names[single.devices[0]]
+        return self.live.mapping(single.devices, single.plan).topology.names[single.devices[0]]
 
     def describe(self, mode: Mode) -> str:
         """Whose mapping it is, and where its ops run."""
         if not isinstance(mode, Placed) or self.live.graph is None:
             return "the step untouched" if not isinstance(mode, Placed) else f"a mapping of {mode.name}"
-        names = self.live.mapping(mode.devices).topology.names
+        names = self.live.mapping(mode.devices, mode.plan).topology.names
         count = {name: mode.devices.count(d) for d, name in enumerate(names)}
         where = ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])
         return f"a mapping of {mode.name} ({where})"

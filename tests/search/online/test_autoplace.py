@@ -174,10 +174,13 @@ def divided(step: Callable[..., Any], inputs: tuple[Any, ...], path: Path, polic
     return path
 
 
-def test_a_mapping_of_a_divided_step_divides_the_training(make_step: Callable[[], Made], tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["batch", "columns"])
+def test_a_mapping_of_a_divided_step_divides_the_training(
+    make_step: Callable[[], Made], tmp_path: Path, policy: str
+) -> None:
     keras.backend.clear_session()
     step, inputs = make_step()
-    path = divided(step, inputs, tmp_path / "mapping.json", "batch")
+    path = divided(step, inputs, tmp_path / "mapping.json", policy)
     with place(step, path) as placed:
         found = losses(placed, inputs, 12)
         assert placed.mapping is not None and len(set(placed.mapping.devices)) == 2
@@ -185,19 +188,19 @@ def test_a_mapping_of_a_divided_step_divides_the_training(make_step: Callable[[]
     np.testing.assert_allclose(found, losses(*make_step(), 12), rtol=1e-5)
 
 
-def test_a_mapping_that_divides_variables_is_refused_in_a_training(
-    make_step: Callable[[], Made], tmp_path: Path
-) -> None:
+def test_a_plan_for_another_step_ends_the_placing_in_one_line(make_step: Callable[[], Made], tmp_path: Path) -> None:
     keras.backend.clear_session()
     step, inputs = make_step()
     path = divided(step, inputs, tmp_path / "mapping.json", "columns")
-    placed = place(step, path)
-    with (
-        pytest.warns(UserWarning, match="goes on as it is"),
-        pytest.raises(BadInputError, match="divides the variable"),
-    ):
-        losses(placed, inputs, 6)
-    placed.close()
+    weight = tf.Variable(2.0)
+    with place(tf.function(lambda x, y: weight.assign_add(tf.reduce_sum(x))), path) as placed:
+        with (
+            pytest.warns(UserWarning, match="goes on as it is"),
+            pytest.raises(BadInputError, match="it is for another graph"),
+        ):
+            losses(placed, inputs, 6)
+        losses(placed, inputs, 1)
+        assert placed.mapping is None
 
 
 def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp_path: Path) -> None:

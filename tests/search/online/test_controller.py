@@ -302,7 +302,7 @@ class Machine:
     def load_probes(self):
         return self
 
-    def build(self, devices, order, name):
+    def build(self, devices, order, name, plan=0):
         if tuple(devices) in self.cannot:
             return Failed("memory", "not enough memory on worker:0")
         return Built(tuple(devices), tuple(order), name, FakeStep(), self.generation, 1.0, {})
@@ -317,7 +317,7 @@ class Machine:
     def is_current(self, placed):
         return placed.generation == self.generation
 
-    def mapping(self, devices):
+    def mapping(self, devices, plan=0):
         return SimpleNamespace(topology=TOPOLOGY, devices=devices)
 
     # As probes.

@@ -41,7 +41,7 @@ def tried(captured, recording, devices, device):
     trial_run = TrialRun(captured, recording, exact=True)
     names = [devices.tf_name(device)] * len(captured.graph.ops)
     device_of = {op.name: name for op, name in zip(captured.graph.ops, names, strict=True)}
-    step = PlacedStep(Template(captured), names, variables=trial_run.variables(device_of))
+    step = PlacedStep(Template(captured), names, variables=trial_run.variables(captured, device_of))
     trial_run.run(step)
     return trial_run, step
 
@@ -76,10 +76,10 @@ def test_an_update_that_is_not_made_is_refused(setting):
 def test_it_keeps_one_copy_of_the_variables_once_a_mapping_agreed(setting):
     captured, _, recording, devices = setting
     trial_run, step = tried(captured, recording, devices, 1)
-    assert trial_run._recording is None and not trial_run._agreed().references
+    assert trial_run._recording is None and not trial_run._agreed(captured).references
     trial_run.run(step)
     other = PlacedStep(Template(captured), [devices.tf_name(1)] * len(captured.graph.ops), variables=step.variables)
     trial_run.run(other)
     trial_run.close()
     with pytest.raises(PlacerError, match="closed"):
-        trial_run._agreed()
+        trial_run._agreed(captured)

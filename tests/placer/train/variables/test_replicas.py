@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.execute.variable_copies import Transfers
+from placer.execute import variable_copies
+from placer.execute.variable_copies import Places, Transfers, variables_of
 from placer.train.variables.replicas import Replicas, Use
 
 SHAPE = (3, 2)
@@ -226,3 +227,86 @@ def test_closing_frees_all_replicas(replicas, here_and_there):
     replicas.close()
     assert not replicas._at and not replicas._true and not replicas._home
     assert (mine[0].numpy() == 1.0).all()
+
+
+# Divided variables.
+
+
+def in_halves(axis, devices):
+    return Places(tuple(devices), axis, (0, 1, SHAPE[axis]))
+
+
+def train_parts(replicas, use):
+    """A step that adds 1 to each part of what it writes, and to whole replicas."""
+    replicas.before(use)
+    for i in use.written:
+        for part in variables_of(use.replicas[i]):
+            part.assign_add(tf.ones_like(part))
+    replicas.after(use)
+
+
+def distinct():
+    return [tf.Variable(tf.reshape(tf.range(6.0) + 10 * i, SHAPE)) for i in range(2)]
+
+
+def test_the_truth_moves_between_whole_variables_and_any_parts(replicas, here_and_there):
+    here, there = here_and_there
+    mine = distinct()
+    before = [v.numpy() for v in mine]
+    replicas.adopt(mine)
+    places = [
+        in_halves(0, (here, there)), there, in_halves(1, (there, here)), in_halves(0, (there, there)),
+        in_halves(0, (here, there)), here,
+    ]  # fmt: skip
+    uses = [replicas.use(mine, [place] * 2, {0}) for place in places]
+    order = [0, 1, 2, 3, 4, 5, 2, 0, 3, 1, 4, 2]
+    for i in order:
+        train_parts(replicas, uses[i])
+    np.testing.assert_array_equal(mine[0].numpy(), before[0] + len(order))
+    np.testing.assert_array_equal(mine[1].numpy(), before[1])
+    mine[0].assign_sub(tf.ones(SHAPE))
+    train_parts(replicas, uses[2])
+    np.testing.assert_array_equal((mine[0] + 0.0).numpy(), before[0] + len(order))
+    assert uses[0].replicas[0] is uses[4].replicas[0]  # the same parts at the same places
+
+
+def test_parts_go_straight_to_parts_that_are_cut_alike(replicas, here_and_there, monkeypatch):
+    here, there = here_and_there
+    mine = distinct()
+    replicas.adopt(mine)
+    first, second = (replicas.use(mine, [in_halves(0, at)] * 2, {0, 1}) for at in ((here, there), (there, here)))
+    train_parts(replicas, first)
+    replicas.pull()
+    routes = []
+    made = variable_copies._function_def
+    monkeypatch.setattr(
+        variable_copies, "_function_def", lambda name, route: (routes.extend(route), made(name, route))[1]
+    )
+    replicas.before(second)
+    assert len(routes) == 2 and all(route.source.is_cut_like(route.target) for route in routes)
+    assert not {node.op for node in made("one", routes).node_def} & {"ConcatV2", "SplitV"}
+
+
+def test_parts_are_kept_undone_snapshot_and_freed_like_whole_replicas(replicas, here_and_there):
+    mine = distinct()
+    before = mine[0].numpy()
+    replicas.adopt(mine)
+    use = replicas.use(mine, [in_halves(1, here_and_there)] * 2, {0})
+    train_parts(replicas, use)
+    kept = replicas.keep(use)
+    assert not kept
+    train_parts(replicas, use)
+    replicas.roll_back(use, kept)
+    np.testing.assert_array_equal(mine[0].numpy(), before + 1)
+    train_parts(replicas, use)
+    snapshot = replicas.snapshot()
+    train_parts(replicas, use)
+    replicas.restore(snapshot)
+    np.testing.assert_array_equal(mine[0].numpy(), before + 2)
+    again = replicas.use(mine, [in_halves(1, here_and_there)] * 2, {0})
+    assert again.replicas[0] is not use.replicas[0]
+    train_parts(replicas, again)
+    replicas.drop_unused([])
+    np.testing.assert_array_equal(mine[0].numpy(), before + 3)
+    replicas.drop_unused([])
+    assert all(len(at) == 1 for at in replicas._at.values())
