@@ -26,11 +26,12 @@ NAMES = (
     "search-quality",
     "simulator-accuracy",
     "simulator-speed",
+    "splitting",
     "spoc",
     "surrogates",
     "trust",
 )
-ON_DEVICES, TIMED = ("gpu",), ("gpu", "spoc")  # these take --devices, and --minutes
+ON_DEVICES, TIMED = ("gpu",), ("gpu", "splitting", "spoc")  # these take --devices, and --minutes
 
 
 def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,8 +49,21 @@ def keep(name: str, facts: Facts, pages: dict[str, Callable[[Facts], list[str]]]
     write_whole(PAGE, whole_page(FOLDER, pages).encode())
 
 
+def commit() -> str | None:
+    """The commit that runs, with a + where files were changed since; None outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        told = [
+            subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return told[0] + ("+" if told[1] else "")
+
+
 def machine() -> Facts:
-    """The machine, the versions and the date of a run."""
+    """The machine, the commit, the versions and the date of a run."""
     cpu = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -57,6 +71,7 @@ def machine() -> Facts:
         cpu = names[0] if names else cpu
     return {
         "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
         "machine": {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.system()},
         "python": platform.python_version(),
         "versions": versions(),
@@ -75,9 +90,10 @@ def whole_page(folder: Path, pages: dict[str, Callable[[Facts], list[str]]]) -> 
 def _where(facts: Facts) -> list[str]:
     at, tools = facts["machine"], facts["versions"]
     tensorflow = tools.get("tensorflow-cpu") or tools.get("tensorflow")
+    at_commit = f", commit {facts['commit']}" if facts.get("commit") else ""
     return [
         f"{facts['date']}, {at['cores']} cores of {at['cpu']} ({at['system']}), "
-        f"Python {facts['python']}, TensorFlow {tensorflow}."
+        f"Python {facts['python']}, TensorFlow {tensorflow}{at_commit}."
     ]
 
 

@@ -15,6 +15,9 @@
 | `moe`           | 8 experts, Shazeer et al. 2017         | 256 features  | 512   | Adam          |
 | `two_tower`     | Covington et al. 2016, Yi et al. 2019  | ids           | 1024  | SGD, sparse   |
 
+`wide_mlp` is none of these, but found like them: 1024 features, four layers of 2048 units, batch 128, Adam (at native
+size: 4096 units, batch 1024).
+
 `NAME@native` is the network as it was published, or as large as a GPU would be given it:
 
 | name            | native input  | batch | else                                        |

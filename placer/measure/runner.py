@@ -215,7 +215,7 @@ class Runner:
                 first = values(step.run_flat(self.inputs))
                 switch_s = self.clock() - begin
                 returned = [first, *(values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
-                self.agreement.check(Outcome(returned, self._before, self._values(step)))
+                self.agreement.check(Outcome(returned, self._before, self.state(step)))
             except BaseException:
                 step.close()
                 raise
@@ -240,12 +240,12 @@ class Runner:
         for step in (self.anchor, self.incumbent):
             if step is not None and step is not self._borrowed:
                 step.close()
-        self.anchor = self.incumbent = None
+        self.anchor = self.incumbent = self._borrowed = None
 
     def _reference(self, start: MappingABC[str, Any]) -> Outcome:
         return reference(self.captured.whole, start, [self.inputs] * CHECKED_STEPS)
 
-    def _values(self, step: PlacedStep) -> dict[str, Any]:
+    def state(self, step: PlacedStep) -> dict[str, Any]:
         """The values of a placed step's variables, fetched all at once; of divided ones, the whole."""
         if not self._fetched:
             mine = self.captured.variables.items()

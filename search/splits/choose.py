@@ -23,8 +23,9 @@ SEARCHER = "hybrid"
 
 @dataclass(frozen=True)
 class Judged:
-    """A divided step. predicted_s: of its best mapping that was found without measuring any."""
+    """A step divided by a policy. predicted_s: of its best mapping that was found without measuring any."""
 
+    policy: str
     step: SplitStep
     predicted_s: float
 
@@ -54,7 +55,7 @@ class Judge:
                 step = split_step(self.captured, plan, graph)
             except PlanError:  # a policy that this step has no rules for
                 continue
-            found.append(Judged(step, self.predicted_s(step)))
+            found.append(Judged(policy, step, self.predicted_s(step)))
         return sorted(found, key=lambda judged: judged.predicted_s)
 
     def predicted_s(self, step: SplitStep) -> float:

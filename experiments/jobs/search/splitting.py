@@ -46,19 +46,22 @@ def divided_job(job: Job, over: Stop = never) -> Iterator[Job | None]:
 
     Raises BadInputError where a plan that was given cannot be carried out.
     """
-    step = _split_step(job)
-    if step is None or over():
+    chosen = _chosen(job)
+    if chosen is None or over():
         yield None
         return
-    job.progress.phase(f"profiling {len(step.captured.graph)} ops, {len(step.plan)} of them divided")
-    traced = replace(job.traced, captured=step.captured, plan=step.plan)
+    policy, step = chosen
+    by = "as the file says" if policy is None else policy
+    job.progress.phase(f"profiling {len(step.captured.graph)} ops, {len(step.plan)} of them divided ({by})")
+    traced = replace(job.traced, captured=step.captured, plan=step.plan, policy=policy)
     profiled = profile_model(traced, job.devices, job.settings, job.progress)
     divided = Job(job.settings, traced, job.devices, profiled, job.progress, job.store, job.clock, job.begin_s, job)
     with closing(divided.runner):
         yield divided
 
 
-def _split_step(job: Job) -> SplitStep | None:
+def _chosen(job: Job) -> tuple[str | None, SplitStep] | None:
+    """(the policy, the step that it divided), without a policy where the plan was given; None to divide nothing."""
     from placer.splits.step import split_step
 
     if job.settings.split == SPLIT_OFF:
@@ -68,11 +71,11 @@ def _split_step(job: Job) -> SplitStep | None:
         job.ended.append("no ops were divided, because no measurements or no time were left after the single devices.")
         return None
     plan = job.settings.plan
-    return _chosen(job) if plan is None else split_step(job.captured, plan)
+    return _most_promising(job) if plan is None else (None, split_step(job.captured, plan))
 
 
-def _chosen(job: Job) -> SplitStep | None:
-    """The most promising plan; None where none promises enough."""
+def _most_promising(job: Job) -> tuple[str, SplitStep] | None:
+    """(policy, step); None where no plan promises enough."""
     from search.splits.choose import Judge
 
     judge = Judge(job.captured, job.prediction, job.settings.groups, job.settings.seed)
@@ -82,4 +85,4 @@ def _chosen(job: Job) -> SplitStep | None:
     if not found or found[0].predicted_s > WORTH * whole_s:
         job.ended.append("no plan of splits promised a faster step than whole ops do.")
         return None
-    return found[0].step
+    return found[0].policy, found[0].step

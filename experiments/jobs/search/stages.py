@@ -33,6 +33,7 @@ class Traced:
     untouched: Measured
     references: tuple[Outcome, ...]  # what placed steps have to do; see measure_untouched
     plan: SplitPlan | None = None  # by which ops of the captured step are divided
+    policy: str | None = None  # that gave the plan, where Placer chose it
 
 
 def trace_model(settings: SearchSettings, progress: Progress, training: zoo.TrainingStep | None = None) -> Traced:

@@ -1,0 +1,99 @@
+"""The part of BENCHMARKS.md of the bench splitting."""
+
+from __future__ import annotations
+
+from experiments.benches.bench import Facts, ms, ms_spread
+from experiments.benches.splitting.plot import PICTURE
+from experiments.benches.splitting.run import is_slower
+from experiments.report.text import markdown_table
+
+TIMES = ("network", "best single device", "whole ops", "ops divided", "whole / single", "divided / single",
+         "divided / whole", "delivered")  # fmt: skip
+LIMITS = ("network", "plan tried", "bound, whole", "bound, divided", "predicted, divided", "crossing, whole",
+          "crossing, divided")  # fmt: skip
+SAME = ("network", "gradients", "other threads", "first loss", "other threads", "state at the end", "other threads")
+
+
+def page_lines(facts: Facts) -> list[str]:
+    """Times side by side, what limits them, and whether divided steps train as whole ones."""
+    fine = {name: row for name, row in facts["by_model"].items() if "failed" not in row}
+    failed = [f"- `{name}`: {row['failed']}" for name, row in facts["by_model"].items() if "failed" in row]
+    same = {name: row["sameness"] for name, row in fine.items() if row["sameness"]}
+    return [
+        f"`placer search` on {facts['workers']} one-core worker processes, with `--split off` and with `--split auto`: "
+        f"each from the same profile, with at most {facts['measurements']} measured mappings and {facts['minutes']:g} "
+        "minutes of asking. What the two delivered and the best single device were then stepped in turn, "
+        f"{facts['repeats']} times each, so nothing is judged by the times it was chosen by. Medians, with the "
+        "interquartile range; speed-ups with their standard error.",
+        "",
+        *markdown_table(TIMES, [_times(name, row) for name, row in fine.items()], left=(0, 7)),
+        "",
+        *_sums(facts),
+        *(["", "Not measured:", "", *failed] if failed else []),
+        "",
+        "What limits them. *Bound*: what no mapping is predicted below, on the costs as profiled and calibrated. "
+        "*Crossing*: what the simulator sends between devices in a step, under the delivered mapping of whole ops and "
+        "under the best one measured with ops divided.",
+        "",
+        *markdown_table(LIMITS, [_limits(name, row) for name, row in fine.items()], left=(0, 1)),
+        "",
+        f"Whether it is the same training: {facts['steps']} steps from the same start, the divided step under the best "
+        "mapping measured of it, the whole one on one worker. *Gradients*: norm of the difference after one step, by "
+        "the gradients' norm, read where the optimizer keeps its first moments (or, without any, from the weights). "
+        "*State at the end*: norm of the difference of all variables, by the norm of what the whole training changed. "
+        "*Other threads*: the same of the whole step in one process with all cores.",
+        "",
+        *markdown_table(SAME, [_same(name, found) for name, found in same.items()]),
+        "",
+        f"![Speed over the best single device, with whole and with divided ops]({PICTURE})",
+    ]
+
+
+def _sums(facts: Facts) -> list[str]:
+    if facts["geomean_ratio"] is None:
+        return ["No network was measured."]
+    slower = ", ".join(f"`{name}`" for name in facts["slower"])
+    return [
+        f"Geometric means of the speed-ups over the best single device: {facts['geomean_off']:.2f} with whole ops, "
+        f"{facts['geomean_ratio']:.2f} where ops may be divided. "
+        + (f"Slower than whole ops, by more than two standard errors: {slower}." if slower else
+           "On no network slower than whole ops by more than two standard errors."),
+    ]  # fmt: skip
+
+
+def _times(name: str, row: Facts) -> list[str]:
+    names = ("best_single", "off", "auto")
+    ratio, error = row["ratio_on_vs_off"], row["on_vs_off_error"]
+    return [
+        f"`{name}`",
+        *(ms_spread(row[f"{which}_s"], row[f"{which}_spread_s"]) for which in names),
+        f"{row['off_to_best_single']:.2f}",
+        f"{row['ratio_to_best_single']:.2f} +- {row['ratio_error']:.2f}",
+        f"{'**' if is_slower(row) else ''}{ratio:.2f} +- {error:.2f}{'**' if is_slower(row) else ''}",
+        f"divided: {row['policy']}" if row["delivers_divided"] else "whole",
+    ]
+
+
+def _limits(name: str, row: Facts) -> list[str]:
+    plan = "none promised enough" if row["ways"] is None else f"{row['policy']}: {_ways(row)}"
+    bounds = [row[f"bound_s_{key}"] for key in ("off", "divided")]
+    predicted = row["predicted_s_divided"]
+    crossing = [(row[f"crossing_bytes_{key}"], row[f"crossings_{key}"]) for key in ("off", "divided")]
+    return [
+        f"`{name}`",
+        plan,
+        *("" if s is None else ms(s) for s in (*bounds, predicted)),
+        *("" if count is None else f"{size / 2**20:.1f} MiB in {count}" for size, count in crossing),
+    ]
+
+
+def _ways(row: Facts) -> str:
+    ways = list(row["ways"].items())
+    named = ", ".join(f"{count} along {way}" for way, count in ways[:3])
+    return f"{named}{', ...' if len(ways) > 3 else ''}; {row['variables_divided']} variables"
+
+
+def _same(name: str, found: Facts) -> list[str]:
+    keys = ("gradient_rel_err", "loss_rel_err", "drift")
+    pairs = [found[f"{key}{whose}"] for key in keys for whose in ("", "_threads")]
+    return [f"`{name}`", *("" if value is None else f"{value:.1e}" for value in pairs)]

@@ -1,0 +1,114 @@
+"""What dividing ops brings: the zoo and a wide MLP, against whole ops and the best single device."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from functools import partial
+from math import inf
+from statistics import geometric_mean
+
+from experiments import zoo
+from experiments.benches.bench import BenchOptions, Facts, ms
+from experiments.benches.kept_runs import kept
+from experiments.benches.process import facts_alone
+from experiments.benches.splitting.measure import REPEATS, Wanted, measured
+from experiments.benches.splitting.sameness import STEPS
+from placer.errors import BadInputError
+
+MEASUREMENTS = 24  # of each of the two searches, single devices included
+MINUTES = 3.0  # after which no searcher asks any more; only networks that are slow to switch reach it
+FIRST = ("wide_mlp", "vgg16", "resnet50", "mobilenet_v3", "transformer")  # of which each has a figure to reach
+LIMIT_S = 1500.0  # in which one network must be done
+HOW = 1  # version of the measuring; what another version measured is measured again
+CERTAIN = 2.0  # standard errors by which divided ops must be slower to count as slower
+
+
+def bench_facts(options: BenchOptions) -> Facts:
+    """Each network in a process of its own. With --runs, none is measured twice.
+
+    --minutes: no network is begun after these. Raises BadInputError for a network or an option that cannot be.
+    """
+    models = _checked(options)
+    until_s = inf if options.minutes is None else time.perf_counter() + 60 * options.minutes
+    by_model: dict[str, Facts] = {}
+    for name in models:
+        wanted = Wanted(name, f"workers:{options.workers}", options.measurements or MEASUREMENTS, MINUTES)
+        settings = {
+            "model": name,
+            "workers": options.workers,
+            "measurements": wanted.measurements,
+            "minutes": MINUTES,
+            "repeats": wanted.repeats,
+            "steps": wanted.steps,
+            "how": HOW,
+        }
+        by_model[name] = facts = kept(options, f"splitting/{name}", settings, partial(_measured, wanted, until_s))
+        print(f"{name}: {_outcome(facts)}", file=sys.stderr, flush=True)
+    return {
+        **summed_up(by_model),
+        "workers": options.workers,
+        "measurements": options.measurements or MEASUREMENTS,
+        "minutes": MINUTES,
+        "repeats": REPEATS,
+        "steps": STEPS,
+    }
+
+
+def summed_up(by_model: dict[str, Facts]) -> Facts:
+    """The figures of all networks together; None where none was measured."""
+    fine = {name: row for name, row in by_model.items() if "failed" not in row}
+    same = [row["sameness"] for row in fine.values() if row["sameness"]]
+    gradients = [found["gradient_rel_err"] for found in same if found["gradient_rel_err"] is not None]
+    strays = [found["drift"] / found["drift_threads"] for found in same if found["drift"] and found["drift_threads"]]
+    return {
+        "geomean_ratio": _mean(row["ratio_to_best_single"] for row in fine.values()),
+        "geomean_off": _mean(row["off_to_best_single"] for row in fine.values()),
+        "geomean_on_vs_off": _mean(row["ratio_on_vs_off"] for row in fine.values()),
+        "slower": [name for name, row in fine.items() if is_slower(row)],
+        "worst_loss_rel_err": max((found["loss_rel_err"] for found in same), default=None),
+        "worst_gradient_rel_err": max(gradients, default=None),
+        "worst_drift": max(strays, default=None),
+        "by_model": by_model,
+    }
+
+
+def is_slower(row: Facts) -> bool:
+    """Whether what was delivered with divided ops allowed is slower than without, beyond the error of the ratio."""
+    return bool(row["ratio_on_vs_off"] + CERTAIN * row["on_vs_off_error"] < 1)
+
+
+def _checked(options: BenchOptions) -> tuple[str, ...]:
+    """The networks, those with a figure to reach first. Raises BadInputError."""
+    if options.minutes is not None and not options.minutes > 0:
+        raise BadInputError(f"--minutes {options.minutes}: give a number > 0.")
+    if options.measurements is not None and options.measurements < 1:
+        raise BadInputError(f"--measurements {options.measurements}: give at least 1.")
+    if options.workers < 2:
+        raise BadInputError(f"--workers {options.workers}: give at least 2, or there is nothing to share.")
+    models = options.models or tuple(dict.fromkeys((*FIRST, *zoo.names())))
+    for name in models:
+        zoo.find(name)
+    return models
+
+
+def _measured(wanted: Wanted, until_s: float) -> Facts:
+    if time.perf_counter() > until_s:
+        return {"failed": "not reached: no time was left"}
+    return facts_alone(measured, wanted, seconds=LIMIT_S)
+
+
+def _mean(ratios: Iterable[float]) -> float | None:
+    found = list(ratios)
+    return geometric_mean(found) if found else None
+
+
+def _outcome(facts: Facts) -> str:
+    if "failed" in facts:
+        return str(facts["failed"])
+    how = f"divided ({facts['policy']})" if facts["delivers_divided"] else "whole"
+    return (
+        f"{facts['ratio_to_best_single']:.2f}x the best single device ({ms(facts['best_single_s'])}), "
+        f"{facts['off_to_best_single']:.2f}x without dividing; delivered {how}, in {facts['seconds']:.0f} s"
+    )
