@@ -17,14 +17,21 @@ NAMES = (
     "inception_v3 resnet50 nasnet_mobile mobilenet_v3 vgg16 alexnet towers mnist_softmax "
     "seq2seq_lstm transformer moe two_tower"
 )
-SMALL = {"mnist_softmax": 32, "towers": 2, "moe": 16, "two_tower": 32, "transformer": 2, "alexnet": 2}
+SMALL = {
+    "mnist_softmax": 32, "towers": 2, "moe": 16, "two_tower": 32, "transformer": 2, "alexnet": 2, "wide_mlp": 32,
+}  # fmt: skip
 UNROLLED = {"seq2seq_lstm": 2}
 LOOPS = {"While", "StatelessWhile", "If", "StatelessIf", "PartitionedCall", "StatefulPartitionedCall"}
 
 # The published sizes (Keras's own tables), whatever the image: pooling comes before the last layer.
 PARAMETERS = {"resnet50": 25_636_712, "mobilenet_v3": 2_554_968}
-# A tower has 3*3*3*24+24 and 3*3*24*24+24; the last layer sees 4*24. Softmax: 784*10+10.
-OWN_PARAMETERS = {"mnist_softmax": 7850, "towers": 4 * (672 + 5208) + 970}
+# A tower has 3*3*3*24+24 and 3*3*24*24+24; the last layer sees 4*24. Softmax: 784*10+10. The MLP: 1024 to 2048, three
+# times 2048 to 2048, 2048 to 100.
+OWN_PARAMETERS = {
+    "mnist_softmax": 7850,
+    "towers": 4 * (672 + 5208) + 970,
+    "wide_mlp": 1025 * 2048 + 3 * 2049 * 2048 + 2049 * 100,
+}
 
 QUICK = ("mnist_softmax", "towers", "alexnet")
 
