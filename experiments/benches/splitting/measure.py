@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from experiments.benches.bench import Facts, commit
 from experiments.benches.gpu.figures import ratio_error
 from experiments.benches.splitting.sameness import (
+    ROUNDED,
     STEPS,
+    THREADS,
     Training,
-    gradient_slots,
     placed_training,
     sameness,
     untouched_training,
@@ -75,7 +76,10 @@ def measured(wanted: Wanted) -> Facts:
         wanted.model, wanted.devices, measurements=wanted.measurements, minutes=wanted.minutes, batch=wanted.batch
     )
     traced = trace_model(settings, Progress())
-    threads = untouched_training(traced.captured, traced.inputs, wanted.steps)
+    others = {
+        name: untouched_training(traced.captured, traced.inputs, wanted.steps, rounded=name == ROUNDED)
+        for name in (THREADS, ROUNDED)
+    }
     from placer.devices.cluster import open_devices
 
     with open_devices(wanted.devices, deadlines=True) as devices, ExitStack() as stack:
@@ -91,7 +95,7 @@ def measured(wanted: Wanted) -> Facts:
             **_ratios(*_in_turn(whole, auto, single.mapping, wanted.repeats)),
             **_limits(whole, auto),
             **_plan(auto),
-            **_same(whole.job, auto, single.mapping, threads, wanted.steps),
+            **_same(whole.job, auto, single.mapping, others, wanted.steps),
             "ops": len(traced.captured.graph),
             "measured_off": len(whole.found.measured),
             "measured_auto": len(auto.found.measured),
@@ -179,7 +183,7 @@ def _plan(auto: Delivered) -> Facts:
     }
 
 
-def _same(job: Job, auto: Delivered, single: Mapping, threads: Training, steps: int) -> Facts:
+def _same(job: Job, auto: Delivered, single: Mapping, others: dict[str, Training], steps: int) -> Facts:
     """Of the divided step that was tried, under the best of its mappings; all None where none was."""
     divided = auto.jobs[-1]
     row = _best_of(divided) if divided.traced.plan is not None else None
@@ -188,7 +192,6 @@ def _same(job: Job, auto: Delivered, single: Mapping, threads: Training, steps: 
     found = sameness(
         placed_training(job, single, steps),
         placed_training(divided, row.mapping, steps),
-        threads,
-        gradient_slots(job.captured),
+        others,
     )
     return {"sameness": found, "loss_rel_err": found["loss_rel_err"]}

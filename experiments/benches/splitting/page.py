@@ -11,7 +11,8 @@ TIMES = ("network", "best single device", "whole ops", "ops divided", "whole / s
          "divided / whole", "delivered")  # fmt: skip
 LIMITS = ("network", "plan tried", "bound, whole", "bound, divided", "predicted, divided", "crossing, whole",
           "crossing, divided")  # fmt: skip
-SAME = ("network", "gradients", "other threads", "first loss", "other threads", "state at the end", "other threads")
+SAME = ("network", "gradients", "other threads", "rounded", "first loss", "other threads", "rounded", "gradients, last",
+        "other threads", "rounded")  # fmt: skip
 
 
 def page_lines(facts: Facts) -> list[str]:
@@ -39,9 +40,10 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         f"Whether it is the same training: {facts['steps']} steps from the same start, the divided step under the best "
         "mapping measured of it, the whole one on one worker. *Gradients*: norm of the difference after one step, by "
-        "the gradients' norm, read where the optimizer keeps its first moments (or, without any, from the weights). "
-        "*State at the end*: norm of the difference of all variables, by the norm of what the whole training changed. "
-        "*Other threads*: the same of the whole step in one process with all cores.",
+        "the gradients' norm, read where the optimizer keeps its first moments (or, without any, from the weights); "
+        "*last*: the same after all steps. Beside each is how far the whole step is from itself: in one process with "
+        "all cores (*other threads*), which may change the order of no sum, and there with one rounding error in every "
+        "number at the start (*rounded*).",
         "",
         *markdown_table(SAME, [_same(name, found) for name, found in same.items()]),
         "",
@@ -95,5 +97,5 @@ def _ways(row: Facts) -> str:
 
 def _same(name: str, found: Facts) -> list[str]:
     keys = ("gradient_rel_err", "loss_rel_err", "drift")
-    pairs = [found[f"{key}{whose}"] for key in keys for whose in ("", "_threads")]
+    pairs = [found[f"{key}{whose}"] for key in keys for whose in ("", "_threads", "_rounded")]
     return [f"`{name}`", *("" if value is None else f"{value:.1e}" for value in pairs)]

@@ -14,14 +14,14 @@ from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import facts_alone
 from experiments.benches.splitting.measure import REPEATS, Wanted, measured
-from experiments.benches.splitting.sameness import STEPS
+from experiments.benches.splitting.sameness import ROUNDED, STEPS, THREADS
 from placer.errors import BadInputError
 
 MEASUREMENTS = 24  # of each of the two searches, single devices included
 MINUTES = 3.0  # after which no searcher asks any more; only networks that are slow to switch reach it
 FIRST = ("wide_mlp", "vgg16", "resnet50", "mobilenet_v3", "transformer")  # of which each has a figure to reach
 LIMIT_S = 1500.0  # in which one network must be done
-HOW = 1  # version of the measuring; what another version measured is measured again
+HOW = 2  # version of the measuring; what another version measured is measured again
 CERTAIN = 2.0  # standard errors by which divided ops must be slower to count as slower
 
 
@@ -61,7 +61,7 @@ def summed_up(by_model: dict[str, Facts]) -> Facts:
     fine = {name: row for name, row in by_model.items() if "failed" not in row}
     same = [row["sameness"] for row in fine.values() if row["sameness"]]
     gradients = [found["gradient_rel_err"] for found in same if found["gradient_rel_err"] is not None]
-    strays = [found["drift"] / found["drift_threads"] for found in same if found["drift"] and found["drift_threads"]]
+    strays = [stray for found in same if (stray := _stray(found)) is not None]
     return {
         "geomean_ratio": _mean(row["ratio_to_best_single"] for row in fine.values()),
         "geomean_off": _mean(row["off_to_best_single"] for row in fine.values()),
@@ -72,6 +72,12 @@ def summed_up(by_model: dict[str, Facts]) -> Facts:
         "worst_drift": max(strays, default=None),
         "by_model": by_model,
     }
+
+
+def _stray(found: Facts) -> float | None:
+    """How far the divided training strays, by how far the whole one does from itself; None where it does not."""
+    own = max((found[f"drift_{name}"] or 0.0 for name in (THREADS, ROUNDED)), default=0.0)
+    return found["drift"] / own if own else None
 
 
 def is_slower(row: Facts) -> bool:

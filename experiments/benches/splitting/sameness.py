@@ -1,12 +1,14 @@
-"""Whether a divided step trains as the whole one does: the gradients of one step, the losses, and the state after many.
+"""Whether a divided step trains as the whole one does: its gradients at the first step and at the last, and its losses.
 
 Rounding differs wherever sums are made in another order, and a training amplifies it. So how far the divided training
-strays is set beside how far the whole one strays from itself when it runs with another number of threads.
+strays is set beside how far the whole one strays from itself with another number of threads, which may change no sum
+at all, and after a rounding error in each variable at the start. Gradients are compared, and not weights, because
+adaptive optimizers make steps of one size even of gradients that are nothing but rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from math import sqrt
@@ -22,96 +24,95 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a network is measured
     from placer.trace.capture import Captured
 
 STEPS = 50
+THREADS, ROUNDED = "threads", "rounded"  # other runs of the whole step, see above
 SLOT = "_momentum"  # a first moment, which begins at 0: after one step it holds the gradient, times a constant
 
 State = Mapping[str, Any]
-"""Node of each variable of the whole step -> its value."""
+"""Node of variables of the whole step -> their values, or by how much they changed."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """Steps from the same start. losses: of each. before, first, last: states at the start, after one, after all."""
+    """Steps from the same start. losses: of each. first, last: what of `gradient_slots` changed after one, and all."""
 
     losses: tuple[float, ...]
-    before: State
     first: State
     last: State
 
 
-def untouched_training(captured: Captured, inputs: Sequence[Any], steps: int = STEPS) -> Training:
-    """The step as TensorFlow runs it in this process, with all its threads; the user's variables stay as they are."""
+def untouched_training(
+    captured: Captured, inputs: Sequence[Any], steps: int = STEPS, *, rounded: bool = False
+) -> Training:
+    """The step as TensorFlow runs it in this process, with all its threads; the user's variables stay as they are.
+
+    rounded: whether each float begins with one rounding error.
+    """
+    from placer.execute.reference import perturbed
     from placer.measure.runner import UntouchedStep
 
+    slots = gradient_slots(captured)
     with closing(UntouchedStep(captured)) as step:
-        states = [dict(step.before)]
-        losses = []
-        for i in range(steps):
-            losses.append(_loss(step.run_flat(inputs)))
-            if i in (0, steps - 1):
-                states.append({name: variable.numpy() for name, variable in captured.variables.items()})
-        return Training(tuple(losses), states[0], states[1], states[-1])
+        for name, value in perturbed(step.before).items() if rounded else ():
+            captured.variables[name].assign(value)
+        return trained(
+            lambda: step.run_flat(inputs), lambda: {name: captured.variables[name].numpy() for name in slots}, steps
+        )
 
 
 def placed_training(job: Job, mapping: Placing, steps: int = STEPS) -> Training:
     """The job's step under a mapping of its groups, on variables of its own."""
     from placer.execute.rewrite import PlacedStep
 
-    fine = job.fine(mapping)
+    fine, slots = job.fine(mapping), gradient_slots(job.captured)
     names = [job.devices.tf_name(d) for d in fine.devices]
-    before = {name: variable.numpy() for name, variable in job.captured.whole.variables.items()}
+
+    def state() -> State:
+        values = job.runner.state(step)
+        return {name: values[name] for name in slots}
+
     with closing(PlacedStep(job.runner.template, names, order=job.prediction.order(fine))) as step:
-        states, losses = [], []
-        for i in range(steps):
-            losses.append(_loss(step.run_flat(job.inputs)))
-            if i in (0, steps - 1):
-                states.append(job.runner.state(step))
-        return Training(tuple(losses), before, states[0], states[-1])
+        return trained(lambda: step.run_flat(job.inputs), state, steps)
 
 
-def sameness(whole: Training, divided: Training, threads: Training, slots: Sequence[str]) -> Facts:
-    """How far a divided training is from the whole one, and how far that is from itself under other threads.
+def trained(run: Callable[[], Sequence[Any]], state: Callable[[], State], steps: int) -> Training:
+    """`run` so many times. Of large networks little is kept: only what is compared."""
+    before, losses, changes = state(), [], []
+    for i in range(steps):
+        losses.append(_loss(run()))
+        if i in (0, steps - 1):
+            changes.append({name: value - before[name] for name, value in state().items()})
+    return Training(tuple(losses), changes[0], changes[-1])
 
-    slots: the variables in which the gradients are after one step.
-    """
-    return {
-        "gradient_rel_err": _apart(whole, divided, "first", slots),
-        "gradient_rel_err_threads": _apart(whole, threads, "first", slots),
-        "loss_rel_err": _relative(divided.losses[0], whole.losses[0]),
-        "loss_rel_err_threads": _relative(threads.losses[0], whole.losses[0]),
-        "drift": _apart(whole, divided, "last", list(whole.last)),
-        "drift_threads": _apart(whole, threads, "last", list(whole.last)),
-        "losses": [whole.losses[0], whole.losses[-1], divided.losses[-1], threads.losses[-1]],
-        "steps": len(whole.losses),
-    }
+
+def sameness(whole: Training, divided: Training, others: Mapping[str, Training]) -> Facts:
+    """How far a divided training is from the whole one, and how far `others` of the whole step are, by their names."""
+    facts: Facts = {"losses": [whole.losses[0], whole.losses[-1], divided.losses[-1]], "steps": len(whole.losses)}
+    for ending, training in {"": divided, **{f"_{name}": other for name, other in others.items()}}.items():
+        facts |= {
+            f"gradient_rel_err{ending}": _apart(whole.first, training.first),
+            f"loss_rel_err{ending}": _relative(training.losses[0], whole.losses[0]),
+            f"drift{ending}": _apart(whole.last, training.last),
+        }
+    return facts
 
 
 def gradient_slots(captured: Captured) -> list[str]:
-    """The variables that hold the gradients after one step: first moments, or without any all, because they move along
-    the gradient themselves.
+    """The variables that hold the gradients: first moments, or without any all floats, because they move along the
+    gradients themselves.
     """
-    whole = captured.whole.variables
-    moments = [name for name, variable in whole.items() if variable.name.partition(":")[0].endswith(SLOT)]
-    return moments or list(whole)
+    floats = {name: variable for name, variable in captured.whole.variables.items() if variable.dtype.is_floating}
+    moments = [name for name, variable in floats.items() if variable.name.partition(":")[0].endswith(SLOT)]
+    return moments or list(floats)
 
 
-def _apart(one: Training, other: Training, when: str, names: Sequence[str]) -> float | None:
-    """Norm of the difference of what two trainings changed, by the norm of what the first changed; None of nothing."""
-    moved = dict(_changes(one, when, names))
-    apart = sqrt(sum(_squares(change - moved[name]) for name, change in _changes(other, when, names)))
-    norm = sqrt(sum(map(_squares, moved.values())))
-    return apart / norm if norm else None
-
-
-def _changes(training: Training, when: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    after: State = getattr(training, when)
-    for name in names:
-        before = np.asarray(training.before[name])
-        if np.issubdtype(before.dtype, np.floating):
-            yield name, np.asarray(after[name], np.float64) - before
+def _apart(one: State, other: State) -> float | None:
+    """Norm of the difference, by the norm of the first; None where that is 0."""
+    norm = sqrt(sum(map(_squares, one.values())))
+    return sqrt(sum(_squares(other[name] - change) for name, change in one.items())) / norm if norm else None
 
 
 def _squares(values: Any) -> float:
-    return float(np.sum(np.square(values)))
+    return float(np.sum(np.square(values, dtype=np.float64)))
 
 
 def _relative(a: float, b: float) -> float:
