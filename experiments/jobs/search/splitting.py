@@ -12,6 +12,7 @@ from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SPLIT_AUTO, SPLIT_OFF
 from experiments.jobs.search.stages import profile_model
 from search.problem.searcher import Stop, never
+from search.session.prediction import Prediction
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.splits.step import SplitStep
@@ -78,11 +79,18 @@ def _most_promising(job: Job) -> tuple[str, SplitStep] | None:
     """(policy, step); None where no plan promises enough."""
     from search.splits.choose import Judge
 
-    judge = Judge(job.captured, job.prediction, job.settings.groups, job.settings.seed)
+    # Costs of parts are estimated from the profile, so the whole step is judged by its profile, too: a calibration by
+    # measured steps, which are faster than the sum of traced ops, would speak against every plan.
+    profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom)
+    judge = Judge(job.captured, profiled, job.settings.groups, job.settings.seed)
     job.progress.phase("judging plans of splits")
     whole_s = judge.whole_s()
     found = judge.candidates(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
-    if not found or found[0].predicted_s > WORTH * whole_s:
-        job.ended.append("no plan of splits promised a faster step than whole ops do.")
+    if not found:
+        job.ended.append("no op of this step can be divided by a plan.")
+        return None
+    if found[0].predicted_s > WORTH * whole_s:
+        promised = f"{found[0].policy} {1e3 * found[0].predicted_s:.1f} ms, whole ops {1e3 * whole_s:.1f} ms"
+        job.ended.append(f"no plan of splits promised a faster step than whole ops do (as profiled: {promised}).")
         return None
     return found[0].policy, found[0].step

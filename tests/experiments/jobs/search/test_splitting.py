@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ from experiments.report.tables import finding_facts, show_finding, summary_lines
 from placer.errors import BadInputError
 from placer.graph.mapping_files import SPLIT_FORMAT, read_mapping_file
 from placer.splits.plan_files import plan_of
+from search.session.prediction import Prediction
+from search.splits import choose
 
 SETTINGS = SearchSettings("mnist_softmax", measurements=8, groups=24, split=SPLIT_AUTO)
 
@@ -227,3 +230,30 @@ def test_a_plan_that_cannot_be_is_refused_right_after_tracing(two_cpus, matmul, 
         run_search(replace(SETTINGS, split=str(path)), watcher)
     assert "\n" not in str(error.value)
     assert watcher.phases == ["tracing mnist_softmax"]
+
+
+def test_plans_and_the_whole_step_are_judged_by_the_same_costs(ends, monkeypatch):
+    """A calibration that halves all costs must not make every plan look twice as slow beside the whole step."""
+    asked = []
+
+    class Judging(choose.Judge):
+        def whole_s(self):
+            asked.append(self.profiled)
+            return super().whole_s()
+
+    monkeypatch.setattr(choose, "Judge", Judging)
+    monkeypatch.setattr(splitting, "WORTH", 0.0)
+    job = replace_settings(ends.jobs[0], measurements=100)
+    with divided_job(job) as divided:
+        assert divided is None
+    (profiled,) = asked
+    assert job.prediction.fine.calibration != profiled.fine.calibration
+    assert profiled.fine.calibration == Prediction.profiled(job.groups, job.topology, 0.1).fine.calibration
+    assert any("as profiled: " in line for line in job.ended)
+
+
+def replace_settings(job, **changes):
+    """The job with more to measure."""
+    twin = copy.copy(job)
+    twin.settings, twin.ended = replace(job.settings, **changes), []
+    return twin
