@@ -14,9 +14,10 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import short
+from placer.splits.exchanging import add_exchanging
 from placer.splits.pieces import InParts, Pieces, names_of, text_of
 from placer.splits.plan import Division, PlanError, SplitPlan
-from placer.splits.rules.way import Cut, Joined, Way, known_shapes, static
+from placer.splits.rules.way import Cut, Joined, Own, Way, known_shapes, static
 from placer.splits.step_graph import StepGraph
 from placer.trace.node_def import parse_input, set_inputs
 from placer.trace.variable_parts import VariableParts
@@ -96,28 +97,34 @@ class _Divider:
     def _add_parts(self, op: Any, node: Any, division: Division) -> None:
         way = self._way(op, division)
         texts = names_of(_data(node))
+        taken = list(zip(texts, way.inputs, strict=True))
         bounds = self._bounds(op, way, division.parts, texts)
         sized = self._sized(op, way, bounds)
+        inputs = [
+            [sized[i].get(j) or self._input(op, text, cut, bounds, i) for j, (text, cut) in enumerate(taken)]
+            for i in range(division.parts)
+        ]
         controls = self._controls(node)
-        names = []
-        for i in range(division.parts):
-            inputs = [
-                sized[i].get(j) or self._input(op, text, cut, bounds, i)
-                for j, (text, cut) in enumerate(zip(texts, way.inputs, strict=True))
-            ]
-            part = self.pieces.graph_def.node.add()
-            part.CopyFrom(node)
-            part.name = self.pieces.fresh(f"{op.name}/part_{i}")
-            part.attr.pop("_output_shapes", None)
-            part.attr.pop("_class", None)  # where it names an op that is in parts, it could not be imported
-            set_inputs(part, [*inputs, *controls])
-            names.append(part.name)
-            self.part_of[part.name] = op.name
-            self.pieces.part[part.name] = i
+        if way.exchange is not None:
+            names, outputs = add_exchanging(self.pieces, op, way, inputs, bounds, controls)
+        else:
+            names = [self._add_part(op, node, i, [*one, *controls]) for i, one in enumerate(inputs)]
+            outputs = [[text_of(name, output) for output in range(len(way.outputs))] for name in names]
         self.nodes[op.name] = tuple(names)
-        self._note_outputs(op, way, bounds, names)
+        self.part_of |= dict.fromkeys(names, op.name)
+        self._note_outputs(op, way, bounds, outputs)
         if op.type == "VarHandleOp":
             self._divide_variable(op, way, bounds, names)
+
+    def _add_part(self, op: Any, node: Any, i: int, inputs: list[str]) -> str:
+        part = self.pieces.graph_def.node.add()
+        part.CopyFrom(node)
+        part.name = self.pieces.fresh(f"{op.name}/part_{i}")
+        part.attr.pop("_output_shapes", None)
+        part.attr.pop("_class", None)  # where it names an op that is in parts, it could not be imported
+        set_inputs(part, inputs)
+        self.pieces.part[part.name] = i
+        return str(part.name)
 
     def _way(self, op: Any, division: Division) -> Way:
         ways = self.graph.ways(op.name)
@@ -137,12 +144,14 @@ class _Divider:
         found = []
         for text, cut in zip(texts, way.inputs, strict=True):
             held = self.pieces.parts.get(text)
+            if held is None or len(held.names) != parts:
+                continue
+            if isinstance(cut, Own) and isinstance(held.kind, Own):
+                return held.bounds
             if (
-                cut is not None
-                and held is not None
+                isinstance(cut, Cut)
                 and isinstance(held.kind, Cut)
                 and held.kind.axis == cut.axis
-                and len(held.names) == parts
                 and all(bound % cut.unit == 0 for bound in held.bounds)
             ):
                 tensor = self.graph.tensor(text)
@@ -152,7 +161,9 @@ class _Divider:
         bounds = max(found, key=lambda one: one[0])[1] if found else even
         return bounds if min(b - a for a, b in pairwise(bounds)) >= way.least else even
 
-    def _input(self, op: Any, text: str, cut: Cut | None, bounds: Sequence[int], i: int) -> str:
+    def _input(self, op: Any, text: str, cut: Cut | Own | None, bounds: Sequence[int], i: int) -> str:
+        if isinstance(cut, Own):
+            return self._own(op, text, bounds, i)
         is_handle = self.graph.tensor(text).dtype == tf.resource
         if cut is None:
             return self._whole(op, text) if is_handle else self.pieces.whole(text, i)
@@ -164,6 +175,15 @@ class _Divider:
                 "divided in the same way."
             )
         return self.pieces.share(text, cut.axis, scaled, i)
+
+    def _own(self, op: Any, text: str, bounds: Sequence[int], i: int) -> str:
+        held = self.pieces.parts.get(text)
+        if held is None or not isinstance(held.kind, Own) or held.bounds != tuple(bounds):
+            raise PlanError(
+                f"op {short(op.name)} ({op.type}) is divided, but {short(parse_input(text)[0])}, which goes with it, "
+                "is not divided in the same way."
+            )
+        return held.names[i]
 
     def _sized(self, op: Any, way: Way, bounds: Sequence[int]) -> list[dict[int, str]]:
         """For each part the constants that say its size, by data input."""
@@ -177,18 +197,18 @@ class _Divider:
             )
         return found
 
-    def _note_outputs(self, op: Any, way: Way, bounds: Sequence[int], names: Sequence[str]) -> None:
+    def _note_outputs(self, op: Any, way: Way, bounds: Sequence[int], outputs: Sequence[Sequence[str]]) -> None:
         for output, kind in enumerate(way.outputs):
             tensor = text_of(op.name, output)
-            parts = [text_of(name, output) for name in names]
+            parts = [made[output] for made in outputs]
             if kind is None:
                 self.pieces.renamed[tensor] = parts[0]
             elif isinstance(kind, Joined):
                 weighted = self.pieces.shares(tensor, parts, bounds) if kind.mean else parts
                 self.pieces.parts[tensor] = InParts(kind, tuple(weighted))
             else:
-                scaled = tuple(bound * kind.unit for bound in bounds)
-                self.pieces.parts[tensor] = InParts(kind, tuple(parts), scaled)
+                unit = kind.unit if isinstance(kind, Cut) else 1
+                self.pieces.parts[tensor] = InParts(kind, tuple(parts), tuple(bound * unit for bound in bounds))
 
     def _divide_variable(self, op: Any, way: Way, bounds: Sequence[int], names: Sequence[str]) -> None:
         (kind,) = way.outputs

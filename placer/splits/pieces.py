@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from placer.splits.rules.way import Cut, Joined
+from placer.errors import short
+from placer.splits.plan import PlanError
+from placer.splits.rules.way import Cut, Joined, Own
 from placer.splits.step_graph import StepGraph
 
 MOST_COPIES = 4
@@ -19,9 +21,11 @@ message instead of two."""
 
 @dataclass(frozen=True)
 class InParts:
-    """A tensor in parts. bounds: of the parts along the axis of a cut; empty where they are to be joined."""
+    """A tensor in parts. bounds: of the parts along the axis of a cut, or along the factor where each part has a value
+    of its own; empty where they are to be joined.
+    """
 
-    kind: Cut | Joined
+    kind: Cut | Joined | Own
     names: tuple[str, ...]
     bounds: tuple[int, ...] = ()
 
@@ -111,7 +115,13 @@ class Pieces:
         arguments = [source, self.constant(f"{name}/begin", begins), self.constant(f"{name}/size", sizes)]
         return self.add(name, "Slice", arguments, T=self.type_of(tensor), Index=_type(tf.int32))
 
-    def _joined(self, tensor: str, name: str, kind: Cut | Joined, parts: Sequence[str]) -> str:
+    def _joined(self, tensor: str, name: str, kind: Cut | Joined | Own, parts: Sequence[str]) -> str:
+        if isinstance(kind, Own):
+            op = self.graph.nodes[_node(tensor)]
+            raise PlanError(
+                f"op {short(op.name)} ({op.op}) is divided, but an op that goes with it is not divided in the same "
+                "way; divide both, or leave both whole."
+            )
         if isinstance(kind, Cut):
             axis = self.constant(f"{name}/axis", np.int32(kind.axis))
             count = tf.compat.v1.AttrValue(i=len(parts))

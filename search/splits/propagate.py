@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -12,7 +12,7 @@ import tensorflow as tf
 from placer.graph.op_flops import MULTIPLY_ADDS
 from placer.splits.pieces import names_of, text_of
 from placer.splits.plan import Division, SplitPlan
-from placer.splits.rules.way import Cut, Joined, Way
+from placer.splits.rules.way import Cut, Joined, Own, Way
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import tensor_bytes
 
@@ -32,15 +32,16 @@ class Rates:
         return self.latency_s + size * self.byte_s if size else 0.0
 
 
-Held = Cut | Joined | None
-"""How a tensor is kept: in parts that are concatenated, in parts that are combined, or whole."""
+Held = Cut | Joined | Own | None
+"""How a tensor is kept: in parts that are concatenated, that are combined, or that each part keeps; or whole."""
 
 
 @dataclass
 class Propagation:
     """Chooses the divisions of a step's ops. variables: node of a variable -> the axis along which it is divided.
 
-    An op is divided only where one of its inputs is in parts already, or it multiplies, or it takes a step's input.
+    An op is divided only where one of its inputs is in parts already, or it multiplies, or it takes a step's input; or
+    where all that take its outputs take them in parts.
     """
 
     graph: StepGraph
@@ -60,24 +61,61 @@ class Propagation:
             self.divisions[op.name] = Division(name, self.parts)
             for i, kind in enumerate(way.outputs):
                 self.held[text_of(op.name, i)] = kind
+        for op in reversed(self.graph.order):
+            wanted = self._wanted(op)
+            if wanted is not None:
+                self.divisions[op.name] = Division(wanted, self.parts)
         return SplitPlan(self.divisions)
 
-    def _chosen(self, op: Any) -> tuple[str, Way] | None:
+    def _wanted(self, op: Any) -> str | None:
+        """The way to divide a whole op whose output is only taken in parts, where that costs less than to cut it.
+
+        So is the gradient of a mean, which repeats a few numbers for all examples.
+        """
+        if op.name in self.divisions or len(op.outputs) != 1:
+            return None
+        (output,) = op.outputs
+        users, texts = output.consumers(), self._texts(op)
+        if not users or any(user.name not in self.divisions for user in users):
+            return None
+        cuts = {cut for user in users for cut, taken in self._taken(user) if taken is output}
+        ways = {n: w for n, w in self._fitting(op, texts).items() if cuts == {w.outputs[0]} and None not in cuts}
+        whole_s = self._whole_s(op, texts) + sum(self._moved_s(text_of(op.name, 0), cut) for cut in cuts)
+        return next((name for name, way in ways.items() if self._way_s(op, texts, way) < whole_s), None)
+
+    def _taken(self, op: Any) -> Iterator[tuple[Cut | Own | None, Any]]:
+        """How a divided op takes each input."""
+        return zip(self.graph.ways(op.name)[self.divisions[op.name].way].inputs, op.inputs, strict=True)
+
+    def _texts(self, op: Any) -> tuple[str, ...]:
+        return names_of(text for text in self.graph.nodes[op.name].input if not text.startswith("^"))
+
+    def _fitting(self, op: Any, texts: tuple[str, ...]) -> Mapping[str, Way]:
+        """The ways that have enough elements, and take each tensor as they have to."""
         ways = {n: w for n, w in self.graph.ways(op.name).items() if w.extent >= self.parts * w.least}
+        return {name: way for name, way in ways.items() if all(map(self._fits, texts, way.inputs))}
+
+    def _chosen(self, op: Any) -> tuple[str, Way] | None:
+        texts = self._texts(op)
+        fitting = self._fitting(op, texts)
         if op.type == "VarHandleOp":
             wanted = (Cut(self.variables[op.name]),) if op.name in self.variables else ()
-            return next((item for item in ways.items() if item[1].outputs == wanted), None)
-        texts = names_of(text for text in self.graph.nodes[op.name].input if not text.startswith("^"))
-        handles = [(i, self.held.get(t)) for i, t in enumerate(texts) if self.graph.tensor(t).dtype == tf.resource]
-        fitting = {n: w for n, w in ways.items() if all(w.inputs[i] == kept for i, kept in handles)}
+            return next((item for item in fitting.items() if item[1].outputs == wanted), None)
         if not fitting:
             return None
-        divided = any(kept is not None for _, kept in handles)
+        divided = any(self._is_bound(text) and self.held.get(text) is not None for text in texts)
         if not (divided or self._may_begin(op, texts)):
             return None
         whole_s = inf if divided else self._whole_s(op, texts)
         name, way = min(fitting.items(), key=lambda item: self._way_s(op, texts, item[1]))
         return (name, way) if self._way_s(op, texts, way) < whole_s else None
+
+    def _is_bound(self, text: str) -> bool:
+        """Whether an op has to take a tensor as it is kept: a variable's handle, and what each part keeps."""
+        return self.graph.tensor(text).dtype == tf.resource or isinstance(self.held.get(text), Own)
+
+    def _fits(self, text: str, cut: Cut | Own | None) -> bool:
+        return self.held.get(text) == cut if self._is_bound(text) or isinstance(cut, Own) else True
 
     def _may_begin(self, op: Any, texts: tuple[str, ...]) -> bool:
         return op.type in MULTIPLY_ADDS or any(
@@ -93,15 +131,17 @@ class Propagation:
 
     def _way_s(self, op: Any, texts: tuple[str, ...], way: Way) -> float:
         move_s = sum(self._moved_s(text, cut) for text, cut in zip(texts, way.inputs, strict=True))
-        return self.rates.op_s.get(op.name, 0.0) / self.parts + move_s
+        sent = way.exchange.sent_bytes if way.exchange is not None else 0
+        exchange_s = self.rates.transfer_s(sent * (self.parts - 1))
+        return self.rates.op_s.get(op.name, 0.0) / self.parts + move_s + exchange_s
 
-    def _moved_s(self, text: str, cut: Cut | None) -> float:
+    def _moved_s(self, text: str, cut: Cut | Own | None) -> float:
         """Seconds until each part has its share of a tensor, or the whole of it (cut = None)."""
         tensor, held = self.graph.tensor(text), self.held.get(text)
-        if tensor.dtype == tf.resource or (held is None and tensor.op.type in ("Const", "Placeholder")):
+        if self._is_bound(text) or (held is None and tensor.op.type in ("Const", "Placeholder")):
             return 0.0
         size: float = tensor_bytes(tensor.shape, tensor.dtype)
-        if isinstance(held, Cut) and cut is not None and cut.axis == held.axis:
+        if isinstance(held, Cut) and isinstance(cut, Cut) and cut.axis == held.axis:
             return 0.0
         if isinstance(held, Joined) and cut is None:
             return self.rates.transfer_s(size * (self.parts - 1))

@@ -1,4 +1,4 @@
-"""Rules for ops on images and volumes other than convolutions: pooling, resizing, normalization, blocks of space.
+"""Rules for ops on images and volumes other than convolutions: pooling, resizing, blocks of space.
 
 Images are [batch, height, width, channel], volumes [batch, depth, height, width, channel]; or channels come second, as
 `data_format` says.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
 from placer.graph.op_flops import dims
-from placer.splits.rules.way import BATCH, CHANNEL, SUM, Cut, Size, Way, Ways, axis_name, channel_axis
+from placer.splits.rules.way import BATCH, CHANNEL, Cut, Size, Way, Ways, axis_name, channel_axis
 
 
 def pool(op: Any) -> Ways:
@@ -68,42 +66,3 @@ def batch_blocks(op: Any) -> Ways:
     """SpaceToBatchND, BatchToSpaceND: x [batch, blocked..., others...], block [n], paddings or crops: the others."""
     taken, (blocked,) = dims(op.inputs[0]), dims(op.inputs[1])
     return {axis_name(a): Way((Cut(a), None, None), (Cut(a),), n) for a, n in enumerate(taken) if a > blocked}
-
-
-def batch_norm(op: Any) -> Ways:
-    """FusedBatchNormV3: x, scale, offset, mean, variance -> y, batch mean, batch variance, reserves 1 to 3.
-
-    Channels; the batch only where the statistics are given. Scale and the others are [channel]; in training mean and
-    variance may be empty.
-    """
-    shape, trains = dims(op.inputs[0]), op.get_attr("is_training")
-    channel = channel_axis(op, len(shape))
-    if trains and not _is_plain(op):
-        return {}
-    vectors = [Cut(0) if dims(t) == [shape[channel]] else None for t in op.inputs[1:]]
-    made = (Cut(channel), Cut(0), Cut(0), Cut(0), Cut(0), None)
-    ways = {CHANNEL: Way((Cut(channel), *vectors), made, shape[channel])}
-    if not trains:
-        ways[BATCH] = Way((Cut(0), None, None, None, None), (Cut(0), None, None, None, None, None), shape[0])
-    return ways
-
-
-def batch_norm_gradient(op: Any) -> Ways:
-    """FusedBatchNormGradV3: gradient of y, x, scale, reserves 1 to 3 -> gradients of x, scale and offset, two empty.
-
-    Channels; the batch only where the statistics were given, and so are no function of x.
-    """
-    shape, trains = dims(op.inputs[0]), op.get_attr("is_training")
-    channel = channel_axis(op, len(shape))
-    if trains and not _is_plain(op):
-        return {}
-    taken = (Cut(channel), Cut(channel), Cut(0), Cut(0), Cut(0), None)
-    ways = {CHANNEL: Way(taken, (Cut(channel), Cut(0), Cut(0), None, None), shape[channel])}
-    if not trains:
-        ways[BATCH] = Way((Cut(0), Cut(0), None, None, None, None), (Cut(0), SUM, SUM, None, None), shape[0])
-    return ways
-
-
-def _is_plain(op: Any) -> bool:
-    """Whether reserve 3 is empty. cuDNN keeps in it what it likes for 16-bit numbers, and nobody can cut that."""
-    return bool(op.inputs[0].dtype == tf.float32)

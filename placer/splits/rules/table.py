@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.splits.rules import convolutions, elementwise, images, linear, moving, reductions, resources
+from placer.splits.rules import batch_norm, convolutions, elementwise, images, linear, moving, reductions, resources
 from placer.splits.rules.way import Rule, Way, Ways, static
 
 RULES: dict[str, Rule] = {
@@ -36,8 +36,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["ResizeBilinearGrad", "ResizeBicubicGrad"], images.resize_gradient),
     **dict.fromkeys(["SpaceToDepth", "DepthToSpace"], images.depth_blocks),
     **dict.fromkeys(["SpaceToBatchND", "BatchToSpaceND"], images.batch_blocks),
-    "FusedBatchNormV3": images.batch_norm,
-    "FusedBatchNormGradV3": images.batch_norm_gradient,
+    "FusedBatchNormV3": batch_norm.batch_norm,
+    batch_norm.GRADIENT: batch_norm.batch_norm_gradient,
     **dict.fromkeys([*reductions.COMBINED, "Prod", "All", "Any", "EuclideanNorm"], reductions.reduction),
     **dict.fromkeys(["ArgMax", "ArgMin"], reductions.reduction),
     **dict.fromkeys(["Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2"], reductions.along),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,11 @@ class Joined:
 
 
 @dataclass(frozen=True)
+class Own:
+    """Each part has a value of its own, which only an op that takes it as such and is divided alike understands."""
+
+
+@dataclass(frozen=True)
 class Size:
     """Element `position` of the constant vector that is data input `argument` is the factor's extent x unit."""
 
@@ -41,19 +46,38 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """What parts tell each other before they can finish. sent_bytes: by each part to every other one.
+
+    write: (op, inputs of each part, extent of each part) -> the outputs of each part, all of them tensors. It adds ops
+    to the current graph, in `part_scope` of the part for which they are.
+    """
+
+    sent_bytes: int
+    write: Callable[[Any, Sequence[Sequence[Any]], Sequence[int]], Sequence[Sequence[Any]]]
+
+
+def part_scope(i: int) -> Any:
+    """The name scope of part i; may be entered again."""
+    return tf.name_scope(f"part_{i}/")
+
+
+@dataclass(frozen=True)
 class Way:
     """One way to divide an op into parts of which each does what the op does, on its share of one factor.
 
     inputs, outputs: one entry per tensor; None = each part has the whole tensor. An output that every part makes whole
     is taken from the first part. extent: of the factor; parts divide range(extent). sizes: what has to be rewritten in
-    constant inputs. least: the smallest share of a part; smaller ones would do something else.
+    constant inputs. least: the smallest share of a part; smaller ones would do something else. exchange: where a part
+    is not simply the op on its share.
     """
 
-    inputs: tuple[Cut | None, ...]
-    outputs: tuple[Cut | Joined | None, ...]
+    inputs: tuple[Cut | Own | None, ...]
+    outputs: tuple[Cut | Joined | Own | None, ...]
     extent: int
     sizes: tuple[Size, ...] = ()
     least: int = 1
+    exchange: Exchange | None = None
 
 
 Ways = dict[str, Way]

@@ -1,0 +1,168 @@
+"""Rules for fused batch normalization: by channels, and by examples with moments that parts tell each other.
+
+x is [batch, space..., channel], or channels come second, as `data_format` says; scale, offset and statistics are
+[channel]. Keras writes batch normalization as reductions and element-wise ops, which need no rule of their own.
+
+In training, the moments are those of all examples. A part makes those of its own, n_i values per channel with the mean
+m_i and the variance v_i, and each puts together those of all (Chan et al. 1979):
+
+    m = sum n_i m_i / n        v = sum n_i (v_i + (m_i - m)^2) / n
+
+That loses no digits where the mean is large, as E[x^2] - m^2 would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import tensorflow as tf
+
+from placer.graph.op_flops import dims
+from placer.splits.rules.way import BATCH, CHANNEL, SUM, Cut, Exchange, Own, Way, Ways, channel_axis, part_scope
+
+GRADIENT = "FusedBatchNormGradV3"
+
+
+def batch_norm(op: Any) -> Ways:
+    """FusedBatchNormV3: x, scale, offset, mean, variance -> y, batch mean, batch variance, reserves 1 to 3.
+
+    The reserves are for the gradient. In training, mean and variance may be empty.
+    """
+    shape, trains = dims(op.inputs[0]), op.get_attr("is_training")
+    channel = channel_axis(op, len(shape))
+    if trains and not _is_plain(op):
+        return {}
+    vectors = [Cut(0) if dims(t) == [shape[channel]] else None for t in op.inputs[1:]]
+    made = (Cut(channel), Cut(0), Cut(0), Cut(0), Cut(0), None)
+    ways = {CHANNEL: Way((Cut(channel), *vectors), made, shape[channel])}
+    whole = (None,) * 4
+    if not trains:
+        ways[BATCH] = Way((Cut(0), *whole), (Cut(0), None, None, None, None, None), shape[0])
+    elif _merges(op) and all(user.type == GRADIENT for t in op.outputs[3:] for user in t.consumers()):
+        outputs = (Cut(0), None, None, Own(), Own(), Own())
+        ways[BATCH] = Way((Cut(0), *whole), outputs, shape[0], least=_least(shape), exchange=_exchange(op, _normalized))
+    return ways
+
+
+def batch_norm_gradient(op: Any) -> Ways:
+    """FusedBatchNormGradV3: gradient of y, x, scale, reserves 1 to 3 -> gradients of x, scale and offset, two empty.
+
+    By examples: where the statistics were given, they are no function of x, and nothing is exchanged; in training only
+    together with the forward op, because of what that one leaves in its reserves.
+    """
+    shape, trains = dims(op.inputs[0]), op.get_attr("is_training")
+    channel = channel_axis(op, len(shape))
+    if trains and not _is_plain(op):
+        return {}
+    taken = (Cut(channel), Cut(channel), Cut(0), Cut(0), Cut(0), None)
+    ways = {CHANNEL: Way(taken, (Cut(channel), Cut(0), Cut(0), None, None), shape[channel])}
+    if not trains:
+        ways[BATCH] = Way((Cut(0), Cut(0), None, None, None, None), (Cut(0), SUM, SUM, None, None), shape[0])
+    elif _merges(op):
+        inputs, outputs = (Cut(0), Cut(0), None, Own(), Own(), Own()), (Cut(0), None, None, None, None)
+        ways[BATCH] = Way(inputs, outputs, shape[0], least=_least(shape), exchange=_exchange(op, _gradients))
+    return ways
+
+
+def _is_plain(op: Any) -> bool:
+    """Whether reserve 3 is empty. cuDNN keeps in it what it likes for 16-bit numbers, and nobody can cut that."""
+    return bool(op.inputs[0].dtype == tf.float32)
+
+
+def _merges(op: Any) -> bool:
+    """Whether there are kernels for the gradient with given statistics, of which parts are made."""
+    return bool(op.get_attr("data_format") == b"NHWC")
+
+
+def _least(shape: Sequence[int]) -> int:
+    """The fewest examples of a part: two values per channel, because the variance of one is NaN on GPUs."""
+    return 1 if prod(shape[1:-1]) > 1 else 2
+
+
+def _exchange(op: Any, write: Any) -> Exchange:
+    """Each part tells the others two numbers per channel."""
+    *_, channels = dims(op.inputs[0])
+    return Exchange(2 * channels * op.inputs[2].dtype.size, write)
+
+
+def _normalized(op: Any, inputs: Sequence[Sequence[Any]], extents: Sequence[int]) -> list[list[Any]]:
+    """The outputs of each part. Reserves 1 and 2 are the mean and the variance of all examples, on every device."""
+    counts = _counts(op, extents)
+    told, made = [], []
+    for i, (x, scale, offset, *_) in enumerate(inputs):
+        with part_scope(i):
+            none = tf.constant([], scale.dtype)
+            fused = tf.raw_ops.FusedBatchNormV3(
+                x=x, scale=scale, offset=offset, mean=none, variance=none, epsilon=op.get_attr("epsilon")
+            )
+            told.append(tf.stack([fused.batch_mean, fused.batch_variance]))
+    for i, (x, scale, offset, *old) in enumerate(inputs):
+        with part_scope(i):
+            mean, variance = _merged(told, counts)
+            fused = _with_statistics(op, x, scale, offset, mean, variance)
+            statistics = _running(op, old, mean, variance, sum(counts))
+            made.append([fused.y, *statistics, mean, variance, fused.reserve_space_3])
+    return made
+
+
+def _merged(told: Sequence[Any], counts: Sequence[int]) -> tuple[Any, Any]:
+    """Mean and variance of all values. told: [2, channel] of each part, its variance with a divisor of n_i - 1."""
+    means, variances = tf.unstack(tf.stack(told, axis=1))  # each [part, channel]
+    n = sum(counts)
+    share = tf.constant([[count / n] for count in counts], means.dtype)
+    freedom = tf.constant([[max(count - 1, 1) / n] for count in counts], means.dtype)
+    mean = tf.reduce_sum(share * means, axis=0)
+    apart = share * tf.math.squared_difference(means, mean)
+    return mean, tf.reduce_sum(freedom * variances + apart, axis=0)
+
+
+def _running(op: Any, old: Sequence[Any], mean: Any, variance: Any, count: int) -> list[Any]:
+    """Outputs 1 and 2: the statistics, or a mixture of old and new ones, with a divisor of n - 1 for the variance."""
+    factor = op.get_attr("exponential_avg_factor")
+    new = [mean, variance * (count / max(count - 1, 1))]
+    if factor == 1:
+        return new
+    return [(1 - factor) * before + factor * now for before, now in zip(old, new, strict=True)]
+
+
+def _gradients(op: Any, inputs: Sequence[Sequence[Any]], extents: Sequence[int]) -> list[list[Any]]:
+    """The outputs of each part. With r = 1 / sqrt(v + epsilon) and sums over all examples
+
+        d_offset = sum dy        d_scale = sum dy (x - m) r
+        dx = scale r dy - scale r / n (d_offset + d_scale (x - m) r)
+
+    The op for given statistics makes the first summand of dx and a part's share of the sums, and the second one is
+    itself a normalization of x.
+    """
+    n = sum(_counts(op, extents))
+    first, told, made = [], [], []
+    for i, (dy, x, scale, mean, variance, rest) in enumerate(inputs):
+        with part_scope(i):
+            fused = tf.raw_ops.FusedBatchNormGradV3(
+                y_backprop=dy, x=x, scale=scale, reserve_space_1=mean, reserve_space_2=variance, reserve_space_3=rest,
+                epsilon=op.get_attr("epsilon"), is_training=False,
+            )  # fmt: skip
+            first.append(fused.x_backprop)
+            told.append(tf.stack([fused.scale_backprop, fused.offset_backprop]))
+    for i, (_, x, scale, mean, variance, rest) in enumerate(inputs):
+        with part_scope(i):
+            d_scale, d_offset = tf.unstack(tf.add_n(told))
+            each = scale * tf.math.rsqrt(variance + op.get_attr("epsilon")) / n
+            second = _with_statistics(op, x, each * d_scale, each * d_offset, mean, variance).y
+            made.append([first[i] - second, d_scale, d_offset, rest, rest])
+    return made
+
+
+def _with_statistics(op: Any, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
+    return tf.raw_ops.FusedBatchNormV3(
+        x=x, scale=scale, offset=offset, mean=mean, variance=variance,
+        epsilon=op.get_attr("epsilon"), is_training=False,
+    )  # fmt: skip
+
+
+def _counts(op: Any, extents: Sequence[int]) -> list[int]:
+    """Values per channel in each part."""
+    each = prod(dims(op.inputs[0])[1:-1])
+    return [extent * each for extent in extents]
