@@ -56,6 +56,7 @@ def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
     rewrite = config.graph_options.rewrite_options
     rewrite.min_graph_nodes = -1
     rewrite.memory_optimization = rewrite.NO_MEM_OPT  # its temporary variables tie ops on several devices together
+    rewrite.remapping = rewrite.OFF  # where it fuses Relu with a batch normalization, TensorFlow may refuse the graph
     with grappler_cluster.Provision(devices=[_any_cpu()]) as machine:
         return tf_optimizer.OptimizeGraph(config, meta, cluster=machine)
 

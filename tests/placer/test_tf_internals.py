@@ -136,6 +136,18 @@ def test_the_graph_optimizer_does_not_look_for_devices():
     assert {n.attr["data_format"].s for n in nodes.values() if n.op == "Conv2D"} == {b"NHWC"}
 
 
+def test_the_graph_optimizer_leaves_batch_normalization_alone():
+    """TensorFlow 2.21 would join it with Relu to an op that refuses three channels when the graph is imported."""
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [2, 4, 4, 3], name="x")
+        y, *_ = tf.compat.v1.nn.fused_batch_norm(x, tf.ones([3]), tf.zeros([3]))
+        tf.nn.relu(y, name="out")
+    found = tf_internals.optimize_graph(graph.as_graph_def(), ["out:0", "x"])
+    assert {"FusedBatchNormV3", "Relu"} <= {node.op for node in found.node}
+    with tf.Graph().as_default():
+        tf.graph_util.import_graph_def(found, name="")
+
+
 def test_input_type_of_single_repeated_and_listed_inputs():
     with tf.Graph().as_default() as graph:
         a, b = tf.constant([1.0], name="a"), tf.constant([2.0], name="b")

@@ -21,6 +21,25 @@ BATCH = 7  # 3 + 4, 2 + 2 + 3
 STEPS = 3
 
 
+class Fused(keras.layers.Layer):
+    """Batch normalization as TensorFlow's own networks have it, one op each way."""
+
+    def build(self, shape):
+        vector = (shape[-1],)
+        self.scale, self.offset = self.add_weight(vector, "ones"), self.add_weight(vector, "zeros")
+        self.moving_mean = self.add_weight(vector, "zeros", trainable=False, name="moving_mean")
+        self.moving_variance = self.add_weight(vector, "ones", trainable=False, name="moving_variance")
+
+    def call(self, x):
+        y, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+            x, self.scale.value, self.offset.value, self.moving_mean.value, self.moving_variance.value,
+            epsilon=1e-3, exponential_avg_factor=0.2,
+        )  # fmt: skip
+        self.moving_mean.assign(mean)
+        self.moving_variance.assign(variance)
+        return y
+
+
 def residual(norm):
     """Two residual blocks, the second one with strides and a convolution beside."""
     inputs = keras.Input((9, 9, 3))
@@ -42,7 +61,7 @@ def as_keras_writes_it():
     return keras.layers.BatchNormalization(momentum=0.8)
 
 
-@pytest.fixture(scope="module", params=[as_keras_writes_it], ids=["decomposed"])
+@pytest.fixture(scope="module", params=[as_keras_writes_it, Fused], ids=["decomposed", "fused"])
 def training(request):
     keras.utils.set_random_seed(3)
     model = residual(request.param)
@@ -89,3 +108,5 @@ def test_no_batch_normalization_has_the_batch_put_together(training):
     made = StepGraph(split_step(captured, plan, graph).captured.graph_def)
     images = Counter(op.type for op in made.order for t in op.outputs if t.shape.rank == 4 and t.shape[0] == BATCH)
     assert images.keys() <= {"Placeholder"}
+    fused = [name for name in plan.divisions if graph.op(name).type.startswith("FusedBatchNorm")]
+    assert all(plan.divisions[name].way == "batch" for name in fused)
