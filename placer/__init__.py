@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from placer.graph.topology import Link as Link
     from placer.graph.topology import Topology as Topology
     from placer.trace.capture import Captured as Captured
-    from search.online.autoplace import AutoStep as AutoStep
+    from search.online.auto_step import AutoStep as AutoStep
     from search.online.autoplace import autoplace as autoplace
     from search.online.autoplace import place as place
 
@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 
 # Imported on first use, so that `import placer` loads neither TensorFlow nor anything heavy.
 _MODULE_OF = {
-    "AutoStep": "search.online.autoplace",
+    "AutoStep": "search.online.auto_step",
     "BadInputError": "placer.errors",
     "Captured": "placer.trace.capture",
     "Device": "placer.graph.topology",

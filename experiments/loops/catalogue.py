@@ -24,6 +24,10 @@ class Loop:
     steps: int = 1  # that it wraps
     alone: str = ""  # words in the reason for which it is left alone; empty where it is placed
     bound: float = 0.0  # relative, of what may differ by rounding; 0 = to the last bit
+    divided: float = 0.0
+    """The same where ops are divided, whose parts are added in another order; 0 = it is not run so, because its
+    optimizer divides by what it makes of small gradients, which are little more than rounding.
+    """
     random: bool = False  # whether no seed can repeat it; then it is replayed on the noise that it noted
 
     @property
@@ -37,14 +41,14 @@ LOOPS = {
     loop.name: loop
     for loop in (
         Loop("scratch", "by_hand"),
-        Loop("plain", "by_hand"),
+        Loop("plain", "by_hand", divided=1e-5),
         Loop("accumulation", "by_hand"),
         Loop("mixed_precision", "by_hand"),
         Loop("stateful_rnn", "by_hand"),
-        Loop("averages_by_hand", "by_hand"),
+        Loop("averages_by_hand", "by_hand", divided=1e-5),
         Loop("distillation", "by_hand"),
         Loop("partial_batch", "by_hand"),
-        Loop("first_batch", "by_hand"),
+        Loop("first_batch", "by_hand", divided=1e-5),
         Loop("schedule", "by_hand"),
         Loop("evaluating_thread", "by_hand"),
         Loop("gan", "gan", steps=2, random=True),

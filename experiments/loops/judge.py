@@ -26,6 +26,11 @@ class Judge:
         """What became of a loop that was moved among mappings by hand."""
         return _judged(find(name), ByHand())
 
+    def divided(self, name: str) -> dict[str, Any]:
+        """The same where each mapping divides ops and variables by another plan."""
+        loop = find(name)
+        return _judged(loop, ByHand(divided=True), loop.divided)
+
     def searched(self, name: str) -> dict[str, Any]:
         """What became of a loop under a search."""
         return _judged(find(name), Searched(budget=MAPPINGS, beat_untouched=False))
@@ -38,7 +43,7 @@ class Judge:
         """As in `Doer`."""
 
 
-def _judged(loop: Loop, run: Run) -> dict[str, Any]:
+def _judged(loop: Loop, run: Run, bound: float | None = None) -> dict[str, Any]:
     begin = time.perf_counter()
     wrapped = run.of(loop.program)
     alone = Alone(run, replay=loop.random).of(loop.program)
@@ -50,7 +55,7 @@ def _judged(loop: Loop, run: Run) -> dict[str, Any]:
         "placed": wrapped.placed,
         "mappings": wrapped.mappings,
         "variables": len(wrapped.variables),
-        "different": differences(wrapped, alone, loop.bound),
+        "different": differences(wrapped, alone, loop.bound if bound is None else bound),
         "repeated": repeated(wrapped.metrics),
         "alone": wrapped.alone,
         "said": wrapped.said,

@@ -10,9 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import placer
-from placer.trace.capture import capture
+from placer.graph.mapping_files import MAPPING_FORMAT, SPLIT_FORMAT
+from placer.graph.op_graph import OpGraph
+from placer.splits.plan import SplitPlan
+from placer.splits.plan_files import regions_of
+from placer.splits.step import split_step
+from placer.splits.step_graph import StepGraph
+from placer.trace.capture import Captured, capture
+from search.splits.candidates import plan_by
+from search.splits.propagate import Rates
 
 FIRST, MOVE, UNWRAP, AGAIN = 3, 15, 27, 31  # calls at which it is placed, moved, taken off, and placed once more
+PLANS = ("columns", "batch", "alternate")  # by which ops are divided, by turns; see search/splits/candidates.py
+OP_S, BYTE_S = 1e-3, 1e-15  # moving data costs next to nothing, so that a plan divides whatever it can
 
 
 @dataclass
@@ -22,17 +32,30 @@ class Moved:
     names: Sequence[str]
     devices: str | None
     folder: Path
+    divided: bool = False  # whether ops and variables are divided, too
     made: list[Path] = field(default_factory=list)
 
     def mapping(self, step: Any, args: Sequence[Any], kwargs: dict[str, Any], seed: int) -> Path:
         """A mapping for the step as called with these."""
-        graph = capture(step, args, "step", kwargs, needs_loss=False).graph
+        captured = capture(step, args, "step", kwargs, needs_loss=False)
+        graph, plan = self._divided(captured) if self.divided else (captured.graph, SplitPlan())
         rng = random.Random(seed)
         sides = {graph.ops[v].name: side for unit in graph.colocated for side in [rng.choice(self.names)] for v in unit}
+        file: dict[str, Any] = {"format": SPLIT_FORMAT if len(plan) else MAPPING_FORMAT, "assignment": sides}
+        if len(plan):
+            file["splits"] = [{"way": r.way, "parts": r.parts, "ops": r.ops} for r in regions_of(plan)]
         path = self.folder / f"mapping-{len(self.made)}.json"
-        path.write_text(json.dumps({"format": "placer.mapping/1", "assignment": sides}))
+        path.write_text(json.dumps(file))
         self.made.append(path)
         return path
+
+    def _divided(self, captured: Captured) -> tuple[OpGraph, SplitPlan]:
+        """The step with ops divided in two, by another plan each time."""
+        graph = StepGraph(captured.graph_def)
+        phases = {op.name: op.phase for op in captured.graph.ops}
+        rates = Rates(dict.fromkeys(graph.nodes, OP_S), BYTE_S, 0.0)
+        plan = plan_by(PLANS[len(self.made) % len(PLANS)], graph, phases, rates, 2)
+        return split_step(captured, plan, graph, stored=False).captured.graph, plan
 
 
 class MovedStep:

@@ -33,6 +33,11 @@ class SplitPlan:
     def __contains__(self, name: str) -> bool:
         return name in self.divisions
 
+    def described(self, ops: int, variables: int) -> str:
+        """In words. ops: that the whole step has. variables: that are divided."""
+        parts = " or ".join(str(n) for n in sorted({division.parts for division in self.divisions.values()}))
+        return f"{len(self)} of {ops} ops are divided into {parts} parts, and {variables} variables with them"
+
     def regions(self) -> Iterator[tuple[Division, list[str]]]:
         """The ops that are divided alike, for people and for files."""
         named = sorted(self.divisions.items(), key=lambda item: (item[1].parts, item[1].way, item[0]))

@@ -8,6 +8,8 @@ from placer.errors import BadInputError
 from placer.graph.mapping_files import MappingFile, SplitRegion, read_mapping_file
 from placer.splits.plan import Division, SplitPlan
 
+SPLIT_OFF, SPLIT_AUTO = "off", "auto"  # instead of a file with splits: divide nothing; choose a plan
+
 
 def regions_of(plan: SplitPlan) -> list[SplitRegion]:
     """A plan as mapping files have it."""

@@ -122,6 +122,7 @@ class LiveStep:
             self.variants.forget_placed()
             self._calls.recorder.clear()
             self.variants.go_over_to(successor)
+            del self._builder.plans[WHOLE + 1 :]  # they were for the other one
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any], timed: bool = True) -> tuple[Any, float | None]:
         """As `Calls.call`: run one step."""
@@ -183,6 +184,14 @@ class LiveStep:
     def divide(self, plan: SplitPlan) -> int:
         """The number of another plan of splits. Raises PlanError where it does not fit the main signature."""
         return self._builder.add_plan(self.joined.main, plan)
+
+    def plan(self, number: int) -> SplitPlan:
+        """A plan of splits by its number."""
+        return self._builder.plans[number]
+
+    def divided_in_words(self, plan: int) -> str:
+        """What a plan of splits divides of the main signature's step."""
+        return self.plan(plan).described(len(self.captured().graph), len(self.captured(plan).divided))
 
     def captured(self, plan: int = WHOLE) -> Captured:
         """The main signature's step, divided by a plan. Raises PlacerError before `join`."""

@@ -19,7 +19,8 @@ from search.online.diagnose.change_detection import Change, ChangeTest
 from search.online.diagnose.diagnosis import Backoff, Diagnosis, diagnose
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
-from search.online.interfaces import PlannerLike, Probes, Steps
+from search.online.interfaces import Probes, Steps
+from search.online.planners import Planners
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
 from search.online.trials.race import sample
@@ -46,7 +47,7 @@ class Adaptation:
     def __init__(
         self,
         trials: Trials,
-        planner: PlannerLike,
+        planner: Planners,
         probes: Probes,
         settings: OnlineSettings,
         say: Say,
@@ -256,14 +257,14 @@ class Adaptation:
             self._predict()
             return []
         if isinstance(self.trials.mode, Placed) and now_s < math.inf:
-            self.planner.tell([(self.trials.mode.devices, Measured(now_s))])
+            self.planner.tell(self.trials.mode.plan, [(self.trials.mode.devices, Measured(now_s))])
         first = self.planner.propose(1, HASTE * settings.replan_s)
         self._predict()
         return [first, self.planner.propose(settings.replan, settings.replan_s)]
 
     def _predict(self) -> None:
         self._predicted = {}
-        self._asked = [(built, self.planner.predict(built.devices)) for built in self.trials.current]
+        self._asked = [(built, self.planner.predict(built.plan, built.devices)) for built in self.trials.current]
 
     def _look_at_known(self) -> Steps[None]:
         """Look at the best built before, if it is predicted to be better than the incumbent."""

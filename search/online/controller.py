@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
 from placer.result import Failed, Measured
-from placer.train.steps.modes import UNTOUCHED, Mode, Placed, Untouched, Wanted
+from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
 from search.online.adaptation import Adaptation
 from search.online.first_search import FirstSearch
 from search.online.interfaces import LiveStepLike, PlannerLike, Steps
 from search.online.journal import Journal, Kind
+from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import PlanSettings, Proposal
 from search.online.settings import OnlineSettings
+from search.online.split_search import SplitSearch
 from search.online.trials.trials import Trial, Trials, ms
 
 if TYPE_CHECKING:
@@ -56,12 +58,13 @@ class Controller:
         self.live, self.journal, self.settings, self.store, self.clock = live, journal, settings, store, clock
         self.step = 0
         self.phase = "starting"
-        self.planner: PlannerLike | None = None
+        self.planner: Planners | None = None
         self.topology: Topology | None = None
         self.trials = Trials(live, self._say, self._report, settings.beat_untouched)
         self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._is_going_over = False  # to another signature, which is not captured yet
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
+        self._splits = SplitSearch(self.trials, settings, self._say, self._now)
         self._make_planner = planner
         self._given: Wanted | None = None
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
@@ -137,6 +140,7 @@ class Controller:
             self.planner = None
         self.trials.forget_all()
         self._search = FirstSearch(self.trials, self.settings, self._say, self._now)
+        self._splits = SplitSearch(self.trials, self.settings, self._say, self._now)
         self._unfound = True
         self._now("starting")
         while self.live.session.missing:
@@ -212,40 +216,66 @@ class Controller:
     def _find(self) -> Steps[None]:
         """Find the best mapping; goes on from an earlier search where a device was lost during it."""
         if self.planner is None:
-            yield from self._plan((yield from self._profile()))
+            yield from self._plan()
         else:
             yield from self._meanwhile(self.planner.only(self._there()))
         if self.settings.search:
             try:
-                yield from self._search.run(self.planner)
+                yield from self._search_all()
             except PlacerError as error:
                 self._say("error", f"the search ended early, with {len(self.tried)} mappings measured: {error}")
             yield from self._search.settle()
+            if self.planner is not None:
+                self.planner.keep({built.plan for built in self.trials.built})
         self._unfound = False
 
-    def _profile(self) -> Steps[OpGraph]:
+    def _search_all(self) -> Steps[None]:
+        """Mappings of the whole step, and with half of the budget those of the divided one, if a plan is worth it."""
+        if self.planner is None or self.topology is None:
+            return
+        yield from self._splits.choose(self.topology)
+        divided = self._splits.search
+        if divided is not None:
+            self._search.budget = max(1, self.settings.budget // 2)
+        yield from self._search.run(self.planner[WHOLE])
+        if divided is not None and divided.plan not in self.planner:
+            yield from self._plan(divided.plan)
+        if divided is not None and divided.plan in self.planner:
+            yield from divided.run(self.planner[divided.plan])
+
+    def _profile(self, plan: int) -> Steps[OpGraph]:
         self._now("profiling")
+        work = self.live.background(self.live.profile if plan == WHOLE else lambda: self.live.profile(plan))
         if self.live.shares_cores:  # the training stands still: together both would take twice as long, and be wrong
-            graph, self.topology = self.live.background(self.live.profile).result()
+            graph, self.topology = work.result()
         else:
-            graph, self.topology = yield from self._meanwhile(self.live.background(self.live.profile))
+            graph, self.topology = yield from self._meanwhile(work)
         return graph
 
-    def _plan(self, graph: OpGraph) -> Steps[None]:
-        topology = self.topology
+    def _plan(self, plan: int = WHOLE) -> Steps[None]:
+        """Profile the step, divided by a plan of splits, and start its planner."""
+        graph, topology = (yield from self._profile(plan)), self.topology
         assert topology is not None
         self._now("planning")
-        settings = PlanSettings(groups=self.settings.groups, seed=self.settings.seed)
-        self.planner = self._make_planner(graph, topology, settings)
+        planner = self._make_planner(
+            graph, topology, PlanSettings(self.settings.groups, seed=self.settings.seed, plan=plan)
+        )
+        if self.planner is None:
+            self.planner = Planners(planner)
+        else:
+            self.planner.add(plan, planner)
         self._say(
             "plan", f"{len(graph)} ops over {listed(topology.names)}: looking for a better mapping.",
             ops=len(graph), devices=len(topology),
         )  # fmt: skip
         try:
-            yield from self._meanwhile(self.planner.start())
+            yield from self._meanwhile(planner.start())
         except PlacerError as error:
             self._say("error", f"there is no plan: {error}")
-            self.planner = None
+            if plan == WHOLE:
+                self.planner = None
+            else:
+                self.planner.keep(())
 
     # Keeping it.
 
@@ -295,7 +325,8 @@ class Controller:
         if whole and isinstance(before, Untouched):
             proposals = []
         elif whole and isinstance(before, Placed):
-            proposals = [Proposal(before.devices, before.order, self.trials.predicted_s(before), before.name)]
+            predicted_s = self.trials.predicted_s(before)
+            proposals = [Proposal(before.devices, before.order, predicted_s, before.name, before.plan)]
         elif len(there) > 1:
             proposals = yield from self._meanwhile(self.planner.propose(self.settings.replan, self.settings.replan_s))
         else:
@@ -319,10 +350,10 @@ class Controller:
         if not trial.devices:
             return
         if self.planner is not None:
-            self.planner.tell([(trial.devices, trial.result)])
+            self.planner.tell(trial.plan, [(trial.devices, trial.result)])
         anchor_s = next((t.result.step_s for t in self.tried if isinstance(t.result, Measured)), None)
         if self.store is not None and self.live.graph is not None and anchor_s is not None:
-            self.store.add(self.live.mapping(trial.devices), trial.result, anchor_s, trial.name)
+            self.store.add(self.live.mapping(trial.devices, trial.plan), trial.result, anchor_s, trial.name)
 
     def _there(self) -> list[str]:
         devices = self.live.session.devices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from placer.train.steps.modes import UNTOUCHED, Mode, Placed
+from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import PlannerLike, Steps
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
@@ -18,8 +18,11 @@ DRIFTED = 1.05  # change of it that may have decided the search
 class FirstSearch:
     """Its state lasts until it has ended, also where devices are lost meanwhile."""
 
-    def __init__(self, trials: Trials, settings: OnlineSettings, say: Say, now: Callable[[str], None]) -> None:
-        """now: called with each phase."""
+    def __init__(
+        self, trials: Trials, settings: OnlineSettings, say: Say, now: Callable[[str], None], plan: int = WHOLE
+    ) -> None:
+        """now: called with each phase. plan: number of the plan of splits by which ops are divided."""
+        self.plan, self.budget = plan, settings.budget
         self.trials, self.settings, self._say, self._now = trials, settings, say, now
         self._each_s = 0.0  # what a mapping costs that is tried
         self._why_ended = ""
@@ -27,18 +30,19 @@ class FirstSearch:
         self._misses = 0  # rounds that did not pay, since one that did
 
     def run(self, planner: PlannerLike | None) -> Steps[None]:
-        """Measure the single devices, then what the planner proposes, until that no longer pays.
+        """Measure the single devices, if ops are whole, then what the planner proposes, until that no longer pays.
 
         Meanwhile the fastest mode known runs, the step untouched included, though it may be no candidate in the end.
         Raises PlacerError where the planner is gone.
         """
         if planner is None:
             return
-        self._now("measuring single devices")
-        singles = yield from self.trials.meanwhile(planner.singles())
-        yield from self.trials.enter(singles, self.settings.thorough)
+        if self.plan == WHOLE:
+            self._now("measuring single devices")
+            singles = yield from self.trials.meanwhile(planner.singles())
+            yield from self.trials.enter(singles, self.settings.thorough)
+            self._each_s = self.trials.lost_s / max(1, len(singles))
         self._now("searching")
-        self._each_s = self.trials.lost_s / max(1, len(singles))
         while not self._why_ended:
             self._why_ended = yield from self._round(planner)
 
@@ -73,7 +77,7 @@ class FirstSearch:
         return gain_s * self.settings.horizon > self._each_s
 
     def _left(self) -> int:
-        return self.settings.budget - sum(1 for trial in self.trials.tried if trial.devices)
+        return self.budget - sum(1 for trial in self.trials.tried if trial.devices)
 
     def settle(self) -> Steps[None]:
         """Race the incumbent against what it must not be slower than, which wins in doubt. Free the rest."""

@@ -14,6 +14,8 @@ from placer.result import Failed
 from placer.train.steps.modes import Built, Mode, Placed
 
 if TYPE_CHECKING:
+    from placer.splits.plan import SplitPlan
+    from placer.trace.capture import Captured
     from search.online.replan.proposal import OpDevices, Proposal
 
 T = TypeVar("T")
@@ -88,7 +90,13 @@ class LiveStepLike(Protocol):
 
     def join(self) -> Topology: ...
 
-    def profile(self) -> tuple[OpGraph, Topology]: ...
+    def profile(self, plan: int = 0) -> tuple[OpGraph, Topology]: ...
+
+    def captured(self, plan: int = 0) -> Captured: ...
+
+    def divide(self, plan: SplitPlan) -> int: ...
+
+    def divided_in_words(self, plan: int) -> str: ...
 
     def load_probes(self) -> Probes: ...
 

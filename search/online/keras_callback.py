@@ -11,14 +11,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from search.online.autoplace import AutoStep, autoplace, place
+from placer.splits.plan_files import SPLIT_OFF
+from search.online.auto_step import AutoStep
+from search.online.autoplace import autoplace, place
 
 
 class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
     """`model.fit(..., callbacks=[AutoPlace()])`: trains as before, on a mapping that is found while it trains.
 
     Validation, checkpoints, early stopping and learning rate schedules see true weights. The arguments are those of
-    `placer.autoplace`; mapping: a placer.mapping/1 file to apply without a search, as `placer.place` does. The bar has
+    `placer.autoplace`; mapping: a mapping file to apply without a search, as `placer.place` does. The bar has
     `speedup`, the step against the fastest single device's, once both were measured; put AutoPlace first for other
     callbacks to see it, too. log_dir gets placer.jsonl, and TensorBoard scalars where tensorboard is installed. A model
     compiled for XLA, for a distribution strategy or to run eagerly is left alone, with one warning.
@@ -42,6 +44,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         dry_run: bool = False,
         log_dir: str | Path | None = "placer-logs",
         mapping: str | Path | None = None,
+        split: str | Path = SPLIT_OFF,
     ) -> None:
         super().__init__()
         self.step: AutoStep | None = None
@@ -50,6 +53,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         }  # fmt: skip
         self._search: dict[str, Any] = {
             "budget": budget, "seed": seed, "store": store, "beat_untouched": beat_untouched, "dry_run": dry_run,
+            "split": split,
         }  # fmt: skip
         self._mapping = mapping
         self._function: TrainFunction | None = None

@@ -7,9 +7,10 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from placer.result import Failed, Measured
+from placer.train.steps.modes import WHOLE
 
 if TYPE_CHECKING:
-    from search.online.autoplace import AutoStep
+    from search.online.auto_step import AutoStep
     from search.online.controller import Trial
 
 SHOWN = 8  # mappings, the fastest first
@@ -43,6 +44,8 @@ def _head(step: AutoStep) -> str:
 def _facts(step: AutoStep) -> Iterator[str]:
     """Where it runs, and how fast that is beside the alternatives, as far as they were measured."""
     yield _runs(step)
+    if step.splits is not None:
+        yield step.splits
     here, single, untouched = step.step_s, step.best_single_s, step.untouched_s
     if step.mapping is not None and here is not None:
         gain = "" if single is None else f"; the fastest single device: {_ms(single)} ({single / here:.2f}x)"
@@ -87,8 +90,10 @@ def _ranked(step: AutoStep) -> list[Trial]:
 def _name(step: AutoStep, t: Trial) -> str:
     """Who proposed it; its device where there is only one, and whether it runs now."""
     alone = f" on {step.device_names[t.devices[0]]}" if len(set(t.devices)) == 1 else ""
-    now = " (runs now)" if step.mapping is not None and step.mapping.devices == t.devices else ""
-    return t.name + alone + now
+    runs = step.mapping is not None and step.mapping.devices == t.devices and (step.splits is None) == (t.plan == WHOLE)
+    now = " (runs now)" if runs else ""
+    divided = ", divided" if t.plan != WHOLE else ""
+    return t.name + divided + alone + now
 
 
 def _time(t: Trial) -> str:

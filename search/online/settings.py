@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placer.splits.plan_files import SPLIT_OFF
 from search.online.trials.trials import TrialSettings
 
 QUICK_GAIN = 0.05  # share of a step worth a move when the load changed: fewer steps tell less
@@ -29,6 +30,7 @@ class OnlineSettings:
     quick_repeats: int = 4  # counted steps of each mode in a race when the load changed
     probe_every: int = 10  # steps between probes of a slow device
     kept: int = 4  # mappings that stay built
+    split: str = SPLIT_OFF  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, or the mapping file whose splits to take
     beat_untouched: bool = True  # whether a mapping must be faster than the step untouched, whatever the devices
     search: bool = True  # whether to search at all
     adapt: bool = True  # whether to adapt when the load changes

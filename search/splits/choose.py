@@ -19,6 +19,7 @@ from search.splits.estimate import estimated
 from search.splits.propagate import Rates
 
 SEARCHER = "hybrid"
+WORTH = 0.95  # a plan is tried where it promises at most this many times the whole step's best
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,26 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judge:
-    """Predicts what plans of one profiled step are worth. profiled: its ops with costs."""
+    """Predicts what plans of one profiled step are worth. profiled: its ops with costs. stored: as in `split_step`."""
 
     captured: Captured
     profiled: Prediction
     groups: int
     seed: int
+    stored: bool = True
+
+    def best(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> tuple[Judged | None, str]:
+        """(the most promising way to divide ops into `parts`, ""), or (None, why none is worth a try). note: as in
+        `candidates`.
+        """
+        whole_s, found = self.whole_s(), self.candidates(parts, note)
+        if not found:
+            return None, "no op of this step can be divided by a plan."
+        best = found[0]
+        if best.predicted_s > WORTH * whole_s:
+            promised = f"{best.policy} {1e3 * best.predicted_s:.1f} ms, whole ops {1e3 * whole_s:.1f} ms"
+            return None, f"no plan of splits promised a faster step than whole ops do (as profiled: {promised})."
+        return best, ""
 
     def whole_s(self) -> float:
         """Predicted seconds of the whole step's best mapping."""
@@ -52,7 +67,7 @@ class Judge:
         for policy, plan in candidates(graph, phases, self._rates(fine), parts):
             note(policy)
             try:
-                step = split_step(self.captured, plan, graph)
+                step = split_step(self.captured, plan, graph, stored=self.stored)
             except PlanError:  # a policy that this step has no rules for
                 continue
             found.append(Judged(policy, step, self.predicted_s(step)))

@@ -51,6 +51,18 @@ def test_a_loop_that_is_moved_by_hand_trains_as_it_does_alone(loop: Loop, judge:
     assert found["alone"] == [] and found["said"] == []
 
 
+@pytest.mark.parametrize("loop", quick_and_slow([loop for loop in INSIDE if loop.divided], ()))
+def test_a_loop_whose_ops_are_divided_trains_as_it_does_alone(loop: Loop, judge: Measurer) -> None:
+    """As above, but each mapping divides ops and variables by another plan: what is left to differ is rounding, which
+    plain gradient descent does not amplify in so many steps. A lost update would show in the first digits.
+    """
+    found = asked(judge, "divided", loop)
+    assert found["different"] == []
+    assert found["placed"] > 0 and found["mappings"] >= 3
+    assert found["variables"] > 0
+    assert found["alone"] == [] and found["said"] == []
+
+
 @pytest.mark.parametrize("loop", quick_and_slow(INSIDE, ()))
 def test_a_loop_under_a_search_trains_as_it_does_alone(loop: Loop, judge: Measurer) -> None:
     found = asked(judge, "searched", loop)

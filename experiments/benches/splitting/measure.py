@@ -23,13 +23,14 @@ from experiments.benches.splitting.sameness import (
 from experiments.jobs.search.ending import finish
 from experiments.jobs.search.finding import Finding, Progress, Row, fastest
 from experiments.jobs.search.job import Job
-from experiments.jobs.search.settings import SPLIT_AUTO, SPLIT_OFF, SearchSettings
+from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import prepared, stepped
 from experiments.jobs.search.splitting import divided_job, measure_by_turns
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.result import Measured
+from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF
 from search.session.prediction import Prediction
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a network is measured

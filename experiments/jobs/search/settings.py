@@ -8,12 +8,11 @@ from functools import cached_property
 from placer.errors import BadInputError
 from placer.graph.pins import parse_pin
 from placer.splits.plan import SplitPlan
-from placer.splits.plan_files import read_plan
+from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF, read_plan
 from search.session.registry import SEARCHERS
 
 BASELINES = ("expert", "heft", "donf", "random")
 DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
-SPLIT_OFF, SPLIT_AUTO = "off", "auto"
 BASELINE_SHARE = 0.25  # of the measurements left after the single devices
 
 

@@ -9,15 +9,13 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from experiments.jobs.search.job import Job
-from experiments.jobs.search.settings import SPLIT_AUTO, SPLIT_OFF
 from experiments.jobs.search.stages import profile_model
+from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.splits.step import SplitStep
-
-WORTH = 0.95  # a plan is tried where it promises at most this many times the whole step's best
 
 
 def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
@@ -84,13 +82,8 @@ def _most_promising(job: Job) -> tuple[str, SplitStep] | None:
     profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom)
     judge = Judge(job.captured, profiled, job.settings.groups, job.settings.seed)
     job.progress.phase("judging plans of splits")
-    whole_s = judge.whole_s()
-    found = judge.candidates(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
-    if not found:
-        job.ended.append("no op of this step can be divided by a plan.")
+    found, why = judge.best(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
+    if found is None:
+        job.ended.append(why)
         return None
-    if found[0].predicted_s > WORTH * whole_s:
-        promised = f"{found[0].policy} {1e3 * found[0].predicted_s:.1f} ms, whole ops {1e3 * whole_s:.1f} ms"
-        job.ended.append(f"no plan of splits promised a faster step than whole ops do (as profiled: {promised}).")
-        return None
-    return found[0].policy, found[0].step
+    return found.policy, found.step

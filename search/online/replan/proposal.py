@@ -16,6 +16,7 @@ class PlanSettings:
     headroom: float = 0.1  # share of each device's memory that stays free
     seed: int = 0  # of the searcher
     searcher: str = "hybrid"  # search.offline.plan.DEFAULT_SEARCHER, which is slow to import
+    plan: int = 0  # number of the plan of splits that gives the graph
 
 
 @dataclass(frozen=True)
@@ -26,3 +27,4 @@ class Proposal:
     order: tuple[str, ...]  # names of ops as the placed step runs them; empty where one device runs everything
     predicted_s: float  # seconds of a step, by the calibration at that moment
     searcher: str  # that proposed it
+    plan: int = 0  # number of the plan of splits by which ops are divided

@@ -230,7 +230,7 @@ class Replanner:
     def _proposal(self, view: _View, placement: Placement, searcher: str) -> Proposal:
         """Without its run order, which takes as long as many predictions."""
         devices = view.expand(placement)
-        return Proposal(view.whole(devices), (), view.step_s(devices), searcher)
+        return Proposal(view.whole(devices), (), view.step_s(devices), searcher, self.settings.plan)
 
     def _ordered(self, view: _View, proposal: Proposal) -> Proposal:
         return replace(proposal, order=tuple(view.prediction.order_of(self._within(view, proposal.devices))))

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Protocol, TypeVar
 
 from placer.result import Failed, Measured, Result, summary
-from placer.train.steps.modes import UNTOUCHED, Mode, Placed
+from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import LiveStepLike, Steps
 from search.online.journal import Kind
 from search.online.replan.proposal import Proposal
@@ -52,6 +52,7 @@ class Trial:
     devices: tuple[int, ...]
     result: Result
     predicted_s: float | None
+    plan: int = WHOLE  # number of the plan of splits by which ops are divided
 
 
 class Say(Protocol):
@@ -78,7 +79,7 @@ class Trials:
         self.latest_s: deque[float] = deque(maxlen=LATEST)  # seconds of the incumbent's latest undisturbed steps
         self.moves = 0
         self.lost_s = 0.0  # seconds lost to building and to steps of others
-        self._predicted: dict[tuple[int, ...], float] = {}
+        self._predicted: dict[tuple[int, tuple[int, ...]], float] = {}  # by plan of splits and devices
 
     # Steps of the incumbent.
 
@@ -193,8 +194,8 @@ class Trials:
 
     @property
     def singles(self) -> list[Placed]:
-        """What is built on one device each."""
-        return [placed for placed in self.built if len(set(placed.devices)) == 1]
+        """What is built on one device each, with whole ops."""
+        return [placed for placed in self.built if placed.plan == WHOLE and len(set(placed.devices)) == 1]
 
     @property
     def best_single(self) -> Placed | None:
@@ -221,12 +222,16 @@ class Trials:
 
     def predicted_s(self, mode: Placed) -> float:
         """As predicted when it was proposed; infinite where it was not."""
-        return self._predicted.get(mode.devices, math.inf)
+        return self._predicted.get((mode.plan, mode.devices), math.inf)
 
     def forget(self, count: int) -> None:
-        """Free what was built, but the incumbent, the favourite, the fastest single devices and the latest `count`."""
+        """Free what was built, but the incumbent, the favourite, the fastest single devices and the latest `count` by
+        the plan of splits of the incumbent, or of the fastest where that is the step untouched.
+        """
         singles = sorted(self.singles, key=self.known_s)[:SINGLES]
-        keep = {self.mode, self.favourite, *singles, *self.built[-count:]}
+        best = self.mode if isinstance(self.mode, Placed) else self.fastest(self.built)
+        alike = [built for built in self.built if best is None or built.plan == best.plan]
+        keep = {self.mode, self.favourite, *singles, *alike[-count:]}
         for built in self.built:
             if built not in keep:
                 built.step.close()
@@ -269,26 +274,29 @@ class Trials:
         names = self.live.mapping(mode.devices, mode.plan).topology.names
         count = {name: mode.devices.count(d) for d, name in enumerate(names)}
         where = ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])
-        return f"a mapping of {mode.name} ({where})"
+        divided = ", with divided ops" if mode.plan != WHOLE else ""
+        return f"a mapping of {mode.name}{divided} ({where})"
 
     # Within.
 
     def _is_known(self, p: Proposal) -> bool:
         """Whether that was measured, under the load of now."""
-        return any(w.devices == p.devices for w in self.step_s if isinstance(w, Placed) and self.live.is_current(w))
+        current = (w for w in self.step_s if isinstance(w, Placed) and self.live.is_current(w))
+        return any((w.plan, w.devices) == (p.plan, p.devices) for w in current)
 
     def _made(self, p: Proposal) -> Steps[Placed | None]:
         """The mapping proposed, ready to run; None where it cannot, which is noted in the journal."""
-        self._predicted[p.devices] = p.predicted_s
-        known = next((b for b in self.current if (b.devices, b.order) == (p.devices, p.order)), None)
+        self._predicted[p.plan, p.devices] = p.predicted_s
+        wanted = p.plan, p.devices, p.order
+        known = next((b for b in self.current if (b.plan, b.devices, b.order) == wanted), None)
         if known is not None:
             return known
-        work = self.live.background(lambda: self.live.build(p.devices, p.order, p.searcher))
+        work = self.live.background(lambda: self.live.build(p.devices, p.order, p.searcher, p.plan))
         built = yield from self.meanwhile(work)
         placed = built if isinstance(built, Failed) else self.live.settle(built)
         if isinstance(placed, Failed):
             if placed.reason != "device":  # a device was lost meanwhile: that is not the mapping's fault
-                self._tell(p.searcher, p.devices, placed)
+                self._tell(p.searcher, p.plan, p.devices, placed)
             self.say("error", f"a mapping of {p.searcher} cannot run and is left out: {placed.detail}")
             return None
         self.built.append(placed)
@@ -306,12 +314,14 @@ class Trials:
             switch_s = mode.switch_s if isinstance(mode, Placed) else 0.0
             scaled = replace(found, step_s=found.step_s * scale, spread_s=found.spread_s * scale, switch_s=switch_s)
             self.step_s[mode] = scaled.step_s
-            self._tell(mode.name, mode.devices if isinstance(mode, Placed) else (), scaled)
+            plan, devices = (mode.plan, mode.devices) if isinstance(mode, Placed) else (WHOLE, ())
+            self._tell(mode.name, plan, devices, scaled)
 
-    def _tell(self, name: str, devices: tuple[int, ...], result: Result) -> None:
+    def _tell(self, name: str, plan: int, devices: tuple[int, ...], result: Result) -> None:
         """Keep a result, in place of an earlier one of the same mode, and report it."""
-        trial = Trial(name, devices, result, self._predicted.get(devices))
-        known = next((i for i, t in enumerate(self.tried) if (t.devices, t.name) == (devices, name)), None)
+        trial = Trial(name, devices, result, self._predicted.get((plan, devices)), plan)
+        same = (i for i, t in enumerate(self.tried) if (t.plan, t.devices, t.name) == (plan, devices, name))
+        known = next(same, None)
         if known is None:
             self.tried.append(trial)
         else:

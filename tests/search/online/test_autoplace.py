@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -15,10 +16,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
+from placer.graph.topology import Device, Topology
 from placer.measure.store import Store
-from placer.splits.plan_files import regions_of
+from placer.result import Measured
+from placer.splits.plan import SplitPlan
+from placer.splits.plan_files import read_plan, regions_of
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
@@ -26,7 +30,11 @@ from placer.train.session import DeviceSession
 from placer.train.steps import variants
 from placer.train.steps.modes import UNTOUCHED
 from search.online import controller
-from search.online.autoplace import AutoStep, autoplace, place
+from search.online.auto_step import AutoStep
+from search.online.autoplace import autoplace, place
+from search.online.settings import OnlineSettings
+from search.online.split_search import chosen
+from search.splits import choose
 from search.splits.candidates import plan_by
 from search.splits.propagate import Rates
 
@@ -186,6 +194,62 @@ def test_a_mapping_of_a_divided_step_divides_the_training(
         assert placed.mapping is not None and len(set(placed.mapping.devices)) == 2
         assert any("/part_1" in name for name in placed.mapping.assignment)
     np.testing.assert_allclose(found, losses(*make_step(), 12), rtol=1e-5)
+
+
+def test_a_mapping_is_saved_with_its_splits_and_runs_again(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    keras.backend.clear_session()
+    step, inputs = make_step()
+    path = divided(step, inputs, tmp_path / "mapping.json", "columns")
+    with place(step, path) as placed:
+        with pytest.raises(PlacerError, match="runs untouched"):
+            placed.save(tmp_path / "none.json")
+        found = losses(placed, inputs, 6)
+        placed.save(tmp_path / "saved.json")
+        said, mapping = placed.report(), placed.mapping
+        assert placed.splits is not None and placed.splits in said and "into 2 parts" in placed.splits
+    assert read_plan(tmp_path / "saved.json") == read_plan(path)
+    keras.backend.clear_session()
+    step, inputs = make_step()
+    with place(step, tmp_path / "saved.json") as placed:
+        assert losses(placed, inputs, 6) == found
+        assert placed.mapping is not None and mapping is not None
+        assert placed.mapping.assignment == mapping.assignment
+
+
+@pytest.mark.slow
+def test_a_search_with_divided_ops_trains_as_the_step_alone(
+    make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "WORTH", float("inf"))  # so small a step gains nothing
+    step, inputs = make_step()
+    with autoplace(step, budget=4, split="auto") as placed:
+        found = [*searched(placed, inputs), *losses(placed, inputs, 5)]
+        tried = [trial for trial in placed.tried if trial.devices]
+        said = [entry.sentence for entry in placed.journal.entries if entry.kind == "plan"]
+    assert {trial.plan for trial in tried} == {0, 1}
+    assert all(isinstance(trial.result, Measured) for trial in tried), tried
+    assert sum("are divided into 2 parts" in line for line in said) == 1
+    alone = tf.function(make_step()[0])  # which takes a search's many steps again in little time
+    np.testing.assert_allclose(found, losses(alone, inputs, len(found)), rtol=1e-3, atol=1e-4)
+
+
+def test_a_plan_that_is_given_is_the_one_that_is_tried(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    step, inputs = make_step()
+    path = divided(step, inputs, tmp_path / "mapping.json", "columns")
+    given: list[SplitPlan] = []
+    live: Any = SimpleNamespace(divide=lambda plan: given.append(plan) or 7)
+    device = Device("cpu:0", "cpu")
+    assert chosen(live, OnlineSettings(split=str(path)), Topology((device,))) == (7, "")
+    assert given == [read_plan(path)]
+
+
+def test_a_file_without_splits_is_refused_at_the_door(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    step, inputs = make_step()
+    path = split(step, inputs, tmp_path / "mapping.json")
+    with pytest.raises(BadInputError, match=r"\$\.splits is missing"):
+        autoplace(step, split=path)
+    with pytest.raises(BadInputError, match=r"none\.json"):
+        autoplace(step, split=tmp_path / "none.json")
 
 
 def test_a_plan_for_another_step_ends_the_placing_in_one_line(make_step: Callable[[], Made], tmp_path: Path) -> None:

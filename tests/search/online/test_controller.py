@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import deque
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
@@ -16,11 +17,12 @@ import numpy as np
 import pytest
 
 from placer.devices.load_reading import LoadReading
-from placer.errors import PlacerError
+from placer.errors import BadInputError, PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, Built, Placed
+from search.online import split_search
 from search.online.controller import Controller, OnlineSettings
 from search.online.journal import Journal
 from search.online.replan.proposal import Proposal
@@ -213,6 +215,28 @@ class TablePlanner:
         return Proposal(devices, (), makespan(devices, self.load), name)
 
 
+class DividedPlanner(TablePlanner):
+    """Proposes mappings of a divided step."""
+
+    def __init__(self, machine, plan):
+        super().__init__(machine)
+        self.plan, self.closed = plan, False
+
+    def close(self):
+        self.closed = True
+
+    def predict(self, devices):
+        return self._later("predict", 0.02, lambda: self.machine.divided * makespan(devices, self.load))
+
+    def _proposal(self, devices, name):
+        predicted_s = self.machine.divided * makespan(devices, self.load)
+        return replace(super()._proposal(devices, name), predicted_s=predicted_s, plan=self.plan)
+
+    def _told(self, measured):
+        share = self.machine.divided
+        super()._told([(d, replace(r, step_s=r.step_s / share) if isinstance(r, Measured) else r) for d, r in measured])
+
+
 class RealPlanner(TablePlanner):
     """The plan of the product, with the times of its process."""
 
@@ -276,6 +300,7 @@ class Machine:
         self.name = "step"
         self.mode, self.left_alone, self.graph, self.shares_cores = UNTOUCHED, None, GRAPH, True
         self.is_ready = True
+        self.divided = 1.0  # what a divided step takes, as a share of the whole one's seconds under the same devices
         self.cannot, self.factor_of, self.ran, self.generation = set(), {}, [], 1
         self._last = 0.0
         self.probes = 0
@@ -296,8 +321,11 @@ class Machine:
     def join(self):
         return self.session.devices.topology
 
-    def profile(self):
+    def profile(self, plan=0):
         return GRAPH, TOPOLOGY
+
+    def divided_in_words(self, plan):
+        return "some ops are divided"
 
     def load_probes(self):
         return self
@@ -305,11 +333,12 @@ class Machine:
     def build(self, devices, order, name, plan=0):
         if tuple(devices) in self.cannot:
             return Failed("memory", "not enough memory on worker:0")
-        return Built(tuple(devices), tuple(order), name, FakeStep(), self.generation, 1.0, {})
+        return Built(tuple(devices), tuple(order), name, FakeStep(), self.generation, 1.0, {}, plan=plan)
 
     def settle(self, built):
         assert self.is_current(built)
-        return Placed(built.devices, built.order, built.name, built.step, built.generation, built.switch_s, use=None)
+        common = built.devices, built.order, built.name, built.step, built.generation, built.switch_s
+        return Placed(*common, use=None, plan=built.plan)
 
     def release(self, keep):
         assert all(not placed.step.closed for placed in keep)
@@ -347,7 +376,7 @@ class Machine:
         if mode is UNTOUCHED:
             host = math.prod(factor for begin, end, factor in self.hosts if begin <= self.step < end)
             return self.untouched_s * max(load) * host
-        return self.mapping_s(mode.devices, load)
+        return self.mapping_s(mode.devices, load) * (self.divided if mode.plan else 1.0)
 
     def mapping_s(self, devices, load=CALM):
         if devices not in self.factor_of:
@@ -382,10 +411,16 @@ class Training:
         self.journal = Journal(clock=machine.clock)
         self.controller = Controller(
             machine, self.journal, OnlineSettings(**{"beat_untouched": machine.competes, **settings}),
-            clock=machine.clock, planner=lambda graph, topology, settings: machine.planner,
+            clock=machine.clock, planner=self.planner_of,
         )  # fmt: skip
+        self.planners = [machine.planner]
         self.script = self.controller.script()
         self.machine.mode = next(self.script)
+
+    def planner_of(self, graph, topology, settings):
+        if settings.plan:
+            self.planners.append(DividedPlanner(self.machine, settings.plan))
+        return self.planners[settings.plan]
 
     def steps(self, count):
         for _ in range(count):
@@ -509,6 +544,53 @@ def test_what_is_not_kept_is_freed_and_never_run_again():
     built = {mode for mode, _, _ in training.machine.ran if isinstance(mode, Placed)}
     assert sum(not mode.step.closed for mode in built) <= 4
     assert not training.mode.step.closed
+
+
+def divided(share, monkeypatch, chosen=lambda *_: (1, ""), **settings):
+    """A training whose divided step takes that share of the whole one's time, with a plan of splits."""
+    monkeypatch.setattr(split_search, "chosen", chosen)
+    machine = Machine(3)
+    machine.divided = share
+    return Training(machine, split="auto", **settings).until("steady")
+
+
+def test_a_divided_step_runs_in_the_end_where_it_is_faster_and_only_there(monkeypatch):
+    faster, slower = divided(0.7, monkeypatch), divided(1.3, monkeypatch)
+    for training, plan in ((faster, 1), (slower, 0)):
+        tried = [trial for trial in training.controller.tried if trial.devices]
+        assert {trial.plan for trial in tried} == {0, 1} and len(tried) <= OnlineSettings().budget
+        assert training.mode.plan == plan
+        assert "some ops are divided; mappings of that are tried, too." in training.said("plan")
+    assert ", with divided ops (" in faster.said("end")[0] and ", with divided ops (" not in slower.said("end")[0]
+    assert not faster.planners[1].closed and slower.planners[1].closed
+    assert faster.controller.best_single.plan == 0
+    assert faster.true_s <= 1.08 * 0.7 * faster.machine.best_s()
+
+
+def test_under_a_load_a_divided_step_is_adapted_as_a_whole_one(monkeypatch):
+    training = divided(0.7, monkeypatch)
+    step = training.machine.step
+    training.machine.loads.append((step + 50, step + 10**6, (2.5, 1.0)))
+    before = training.mode
+    training.steps(700)
+    assert training.mode is not before and training.mode.plan == 1
+    assert training.true_s <= 1.1 * 0.7 * training.machine.best_s((2.5, 1.0))
+
+
+def test_a_plan_that_cannot_be_carried_out_is_one_line_and_the_search_goes_on(monkeypatch):
+    def refused(*_):
+        raise BadInputError("the plan divides 'x', which the step does not have; it is for another graph.")
+
+    training = divided(0.7, monkeypatch, refused)
+    (said,) = training.said("error")
+    assert said == "no ops are divided: the plan divides 'x', which the step does not have; it is for another graph."
+    assert training.said("end") and {trial.plan for trial in training.controller.tried} == {0}
+
+
+def test_where_no_plan_promises_enough_whole_ops_have_the_whole_budget(monkeypatch):
+    training = divided(0.7, monkeypatch, lambda *_: (0, "no plan is worth it."))
+    assert "no plan is worth it." in training.said("plan")
+    assert training.controller._search.budget == OnlineSettings().budget and len(training.planners) == 1
 
 
 def test_a_step_that_is_left_alone_stays_untouched():

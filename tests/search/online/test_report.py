@@ -27,6 +27,7 @@ class Step:
     phase: str = "steady"
     steps: int = 500
     mapping: Mapping | None = None
+    splits: str | None = None
     step_s: float | None = None
     best_single_s: float | None = None
     untouched_s: float | None = None

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.jobs.search import ending, main_job, splitting
+from experiments.jobs.search import ending, main_job
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.main_job import run_search
-from experiments.jobs.search.settings import SPLIT_AUTO, SearchSettings
+from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.splitting import divided_job, measure_by_turns
 from experiments.report.tables import finding_facts, show_finding, summary_lines, write_results
 from placer.errors import BadInputError
 from placer.graph.mapping_files import SPLIT_FORMAT, read_mapping_file
-from placer.splits.plan_files import plan_of
+from placer.splits.plan_files import SPLIT_AUTO, plan_of
 from search.session.prediction import Prediction
 from search.splits import choose
 
@@ -73,7 +73,7 @@ def ends(two_cpus, watcher):
         return kept[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(splitting, "WORTH", float("inf"))
+        patch.setattr(choose, "WORTH", float("inf"))
         patch.setattr(main_job, "finish", finish_twice)
         run_search(SETTINGS, watcher)
         jobs, whole, divided = kept
@@ -242,7 +242,7 @@ def test_plans_and_the_whole_step_are_judged_by_the_same_costs(ends, monkeypatch
             return super().whole_s()
 
     monkeypatch.setattr(choose, "Judge", Judging)
-    monkeypatch.setattr(splitting, "WORTH", 0.0)
+    monkeypatch.setattr(choose, "WORTH", 0.0)
     job = replace_settings(ends.jobs[0], measurements=100)
     with divided_job(job) as divided:
         assert divided is None

@@ -1,0 +1,353 @@
+"""A training step that Placer runs: every call is a real step, and the search for a better mapping goes on inside."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from placer.devices.cluster import SPECS, check_spec, split
+from placer.errors import BadInputError, PlacerError
+from placer.graph.mapping import Mapping
+from placer.graph.mapping_files import mapping_file, read_mapping, write_mapping
+from placer.measure.store import Store
+from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF, plans_in, read_plan, regions_of
+from placer.train.live_step import LiveStep
+from placer.train.session import DeviceSession
+from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
+from search.online.controller import GIVEN, Controller, OnlineSettings, Steps
+from search.online.journal import Journal
+from search.online.report import as_html, as_text
+
+LEFT_ALONE = "left alone"  # a phase
+STALE = -1  # no generation of devices
+BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
+
+
+class AutoStep:
+    """A training step that Placer runs: call it like the step it was made from.
+
+    Made by `autoplace` and `place` (search/online/autoplace.py). Use it from one thread. The user's variables are true
+    whenever they are read, by Python, a tf.function, a checkpoint or Keras.
+    """
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        *,
+        devices: str | None = None,
+        include_local: bool = False,
+        settings: OnlineSettings | None = None,
+        store: str | Path | None = None,
+        sync_every: int | None = None,
+        log_dir: str | Path | None = None,
+        mapping: str | Path | Mapping | None = None,
+        match_by_name: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Use `autoplace` or `place`."""
+        _check(step, devices, settings, sync_every)
+        plans = self._plans = plans_in(mapping)
+        self.settings = settings or OnlineSettings()
+        self.name = getattr(step, "__name__", None) or type(step).__name__
+        self.steps = 0
+        self._mapping, self._match_by_name = mapping, match_by_name
+        self._store = Store(store) if store is not None else None
+        self._journal = Journal(Path(log_dir) if log_dir is not None else None, self.settings.dry_run)
+        self._session = DeviceSession.of(devices, include_local)
+        if sync_every is not None:
+            self._session.sync_every = sync_every
+        self._live = LiveStep(step, self._session, self.name, clock, plans)
+        self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
+        self._script: Steps[None] | None = self._first_script()
+        self._live.mode = next(self._script)
+        self._generation = 0
+        self._unseen = 0  # how many of the next calls the script need not be sent
+        self._before: deque[float] = deque(maxlen=BEFORE)
+        self._losses = len(self._session.losses)
+        self._open = weakref.finalize(self, _end_soon, self._live, self._controller, self._journal)
+        self._open.atexit = False  # workers and planner end with this process
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """One training step: what the step returns. Raises what the step raises."""
+        if self._live.left_alone and self._script is None:
+            return self._live.untouched.step(*args, **kwargs)
+        outputs, step_s = self._live.call(args, kwargs, timed=not self._unseen)
+        self.steps += 1
+        if self._unseen:
+            self._unseen -= 1
+            return outputs
+        if self._script is None and self._live.left_alone and self._open.alive:  # the search had given up before
+            self._leave_alone()
+        elif step_s is not None:
+            self._after(step_s)
+        else:
+            self._after_another()
+        return outputs
+
+    def sync(self) -> None:
+        """Make the user's variables true now. They are fetched anyway when they are read."""
+        with self._session.lock:
+            self._session.replicas.pull()
+
+    @property
+    def mapping(self) -> Mapping | None:
+        """Where the ops of the main signature run; None while the step runs untouched."""
+        mode = self._live.mode
+        return self._live.mapping(mode.devices, mode.plan) if isinstance(mode, Placed) else None
+
+    @property
+    def splits(self) -> str | None:
+        """What is divided of the step as it runs now, in words; None where nothing is."""
+        mode = self._live.mode
+        return self._live.divided_in_words(mode.plan) if isinstance(mode, Placed) and mode.plan != WHOLE else None
+
+    def save(self, path: str | Path) -> None:
+        """Write the mapping that runs now, with its plan of splits, as a mapping file, which `place` applies.
+
+        Raises PlacerError while the step runs untouched, and where the file cannot be written.
+        """
+        mode, mapping = self._live.mode, self.mapping
+        if mapping is None or not isinstance(mode, Placed):
+            raise PlacerError(f"{self.name} runs untouched, so that there is no mapping to save; see its report().")
+        found = mapping_file(
+            mapping, objective="makespan", measured_s=self.step_s, seed=self.settings.seed, searcher=mode.name,
+            baseline={"best single": self.best_single_s, "untouched": self.untouched_s},
+            splits=regions_of(self._live.plan(mode.plan)),
+        )  # fmt: skip
+        write_mapping(path, found)
+
+    @property
+    def phase(self) -> str:
+        """What is going on now, in a word or two."""
+        return self._controller.phase
+
+    @property
+    def step_s(self) -> float | None:
+        """Seconds of a step under the present mapping, as last measured beside others; None while unknown."""
+        return self._controller.step_s.get(self._live.mode)
+
+    @property
+    def speedup(self) -> float | None:
+        """The fastest single device's step time by that of the present mapping; None until both were measured."""
+        alone, here = self.best_single_s, self.step_s
+        return alone / here if alone and here else None
+
+    @property
+    def best_single_s(self) -> float | None:
+        """Seconds of a step with all ops on the fastest single device, comparable with `step_s`; None while unknown."""
+        single = self._controller.best_single
+        return None if single is None else self._controller.step_s.get(single)
+
+    @property
+    def untouched_s(self) -> float | None:
+        """Seconds of an untouched step: measured beside the others where this process's own devices take part, else the
+        median of the last before the step was placed; None while unknown.
+        """
+        beside = self._controller.step_s.get(UNTOUCHED)
+        return median(self._before) if beside is None and len(self._before) >= ENOUGH else beside
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """The devices it may run on, lost ones included; none before they are joined."""
+        return self._live.joined.topology.names if self._live.is_joined else ()
+
+    @property
+    def left_alone(self) -> str | None:
+        """Why the step runs untouched for good; None where it does not."""
+        return self._live.left_alone
+
+    @property
+    def journal(self) -> Journal:
+        """What was decided, and why."""
+        return self._journal
+
+    def report(self) -> str:
+        """What was tried, what runs now, and what was decided, as text."""
+        return as_text(self)
+
+    def close(self) -> None:
+        """End the search, give the devices back, and leave the step's variables true and unwatched.
+
+        Afterwards calls run the step untouched. Harmless when called twice.
+        """
+        if self._open.detach() is None:
+            return
+        if self._script is not None:
+            self._script.close()
+            self._script = None
+        self._live.leave_alone("closed")
+        _end(self._live, self._controller, self._journal)
+        if self._store is not None:
+            self._store.close()
+
+    def __enter__(self) -> AutoStep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<placer.AutoStep {self.name}: {self.phase}, {self.steps} steps>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    @property
+    def tried(self) -> Sequence[Any]:
+        """What was measured so far: `search.online.controller.Trial`, in order."""
+        return self._controller.tried
+
+    @property
+    def controller(self) -> Controller:
+        """Decides in which mode each call runs."""
+        return self._controller
+
+    def _first_script(self) -> Steps[None]:
+        if self._mapping is not None:
+            return self._controller.place(self._given)
+        return self._controller.script()
+
+    def _given(self) -> Wanted:
+        """The mapping given, as a device of each captured op; its own plan of splits is the only one."""
+        assert self._mapping is not None
+        plan = len(self._plans)
+        graph, topology = self._live.captured(plan).graph, self._live.joined.topology
+        if isinstance(self._mapping, Mapping):
+            names = [self._mapping.topology.names[d] for d in self._mapping.devices]
+            by_name = {op.name: name for op, name in zip(self._mapping.graph.ops, names, strict=True)}
+            devices = Mapping.of(graph, topology, by_name).devices
+        else:
+            devices = read_mapping(self._mapping, graph, topology, self._match_by_name).devices
+        return Wanted(devices, (), GIVEN, plan)
+
+    def _after(self, step_s: float) -> None:
+        """Let the script choose the mode of the next call. Whatever goes wrong in it, the training goes on."""
+        controller = self._controller
+        controller.step = self.steps
+        self._journal.scalar(self.steps, "step_s", step_s)
+        if self._live.mode is UNTOUCHED and not self._live.is_joined and self.steps > 1:  # the first compiles
+            self._before.append(step_s)
+        self._tell_losses()
+        if self._generation not in (0, self._session.generation):
+            self._script = controller.script_after_joining()
+            step_s = 0.0
+        self._generation = self._session.generation if self._live.is_joined else 0
+        self._choose(lambda script: self._next_mode(script, step_s))
+        self._unseen = controller.unseen(step_s) if step_s else 0
+
+    def _choose(self, next_mode: Callable[[Steps[None]], Mode]) -> None:
+        """Set the mode of the next call, chosen given the script, if there is one."""
+        if self._script is None:
+            return
+        try:
+            mode = next_mode(self._script)
+        except BadInputError as error:
+            self._give_up(str(error))
+            if self._mapping is not None:
+                raise
+        except Exception as error:  # a bug in Placer must not end the user's training
+            if self._session.is_loss(error):
+                self._look_anew()
+                return
+            self._give_up(f"{type(error).__name__}: {error}")
+        else:
+            self._live.mode = mode
+        if self._live.left_alone and self._controller.phase not in ("starting", LEFT_ALONE):
+            self._leave_alone()
+
+    def _after_another(self) -> None:
+        """After a call of another signature than the main one, of which the script is sent nothing."""
+        self._controller.step = self.steps
+        self._tell_losses()
+        self._choose(self._gone_over)
+
+    def _gone_over(self, script: Steps[None]) -> Mode:
+        """The mode of now, or that of a new script where the program went over to another signature for good."""
+        self._controller.look_for_lost()
+        successor = self._live.successor if self.settings.search else None
+        if successor is None:
+            return self._live.mode
+        script.close()
+        self._live.go_over(successor)
+        self._before.clear()  # these were steps of the other one
+        self._generation = self._session.generation if self._live.is_joined else 0
+        self._script = self._controller.script_of_another()
+        return next(self._script)
+
+    def _next_mode(self, script: Steps[None], step_s: float) -> Mode:
+        failed, self._live.failed = self._live.failed, None
+        if failed is None:
+            return next(script) if step_s == 0.0 else script.send(step_s)
+        mode, why = failed
+        self._controller.trials.drop(mode)
+        sentence = f"a mapping of {mode.name} failed in its first step of the training, which was undone: {why}"
+        self._journal.entry(self.steps, "error", sentence)
+        return script.throw(PlacerError(sentence))
+
+    def _leave_alone(self) -> None:
+        """It showed while the step was placed, or soon would be, that it must run untouched."""
+        if self._script is not None:
+            self._script.close()
+        self._controller.step = self.steps
+        self._script = self._controller.script_left_alone()
+        self._live.mode = next(self._script)
+
+    def _look_anew(self) -> None:
+        """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
+        self._session.suspected, self._generation = True, STALE
+        self._live.mode = self._controller.mode
+
+    def _give_up(self, why: str) -> None:
+        self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
+        warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
+        self._script = None
+        self._live.mode = self._controller.mode
+        self._controller.phase = LEFT_ALONE
+        if self._live.mode is UNTOUCHED:
+            self._live.leave_alone(why)
+
+    def _tell_losses(self) -> None:
+        for loss in self._session.losses[self._losses :]:
+            self._journal.entry(
+                self.steps, "lost",
+                f"lost {', '.join(loss.lost)}: {loss.repeated} steps since the last snapshot were taken again, "
+                f"{loss.forgotten} could not be; {loss.seconds:.1f} s.",
+                repeated=loss.repeated, forgotten=loss.forgotten, seconds=loss.seconds,
+            )  # fmt: skip
+        self._losses = len(self._session.losses)
+
+
+def _end(live: LiveStep, controller: Controller, journal: Journal) -> None:
+    """Give back what a step holds, except the store, which only the thread that opened it may close."""
+    if controller.planner is not None:
+        controller.planner.close()
+    live.close()
+    journal.close()
+
+
+def _end_soon(live: LiveStep, controller: Controller, journal: Journal) -> None:
+    """As `_end`, for a step that the user dropped: not within the garbage collection that found it."""
+    threading.Thread(target=_end, args=(live, controller, journal), daemon=True, name="placer-end").start()
+
+
+def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
+    """Refuse now what would otherwise fail later, within the training."""
+    if not callable(step):
+        raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
+    if settings is not None and settings.budget < 1:
+        raise BadInputError(f"budget is {settings.budget}; give at least 1.")
+    if sync_every is not None and sync_every < 1:
+        raise BadInputError(f"sync_every is {sync_every}; give at least 1.")
+    if devices is not None and not isinstance(devices, str):
+        raise BadInputError(f"devices is a {type(devices).__name__}; write {SPECS}.")
+    check_spec(devices)
+    split(devices)
+    if settings is not None and settings.split not in (SPLIT_OFF, SPLIT_AUTO):
+        read_plan(settings.split)

@@ -1,0 +1,69 @@
+"""Divided ops within a training: a plan of splits is chosen, and mappings of the step that it gives are tried, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from placer.errors import PlacerError
+from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF
+from placer.train.steps.modes import WHOLE
+from search.online.first_search import FirstSearch
+from search.online.interfaces import LiveStepLike, Steps
+from search.online.settings import OnlineSettings
+from search.online.trials.trials import Say, Trials
+
+if TYPE_CHECKING:
+    from placer.graph.topology import Topology
+
+
+class SplitSearch:
+    """Its state lasts until it has ended, also where devices are lost meanwhile."""
+
+    def __init__(self, trials: Trials, settings: OnlineSettings, say: Say, now: Callable[[str], None]) -> None:
+        """now: called with each phase."""
+        self.trials, self.settings, self._say, self._now = trials, settings, say, now
+        self._is_judged = settings.split == SPLIT_OFF
+        self.search: FirstSearch | None = None  # of the divided step, once a plan is chosen
+
+    @property
+    def plan(self) -> int:
+        """The number of the plan that was chosen; WHOLE before, and where none is worth it."""
+        return WHOLE if self.search is None else self.search.plan
+
+    def choose(self, topology: Topology) -> Steps[None]:
+        """Choose a plan in the background, once. One that does not fit the step is a line in the journal."""
+        if self._is_judged:
+            return
+        self._now("judging splits")
+        live = self.trials.live
+        try:
+            work = live.background(lambda: chosen(live, self.settings, topology))
+            plan, why = yield from self.trials.meanwhile(work)
+        except PlacerError as error:
+            self._say("error", f"no ops are divided: {error}")
+        else:
+            if plan == WHOLE:
+                self._say("plan", why)
+            else:
+                self.search = FirstSearch(self.trials, self.settings, self._say, self._now, plan)
+                self._say("plan", f"{live.divided_in_words(plan)}; mappings of that are tried, too.")
+        self._is_judged = True
+
+
+def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> tuple[int, str]:
+    """(the number of the plan that was given, or of the most promising one, ""); (WHOLE, why) where none is worth a
+    try. Raises BadInputError where a plan that was given cannot be carried out.
+    """
+    from placer.graph.coarsen import coarsen
+    from placer.splits.plan_files import read_plan
+    from search.session.prediction import Prediction
+    from search.splits.choose import Judge  # loads TensorFlow
+
+    if settings.split != SPLIT_AUTO:
+        return live.divide(read_plan(settings.split)), ""
+    assert live.graph is not None  # profiled
+    groups = coarsen(live.graph, settings.groups, topology)
+    prediction = Prediction.profiled(groups, topology, 0.0)
+    best, why = Judge(live.captured(), prediction, settings.groups, settings.seed, stored=False).best(len(topology))
+    return (WHOLE, why) if best is None else (live.divide(best.step.plan), why)
