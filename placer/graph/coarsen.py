@@ -61,7 +61,8 @@ def coarsen(graph: OpGraph, groups: int = 192, topology: Topology | None = None)
     Units are merged by heavy-edge matching (Karypis & Kumar 1998, section 3.1): first the pairs whose cut is the most
     expensive relative to their compute, each unit at most once a round. Groups follow from units: op v is at depth
     max over its inputs u of depth(u) + [unit(u) != unit(v)], and a group is what shares unit and depth. Every
-    edge between two groups leads to a greater depth, so no cycle can form.
+    edge between two groups leads to a greater depth, so no cycle can form. Micro-batches are kept apart as units are:
+    a unit works on one after another.
     """
     units = _Units(graph, topology)
     target = groups // 2
@@ -115,6 +116,10 @@ class _Units:
                 if limit_s >= self.total_s:
                     return
                 limit_s *= GROWTH
+
+    def piece(self, v: int) -> tuple[int, int | None]:
+        """What an op runs in one piece with: its unit, and its micro-batch."""
+        return self.root(v), self.graph.ops[v].micro_batch
 
     def _round(self, target: int, limit_s: float, alike: bool) -> int:
         """One round of heavy-edge matching; returns the pairs merged. alike: only units with the same devices."""
@@ -182,24 +187,25 @@ def _split_by_depth(graph: OpGraph, units: _Units) -> list[tuple[int, ...]]:
     """The members of each group, groups in topological order."""
     depth = [0] * len(graph)
     for v in graph.order:
-        here = units.root(v)
-        depth[v] = max((depth[e.src] + (units.root(e.src) != here) for e in graph.in_edges[v]), default=0)
+        here = units.piece(v)
+        depth[v] = max((depth[e.src] + (units.piece(e.src) != here) for e in graph.in_edges[v]), default=0)
     _sink(graph, units, depth)
-    members: dict[tuple[int, int], list[int]] = defaultdict(list)
+    members: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for v in range(len(graph)):
-        members[depth[v], units.root(v)].append(v)
+        unit, micro_batch = units.piece(v)
+        members[depth[v], unit, -1 if micro_batch is None else micro_batch].append(v)
     return [tuple(members[key]) for key in sorted(members)]
 
 
 def _sink(graph: OpGraph, units: _Units, depth: list[int]) -> None:
     """Move ops without inputs down to the first group of their unit that needs them, to form no group of their own.
 
-    An op may go as deep as its consumers allow: as deep as one in the same unit, one less than one in another.
+    An op may go as deep as its consumers allow: as deep as one in the same piece, one less than one in another.
     """
     for v in reversed(graph.order):
         if graph.out_edges[v] and not graph.in_edges[v]:
-            here = units.root(v)
-            depth[v] = min(depth[e.dst] - (units.root(e.dst) != here) for e in graph.out_edges[v])
+            here = units.piece(v)
+            depth[v] = min(depth[e.dst] - (units.piece(e.dst) != here) for e in graph.out_edges[v])
 
 
 def _groups(graph: OpGraph, units: _Units, members: Sequence[tuple[int, ...]], topology: Topology | None) -> Groups:

@@ -35,6 +35,7 @@ class Op:
     depth: int | None = None  # how many scalar operations have to follow one another
     part: int | None = None  # of a divided step, the part for which this op is (placer/splits)
     part_of: str | None = None  # the divided op that this is a part of
+    micro_batch: int | None = None  # the one that this op works on, where a step takes its examples in several
     shapes: tuple[tuple[int | None, ...] | None, ...] = ()  # one per output; None for an unknown rank or dimension
 
     def runs_on(self, device: Device) -> bool:

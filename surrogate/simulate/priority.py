@@ -1,4 +1,7 @@
-"""The order in which a free device takes the ops that could run: upward rank, or weighted out-degree."""
+"""The order in which a free device takes the ops that could run: upward rank, or weighted out-degree.
+
+Where a step takes its examples in micro-batches, the earliest micro-batch comes before the rank.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +62,30 @@ def weighted_out_degree(graph: OpGraph) -> list[float]:
     return np.bincount(src, weights=1 / in_degree[dst], minlength=n).tolist()  # type: ignore[no-any-return]
 
 
-def positions(priority: ArrayLike) -> NDArray[np.int32]:
-    """Each op's place in line: 0 for the highest priority, ties by op index."""
-    line = np.argsort(-np.asarray(priority, dtype=np.float64), kind="stable")
+@lru_cache(maxsize=8)
+def turns(graph: OpGraph) -> NDArray[np.int32] | None:
+    """The micro-batch that each op works on, or helps to begin; all else comes after the last one. None where there are
+    no micro-batches.
+
+    A device that takes the earliest micro-batch first goes backward as soon as it can, so that few are under way:
+    as one forward, one backward does (Narayanan et al. 2021), where rank alone takes all forward passes first.
+    """
+    known = [op.micro_batch for op in graph.ops if op.micro_batch is not None]
+    if not known:
+        return None
+    turn = np.full(len(graph), max(known) + 1, np.int32)
+    for v in reversed(graph.order):
+        own = graph.ops[v].micro_batch
+        turn[v] = min((turn[e.dst] for e in graph.out_edges[v]), default=turn[v]) if own is None else own
+    return turn
+
+
+def positions(priority: ArrayLike, turn: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+    """Each op's place in line: 0 for the highest priority, ties by op index. turn: comes before the priority, the
+    lowest first.
+    """
+    keys = [-np.asarray(priority, dtype=np.float64), *([] if turn is None else [turn])]
+    line = np.lexsort(keys)  # by the last key first; stable
     place = np.empty(len(line), np.int32)
     place[line] = np.arange(len(line), dtype=np.int32)
     return place

@@ -27,6 +27,7 @@ from surrogate.simulate.priority import (
     by_earliest_start,
     positions,
     topological,
+    turns,
     upward_rank,
     weighted_out_degree,
 )
@@ -109,7 +110,7 @@ class Simulator:
             return None
         if self.schedule == "donf":
             return positions(weighted_out_degree(self.graph))
-        return positions(upward_rank(self.graph, self.costs, self.topology))
+        return positions(upward_rank(self.graph, self.costs, self.topology), turns(self.graph))
 
     @cached_property
     def reference(self) -> Model:
