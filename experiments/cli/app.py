@@ -82,7 +82,10 @@ def search(
     groups: options.GroupCount = 192,
     pin: options.Pins = None,
     split: Annotated[
-        str, typer.Option(help="Divide ops: auto, off, or the mapping file whose splits are taken.")
+        str,
+        typer.Option(
+            help="Divide ops: auto, off, pipeline:M (M micro-batches), or the mapping file whose splits are taken."
+        ),
     ] = "off",
     out: Annotated[Path | None, typer.Option(help="Folder for mapping.json, graph.json, topology.json.")] = None,
     report: options.Report = None,

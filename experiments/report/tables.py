@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from pathlib import Path
@@ -16,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.jobs.plan import Simulated
-from experiments.jobs.search.finding import Finding, Row, step_s
+from experiments.jobs.search.finding import Finding, Pipelined, Row, step_s
 from experiments.jobs.search.timelines import one_trace
 from experiments.report.gantt import gantt_facts, gantt_text
 from experiments.report.gantt_plot import draw
@@ -93,6 +94,7 @@ def finding_facts(found: Finding) -> Facts:
         "lost": found.lost or None,
         "pins": list(found.pins),
         "splits": [to_builtins(region) for region in regions_of(found.plan)] if found.plan else None,
+        "pipeline": None if found.pipelined is None else asdict(found.pipelined),
         "best_whole": None if found.whole is None else _row_facts(found.whole),
         "seconds": found.seconds,
     }
@@ -185,6 +187,8 @@ def summary_lines(found: Finding) -> list[str]:
         )
     if found.plan is not None:
         lines.append(_divided(found, found.plan))
+    if found.pipelined is not None:
+        lines.append(_pipelined(found.pipelined))
     under = " under these pins" if found.pins else ""
     lines.append(f"No mapping can be predicted below {ms(found.lower_bound_s)}{under}{_within(found)}.")
     lines += [f"Ended early: {reason}" for reason in (*found.ended, *filter(None, [found.lost]))]
@@ -196,6 +200,15 @@ def summary_lines(found: Finding) -> list[str]:
     elif found.tf_default_s is None and found.untouched.step_s < best.step_s:
         lines.append("That is faster here: worker processes on one machine stand for other hosts, not for speed.")
     return lines
+
+
+def _pipelined(found: Pipelined) -> str:
+    """What a micro-batch takes, and what it takes the busiest device."""
+    m = found.micro_batches
+    return (
+        f"In {m} micro-batches, of which {min(m, found.in_flight)} may be under way, a step took {ms(found.step_s)}: "
+        f"{ms(found.step_s / m)} for each, where the busiest device has {ms(found.load_s / m)} of work (its max-load)."
+    )
 
 
 def _divided(found: Finding, plan: SplitPlan) -> str:
@@ -329,6 +342,7 @@ def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
         searcher=found.best.searcher,
         versions=versions(),
         splits=regions_of(found.plan) if found.plan else None,
+        in_flight=found.plan.in_flight if found.plan else None,
     )
 
 

@@ -15,6 +15,7 @@ from placer.graph.topology import Device, Topology
 
 MAPPING_FORMAT = "placer.mapping/1"
 SPLIT_FORMAT = "placer.mapping/2"  # of a step whose ops are divided
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class GraphMark(Document):
@@ -52,6 +53,7 @@ class MappingFile(Document, kw_only=True, omit_defaults=False):
     searcher: Name | None = None
     versions: dict[Name, Name] = msgspec.field(default_factory=dict)
     splits: list[SplitRegion] | msgspec.UnsetType = msgspec.UNSET
+    in_flight: Count | msgspec.UnsetType = msgspec.UNSET  # the parts are micro-batches, at most so many under way
 
 
 def mapping_file(
@@ -68,6 +70,7 @@ def mapping_file(
     searcher: str | None = None,
     versions: dict[str, str] | None = None,
     splits: list[SplitRegion] | None = None,
+    in_flight: int | None = None,
 ) -> MappingFile:
     """The MappingFile that describes `mapping`."""
     return MappingFile(
@@ -85,6 +88,7 @@ def mapping_file(
         searcher=searcher,
         versions=versions or {},
         splits=splits or msgspec.UNSET,
+        in_flight=in_flight or msgspec.UNSET,
     )
 
 
@@ -98,6 +102,8 @@ def read_mapping_file(path: str | Path) -> MappingFile:
     file = read_document(path, MappingFile, MAPPING_FORMAT, SPLIT_FORMAT)
     if file.splits and file.format != SPLIT_FORMAT:
         raise BadInputError(f"{path}: $.splits needs the format {SPLIT_FORMAT!r}; change $.format.")
+    if file.in_flight is not msgspec.UNSET and not file.splits:
+        raise BadInputError(f"{path}: $.in_flight is of micro-batches, but $.splits divides no op; remove it.")
     return file
 
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from placer.errors import short
 from placer.splits.exchanging import add_exchanging
+from placer.splits.micro_batches import limit
 from placer.splits.pieces import InParts, Pieces, names_of, text_of
 from placer.splits.plan import Division, PlanError, SplitPlan
 from placer.splits.rules.way import Cut, Joined, Own, Way, known_shapes, static
@@ -33,6 +34,8 @@ class DividedGraph:
     variables: Mapping[str, VariableParts]  # node of a variable that is divided -> its parts
     part_of: Mapping[str, str]  # part -> the op that was divided
     part: Mapping[str, int]  # node of the new graph -> the part for which it is; nodes for all parts are not there
+    sums: Mapping[str, str]  # node that adds up micro-batches -> the op that was divided
+    is_limited: bool  # whether no more micro-batches are under way at once than the plan allows
 
 
 def divide(graph: StepGraph, plan: SplitPlan, outputs: Sequence[str], writes: Sequence[str]) -> DividedGraph:
@@ -40,7 +43,7 @@ def divide(graph: StepGraph, plan: SplitPlan, outputs: Sequence[str], writes: Se
     to run.
 
     Raises PlanError where the plan names an op that is not there, a way that its rule does not have, more parts than
-    there are elements, or a variable whose ops are not all divided with it.
+    there are elements, a variable whose ops are not all divided with it, or different numbers of micro-batches.
     """
     missing = [name for name in plan.divisions if name not in graph.nodes]
     if missing:
@@ -51,7 +54,8 @@ def divide(graph: StepGraph, plan: SplitPlan, outputs: Sequence[str], writes: Se
 class _Divider:
     def __init__(self, graph: StepGraph, plan: SplitPlan) -> None:
         self.graph, self.plan = graph, plan
-        self.pieces = Pieces(graph)
+        self.micro_batches = plan.micro_batches
+        self.pieces = Pieces(graph, in_turn=self.micro_batches is not None)
         self.nodes: dict[str, tuple[str, ...]] = {}  # op -> nodes of the new graph that do what it did
         self.variables: dict[str, VariableParts] = {}
         self.part_of: dict[str, str] = {}
@@ -60,6 +64,9 @@ class _Divider:
         for op in self.graph.order:
             self._add(op)
         whole = tuple(self.pieces.whole(name) for name in names_of(outputs))
+        is_limited = self.plan.in_flight is not None and limit(
+            self.pieces.graph_def, self.pieces.part, self.part_of.keys(), self.plan.in_flight
+        )
         return DividedGraph(
             self.pieces.graph_def,
             tuple(name if ":" in name else f"{name}:0" for name in whole),
@@ -67,6 +74,8 @@ class _Divider:
             self.variables,
             self.part_of,
             self.pieces.part,
+            self.pieces.sums,
+            is_limited,
         )
 
     def _add(self, op: Any) -> None:
@@ -84,7 +93,7 @@ class _Divider:
             copy = self.pieces.graph_def.node.add()
             copy.CopyFrom(node)
             copy.attr.pop("_class", None)
-            set_inputs(copy, [*inputs, *self._controls(node)])
+            set_inputs(copy, [*inputs, *self._waits(self._controls(node))])
 
     def _whole(self, op: Any, text: str) -> str:
         if self.graph.tensor(text).dtype == tf.resource and text in self.pieces.parts:
@@ -104,11 +113,14 @@ class _Divider:
             [sized[i].get(j) or self._input(op, text, cut, bounds, i) for j, (text, cut) in enumerate(taken)]
             for i in range(division.parts)
         ]
-        controls = self._controls(node)
+        waits = self._controls(node)
         if way.exchange is not None:
-            names, outputs = add_exchanging(self.pieces, op, way, inputs, bounds, controls)
+            names, outputs = add_exchanging(self.pieces, op, way, inputs, bounds, self._waits(waits))
         else:
-            names = [self._add_part(op, node, i, [*one, *controls]) for i, one in enumerate(inputs)]
+            names = [
+                self._add_part(op, node, i, [*one, *self._waits_of_part(op, waits, i, division.parts)])
+                for i, one in enumerate(inputs)
+            ]
             outputs = [[text_of(name, output) for output in range(len(way.outputs))] for name in names]
         self.nodes[op.name] = tuple(names)
         self.part_of |= dict.fromkeys(names, op.name)
@@ -221,8 +233,27 @@ class _Divider:
         self.variables[op.name] = found
 
     def _controls(self, node: Any) -> list[str]:
-        waited = [parse_input(text)[0] for text in node.input if text.startswith("^")]
-        return [f"^{part}" for name in waited for part in self.nodes[name]]
+        """The ops for which a node waits."""
+        return [parse_input(text)[0] for text in node.input if text.startswith("^")]
+
+    def _waits(self, names: Sequence[str]) -> list[str]:
+        """Control inputs for all that do what these ops did."""
+        return [f"^{part}" for name in names for part in self.nodes[name]]
+
+    def _waits_of_part(self, op: Any, waits: Sequence[str], i: int, parts: int) -> list[str]:
+        """Part i waits for the same part of an op that is divided alike, where neither reads nor changes state; else
+        for all that do what the op did.
+        """
+        found = []
+        for name in waits:
+            done = self.nodes[name]
+            alone = len(done) == parts and not (_is_stateful(op) or _is_stateful(self.graph.op(name)))
+            found += [f"^{part}" for part in (done[i : i + 1] if alone else done)]
+        return found
+
+
+def _is_stateful(op: Any) -> bool:
+    return bool(op.op_def.is_stateful)
 
 
 def _data(node: Any) -> list[str]:

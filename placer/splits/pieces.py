@@ -35,14 +35,19 @@ class InParts:
 
 
 class Pieces:
-    """Adds nodes to a new GraphDef, and knows for each tensor of the old one where it is."""
+    """Adds nodes to a new GraphDef, and knows for each tensor of the old one where it is.
 
-    def __init__(self, graph: StepGraph) -> None:
-        self.graph = graph
+    in_turn: whether parts are micro-batches. Then nothing is copied for each part, and sums are added up as parts come,
+    so that no more than one gradient is kept.
+    """
+
+    def __init__(self, graph: StepGraph, in_turn: bool = False) -> None:
+        self.graph, self.in_turn = graph, in_turn
         self.graph_def = tf.compat.v1.GraphDef(library=graph.graph_def.library, versions=graph.graph_def.versions)
         self.parts: dict[str, InParts] = {}  # tensor -> its parts
         self.renamed: dict[str, str] = {}  # tensor -> another one of the same value
         self.part: dict[str, int] = {}  # node -> the part for which it is
+        self.sums: dict[str, str] = {}  # node that adds up micro-batches -> the op that made what it adds
         self._names = set(graph.nodes)
         self._made: dict[tuple[Any, ...], str] = {}
 
@@ -73,11 +78,12 @@ class Pieces:
         found = self.parts.get(tensor)
         if found is None:
             return self.renamed.get(tensor, tensor)
-        copy = copy if len(found.names) <= MOST_COPIES else 0
+        copies = 1 if self.in_turn or len(found.names) > MOST_COPIES else len(found.names)
+        copy = copy if copies > 1 else 0
         key = (tensor, "whole", copy)
         if key not in self._made:
             made = self._joined(tensor, f"{_stem(tensor)}/whole_{copy}", found.kind, found.names)
-            if len(found.names) <= MOST_COPIES:
+            if copies > 1:
                 self.part[made] = copy
             self._made[key] = made
         return self._made[key]
@@ -99,7 +105,10 @@ class Pieces:
             if node.op == "Const":
                 value = tf.make_ndarray(node.attr["value"].tensor)
                 return self.constant(name, value[(slice(None),) * axis + (slice(begin, end),)])
-            return self._slice(tensor, self.renamed.get(tensor, tensor), name, axis, begin, end)
+            piece = self._slice(tensor, self.renamed.get(tensor, tensor), name, axis, begin, end)
+            if self.in_turn:
+                self.part[piece] = i
+            return piece
         if isinstance(found.kind, Cut) and found.kind.axis == axis:
             return self._slice(tensor, self.whole(tensor, i), name, axis, begin, end)
         pieces = [self._slice(tensor, part, f"{name}_of_{j}", axis, begin, end) for j, part in enumerate(found.names)]
@@ -126,12 +135,23 @@ class Pieces:
             axis = self.constant(f"{name}/axis", np.int32(kind.axis))
             count = tf.compat.v1.AttrValue(i=len(parts))
             return self.add(name, "ConcatV2", [*parts, axis], T=self.type_of(tensor), N=count, Tidx=_type(tf.int32))
+        if kind.by == "sum" and self.in_turn:
+            return self._added_up(tensor, name, parts)
         if kind.by == "sum":
             return self.add(name, "AddN", parts, T=self.type_of(tensor), N=tf.compat.v1.AttrValue(i=len(parts)))
         op = {"max": "Maximum", "min": "Minimum"}[kind.by]
         found = parts[0]
         for part in parts[1:]:
             found = self.add(name, op, [found, part], T=self.type_of(tensor))
+        return found
+
+    def _added_up(self, tensor: str, name: str, parts: Sequence[str]) -> str:
+        found = parts[0]
+        for i, part in enumerate(parts[1:], 1):
+            found = self.add(
+                name if i + 1 == len(parts) else f"{name}_{i}", "AddV2", [found, part], T=self.type_of(tensor)
+            )
+            self.part[found], self.sums[found] = i, _node(tensor)
         return found
 
     def shares(self, tensor: str, parts: Sequence[str], bounds: Sequence[int]) -> list[str]:

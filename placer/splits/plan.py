@@ -23,9 +23,14 @@ class Division:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """Node name -> how it is divided; ops that are not there stay whole."""
+    """divisions: node name -> how it is divided; ops that are not there stay whole.
+
+    in_flight: the parts are micro-batches, which are placed together and run one after another, and so many of them may
+    be under way at once; None = each part is placed on its own.
+    """
 
     divisions: Mapping[str, Division] = field(default_factory=dict)
+    in_flight: int | None = None
 
     def __len__(self) -> int:
         return len(self.divisions)
@@ -36,7 +41,20 @@ class SplitPlan:
     def described(self, ops: int, variables: int) -> str:
         """In words. ops: that the whole step has. variables: that are divided."""
         parts = " or ".join(str(n) for n in sorted({division.parts for division in self.divisions.values()}))
-        return f"{len(self)} of {ops} ops are divided into {parts} parts, and {variables} variables with them"
+        what = "parts" if self.in_flight is None else "micro-batches"
+        return f"{len(self)} of {ops} ops are divided into {parts} {what}, and {variables} variables with them"
+
+    @property
+    def micro_batches(self) -> int | None:
+        """How many; None where each part is placed on its own. Raises PlanError where ops have different numbers."""
+        if self.in_flight is None or not self.divisions:
+            return None
+        counts = sorted({division.parts for division in self.divisions.values()})
+        if len(counts) > 1:
+            raise PlanError(f"ops are divided into {counts[0]} and into {counts[1]} micro-batches; give one number.")
+        if self.in_flight < 1:
+            raise PlanError(f"{self.in_flight} micro-batches may be under way; give at least 1.")
+        return counts[0]
 
     def regions(self) -> Iterator[tuple[Division, list[str]]]:
         """The ops that are divided alike, for people and for files."""
@@ -45,11 +63,11 @@ class SplitPlan:
             yield division, [name for name, _ in items]
 
     @classmethod
-    def of_regions(cls, regions: Iterable[tuple[Division, Sequence[str]]]) -> SplitPlan:
+    def of_regions(cls, regions: Iterable[tuple[Division, Sequence[str]]], in_flight: int | None = None) -> SplitPlan:
         """The inverse of `regions`. Raises PlanError where an op is in two."""
         found: dict[str, Division] = {}
         for division, names in regions:
             for name in names:
                 if found.setdefault(name, division) != division:
                     raise PlanError(f"op {name!r} is divided in two ways; name it once.")
-        return cls(found)
+        return cls(found, in_flight)

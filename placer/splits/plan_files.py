@@ -1,8 +1,10 @@
-"""Plans of splits in mapping files: the field `splits`, which may be edited by hand."""
+"""Plans of splits in mapping files: the fields `splits` and `in_flight`, which may be edited by hand."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from msgspec import UNSET
 
 from placer.errors import BadInputError
 from placer.graph.mapping_files import MappingFile, SplitRegion, read_mapping_file
@@ -18,8 +20,8 @@ def regions_of(plan: SplitPlan) -> list[SplitRegion]:
 
 def plan_of(file: MappingFile) -> SplitPlan:
     """The plan of a mapping file; without splits, an empty one. Raises PlanError where an op is named twice."""
-    splits = file.splits or []
-    return SplitPlan.of_regions((Division(region.way, region.parts), region.ops) for region in splits)
+    regions = ((Division(region.way, region.parts), region.ops) for region in file.splits or [])
+    return SplitPlan.of_regions(regions, None if file.in_flight is UNSET else file.in_flight)
 
 
 def plans_in(mapping: object) -> list[SplitPlan]:

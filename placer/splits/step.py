@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from placer.graph.op_graph import OpGraph
-from placer.splits.divide import divide
+from placer.graph.op_graph import Op, OpGraph
+from placer.splits.divide import DividedGraph, divide
 from placer.splits.plan import SplitPlan
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured, build_graph
@@ -15,10 +15,11 @@ from placer.trace.capture import Captured, build_graph
 
 @dataclass(frozen=True)
 class SplitStep:
-    """A step divided by a plan."""
+    """A step divided by a plan. is_limited: as in DividedGraph."""
 
     plan: SplitPlan
     captured: Captured
+    is_limited: bool
 
 
 def split_step(
@@ -43,8 +44,8 @@ def split_step(
             else:
                 variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
     op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops)
-    ops = tuple(replace(op, part=made.part.get(op.name), part_of=made.part_of.get(op.name)) for op in op_graph.ops)
-    op_graph = OpGraph(op_graph.name, ops, op_graph.edges)
+    in_turn = plan.micro_batches is not None
+    op_graph = OpGraph(op_graph.name, tuple(_known(op, made, in_turn) for op in op_graph.ops), op_graph.edges)
     divided = replace(
         captured,
         graph_def=made.graph_def,
@@ -55,4 +56,12 @@ def split_step(
         undivided=captured,
         divided=made.variables,
     )
-    return SplitStep(plan, divided)
+    return SplitStep(plan, divided, made.is_limited)
+
+
+def _known(op: Op, made: DividedGraph, in_turn: bool) -> Op:
+    """An op with what is known of it as a part. Micro-batches of an op share a device, and what adds them up, too."""
+    part, part_of = made.part.get(op.name), made.part_of.get(op.name)
+    if not in_turn:
+        return replace(op, part=part, part_of=part_of)
+    return replace(op, micro_batch=part, part_of=part_of, colocate=op.colocate or part_of or made.sums.get(op.name))

@@ -119,7 +119,7 @@ class AutoStep:
         found = mapping_file(
             mapping, objective="makespan", measured_s=self.step_s, seed=self.settings.seed, searcher=mode.name,
             baseline={"best single": self.best_single_s, "untouched": self.untouched_s},
-            splits=regions_of(self._live.plan(mode.plan)),
+            splits=regions_of(self._live.plan(mode.plan)), in_flight=self._live.plan(mode.plan).in_flight,
         )  # fmt: skip
         write_mapping(path, found)
 

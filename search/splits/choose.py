@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from statistics import mean
 
 from placer.graph.coarsen import coarsen
@@ -16,6 +17,7 @@ from search.session.prediction import Prediction
 from search.session.session import SearchSession
 from search.splits.candidates import candidates
 from search.splits.estimate import estimated
+from search.splits.pipeline import pipelines
 from search.splits.propagate import Rates
 
 SEARCHER = "hybrid"
@@ -59,18 +61,23 @@ class Judge:
         return self._best_s(self.profiled)
 
     def candidates(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> list[Judged]:
-        """Plans that divide ops into `parts`, the most promising first. note: told which policy comes next."""
+        """Plans that divide ops into `parts`, or into micro-batches for so many devices, the most promising first.
+
+        note: told which policy comes next.
+        """
         graph = StepGraph(self.captured.graph_def)
         fine = self.profiled.groups.fine
         phases = {op.name: op.phase for op in fine.ops}
         found = []
-        for policy, plan in candidates(graph, phases, self._rates(fine), parts):
+        by_policy = candidates(graph, phases, self._rates(fine), parts)
+        for policy, plan in chain(by_policy, pipelines(graph, parts)):
             note(policy)
             try:
                 step = split_step(self.captured, plan, graph, stored=self.stored)
             except PlanError:  # a policy that this step has no rules for
                 continue
-            found.append(Judged(policy, step, self.predicted_s(step)))
+            if plan.in_flight is None or step.is_limited:  # else no stage can begin before the one before it has ended
+                found.append(Judged(policy, step, self.predicted_s(step)))
         return sorted(found, key=lambda judged: judged.predicted_s)
 
     def predicted_s(self, step: SplitStep) -> float:

@@ -84,8 +84,8 @@ def positions(priority: ArrayLike, turn: NDArray[np.int32] | None = None) -> NDA
     """Each op's place in line: 0 for the highest priority, ties by op index. turn: comes before the priority, the
     lowest first.
     """
-    keys = [-np.asarray(priority, dtype=np.float64), *([] if turn is None else [turn])]
-    line = np.lexsort(keys)  # by the last key first; stable
+    highest = -np.asarray(priority, dtype=np.float64)
+    line = np.lexsort((highest,) if turn is None else (highest, turn))  # by the last key first; stable
     place = np.empty(len(line), np.int32)
     place[line] = np.arange(len(line), dtype=np.int32)
     return place

@@ -9,7 +9,7 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from experiments.jobs.search.finding import Finding, Row, by_merit, fastest, step_s
+from experiments.jobs.search.finding import Finding, Pipelined, Row, by_merit, fastest, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import prepared, stepped
 from placer.errors import PlacerError
@@ -185,7 +185,18 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         tf_default=final.untouched,
         plan=job.traced.plan,
         whole=fastest(row for finalist, row in rows.items() if best.divided and not finalist.divided),
+        pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
     )
+
+
+def _pipelined(divided: Sequence[Finalist]) -> Pipelined | None:
+    """What the fastest of them says, where their plan is one of micro-batches."""
+    plan = divided[0].job.traced.plan if divided else None
+    if plan is None or plan.in_flight is None or plan.micro_batches is None:
+        return None
+    best = _fastest(divided)
+    load_s = best.job.problem.max_load.value(best.row.mapping.devices)
+    return Pipelined(plan.micro_batches, plan.in_flight, step_s(best.row), load_s)
 
 
 def _beaten(final: Final, best: Finalist) -> list[str]:

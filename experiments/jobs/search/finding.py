@@ -34,6 +34,18 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Pipelined:
+    """The fastest mapping of the step in micro-batches, measured with `best`. load_s: predicted, of the busiest
+    device, below which no step can be.
+    """
+
+    micro_batches: int
+    in_flight: int
+    step_s: float
+    load_s: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """What a search found. `finalists`, `best` and `best_single` of them, were measured side by side at the end."""
 
@@ -60,6 +72,7 @@ class Finding:
     tf_default: Measured | None = None  # measured with them
     plan: SplitPlan | None = None  # by which ops of the delivered step are divided; then `groups` are of its parts
     whole: Row | None = None  # where they are: the fastest mapping of whole ops, measured with `best`
+    pipelined: Pipelined | None = None  # where micro-batches were tried, delivered or not
 
     @property
     def default_wins(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 from placer.graph.pins import parse_pin
 from placer.splits.plan import SplitPlan
 from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF, read_plan
@@ -13,6 +13,7 @@ from search.session.registry import SEARCHERS
 
 BASELINES = ("expert", "heft", "donf", "random")
 DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
+SPLIT_PIPELINE = "pipeline:"
 BASELINE_SHARE = 0.25  # of the measurements left after the single devices
 
 
@@ -33,7 +34,7 @@ class SearchSettings:
     pins: tuple[str, ...] = ()  # each 'PATTERN=DEVICE', see placer/graph/pins.py
     traced: int = 5  # steps traced on each device to profile it
     warm_up: int = 3  # untraced steps on each device before these
-    split: str = SPLIT_OFF  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, or the mapping file whose splits to take
+    split: str = SPLIT_OFF  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, SPLIT_PIPELINE with a number, or a file
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
     final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
 
@@ -50,12 +51,23 @@ class SearchSettings:
             raise BadInputError(f"--groups is {self.groups}; give at least 2.")
         if self.minutes is not None and not self.minutes > 0:
             raise BadInputError(f"--minutes is {self.minutes}; give a number > 0.")
-        _ = self.plan
+        _ = self.plan, self.micro_batches
 
     @cached_property
     def plan(self) -> SplitPlan | None:
         """The plan in the file that `split` names, None where it names none. Raises BadInputError."""
-        return None if self.split in (SPLIT_OFF, SPLIT_AUTO) else read_plan(self.split)
+        names_none = self.split in (SPLIT_OFF, SPLIT_AUTO) or self.split.startswith(SPLIT_PIPELINE)
+        return None if names_none else read_plan(self.split)
+
+    @property
+    def micro_batches(self) -> int | None:
+        """In how many the step is to take its examples; None where `split` does not say so. Raises BadInputError."""
+        if not self.split.startswith(SPLIT_PIPELINE):
+            return None
+        text = self.split.removeprefix(SPLIT_PIPELINE)
+        if not (text.isdecimal() and int(text) >= 2):
+            raise BadInputError(f"--split is {short(self.split)}; give pipeline:M with M micro-batches, at least 2.")
+        return int(text)
 
     def shares(self, left: int) -> list[tuple[str, int]]:
         """How many of `left` measurements each searcher may have: BASELINE_SHARE for the baselines together."""

@@ -17,6 +17,11 @@ from search.session.prediction import Prediction
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.splits.step import SplitStep
 
+NEEDED = (
+    "micro-batches need each other here (batch normalisation, or an op between divided ones that stays whole), so that "
+    "all of them are under way at once."
+)
+
 
 def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
     """Measure what searchers ask, first for the whole step, then for the divided one if there is one.
@@ -50,7 +55,7 @@ def divided_job(job: Job, over: Stop = never) -> Iterator[Job | None]:
         yield None
         return
     policy, step = chosen
-    by = "as the file says" if policy is None else policy
+    by = "as asked for" if policy is None else policy
     job.progress.phase(f"profiling {len(step.captured.graph)} ops, {len(step.plan)} of them divided ({by})")
     traced = replace(job.traced, captured=step.captured, plan=step.plan, policy=policy)
     profiled = profile_model(traced, job.devices, job.settings, job.progress)
@@ -62,6 +67,8 @@ def divided_job(job: Job, over: Stop = never) -> Iterator[Job | None]:
 def _chosen(job: Job) -> tuple[str | None, SplitStep] | None:
     """(the policy, the step that it divided), without a policy where the plan was given; None to divide nothing."""
     from placer.splits.step import split_step
+    from placer.splits.step_graph import StepGraph
+    from search.splits.pipeline import pipeline
 
     if job.settings.split == SPLIT_OFF:
         return None
@@ -69,8 +76,15 @@ def _chosen(job: Job) -> tuple[str | None, SplitStep] | None:
     if job.measurements_left() < fewest or job.time_is_up():
         job.ended.append("no ops were divided, because no measurements or no time were left after the single devices.")
         return None
-    plan = job.settings.plan
-    return _most_promising(job) if plan is None else (None, split_step(job.captured, plan))
+    if job.settings.split == SPLIT_AUTO:
+        return _most_promising(job)
+    graph, plan = StepGraph(job.captured.graph_def), job.settings.plan
+    if plan is None:
+        plan = pipeline(graph, job.settings.micro_batches or 0, len(job.topology))
+    step = split_step(job.captured, plan, graph)
+    if plan.in_flight is not None and not step.is_limited:
+        job.ended.append(NEEDED)
+    return None, step
 
 
 def _most_promising(job: Job) -> tuple[str, SplitStep] | None:

@@ -24,8 +24,9 @@ def matmul(op: Any) -> Ways:
 def batch_matmul(op: Any) -> Ways:
     """[batch..., rows, inner] x [batch..., inner, columns]; both may be given adjoint, and batches are broadcast.
 
-    A batch axis is divided only where both inputs have the same batch, because oneDNN's kernel in TensorFlow 2.21
-    corrupts memory where one input has the batch [n, 1] and the other [1], which cutting could bring about.
+    A batch axis is divided only where both inputs have the same batch, or one has a single axis and the other none,
+    because oneDNN's kernel in TensorFlow 2.21 corrupts memory where one input has the batch [n, 1] and the other [1],
+    which cutting could bring about.
     """
     a, b = int(op.get_attr("adj_x")), int(op.get_attr("adj_y"))
     x, y, out = dims(op.inputs[0]), dims(op.inputs[1]), dims(op.outputs[0])
@@ -37,6 +38,8 @@ def batch_matmul(op: Any) -> Ways:
     }
     if x[:-2] == y[:-2]:
         ways |= {axis_name(i): Way((Cut(i), Cut(i)), (Cut(i),), out[i]) for i in range(last)}
+    elif sorted((m, n)) == [0, 1]:
+        ways[axis_name(0)] = Way((Cut(0) if m else None, Cut(0) if n else None), (Cut(0),), out[0])
     return ways
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from placer.execute.outputs import values
 from placer.execute.reference import reference
@@ -15,64 +13,17 @@ from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.op_flops import op_flops
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
-from placer.trace.capture import capture
 from search.splits.candidates import POLICIES, candidates, plan_by
 from search.splits.propagate import Rates
+from tests.search.splits.trainings import apart, attention, captured_training, convolutional, dense
 
 BATCH = 7  # does not divide evenly
 STEPS = 2
 
 
-def convolutional():
-    """Batch normalisation, a depthwise and a transposed convolution, pooling, dropout, a flattened dense layer."""
-    x = inputs = keras.Input((12, 12, 3))
-    x = keras.layers.Conv2D(8, 3, padding="same")(x)
-    x = keras.layers.BatchNormalization()(x)
-    x = keras.layers.Activation("relu")(x)
-    x = keras.layers.DepthwiseConv2D(3, strides=2, padding="same", depth_multiplier=2)(x)
-    x = keras.layers.MaxPooling2D(2)(x)
-    x = keras.layers.Conv2DTranspose(6, 3, strides=2, padding="same", activation="relu")(x)
-    x = keras.layers.AveragePooling2D(2)(x)
-    x = keras.layers.Dropout(0.3, seed=1)(x)
-    x = keras.layers.Flatten()(x)
-    x = keras.layers.Dense(32, activation="relu")(x)
-    model = keras.Model(inputs, keras.layers.Dense(5)(x))
-    return model, tf.random.stateless_normal([BATCH, 12, 12, 3], [1, 2])
-
-
-def dense():
-    """Dense layers with weights larger than what they work on."""
-    model = keras.Sequential([keras.Input((24,)), *(keras.layers.Dense(n, "relu") for n in (32, 32, 31)),
-                              keras.layers.Dense(5)])  # fmt: skip
-    return model, tf.random.stateless_normal([BATCH, 24], [1, 2])
-
-
-def attention():
-    """An embedding, attention, layer normalisation."""
-    inputs = keras.Input((6,), dtype="int32")
-    x = keras.layers.Embedding(20, 8)(inputs)
-    x = keras.layers.LayerNormalization()(x + keras.layers.MultiHeadAttention(2, 4)(x, x))
-    x = keras.layers.Dense(16, "gelu")(x)
-    model = keras.Model(inputs, keras.layers.Dense(5)(keras.layers.GlobalAveragePooling1D()(x)))
-    return model, tf.constant(np.arange(6 * BATCH).reshape(BATCH, 6) % 20, tf.int32)
-
-
 @pytest.fixture(scope="module", params=[convolutional, dense, attention], ids=lambda make: make.__name__)
 def training(request):
-    keras.utils.set_random_seed(3)
-    model, x = request.param()
-    optimizer = keras.optimizers.SGD(1.0, momentum=0.5)  # a step changes weights by their gradients
-    optimizer.build(model.trainable_variables)
-    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-    def step(x, y):
-        with tf.GradientTape() as tape:
-            loss = loss_of(y, model(x, training=True))
-        optimizer.apply(tape.gradient(loss, model.trainable_variables))
-        return loss
-
-    captured = capture(step, (x, tf.constant(np.arange(BATCH) % 5)), request.param.__name__)
-    batch = captured.flat_inputs((x, tf.constant(np.arange(BATCH) % 5)))
+    captured, batch = captured_training(request.param, BATCH)
     start = {name: variable.numpy() for name, variable in captured.variables.items()}
     return captured, batch, reference(captured, start, [batch] * STEPS)
 
@@ -86,17 +37,6 @@ def plan_of(captured, policy, parts):
     graph = StepGraph(captured.graph_def)
     phases = {op.name: op.phase for op in captured.graph.ops}
     return plan_by(policy, graph, phases, free_rates(graph), parts)
-
-
-def apart(outcome, placed, captured):
-    """The largest difference of a variable's change, relative to the change of all variables together."""
-    after = captured.joined({name: variable.numpy() for name, variable in placed.variables.items()})
-    assert after.keys() == outcome.after.keys()
-    change = {name: value - outcome.before[name] for name, value in outcome.after.items()}
-    whole = np.sqrt(sum(np.sum(np.square(value, dtype=np.float64)) for value in change.values()))
-    return (
-        max(np.linalg.norm((after[name] - value).astype(np.float64)) for name, value in outcome.after.items()) / whole
-    )
 
 
 @pytest.mark.parametrize("parts", [2, 3])

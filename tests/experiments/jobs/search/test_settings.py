@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -30,3 +31,16 @@ def test_a_file_without_a_plan_of_splits_is_refused_before_anything_is_traced(tm
     path.write_text(json.dumps({"format": MAPPING_FORMAT, "assignment": {}}))
     with pytest.raises(BadInputError, match=r"\$.splits is missing"):
         SearchSettings("any", split=str(path)).check()
+
+
+@pytest.mark.parametrize("split", ["pipeline:", "pipeline:1", "pipeline:-4", "pipeline:2.5", "pipeline:four"])
+def test_numbers_of_micro_batches_that_are_none_are_refused_before_anything_is_traced(split):
+    message = f"--split is {split!r}; give pipeline:M with M micro-batches, at least 2."
+    with pytest.raises(BadInputError, match=f"^{re.escape(message)}$"):
+        SearchSettings("any", split=split).check()
+
+
+def test_a_number_of_micro_batches_names_no_file():
+    settings = SearchSettings("any", split="pipeline:8")
+    settings.check()
+    assert settings.micro_batches == 8 and settings.plan is None

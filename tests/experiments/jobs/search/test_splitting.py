@@ -257,3 +257,19 @@ def replace_settings(job, **changes):
     twin = copy.copy(job)
     twin.settings, twin.ended = replace(job.settings, **changes), []
     return twin
+
+
+@pytest.mark.slow
+def test_micro_batches_are_measured_beside_the_largest_load(two_cpus):
+    found = run_search(replace(SETTINGS, measurements=5, split="pipeline:4"))
+    assert (found.pipelined.micro_batches, found.pipelined.in_flight) == (4, 3)
+    assert found.pipelined.step_s > 0 and found.pipelined.load_s > 0
+    assert finding_facts(found)["pipeline"]["micro_batches"] == 4
+    assert any(
+        line.startswith("In 4 micro-batches, of which 3 may be under way, a step took") for line in summary_lines(found)
+    )
+
+
+def test_more_micro_batches_than_examples_are_refused(two_cpus):
+    with pytest.raises(BadInputError, match=r"^a step of 128 examples has no 1000 micro-batches; ask for 2 to 128\.$"):
+        run_search(replace(SETTINGS, split="pipeline:1000"))

@@ -1,0 +1,73 @@
+"""Plans that take the examples of a step in micro-batches: a pipeline where layers are placed one after another,
+gradient accumulation where they share a device.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from placer.splits.pieces import names_of, text_of
+from placer.splits.plan import Division, PlanError, SplitPlan
+from placer.splits.rules.way import Cut, Way
+from placer.splits.step_graph import StepGraph
+
+PER_DEVICE = (2, 4)  # micro-batches that are tried
+
+
+def pipelines(graph: StepGraph, devices: int) -> Iterator[tuple[str, SplitPlan]]:
+    """(name, plan) with several micro-batches for each device. None where the step has too few examples."""
+    for micro_batches in (devices * factor for factor in PER_DEVICE):
+        with suppress(PlanError):
+            yield f"{micro_batches} micro-batches", pipeline(graph, micro_batches, devices)
+
+
+def pipeline(graph: StepGraph, micro_batches: int, devices: int) -> SplitPlan:
+    """Every op is divided that can work on what comes in micro-batches as it comes, and no weight. On so many devices
+    2 x devices - 1 may be under way: the first stage of a pipeline has so many on its hands where each crossing takes
+    as long as a stage, and a single device has one.
+
+    Raises PlanError where there are fewer examples than micro-batches, or no op can be divided by examples.
+    """
+    examples = _examples(graph)
+    if not 2 <= micro_batches <= examples:
+        can = f"ask for 2 to {examples}" if examples > 1 else "nothing can be divided"
+        raise PlanError(f"a step of {examples} examples has no {micro_batches} micro-batches; {can}.")
+    cuts = {op.name: Cut(0) for op in graph.order if _leading(op) == examples}
+    divisions = {}
+    for op in graph.order:
+        texts = names_of(text for text in graph.nodes[op.name].input if not text.startswith("^"))
+        taken = {i: cuts[text] for i, text in enumerate(texts) if text in cuts}
+        chosen = _way(graph.ways(op.name), taken, micro_batches) if taken else None
+        if chosen is not None:
+            divisions[op.name] = Division(chosen, micro_batches)
+            kinds = enumerate(graph.ways(op.name)[chosen].outputs)
+            cuts |= {text_of(op.name, i): kind for i, kind in kinds if isinstance(kind, Cut)}
+    if not divisions:
+        raise PlanError("no op of the step has a rule to be divided by examples, so there are no micro-batches.")
+    return SplitPlan(divisions, in_flight=2 * devices - 1)
+
+
+def _way(ways: Mapping[str, Way], taken: Mapping[int, Cut], parts: int) -> str | None:
+    """A way that takes inputs as they are cut; all others are whole, and each part has what it needs of them."""
+    for name, way in ways.items():
+        kinds = {i: way.inputs[i] for i in taken}
+        as_cut = all(isinstance(kind, Cut) and kind.axis == taken[i].axis for i, kind in kinds.items())
+        if as_cut and way.extent >= parts * way.least:
+            return name
+    return None
+
+
+def _examples(graph: StepGraph) -> int:
+    """The first dimension that most inputs have; 0 where none has one."""
+    found = Counter(n for op in graph.order if (n := _leading(op)))
+    return max(found, key=found.__getitem__, default=0)
+
+
+def _leading(op: Any) -> int:
+    """The first dimension of a step's input; 0 of other ops, and where it is not known."""
+    if op.type != "Placeholder" or not op.outputs[0].shape.rank:
+        return 0
+    return op.outputs[0].shape[0] or 0
