@@ -6,6 +6,7 @@ import gc
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -72,7 +73,8 @@ def test_a_whole_search_trains_as_the_step_alone(make_step: Callable[[], Made], 
         kept = placed.journal.entries
     assert 2 <= len(measured) <= 3 + 2  # the single devices, and the budget
     assert "cpu:0" in said and "cpu:1" in said
-    np.testing.assert_allclose(found, losses(*make_step(), len(found)), rtol=1e-3, atol=1e-4)
+    alone, _ = make_step()
+    np.testing.assert_allclose(found, losses(tf.function(alone), inputs, len(found)), rtol=1e-3, atol=1e-4)
     with Store(tmp_path / "found.db") as store:
         assert len(store) == len(measured)
     lines = [json.loads(line) for line in (tmp_path / "placer.jsonl").read_text().splitlines()]
@@ -91,7 +93,8 @@ def test_a_program_that_goes_over_to_larger_batches_has_these_searched(
         count = len(found)
         while not any(entry.kind == "start" for entry in placed.journal.entries):
             found += losses(placed, larger, 1)
-            assert len(found) < count + 100
+            time.sleep(0.005)  # it does not go over before the probes of the load are built
+            assert len(found) < count + 4000
         found += [*searched(placed, larger), *losses(placed, larger, 5), *losses(placed, inputs, 5)]
         assert sum(entry.kind == "end" for entry in placed.journal.entries) == 2
         assert [tried for tried in placed.tried if tried.devices]
