@@ -17,8 +17,8 @@ from experiments.benches.splitting import run
 from experiments.benches.splitting.measure import Wanted, measured
 from experiments.benches.splitting.plot import fill
 from experiments.benches.splitting.sameness import gradient_slots, sameness, trained
-from experiments.jobs.search import splitting
 from placer.errors import BadInputError
+from search.splits import choose
 
 SAME = {
     "gradient_rel_err": 3e-7, "gradient_rel_err_threads": 2e-7, "loss_rel_err": 1e-7, "loss_rel_err_threads": 0.0,
@@ -153,7 +153,7 @@ def test_a_training_that_goes_nowhere_has_no_relative_difference():
 
 
 def test_a_real_network_is_searched_twice_and_trains_alike(two_cpus, monkeypatch):
-    monkeypatch.setattr(splitting, "WORTH", float("inf"))
+    monkeypatch.setattr(choose, "WORTH", float("inf"))
     wanted = Wanted("mnist_softmax", None, measurements=6, minutes=1.0, batch=16, steps=3, repeats=3)
     facts = json.loads(json.dumps(measured(wanted)))
     assert facts.keys() == DIVIDED.keys()
@@ -167,7 +167,7 @@ def test_a_real_network_is_searched_twice_and_trains_alike(two_cpus, monkeypatch
 
 
 def test_where_no_plan_is_worth_trying_there_is_nothing_to_compare(two_cpus, monkeypatch):
-    monkeypatch.setattr(splitting, "WORTH", 0.0)
+    monkeypatch.setattr(choose, "WORTH", 0.0)
     facts = measured(replace(Wanted("mnist_softmax", None, 4, 1.0, batch=16), steps=2, repeats=2))
     assert not facts["delivers_divided"] and facts["policy"] is None and facts["sameness"] is None
     assert facts["bound_s_divided"] is None and any("no plan" in line for line in facts["ended"])
