@@ -350,4 +350,10 @@ def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync
     check_spec(devices)
     split(devices)
     if settings is not None and settings.split not in (SPLIT_OFF, SPLIT_AUTO):
-        read_plan(settings.split)
+        try:
+            read_plan(settings.split)
+        except BadInputError as error:
+            raise BadInputError(
+                f"split is {settings.split!r}, which is neither {SPLIT_OFF!r} nor {SPLIT_AUTO!r} nor a mapping file with "
+                f"splits: {error}"
+            ) from None
