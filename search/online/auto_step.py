@@ -354,6 +354,6 @@ def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync
             read_plan(settings.split)
         except BadInputError as error:
             raise BadInputError(
-                f"split is {settings.split!r}, which is neither {SPLIT_OFF!r} nor {SPLIT_AUTO!r} nor a mapping file with "
-                f"splits: {error}"
+                f"split is {settings.split!r}, which is neither {SPLIT_OFF!r} nor {SPLIT_AUTO!r} nor a mapping file "
+                f"with splits: {error}"
             ) from None

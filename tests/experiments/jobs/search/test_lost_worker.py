@@ -25,7 +25,7 @@ OURS = ("  ", "tracing", "timing", "opening", "profiling", "measuring", "mnist_s
 PROFILING, LAST = "profiling ops on each device", "measuring the finalists side by side"
 
 
-LATE_S = 420.0  # after which a command that should have ended is killed, and its test fails
+LATE_S = 420  # after which a command that should have ended is killed, and its test fails
 
 
 @dataclass(frozen=True)
