@@ -11,7 +11,7 @@ import tensorflow as tf
 from placer.devices.cluster import Devices, open_devices
 from placer.devices.logical import division
 from placer.devices.process_resources import dropped_by_joining
-from placer.devices.workers.deadline import drop_deadlines, kept_by
+from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, kept_by
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_watch import WorkerWatch
 from placer.devices.workers.workers import Workers, start_workers
@@ -19,14 +19,6 @@ from placer.errors import BadInputError, PlacerError
 from placer.train.variables.hooks import renew_all
 
 NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
-RPC_ERRORS = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.InternalError,
-    tf.errors.UnknownError,
-    tf.errors.DeadlineExceededError,
-)  # what a device that is going down may cause; others are the step's own
 
 
 class Connection:
@@ -106,7 +98,7 @@ class Connection:
         """The devices whose loss caused an error; empty where a worker was restarted unnoticed, None where the error
         has another cause. Waits up to NOTICE_S for a process that is dying.
         """
-        if not self.fragile or not isinstance(error, RPC_ERRORS):
+        if not self.fragile or not isinstance(error, LOST_ERRORS):
             return None
         deadline = self._clock() + NOTICE_S
         while self.devices is not None and self._clock() < deadline:

@@ -18,7 +18,7 @@ PER_DEVICE = (2, 4)  # micro-batches that are tried
 
 
 def pipelines(graph: StepGraph, devices: int) -> Iterator[tuple[str, SplitPlan]]:
-    """(name, plan) with several micro-batches for each device. None where the step has too few examples."""
+    """(name, plan) with several micro-batches for each device; none where the step has too few examples."""
     for micro_batches in (devices * factor for factor in PER_DEVICE):
         with suppress(PlanError):
             yield f"{micro_batches} micro-batches", pipeline(graph, micro_batches, devices)

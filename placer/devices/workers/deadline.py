@@ -33,7 +33,7 @@ TEXT_BYTES = guard.SHARED_BYTES - guard.TEXT_AT
 NOTICE_S = 2.0  # how long a process that has just failed may take to end
 POLL_S = 0.05
 NEXT = "what was measured before is in the store, if you gave one; check that machine, and run the command again."
-LOST = (
+LOST_ERRORS = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -111,7 +111,7 @@ class Deadlines:
             yield
             if not loose:
                 self.longest_s[what] = max(self.longest_s.get(what, 0.0), time.monotonic() - begin_s)
-        except LOST as error:
+        except LOST_ERRORS as error:
             lost = self._lost_by(error)
             if lost:
                 raise DeviceLostError(self._said(lost, what, limit_s)) from error

@@ -19,13 +19,6 @@ FOUND = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "benchmarks").mkdir()
-    return tmp_path
-
-
 def run(record=True):
     return run_bench("main-job", BenchOptions(("towers", "broken"), measurements=4), record=record)
 

@@ -57,9 +57,8 @@ SPACE = {
 
 
 @pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "benchmarks").mkdir()
+def comparing(checkout, monkeypatch):
+    """`checkout`, and the networks that were compared in it."""
     ran = []
 
     def compare(settings):
@@ -68,15 +67,15 @@ def checkout(tmp_path, monkeypatch):
 
     monkeypatch.setattr(comparisons, "compare_in_process", compare)
     monkeypatch.setattr(search_quality, "enumerated", lambda options: {"alexnet": SPACE})
-    return SimpleNamespace(path=tmp_path, ran=ran)
+    return SimpleNamespace(path=checkout, ran=ran)
 
 
-def options(checkout, **changes):
-    return BenchOptions(tuple(FOUND), runs=checkout.path / "runs", **changes)
+def options(comparing, **changes):
+    return BenchOptions(tuple(FOUND), runs=comparing.path / "runs", **changes)
 
 
-def test_ours_is_what_a_search_delivers_and_peers_are_what_they_proposed(checkout):
-    facts = run_bench("search-quality", options(checkout), record=True)
+def test_ours_is_what_a_search_delivers_and_peers_are_what_they_proposed(comparing):
+    facts = run_bench("search-quality", options(comparing), record=True)
     towers, moe = facts["by_model"]["towers"], facts["by_model"]["moe"]
     assert (towers["ratio_to_best_single"], towers["best_peer"]) == (2.0, "random")
     assert towers["vs_peer"] == pytest.approx(1.1)
@@ -84,44 +83,44 @@ def test_ours_is_what_a_search_delivers_and_peers_are_what_they_proposed(checkou
     assert facts["worst_vs_peer"] == moe["vs_peer"] == pytest.approx(0.8)
     assert facts["geomean_ratio"] == pytest.approx(2**0.5)
     assert facts["gap_to_enumerated"] == 0.015
-    page = (checkout.path / "BENCHMARKS.md").read_text()
+    page = (comparing.path / "BENCHMARKS.md").read_text()
     assert "| 100.0 ms +- 1.0 ms | 2.00 | random | 110.0 ms | 1.100 |" in page
     assert "failed: placer: no." in page
     assert "256 placements" in page and "Gap: 1.5%" in page
 
 
-def test_gaps_are_read_off_the_curves(checkout):
-    facts = run_bench("sample-efficiency", options(checkout), record=True)
+def test_gaps_are_read_off_the_curves(comparing):
+    facts = run_bench("sample-efficiency", options(comparing), record=True)
     towers, moe = facts["by_model"]["towers"], facts["by_model"]["moe"]
     assert [towers[f"gap_at_{count}"] for count in (5, 10, 20)] == [0.2, 0.01, 0.0]
     assert (towers["near_after"], moe["near_after"]) == (6, None)
     assert facts["gap_at_20"] == moe["gap_at_20"] == 0.25
     assert towers["searchers"]["random"]["gap"] == pytest.approx(0.1)
-    assert "![Gap" in (checkout.path / "BENCHMARKS.md").read_text()
-    assert (checkout.path / "docs" / "regret.png").read_bytes().startswith(b"\x89PNG")
+    assert "![Gap" in (comparing.path / "BENCHMARKS.md").read_text()
+    assert (comparing.path / "docs" / "regret.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_one_campaign_serves_both_benches_and_failures_are_tried_again(checkout):
-    run_bench("search-quality", options(checkout), record=False)
-    assert checkout.ran == list(FOUND)
-    run_bench("sample-efficiency", options(checkout), record=False)
-    assert checkout.ran == [*FOUND, "broken"]
-    run_bench("sample-efficiency", options(checkout, measurements=4), record=False)
-    assert checkout.ran == [*FOUND, "broken", *FOUND]
-    assert not (checkout.path / "docs").exists()
+def test_one_campaign_serves_both_benches_and_failures_are_tried_again(comparing):
+    run_bench("search-quality", options(comparing), record=False)
+    assert comparing.ran == list(FOUND)
+    run_bench("sample-efficiency", options(comparing), record=False)
+    assert comparing.ran == [*FOUND, "broken"]
+    run_bench("sample-efficiency", options(comparing, measurements=4), record=False)
+    assert comparing.ran == [*FOUND, "broken", *FOUND]
+    assert not (comparing.path / "docs").exists()
 
 
-def test_the_folder_of_runs_may_come_from_the_environment_and_must_be_usable(checkout, monkeypatch):
-    monkeypatch.setenv("PLACER_RUNS", str(checkout.path / "kept"))
+def test_the_folder_of_runs_may_come_from_the_environment_and_must_be_usable(comparing, monkeypatch):
+    monkeypatch.setenv("PLACER_RUNS", str(comparing.path / "kept"))
     sample_efficiency.bench_facts(BenchOptions(("towers",)))
-    kept = checkout.path / "kept" / "towers.json"
+    kept = comparing.path / "kept" / "towers.json"
     assert json.loads(kept.read_text())["facts"] == FOUND["towers"]
     kept.write_text("{")
     with pytest.raises(PlacerError, match="--runs"):
         sample_efficiency.bench_facts(BenchOptions(("towers",)))
 
 
-def test_nothing_measured_is_no_figure(checkout):
+def test_nothing_measured_is_no_figure(comparing):
     assert run_bench("sample-efficiency", BenchOptions(("broken",)), record=True)["gap_at_20"] is None
     facts = run_bench("search-quality", BenchOptions(("broken",)), record=True)
     assert (facts["geomean_ratio"], facts["worst_vs_peer"]) == (None, None)

@@ -48,13 +48,6 @@ def killed(**changes):
     return {"losses": LOSSES[:7], "undisturbed": LOSSES[:7], "kills": kills, "ended": "", **changes}
 
 
-@pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "benchmarks").mkdir()
-    return tmp_path
-
-
 def answers(monkeypatch, **changes):
     """Parts that answer at once; the list of those that ran."""
     ran = []

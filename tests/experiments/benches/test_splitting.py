@@ -45,13 +45,6 @@ WHOLE = DIVIDED | {
 
 
 @pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "benchmarks").mkdir()
-    return tmp_path
-
-
-@pytest.fixture
 def asked(monkeypatch):
     """The networks that were measured, each with the answer of its name, else that of a divided network."""
     replies = {"vgg16": WHOLE, "alexnet": {"failed": "it did not end within 9 s"}}

@@ -30,13 +30,6 @@ PARTS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def checkout(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "benchmarks").mkdir()
-    return tmp_path
-
-
 def answers(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any] | None = None, **parts: Any) -> list[str]:
     """Parts that answer at once; the list of those that ran."""
     ran = []
