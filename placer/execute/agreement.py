@@ -30,6 +30,7 @@ TF32_TOLERANCE = 1e-2  # where a GPU multiplies in TensorFloat-32, which keeps t
 MOST_TOLERANCE = 0.1
 CHANGE_TOLERANCE = 2e-2  # the least for the change of a variable, a small difference of large numbers
 SPREAD = 2.0  # allowed multiple of how far the untouched step's references differ among themselves
+ERRORS = 10.0  # and of what one rounding error at the start grows to: a step makes many more on its way
 
 
 class LossDiffersError(Exception):
@@ -51,8 +52,9 @@ class Agreement:
     references: outcomes of the untouched step under one or more configurations, because thread counts and optimisers
     round differently. What a step returned, and by how much it changed each variable, has to agree with one of them
     within `tolerance` (relative), or within SPREAD times what they differ by among themselves. shaken: makes two
-    outcomes that differ by a rounding error at the start, to see what such an error grows to; they may differ from
-    references by as much as from each other. Called once, at the first disagreement. exact: the devices give
+    outcomes that differ by a rounding error at the start, to see what such an error grows to; others may differ from
+    references by ERRORS times that. The gradient of a bias before batch normalization is nothing but such errors, and
+    Adam makes updates of it. Called once, at the first disagreement. exact: the devices give
     the same bits, so every mapping must do exactly what the first one did that was checked. random: steps draw numbers
     that cannot be repeated, and nothing is checked.
     """
@@ -69,6 +71,7 @@ class Agreement:
         self.references, self.exact, self.random, self.tolerance = list(references), exact, random, tolerance
         self._shaken = shaken
         self._pairs = list(combinations(self.references, 2))
+        self._shaken_pairs: list[tuple[Outcome, Outcome]] = []
         self._first: tuple[Returned, dict[str, bytes]] | None = None  # returned values and digests of variables
 
     def check(self, outcome: Outcome) -> None:
@@ -80,7 +83,7 @@ class Agreement:
             return
         apart = self._apart(outcome)
         if apart and self._shaken is not None:
-            self._pairs.append(self._shaken())
+            self._shaken_pairs.append(self._shaken())
             self._shaken = None
             apart = self._apart(outcome)
         if apart:
@@ -90,7 +93,7 @@ class Agreement:
     def forget_references(self) -> None:
         """Where all mappings must do the same to the bit, free the references once one mapping agreed with them."""
         if self.exact and self._first is not None:
-            self.references, self._pairs, self._shaken = [], [], None
+            self.references, self._pairs, self._shaken_pairs, self._shaken = [], [], [], None
 
     def _check_bits(self, outcome: Outcome, returned: Returned, digests: MappingABC[str, bytes]) -> None:
         for number, (mine, theirs) in enumerate(zip(outcome.returned, returned, strict=True), start=1):
@@ -122,10 +125,10 @@ class Agreement:
             return any(np.array_equal(x, y) for y in others)
         least = max(self.tolerance, CHANGE_TOLERANCE) if size is norm else self.tolerance
         with np.errstate(invalid="ignore"):
-            spread = max((size(_wide(part(a)) - _wide(part(b))) for a, b in self._pairs), default=0.0)
+            among = SPREAD * _farthest(self._pairs, part, size)
+            spread = max(among, ERRORS * _farthest(self._shaken_pairs, part, size))
             return any(
-                _same_kind(x, y)
-                and size(_wide(x) - _wide(y)) <= max(least * size(_wide(y)), SPREAD * spread) + rounding
+                _same_kind(x, y) and size(_wide(x) - _wide(y)) <= max(least * size(_wide(y)), spread) + rounding
                 for y in others
             )
 
@@ -164,6 +167,11 @@ def is_float(a: Array) -> bool:
 def eps_of(a: Array) -> float:
     """The relative distance of neighbouring numbers of the array's type."""
     return float(ml_dtypes.finfo(a.dtype).eps)  # type: ignore[no-untyped-call]
+
+
+def _farthest(pairs: Sequence[tuple[Outcome, Outcome]], part: Part, size: Size) -> float:
+    """The largest difference within a pair; 0 where there is none."""
+    return max((size(_wide(part(a)) - _wide(part(b))) for a, b in pairs), default=0.0)
 
 
 def _same_kind(x: Array, y: Array) -> bool:

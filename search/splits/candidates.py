@@ -15,7 +15,7 @@ from typing import Any
 from placer.splits.plan import SplitPlan
 from placer.splits.rules.way import Cut
 from placer.splits.step_graph import StepGraph
-from search.splits.kin import is_used_in_parts, kin, readers, variable_shape
+from search.splits.kin import is_used_in_parts, kin, may_be_divided, readers, variable_shape
 from search.splits.propagate import Propagation, Rates
 
 POLICIES = ("batch", "columns", "alternate", "heavy", "heavy-alternate")
@@ -66,10 +66,12 @@ def _weights(policy: str, graph: StepGraph, phases: Mapping[str, str | None]) ->
         by_turns = WEIGHTED[op.type][turn % 2 if "alternate" in policy else 0]
         way = graph.ways(op.name).get(by_turns)
         cut = way.inputs[1] if way is not None else None
-        if isinstance(cut, Cut):
+        if not isinstance(cut, Cut):
+            continue
+        together = kin(graph, weight.name)
+        seen |= together
+        if may_be_divided(graph, together, cut.axis):
             turn += 1
-            together = kin(graph, weight.name)
-            seen |= together
             yield from ((name, cut.axis) for name in together)
 
 
@@ -100,6 +102,7 @@ def _following(
         if len(shape) != 1 or prod(shape) < parts:
             continue
         together = kin(graph, op.name)
-        if not together & divided.keys() and is_used_in_parts(graph, plan, together, phases):
+        is_free = not together & divided.keys() and may_be_divided(graph, together, 0)
+        if is_free and is_used_in_parts(graph, plan, together, phases):
             found |= dict.fromkeys(together, 0)
     return found

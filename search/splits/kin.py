@@ -31,6 +31,18 @@ def kin(graph: StepGraph, variable: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def may_be_divided(graph: StepGraph, variables: Iterable[str], axis: int) -> bool:
+    """Whether every op on the handles of these variables has a rule to divide them along an axis: a branch or a loop
+    that uses a variable has none, and takes it whole.
+    """
+    handles = [tensor for name in variables for tensor in graph.op(name).outputs]
+    return all(
+        any(_takes(way, user, handle, axis) for way in graph.ways(user.name).values())
+        for handle in handles
+        for user in handle.consumers()
+    )
+
+
 def variable_shape(handle: Any) -> list[int]:
     """The shape of the variable of a VarHandleOp."""
     return [int(dim.size) for dim in handle.get_attr("shape").dim]

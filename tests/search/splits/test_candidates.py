@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import keras
 import numpy as np
 import pytest
 
+from placer.execute.agreement import Agreement, LossDiffersError, Outcome
 from placer.execute.outputs import values
-from placer.execute.reference import reference
+from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.op_flops import op_flops
 from placer.splits.step import split_step
@@ -51,6 +53,31 @@ def test_a_divided_step_is_the_step(training, two_cpus, policy, parts):
     np.testing.assert_allclose(returned, outcome.returned, rtol=1e-5)
     assert apart(outcome, placed, divided) < 2e-5
     placed.close()
+
+
+def test_a_divided_step_whose_optimizer_amplifies_rounding_agrees_and_a_wrong_update_does_not(two_cpus):
+    """The gradient of a bias before batch normalization is rounding alone, and Adam makes whole updates of it."""
+    captured, batch = captured_training(convolutional, BATCH, keras.optimizers.Adam(0.01))
+    start = {name: variable.numpy() for name, variable in captured.variables.items()}
+    divided = split_step(captured, plan_of(captured, "batch", 2)).captured
+    placed = PlacedStep(Template(divided), [two_cpus.tf_name((op.part or 0) % 2) for op in divided.graph.ops])
+    returned = [values(placed.run_flat(batch)) for _ in range(STEPS)]
+    after = captured_values(divided, placed)
+    placed.close()
+
+    def outcome(start):
+        return reference(captured, start, [batch] * STEPS)
+
+    agreement = Agreement([outcome(start)], exact=False, shaken=lambda: (outcome(start), outcome(perturbed(start))))
+    agreement.check(Outcome(returned, start, after))
+    (kernel,) = (name for name, v in captured.variables.items() if v.trainable and tuple(v.shape) == (3, 3, 3, 8))
+    wrong = {**after, kernel: 2 * start[kernel] - after[kernel]}
+    with pytest.raises(LossDiffersError, match=kernel):
+        agreement.check(Outcome(returned, start, wrong))
+
+
+def captured_values(captured, placed):
+    return captured.joined({name: variable.numpy() for name, variable in placed.variables.items()})
 
 
 @pytest.mark.parametrize("policy", POLICIES)

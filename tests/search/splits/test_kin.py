@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from placer.splits.plan import Division, SplitPlan
 from placer.splits.step_graph import StepGraph
-from search.splits.kin import is_used_in_parts
+from search.splits.kin import is_used_in_parts, may_be_divided
 
 N = 6
 
@@ -60,3 +60,28 @@ def test_others_need_the_whole(between: Callable[[Any], Any], way: str) -> None:
 
 def test_a_variable_that_no_divided_op_uses_is_not_used_in_parts() -> None:
     assert not is_used_in_parts(_graph(_residual), SplitPlan(), {"scale"}, {"update": "update"})
+
+
+def _updated(update: Callable[[Any], Any]) -> StepGraph:
+    with tf.Graph().as_default() as graph:
+        update(tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[N], shared_name="scale", name="scale"))
+    return StepGraph(graph.as_graph_def())
+
+
+def _by_assignment(handle: Any) -> Any:
+    return tf.raw_ops.AssignSubVariableOp(resource=handle, value=tf.ones([N]))
+
+
+def _in_a_branch(handle: Any) -> Any:
+    @tf.function(autograph=False)
+    def kept(handle: Any) -> Any:
+        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+
+    branch = kept.get_concrete_function(tf.TensorSpec([], tf.resource))
+    return tf.raw_ops.If(cond=tf.constant(True), input=[handle], Tout=[tf.float32], then_branch=branch,
+                         else_branch=branch)  # fmt: skip
+
+
+@pytest.mark.parametrize(("update", "may"), [(_by_assignment, True), (_in_a_branch, False)])
+def test_a_variable_that_a_branch_uses_is_not_divided(update: Callable[[Any], Any], may: bool) -> None:
+    assert may_be_divided(_updated(update), ["scale"], 0) is may

@@ -43,11 +43,13 @@ def attention(batch):
     return model, tf.constant(np.arange(6 * batch).reshape(batch, 6) % 20, tf.int32)
 
 
-def captured_training(make, batch):
-    """(captured step of the network that `make` gives, its flat inputs): a step changes weights by their gradients."""
+def captured_training(make, batch, optimizer=None):
+    """(captured step of the network that `make` gives, its flat inputs): a step changes weights by their gradients, or
+    as an optimizer does.
+    """
     keras.utils.set_random_seed(3)
     model, x = make(batch)
-    optimizer = keras.optimizers.SGD(1.0, momentum=0.5)
+    optimizer = optimizer or keras.optimizers.SGD(1.0, momentum=0.5)
     optimizer.build(model.trainable_variables)
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
