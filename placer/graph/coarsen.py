@@ -78,6 +78,7 @@ class _Units:
     """A partition of the ops that only ever gets coarser.
 
     can: for the root op of each unit, the devices that can run the unit, as bits; all bits set without a topology.
+    part: for the root op of each unit with ops that are for one part of a divided step, that part.
     """
 
     def __init__(self, graph: OpGraph, topology: Topology | None) -> None:
@@ -85,6 +86,7 @@ class _Units:
         self.sets = UnionFind[int]()
         self.root = self.sets.root  # the op that stands for an op's unit
         self.can = [-1 if topology is None else _runs_on(op, topology) for op in graph.ops]
+        self.part = {i: op.part for i, op in enumerate(graph.ops) if op.part is not None}
         for first, *others in graph.colocated:
             for i in others:
                 self._join(first, i)
@@ -92,7 +94,6 @@ class _Units:
             if edge.edge_bytes > SCALAR_BYTES and _carries_parameters(graph.ops[edge.src], graph.ops[edge.dst]):
                 self._join_if_possible(edge.src, edge.dst)
         self._settle_scalars()
-        self.part = {self.root(i): op.part for i, op in enumerate(graph.ops) if op.part is not None}
         self.cost_s: dict[int, float] = defaultdict(float)
         for i, op in enumerate(graph.ops):
             self.cost_s[self.root(i)] += _weight(op)
@@ -126,8 +127,7 @@ class _Units:
 
         def may_unite(a: int, b: int) -> bool:
             able = self.can[a] & self.can[b] and (not alike or self.can[a] == self.can[b])
-            able = able and self.part.get(a, self.part.get(b)) == self.part.get(b, self.part.get(a))
-            return bool(able) and self.cost_s[a] + self.cost_s[b] <= limit_s
+            return bool(able) and self._may_share(a, b) and self.cost_s[a] + self.cost_s[b] <= limit_s
 
         done = 0
         pairs = [(a, b) for _, a, b in sorted(self._scores(), reverse=True)]
@@ -136,8 +136,6 @@ class _Units:
                 break
             self._join(a, b)
             self.cost_s[a] += self.cost_s.pop(b)
-            if b in self.part:
-                self.part[a] = self.part[b]
             done += 1
         return done
 
@@ -173,13 +171,19 @@ class _Units:
                     self._join_if_possible(u, e.dst)
 
     def _join_if_possible(self, a: int, b: int) -> None:
-        """Join two units unless no device can run both."""
-        if self.can[self.root(a)] & self.can[self.root(b)]:
+        """Join two units unless no device can run both, or they are for different parts."""
+        a, b = self.root(a), self.root(b)
+        if self.can[a] & self.can[b] and self._may_share(a, b):
             self._join(a, b)
+
+    def _may_share(self, a: int, b: int) -> bool:
+        return self.part.get(a, self.part.get(b)) == self.part.get(b, self.part.get(a))
 
     def _join(self, a: int, b: int) -> None:
         a, b = self.root(a), self.root(b)
         self.can[a] &= self.can[b]
+        if b in self.part:
+            self.part.setdefault(a, self.part[b])
         self.sets.join(a, b)
 
 
@@ -215,7 +219,8 @@ def _groups(graph: OpGraph, units: _Units, members: Sequence[tuple[int, ...]], t
     ops = []
     for group in members:
         root = units.root(group[0])
-        ops.append(_group_op(graph, group, graph.ops[root].name if shared[root] > 1 else None, topology))
+        label = graph.ops[root].name if shared[root] > 1 else None
+        ops.append(replace(_group_op(graph, group, label, topology), part=units.part.get(root)))
     labels = [units.root(group[0]) for group in members]
     coarse = OpGraph(graph.name, tuple(ops), _group_edges(graph, members, labels), graph.source)
     return Groups(graph, coarse, tuple(members))

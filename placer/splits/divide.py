@@ -18,7 +18,8 @@ from placer.splits.exchanging import add_exchanging
 from placer.splits.micro_batches import limit
 from placer.splits.pieces import InParts, Pieces, names_of, text_of
 from placer.splits.plan import Division, PlanError, SplitPlan
-from placer.splits.rules.way import Cut, Joined, Own, Way, known_shapes, static
+from placer.splits.rules.resources import ON_VARIABLES
+from placer.splits.rules.way import Copied, Cut, Joined, Own, Way, known_shapes, static
 from placer.splits.step_graph import StepGraph
 from placer.trace.node_def import parse_input, set_inputs
 from placer.trace.variable_parts import VariableParts
@@ -139,9 +140,9 @@ class _Divider:
         return str(part.name)
 
     def _way(self, op: Any, division: Division) -> Way:
-        ways = self.graph.ways(op.name)
-        way = ways.get(division.way)
+        way = self.graph.way(op.name, division.way)
         if way is None:
+            ways = self.graph.ways(op.name)
             known = f"it can be divided along {', '.join(ways)}" if ways else "it has to stay whole"
             raise PlanError(f"op {short(op.name)} ({op.type}) has no rule for {short(division.way)}; {known}.")
         if division.parts < 2 or way.extent < division.parts * way.least:
@@ -215,6 +216,8 @@ class _Divider:
             parts = [made[output] for made in outputs]
             if kind is None:
                 self.pieces.renamed[tensor] = parts[0]
+            elif isinstance(kind, Copied):
+                self.pieces.parts[tensor] = InParts(kind, tuple(parts))
             elif isinstance(kind, Joined):
                 weighted = self.pieces.shares(tensor, parts, bounds) if kind.mean else parts
                 self.pieces.parts[tensor] = InParts(kind, tuple(weighted))
@@ -241,19 +244,21 @@ class _Divider:
         return [f"^{part}" for name in names for part in self.nodes[name]]
 
     def _waits_of_part(self, op: Any, waits: Sequence[str], i: int, parts: int) -> list[str]:
-        """Part i waits for the same part of an op that is divided alike, where neither reads nor changes state; else
-        for all that do what the op did.
+        """Part i waits for the same part of an op that is divided alike, where their parts share no state; else for all
+        that do what the op did.
         """
         found = []
         for name in waits:
             done = self.nodes[name]
-            alone = len(done) == parts and not (_is_stateful(op) or _is_stateful(self.graph.op(name)))
+            alone = len(done) == parts and self._is_apart(op) and self._is_apart(self.graph.op(name))
             found += [f"^{part}" for part in (done[i : i + 1] if alone else done)]
         return found
 
-
-def _is_stateful(op: Any) -> bool:
-    return bool(op.op_def.is_stateful)
+    def _is_apart(self, op: Any) -> bool:
+        """Whether parts of a divided op share no state: there is none, or each part has variables of its own."""
+        handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
+        own = all(text_of(tensor.op.name, tensor.value_index) in self.pieces.parts for tensor in handles)
+        return own if op.type in ON_VARIABLES else not op.op_def.is_stateful
 
 
 def _data(node: Any) -> list[str]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from placer.errors import short
 from placer.splits.plan import PlanError
-from placer.splits.rules.way import Cut, Joined, Own
+from placer.splits.rules.way import Copied, Cut, Joined, Own
 from placer.splits.step_graph import StepGraph
 
 MOST_COPIES = 4
@@ -22,10 +22,10 @@ message instead of two."""
 @dataclass(frozen=True)
 class InParts:
     """A tensor in parts. bounds: of the parts along the axis of a cut, or along the factor where each part has a value
-    of its own; empty where they are to be joined.
+    of its own; empty where they are to be joined, and where each is the whole.
     """
 
-    kind: Cut | Joined | Own
+    kind: Cut | Joined | Own | Copied
     names: tuple[str, ...]
     bounds: tuple[int, ...] = ()
 
@@ -78,6 +78,8 @@ class Pieces:
         found = self.parts.get(tensor)
         if found is None:
             return self.renamed.get(tensor, tensor)
+        if isinstance(found.kind, Copied):
+            return found.names[copy] if copy < len(found.names) else found.names[0]
         copies = 1 if self.in_turn or len(found.names) > MOST_COPIES else len(found.names)
         copy = copy if copies > 1 else 0
         key = (tensor, "whole", copy)
@@ -109,8 +111,10 @@ class Pieces:
             if self.in_turn:
                 self.part[piece] = i
             return piece
-        if isinstance(found.kind, Cut) and found.kind.axis == axis:
-            return self._slice(tensor, self.whole(tensor, i), name, axis, begin, end)
+        if isinstance(found.kind, Copied) or (isinstance(found.kind, Cut) and found.kind.axis == axis):
+            piece = self._slice(tensor, self.whole(tensor, i), name, axis, begin, end)
+            self.part[piece] = i
+            return piece
         pieces = [self._slice(tensor, part, f"{name}_of_{j}", axis, begin, end) for j, part in enumerate(found.names)]
         self.part.update({piece: j for j, piece in enumerate(pieces)})
         made = self._joined(tensor, name, found.kind, pieces)

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.splits.rules.table import ways_of
-from placer.splits.rules.way import Ways
+from placer.splits.rules.table import way_called, ways_of
+from placer.splits.rules.way import Way, Ways
 
 
 class StepGraph:
@@ -54,6 +54,10 @@ class StepGraph:
         if name not in self._ways:
             self._ways[name] = ways_of(self.op(name))
         return self._ways[name]
+
+    def way(self, name: str, called: str) -> Way | None:
+        """The way that a plan calls so; None where the node has no such way."""
+        return way_called(self.op(name), called, self.ways(name))
 
     @staticmethod
     def _before(op: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import log
 
 from search.initial.expert import expert_placements
+from search.initial.parts import part_placements
 from search.list_scheduling.cpop import cpop
 from search.list_scheduling.donf import donf
 from search.list_scheduling.heft import heft
@@ -22,9 +23,9 @@ LINK_FACTORS = (0.01, 0.3, 3.0, 10.0, 100.0)
 
 
 def starts(problem: Problem, stop: Stop) -> list[Placement]:
-    """Single devices, list schedulers, experts' splits, HEFT with other links and on fewer devices; no duplicates.
+    """Single devices, list schedulers, experts' splits, parts side by side, HEFT with other links and on fewer devices.
 
-    At least one; when `stop()`, those there was time for. Raises BadInputError where nothing fits into memory.
+    No duplicates, and at least one; when `stop()`, those there was time for. Raises BadInputError where nothing fits into memory.
     """
     found: dict[Placement, None] = dict.fromkeys((*problem.singles(), *problem.nearly_singles()))
     for rule in _rules(problem):
@@ -37,6 +38,7 @@ def starts(problem: Problem, stop: Stop) -> list[Placement]:
 def _rules(problem: Problem) -> Iterator[Callable[[], list[Placement]]]:
     yield from (lambda rule=rule: [repaired(problem, rule(problem))] for rule in (heft, donf, peft, cpop))
     yield lambda: expert_placements(problem)
+    yield lambda: part_placements(problem)
     if problem.objective == "makespan":
         yield from (lambda k=k: [_heft_on(problem, k, 1.0)] for k in range(2, len(problem.topology)))
         yield from (lambda f=f: [_heft_on(problem, len(problem.topology), f)] for f in LINK_FACTORS)

@@ -15,6 +15,7 @@ from typing import Any
 from placer.splits.plan import SplitPlan
 from placer.splits.rules.way import Cut
 from placer.splits.step_graph import StepGraph
+from search.splits.copying import with_copies
 from search.splits.kin import is_used_in_parts, kin, may_be_divided, readers, variable_shape
 from search.splits.propagate import Propagation, Rates
 
@@ -50,7 +51,7 @@ def plan_by(policy: str, graph: StepGraph, phases: Mapping[str, str | None], rat
             break
         variables |= more
         plan = Propagation(graph, rates, parts, variables).plan()
-    return plan
+    return with_copies(graph, plan, rates, parts)
 
 
 def _weights(policy: str, graph: StepGraph, phases: Mapping[str, str | None]) -> Iterator[tuple[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from statistics import mean
 
@@ -16,7 +17,7 @@ from placer.trace.capture import Captured
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
 from search.splits.candidates import candidates
-from search.splits.estimate import estimated
+from search.splits.estimate import estimated, unfused
 from search.splits.pipeline import pipelines
 from search.splits.propagate import Rates
 
@@ -56,6 +57,11 @@ class Judge:
             return None, f"no plan of splits promised a faster step than whole ops do (as profiled: {promised})."
         return best, ""
 
+    @cached_property
+    def fine(self) -> OpGraph:
+        """The whole step's ops, with costs from which those of parts can be told."""
+        return unfused(self.profiled.groups.fine)
+
     def whole_s(self) -> float:
         """Predicted seconds of the whole step's best mapping."""
         return self._best_s(self.profiled)
@@ -66,7 +72,7 @@ class Judge:
         note: told which policy comes next.
         """
         graph = StepGraph(self.captured.graph_def)
-        fine = self.profiled.groups.fine
+        fine = self.fine
         phases = {op.name: op.phase for op in fine.ops}
         found = []
         by_policy = candidates(graph, phases, self._rates(fine), parts)
@@ -82,7 +88,7 @@ class Judge:
 
     def predicted_s(self, step: SplitStep) -> float:
         """Predicted seconds of a divided step's best mapping, by estimated costs of its parts."""
-        graph = estimated(self.profiled.groups.fine, step.captured.graph, step.plan)
+        graph = estimated(self.fine, step.captured.graph, step.plan)
         topology = self.profiled.topology
         groups = coarsen(graph, self.groups, topology)
         return self._best_s(Prediction.profiled(groups, topology, self.profiled.headroom))

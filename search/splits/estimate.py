@@ -2,38 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
+from placer.graph.op_flops import MULTIPLY_ADDS
 from placer.graph.op_graph import Op, OpGraph
 from placer.splits.plan import SplitPlan
+from placer.splits.rules.copies import COPIES
+from placer.splits.rules.elementwise import BINARY, GRADIENTS, UNARY
 
 LAUNCH_S = 8e-6  # of an op's cost, which each part has in full
-MOVED_BYTES_PER_S = 4e9  # at which a device cuts and joins tensors
+MOVED_BYTES_PER_S = 1e10  # at which a device reads and writes, where the profile does not tell
+LARGE_BYTES = 1 << 18  # an element-wise op that moves so much tells
+MOVERS = frozenset({*BINARY, *GRADIENTS})
+FOLLOWERS = frozenset({*UNARY, "BiasAdd", "Add", "AddV2"})
+"""Ops that TensorFlow fuses with a product or convolution before them; the fused kernel is profiled under the last."""
 
 
 def estimated(whole: OpGraph, divided: OpGraph, plan: SplitPlan) -> OpGraph:
-    """`divided` with costs. whole: as profiled.
+    """`divided` with costs. whole: as `unfused` gives it.
 
-    A part costs its share of the whole op and one launch; what cuts and joins tensors costs what it moves.
+    A part costs its share of the whole op and one launch, and a copy what the op does; what cuts and joins tensors
+    costs what it reads and writes, at the rate of the element-wise ops that were profiled.
     """
     devices = sorted({device for op in whole.ops for device in op.cost_s})
-    moved = [sum(edge.edge_bytes for edge in edges) for edges in divided.in_edges]
+    rates = {device: _rate(whole, device) for device in devices}
+    moved = _moved_bytes(divided)
     ops = [
-        replace(op, cost_s=_costs(op, whole, plan, devices, size)) for op, size in zip(divided.ops, moved, strict=True)
+        replace(op, cost_s=_costs(op, whole, plan, rates, size)) for op, size in zip(divided.ops, moved, strict=True)
     ]
     return OpGraph(divided.name, tuple(ops), divided.edges)
 
 
-def _costs(op: Op, whole: OpGraph, plan: SplitPlan, devices: list[str], moved_bytes: int) -> Mapping[str, float]:
+def unfused(whole: OpGraph) -> OpGraph:
+    """A profiled graph where products and convolutions have the time of the kernels into which they were fused.
+
+    What they were fused with has a launch of it. Otherwise dividing the product would seem to gain nothing.
+    """
+    cost_s = [dict(op.cost_s) for op in whole.ops]
+    for v, op in enumerate(whole.ops):
+        last = _fused_into(whole, v) if op.type in MULTIPLY_ADDS and not any(op.cost_s.values()) else None
+        for device, seconds in whole.ops[last].cost_s.items() if last is not None else ():
+            own_s = min(seconds, LAUNCH_S)
+            cost_s[v][device] = seconds - own_s
+            cost_s[last or 0][device] = own_s
+    ops = [replace(op, cost_s=costs) for op, costs in zip(whole.ops, cost_s, strict=True)]
+    return OpGraph(whole.name, tuple(ops), whole.edges, whole.source)
+
+
+def _fused_into(graph: OpGraph, v: int) -> int | None:
+    """The op under whose name a product was profiled; None where none can be told."""
+    while True:
+        near = [edge.dst for edge in graph.out_edges[v] if graph.ops[edge.dst].type in FOLLOWERS]
+        if len(near) != 1:
+            return None
+        (v,) = near
+        if any(graph.ops[v].cost_s.values()):
+            return v
+
+
+def _costs(op: Op, whole: OpGraph, plan: SplitPlan, rates: Mapping[str, float], moved_bytes: int) -> dict[str, float]:
     if op.part_of in whole.index:
-        costs, parts = whole.ops[whole.index[op.part_of]].cost_s, plan.divisions[op.part_of].parts
+        costs, division = whole.ops[whole.index[op.part_of]].cost_s, plan.divisions[op.part_of]
+        parts = 1 if division.way == COPIES else division.parts
         return {device: _share(cost_s, parts) for device, cost_s in costs.items()}
     if op.name in whole.index:
-        return whole.ops[whole.index[op.name]].cost_s
-    return dict.fromkeys(devices, LAUNCH_S + moved_bytes / MOVED_BYTES_PER_S)
+        return dict(whole.ops[whole.index[op.name]].cost_s)
+    return {device: LAUNCH_S + moved_bytes / rate for device, rate in rates.items()}
 
 
 def _share(cost_s: float, parts: int) -> float:
     launch_s = min(cost_s, LAUNCH_S)
     return launch_s + (cost_s - launch_s) / parts
+
+
+def _rate(graph: OpGraph, device: str) -> float:
+    """Bytes a second that a device reads and writes in element-wise ops on large tensors."""
+    found = [
+        moved / op.cost_s[device]
+        for op, moved in zip(graph.ops, _moved_bytes(graph), strict=True)
+        if op.type in MOVERS and moved >= LARGE_BYTES and op.cost_s.get(device)
+    ]
+    return median(found) if found else MOVED_BYTES_PER_S
+
+
+def _moved_bytes(graph: OpGraph) -> Sequence[int]:
+    """What each op reads and writes; a slice reads no more than it writes."""
+    found = []
+    for op, inputs, outputs in zip(graph.ops, graph.in_edges, graph.out_edges, strict=True):
+        written = sum({edge.output_index: edge.edge_bytes for edge in outputs}.values())
+        found.append(written + (written if op.type == "Slice" else sum(edge.edge_bytes for edge in inputs)))
+    return found

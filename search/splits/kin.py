@@ -69,7 +69,8 @@ def is_used_in_parts(
                 continue
             division = plan.divisions.get(user.name)
             if division is not None:
-                if not _takes(graph.ways(user.name)[division.way], user, tensor, axis):
+                way = graph.way(user.name, division.way)
+                if way is None or not _takes(way, user, tensor, axis):
                     return False
                 found = True
                 continue

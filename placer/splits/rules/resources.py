@@ -28,6 +28,8 @@ SPARSE_UPDATES = [
 """Rows of the variable, named by indices, are updated element by element."""
 SCATTERS = [f"ResourceScatter{what}" for what in ("Add", "Sub", "Update", "Mul", "Div", "Max", "Min")]
 # fmt: on
+ON_VARIABLES = frozenset({"ReadVariableOp", "ResourceGather", *UPDATES, *SPARSE_UPDATES, *SCATTERS})
+"""Their only state is that of the variables whose handles they take."""
 
 
 def variable(op: Any) -> Ways:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from placer.splits.rules import batch_norm, convolutions, elementwise, images, linear, moving, reductions, resources
+from placer.splits.rules.copies import COPIES, copies
 from placer.splits.rules.way import Rule, Way, Ways, static
 
 RULES: dict[str, Rule] = {
@@ -87,6 +88,13 @@ def ways_of(op: Any) -> Ways:
     except ValueError:
         return {}
     return {name: way for name, way in found.items() if way.extent >= 2 * way.least and _is_sized(op, way)}
+
+
+def way_called(op: Any, name: str, ways: Ways) -> Way | None:
+    """One of the ways of an op, or, where COPIES is asked for and the op has a rule, to copy it."""
+    if name == COPIES:
+        return copies(op) if op.type in RULES else None
+    return ways.get(name)
 
 
 def _is_sized(op: Any, way: Way) -> bool:

@@ -37,6 +37,11 @@ class Own:
 
 
 @dataclass(frozen=True)
+class Copied:
+    """Each part makes the whole tensor, and takes its own."""
+
+
+@dataclass(frozen=True)
 class Size:
     """Element `position` of the constant vector that is data input `argument` is the factor's extent x unit."""
 
@@ -73,7 +78,7 @@ class Way:
     """
 
     inputs: tuple[Cut | Own | None, ...]
-    outputs: tuple[Cut | Joined | Own | None, ...]
+    outputs: tuple[Cut | Joined | Own | Copied | None, ...]
     extent: int
     sizes: tuple[Size, ...] = ()
     least: int = 1

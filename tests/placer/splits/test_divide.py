@@ -130,3 +130,49 @@ def test_an_op_in_two_regions_is_refused() -> None:
     regions = iter([(Division("rows", 2), ["a", "b"]), (Division("rows", 3), ["b"])])
     with pytest.raises(PlanError, match=r"^op 'b' is divided in two ways; name it once\.$"):
         SplitPlan.of_regions(regions)
+
+
+def _copied() -> None:
+    x = tf.compat.v1.placeholder(tf.float32, [6, 3], "x")
+    y = tf.raw_ops.Exp(x=x, name="exp")
+    tf.raw_ops.Neg(x=y, name="rows")
+    tf.raw_ops.Sum(input=y, axis=tf.constant([0, 1]), name="sum")
+    tf.raw_ops.MatMul(a=y, b=y, transpose_a=True, name="inner")
+
+
+def test_each_part_takes_the_copy_that_it_made_itself() -> None:
+    ways = {"exp": "copies", "rows": "axis0", "sum": "copies", "inner": "inner"}
+    made = divide(_graph(_copied), SplitPlan({name: Division(way, 2) for name, way in ways.items()}), ["sum"], [])
+    nodes = {node.name: node for node in made.graph_def.node}
+    assert list(nodes["exp/part_0"].input) == list(nodes["exp/part_1"].input) == ["x"]
+    assert [nodes[f"sum/part_{i}"].input[0] for i in range(2)] == ["exp/part_0", "exp/part_1"]
+    for i in range(2):
+        (cut,) = nodes[f"rows/part_{i}"].input
+        assert nodes[cut].input[0] == f"exp/part_{i}" and made.part[cut] == i
+        assert set(nodes[f"inner/part_{i}"].input) == {cut}
+    assert made.outputs == ("sum/part_0:0",)
+
+
+@pytest.mark.parametrize(("build", "name", "type"), [(_random, "draw", "RandomUniform"), (_updated, "read", "Read")])
+def test_what_has_state_is_not_copied(build: Callable[[], Any], name: str, type: str) -> None:
+    with pytest.raises(PlanError, match=f"^op '{name}' .{type}.* has no rule for 'copies'"):
+        divide(_graph(build), SplitPlan({name: Division("copies", 2)}), [], [])
+
+
+def _read_after() -> None:
+    handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[6, 3], shared_name="weight", name="weight")
+    update = tf.raw_ops.AssignSubVariableOp(resource=handle, value=tf.ones([6, 3]), name="update")
+    indices = tf.constant([1, 2])
+    with tf.control_dependencies([update]):
+        tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="read")
+        tf.raw_ops.ResourceGather(resource=handle, indices=indices, dtype=tf.float32, name="gather")
+
+
+@pytest.mark.parametrize("read", ["read", "gather"])
+def test_a_part_of_a_variable_is_read_after_its_own_update_and_a_whole_one_after_all(read: str) -> None:
+    whole = SplitPlan({"gather": Division("axis0", 2)})
+    parts = SplitPlan({name: Division("axis1", 2) for name in ("weight", "update", "read", "gather")})
+    for plan, waits in ((parts, ["update/part_0"]), (whole, ["update"])):
+        made = divide(_graph(_read_after), plan, [], [])
+        node = next(node for node in made.graph_def.node if node.name in (f"{read}/part_0", read))
+        assert [text.removeprefix("^") for text in node.input if text.startswith("^")] == waits

@@ -1,0 +1,44 @@
+"""Parts of divided ops side by side: part i of every op on device i, as data and tensor parallelism have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from search.list_scheduling.perturbed_heft import View, heft_seen
+from search.problem.memory_fit import fitted
+from search.problem.problem import Placement, Problem
+
+
+def part_placements(problem: Problem) -> list[Placement]:
+    """For each rotation of the devices, whole units with part 0 and where HEFT puts them; none where no unit is a part.
+
+    Raises BadInputError where nothing fits into memory.
+    """
+    parts = _parts(problem)
+    if not any(part is not None for part in parts):
+        return []
+    line = problem.fastest_first
+    found: list[Placement] = []
+    for turn in range(len(line)):
+        devices = [_device(problem, u, part, line[turn:] + line[:turn]) for u, part in enumerate(parts)]
+        found.append(fitted(problem, devices))
+        feasible = problem.limits.feasible.copy()
+        for u, part in enumerate(parts):
+            if part is not None:
+                feasible[u] = np.arange(len(line)) == devices[u]
+        found.append(heft_seen(problem, View.plain(problem), feasible))
+    return list(dict.fromkeys(found))
+
+
+def _parts(problem: Problem) -> list[int | None]:
+    """For each unit, the part that it is for."""
+    ops = problem.graph.ops
+    return [next((ops[v].part for v in unit if ops[v].part is not None), None) for unit in problem.units]
+
+
+def _device(problem: Problem, unit: int, part: int | None, line: Sequence[int]) -> int:
+    """The device of a part in a line of devices, or, where it cannot run there, the one where it costs least."""
+    wanted, able = line[(part or 0) % len(line)], problem.feasible[unit]
+    return wanted if wanted in able else min(able, key=lambda d: problem.unit_cost_s[unit][d])
