@@ -16,6 +16,7 @@ from placer.devices.cluster import Devices
 from placer.devices.gpu_wait import drain
 from placer.devices.workers.deadline import waiting
 from placer.execute.agreement import Agreement, Outcome, tolerance
+from placer.execute.local_agreement import agreement
 from placer.execute.outputs import attempted, values
 from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
@@ -151,7 +152,7 @@ class Runner:
         self.order = order
         self.devices = devices
         self.inputs = list(inputs)
-        self.agreement = Agreement(
+        untouched = Agreement(
             references,
             exact=devices.same_bits and captured.is_ordered,
             random=captured.is_random,
@@ -162,6 +163,8 @@ class Runner:
         self.clock = clock
         self.template = Template(captured, devices.host)
         self._before = {name: variable.numpy() for name, variable in captured.whole.variables.items()}
+        batches = [self.inputs] * CHECKED_STEPS
+        self.agreement = agreement(captured, untouched, lambda: self._before, batches, devices.host)
         self._transfers = Transfers()
         self._fetched: dict[str, tf.Variable] = {}
         self.anchor: PlacedStep | None = beside.anchor if beside else None

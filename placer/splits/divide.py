@@ -19,7 +19,7 @@ from placer.splits.micro_batches import limit
 from placer.splits.pieces import InParts, Pieces, names_of, text_of
 from placer.splits.plan import Division, PlanError, SplitPlan
 from placer.splits.rules.resources import ON_VARIABLES
-from placer.splits.rules.way import Copied, Cut, Joined, Own, Way, known_shapes, static
+from placer.splits.rules.way import Copied, Cut, Joined, Local, Own, Way, known_shapes, static
 from placer.splits.step_graph import StepGraph
 from placer.trace.node_def import parse_input, set_inputs
 from placer.trace.variable_parts import VariableParts
@@ -145,7 +145,7 @@ class _Divider:
             ways = self.graph.ways(op.name)
             known = f"it can be divided along {', '.join(ways)}" if ways else "it has to stay whole"
             raise PlanError(f"op {short(op.name)} ({op.type}) has no rule for {short(division.way)}; {known}.")
-        if division.parts < 2 or way.extent < division.parts * way.least:
+        if division.parts < 2 or 0 < way.extent < division.parts * way.least:
             raise PlanError(
                 f"op {short(op.name)} ({op.type}) cannot be divided into {division.parts} parts along "
                 f"{short(division.way)}, which has {way.extent} elements; ask for 2 to {way.extent // way.least}."
@@ -154,6 +154,8 @@ class _Divider:
 
     def _bounds(self, op: Any, way: Way, parts: int, texts: Sequence[str]) -> tuple[int, ...]:
         """Of the parts along the factor: those of an input that is in parts along it already, else equal parts."""
+        if not way.extent:
+            return self._bounds_of_estimates(op, parts, texts)
         found = []
         for text, cut in zip(texts, way.inputs, strict=True):
             held = self.pieces.parts.get(text)
@@ -174,10 +176,23 @@ class _Divider:
         bounds = max(found, key=lambda one: one[0])[1] if found else even
         return bounds if min(b - a for a, b in pairwise(bounds)) >= way.least else even
 
+    def _bounds_of_estimates(self, op: Any, parts: int, texts: Sequence[str]) -> tuple[int, ...]:
+        """Of the parts' examples, where an op works on what parts made of these."""
+        found = (self.pieces.parts.get(text) for text in texts)
+        bounds = {held.bounds for held in found if held and isinstance(held.kind, Local) and len(held.names) == parts}
+        if not bounds:
+            raise PlanError(
+                f"op {short(op.name)} ({op.type}) is to work on statistics of each part's own, and takes none of "
+                f"{parts} parts; leave it whole."
+            )
+        return min(bounds)
+
     def _input(self, op: Any, text: str, cut: Cut | Own | None, bounds: Sequence[int], i: int) -> str:
         if isinstance(cut, Own):
-            return self._own(op, text, bounds, i)
+            return self._own(op, text, cut, bounds, i)
         is_handle = self.graph.tensor(text).dtype == tf.resource
+        if cut is None and text in self.pieces.parts and isinstance(self.pieces.parts[text].kind, Local):
+            return self._estimate(op, text, bounds, i)
         if cut is None:
             return self._whole(op, text) if is_handle else self.pieces.whole(text, i)
         scaled = [bound * cut.unit for bound in bounds]
@@ -189,9 +204,20 @@ class _Divider:
             )
         return self.pieces.share(text, cut.axis, scaled, i)
 
-    def _own(self, op: Any, text: str, bounds: Sequence[int], i: int) -> str:
+    def _estimate(self, op: Any, text: str, bounds: Sequence[int], i: int) -> str:
+        """What part i made of its own examples, where the op is divided by examples in the same shares."""
+        held = self.pieces.parts[text]
+        shares = [[bound * total for bound in of] for of, total in ((bounds, held.bounds[-1]), (held.bounds, bounds[-1]))]
+        if shares[0] != shares[1]:
+            raise PlanError(
+                f"op {short(op.name)} ({op.type}) takes {short(parse_input(text)[0])}, of which each part has its own, "
+                "and is divided otherwise than that; divide both by examples, into as many parts."
+            )
+        return held.names[i]
+
+    def _own(self, op: Any, text: str, cut: Own, bounds: Sequence[int], i: int) -> str:
         held = self.pieces.parts.get(text)
-        if held is None or not isinstance(held.kind, Own) or held.bounds != tuple(bounds):
+        if held is None or held.kind != cut or held.bounds != tuple(bounds):
             raise PlanError(
                 f"op {short(op.name)} ({op.type}) is divided, but {short(parse_input(text)[0])}, which goes with it, "
                 "is not divided in the same way."
@@ -221,6 +247,9 @@ class _Divider:
             elif isinstance(kind, Joined):
                 weighted = self.pieces.shares(tensor, parts, bounds) if kind.mean else parts
                 self.pieces.parts[tensor] = InParts(kind, tuple(weighted))
+            elif isinstance(kind, Local):
+                own = self.pieces.estimates(tensor, parts, bounds) if kind.scaled else parts
+                self.pieces.parts[tensor] = InParts(kind, tuple(own), tuple(bounds))
             else:
                 unit = kind.unit if isinstance(kind, Cut) else 1
                 self.pieces.parts[tensor] = InParts(kind, tuple(parts), tuple(bound * unit for bound in bounds))

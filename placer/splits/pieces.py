@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 from placer.errors import short
 from placer.splits.plan import PlanError
-from placer.splits.rules.way import Copied, Cut, Joined, Own
+from placer.splits.rules.way import Copied, Cut, Joined, Local, Own
 from placer.splits.step_graph import StepGraph
 
 MOST_COPIES = 4
@@ -22,10 +23,10 @@ message instead of two."""
 @dataclass(frozen=True)
 class InParts:
     """A tensor in parts. bounds: of the parts along the axis of a cut, or along the factor where each part has a value
-    of its own; empty where they are to be joined, and where each is the whole.
+    or an estimate of its own; empty where they are to be joined, and where each is the whole.
     """
 
-    kind: Cut | Joined | Own | Copied
+    kind: Cut | Joined | Own | Copied | Local
     names: tuple[str, ...]
     bounds: tuple[int, ...] = ()
 
@@ -50,6 +51,7 @@ class Pieces:
         self.sums: dict[str, str] = {}  # node that adds up micro-batches -> the op that made what it adds
         self._names = set(graph.nodes)
         self._made: dict[tuple[Any, ...], str] = {}
+        self._means: dict[str, list[str]] = {}
 
     def add(self, name: str, op: str, inputs: Sequence[str], **attributes: Any) -> str:
         """Add a node under `name`, or one like it if that is taken. Returns its name."""
@@ -111,7 +113,7 @@ class Pieces:
             if self.in_turn:
                 self.part[piece] = i
             return piece
-        if isinstance(found.kind, Copied) or (isinstance(found.kind, Cut) and found.kind.axis == axis):
+        if isinstance(found.kind, Copied | Local) or (isinstance(found.kind, Cut) and found.kind.axis == axis):
             piece = self._slice(tensor, self.whole(tensor, i), name, axis, begin, end)
             self.part[piece] = i
             return piece
@@ -128,7 +130,7 @@ class Pieces:
         arguments = [source, self.constant(f"{name}/begin", begins), self.constant(f"{name}/size", sizes)]
         return self.add(name, "Slice", arguments, T=self.type_of(tensor), Index=_type(tf.int32))
 
-    def _joined(self, tensor: str, name: str, kind: Cut | Joined | Own, parts: Sequence[str]) -> str:
+    def _joined(self, tensor: str, name: str, kind: Cut | Joined | Own | Local, parts: Sequence[str]) -> str:
         if isinstance(kind, Own):
             op = self.graph.nodes[_node(tensor)]
             raise PlanError(
@@ -139,6 +141,8 @@ class Pieces:
             axis = self.constant(f"{name}/axis", np.int32(kind.axis))
             count = tf.compat.v1.AttrValue(i=len(parts))
             return self.add(name, "ConcatV2", [*parts, axis], T=self.type_of(tensor), N=count, Tidx=_type(tf.int32))
+        if isinstance(kind, Local):
+            return self._joined(tensor, name, Joined("sum"), self._weighted(tensor))
         if kind.by == "sum" and self.in_turn:
             return self._added_up(tensor, name, parts)
         if kind.by == "sum":
@@ -158,15 +162,28 @@ class Pieces:
             self.part[found], self.sums[found] = i, _node(tensor)
         return found
 
+    def _weighted(self, tensor: str) -> list[str]:
+        """Each part's estimate of a tensor, multiplied by its share of the examples."""
+        if tensor not in self._means:
+            self._means[tensor] = self.shares(tensor, self.parts[tensor].names, self.parts[tensor].bounds)
+        return self._means[tensor]
+
+    def estimates(self, tensor: str, parts: Sequence[str], bounds: Sequence[int]) -> list[str]:
+        """Shares of a sum over examples, each divided by its share of them."""
+        scales = [bounds[-1] / (b - a) for a, b in pairwise(bounds)]
+        return [self._scaled(tensor, part, "estimate", scales[i], i) for i, part in enumerate(parts)]
+
     def shares(self, tensor: str, parts: Sequence[str], bounds: Sequence[int]) -> list[str]:
         """Means over parts, each multiplied by its share of the whole."""
-        kind, total = self.graph.tensor(tensor).dtype, bounds[-1]
-        found = []
-        for i, part in enumerate(parts):
-            share = np.array((bounds[i + 1] - bounds[i]) / total).astype(kind.as_numpy_dtype)
-            constant = self.constant(f"{_stem(part)}/share", share)
-            found.append(self.add(f"{_stem(part)}/weighted", "Mul", [part, constant], T=self.type_of(tensor)))
-            self.part[found[-1]] = i
+        scales = [(b - a) / bounds[-1] for a, b in pairwise(bounds)]
+        return [self._scaled(tensor, part, "weighted", scales[i], i) for i, part in enumerate(parts)]
+
+    def _scaled(self, tensor: str, part: str, name: str, scale: float, i: int) -> str:
+        """Part i of a tensor, multiplied."""
+        number = np.array(scale).astype(self.graph.tensor(tensor).dtype.as_numpy_dtype)
+        constant = self.constant(f"{_stem(part)}/{name}_by", number)
+        found = self.add(f"{_stem(part)}/{name}", "Mul", [part, constant], T=self.type_of(tensor))
+        self.part[found] = i
         return found
 
     def type_of(self, tensor: str) -> Any:

@@ -9,6 +9,10 @@ from itertools import groupby
 from placer.errors import BadInputError
 
 
+LOCAL = "local"
+"""The way of ops in which each part takes its own share of the examples for all of them: it changes the mathematics."""
+
+
 class PlanError(BadInputError):
     """A plan cannot be carried out; names the op and the reason."""
 
@@ -42,7 +46,15 @@ class SplitPlan:
         """In words. ops: that the whole step has. variables: that are divided."""
         parts = " or ".join(str(n) for n in sorted({division.parts for division in self.divisions.values()}))
         what = "parts" if self.in_flight is None else "micro-batches"
-        return f"{len(self)} of {ops} ops are divided into {parts} {what}, and {variables} variables with them"
+        own = ", each with its own statistics in batch normalisation" if self.is_local else ""
+        return f"{len(self)} of {ops} ops are divided into {parts} {what}{own}, and {variables} variables with them"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether some batch normalisation takes statistics of each part's own, so that the step does something else
+        than the whole one.
+        """
+        return any(division.way == LOCAL for division in self.divisions.values())
 
     @property
     def micro_batches(self) -> int | None:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from placer.graph.op_graph import Op, OpGraph
 from placer.splits.divide import DividedGraph, divide
+from placer.splits.local_statistics import with_whole_statistics
 from placer.splits.plan import SplitPlan
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured, build_graph
@@ -55,8 +56,14 @@ def split_step(
         graph=op_graph,
         undivided=captured,
         divided=made.variables,
+        with_whole_statistics=(lambda: _with_whole_statistics(captured, plan)) if plan.is_local else None,
     )
     return SplitStep(plan, divided, made.is_limited)
+
+
+def _with_whole_statistics(captured: Captured, plan: SplitPlan) -> Captured:
+    graph = StepGraph(captured.graph_def)
+    return split_step(captured, with_whole_statistics(graph, plan), graph, stored=False).captured
 
 
 def _known(op: Op, made: DividedGraph, in_turn: bool) -> Op:

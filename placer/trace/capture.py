@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -75,6 +75,8 @@ class Captured:
     undivided: Captured | None = None
     """The step as it was traced, where ops of this one are divided (placer/splits); `traced` is that of both."""
     divided: Mapping[str, VariableParts] = field(default_factory=dict)  # variable of `undivided` -> its parts
+    with_whole_statistics: Callable[[], Captured] | None = None
+    """Where parts of a batch normalise by statistics of their own: divides the step by the same plan without that."""
 
     @property
     def whole(self) -> Captured:

@@ -20,9 +20,12 @@ from typing import Any
 import tensorflow as tf
 
 from placer.graph.op_flops import dims
-from placer.splits.rules.way import BATCH, CHANNEL, SUM, Cut, Exchange, Own, Way, Ways, channel_axis, part_scope
+from placer.splits.plan import LOCAL
+from placer.splits.rules.way import (
+    BATCH, CHANNEL, SUM, Cut, Exchange, Joined, Own, Way, Ways, channel_axis, part_scope,
+)  # fmt: skip
 
-GRADIENT = "FusedBatchNormGradV3"
+FORWARD, GRADIENT = "FusedBatchNormV3", "FusedBatchNormGradV3"
 
 
 def batch_norm(op: Any) -> Ways:
@@ -40,7 +43,7 @@ def batch_norm(op: Any) -> Ways:
     whole = (None,) * 4
     if not trains:
         ways[BATCH] = Way((Cut(0), *whole), (Cut(0), None, None, None, None, None), shape[0])
-    elif _merges(op) and all(user.type == GRADIENT for t in op.outputs[3:] for user in t.consumers()):
+    elif _merges(op) and _only_for_gradient(op):
         outputs = (Cut(0), None, None, Own(), Own(), Own())
         ways[BATCH] = Way((Cut(0), *whole), outputs, shape[0], least=_least(shape), exchange=_exchange(op, _normalized))
     return ways
@@ -64,6 +67,25 @@ def batch_norm_gradient(op: Any) -> Ways:
         inputs, outputs = (Cut(0), Cut(0), None, Own(), Own(), Own()), (Cut(0), None, None, None, None)
         ways[BATCH] = Way(inputs, outputs, shape[0], least=_least(shape), exchange=_exchange(op, _gradients))
     return ways
+
+
+def own_statistics(op: Any) -> Way | None:
+    """In training by examples, where each part normalises by the moments of its own ones: parts are the op itself. The
+    statistics that it puts out are means over the parts. None where the op cannot be divided so, or is given statistics.
+    """
+    shape, mean, own = dims(op.inputs[0]), Joined("sum", mean=True), (Own(LOCAL),) * 3
+    if not (op.get_attr("is_training") and _is_plain(op)):
+        return None
+    if op.type == GRADIENT:
+        return Way((Cut(0), Cut(0), None, *own), (Cut(0), SUM, SUM, None, None), shape[0], least=_least(shape))
+    if not _only_for_gradient(op):
+        return None
+    return Way((Cut(0), *(None,) * 4), (Cut(0), mean, mean, *own), shape[0], least=_least(shape))
+
+
+def _only_for_gradient(op: Any) -> bool:
+    """Whether nothing but the gradient takes the reserves."""
+    return all(user.type == GRADIENT for t in op.outputs[3:] for user in t.consumers())
 
 
 def _is_plain(op: Any) -> bool:

@@ -19,7 +19,7 @@ def reduction(op: Any) -> Ways:
     An axis that is kept is cut; parts of a reduced one are combined as `COMBINED` says.
     Means of whole numbers are rounded, so that means over parts cannot be combined.
     """
-    taken, reduced = dims(op.inputs[0]), _used(op)
+    taken, reduced = dims(op.inputs[0]), axes(op)
     kept = [axis for axis in range(len(taken)) if axis not in reduced]
     keeps = op.type not in ("ArgMax", "ArgMin") and op.get_attr("keep_dims")
     ways = {
@@ -33,7 +33,7 @@ def reduction(op: Any) -> Ways:
 
 def along(op: Any) -> Ways:
     """Ops that go along some axes and keep the shape (x, axes -> x): the other axes."""
-    taken, used = dims(op.inputs[0]), _used(op)
+    taken, used = dims(op.inputs[0]), axes(op)
     return {axis_name(a): Way((Cut(a), None), (Cut(a),), n) for a, n in enumerate(taken) if a not in used}
 
 
@@ -85,7 +85,7 @@ def in_top_k(op: Any) -> Ways:
     return {BATCH: Way((Cut(0), Cut(0), None), (Cut(0),), dims(op.outputs[0])[0])}
 
 
-def _used(op: Any) -> set[int]:
-    """The axes that data input 1 names."""
+def axes(op: Any) -> set[int]:
+    """The axes that data input 1 names. Raises ValueError where they are not known."""
     rank = len(dims(op.inputs[0]))
     return {int(axis) % rank for axis in static(op, 1).ravel()} if rank else set()

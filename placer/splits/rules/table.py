@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from placer.splits.plan import LOCAL
 from placer.splits.rules import batch_norm, convolutions, elementwise, images, linear, moving, reductions, resources
 from placer.splits.rules.copies import COPIES, copies
+from placer.splits.rules.local import local_way
 from placer.splits.rules.way import Rule, Way, Ways, static
 
 RULES: dict[str, Rule] = {
@@ -37,7 +39,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["ResizeBilinearGrad", "ResizeBicubicGrad"], images.resize_gradient),
     **dict.fromkeys(["SpaceToDepth", "DepthToSpace"], images.depth_blocks),
     **dict.fromkeys(["SpaceToBatchND", "BatchToSpaceND"], images.batch_blocks),
-    "FusedBatchNormV3": batch_norm.batch_norm,
+    batch_norm.FORWARD: batch_norm.batch_norm,
     batch_norm.GRADIENT: batch_norm.batch_norm_gradient,
     **dict.fromkeys([*reductions.COMBINED, "Prod", "All", "Any", "EuclideanNorm"], reductions.reduction),
     **dict.fromkeys(["ArgMax", "ArgMin"], reductions.reduction),
@@ -91,9 +93,14 @@ def ways_of(op: Any) -> Ways:
 
 
 def way_called(op: Any, name: str, ways: Ways) -> Way | None:
-    """One of the ways of an op, or, where COPIES is asked for and the op has a rule, to copy it."""
+    """One of the ways of an op, or one that a plan has to ask for: COPIES, where the op has a rule, or LOCAL."""
     if name == COPIES:
         return copies(op) if op.type in RULES else None
+    if name == LOCAL:
+        try:
+            return local_way(op)
+        except ValueError:
+            return None
     return ways.get(name)
 
 

@@ -33,7 +33,22 @@ class Joined:
 
 @dataclass(frozen=True)
 class Own:
-    """Each part has a value of its own, which only an op that takes it as such and is divided alike understands."""
+    """Each part has a value of its own, which only an op that takes it as such and is divided alike understands.
+
+    what: values that mean something else are no substitute.
+    """
+
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Local:
+    """Each part has an estimate of the whole tensor, made of its own share of the examples, and goes on with that. The
+    whole is the mean of all, weighted by these shares. scaled: what a part makes is its share of a sum over the
+    examples, and has to be divided by its share of them to be an estimate.
+    """
+
+    scaled: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,13 +87,14 @@ class Way:
     """One way to divide an op into parts of which each does what the op does, on its share of one factor.
 
     inputs, outputs: one entry per tensor; None = each part has the whole tensor. An output that every part makes whole
-    is taken from the first part. extent: of the factor; parts divide range(extent). sizes: what has to be rewritten in
+    is taken from the first part. extent: of the factor; parts divide range(extent); 0 = there is none, and each part
+    does the same on what it has. sizes: what has to be rewritten in
     constant inputs. least: the smallest share of a part; smaller ones would do something else. exchange: where a part
     is not simply the op on its share.
     """
 
     inputs: tuple[Cut | Own | None, ...]
-    outputs: tuple[Cut | Joined | Own | Copied | None, ...]
+    outputs: tuple[Cut | Joined | Own | Copied | Local | None, ...]
     extent: int
     sizes: tuple[Size, ...] = ()
     least: int = 1

@@ -14,6 +14,7 @@ from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
 from placer.errors import PlacerError
 from placer.execute.agreement import Agreement, Array, Outcome, Returned, rounds_coarsely
+from placer.execute.local_agreement import LocalAgreement, agreement
 from placer.execute.outputs import values
 from placer.execute.reference import Unpack, perturbed, reference, unpacked
 from placer.execute.rewrite import PlacedStep
@@ -55,7 +56,7 @@ class TrialRun:
         """
         self.captured, self.batches, self.exact, self.unpack = captured, recording.batches, exact, unpack
         self._recording: Recording | None = recording  # until the first mapping agreed, where all must be alike
-        self._agreements: dict[str, Agreement] = {}  # by the graph's fingerprint: parts round otherwise
+        self._agreements: dict[str, Agreement | LocalAgreement] = {}  # by the graph's fingerprint: parts round otherwise
         self._is_closed = False
         self._transfers = Transfers()
         self.start = {name: tf.Variable(value, trainable=False) for name, value in recording.start.items()}
@@ -102,20 +103,28 @@ class TrialRun:
         self._agreements.clear()
         self._recording, self._is_closed = None, True
 
-    def _agreed(self, captured: Captured) -> Agreement:
+    def _agreed(self, captured: Captured) -> Agreement | LocalAgreement:
         """What steps of this graph are compared with: the untouched step, and where devices are alike each other."""
         if self._is_closed:
             raise PlacerError("this trial run was closed.")
         if captured.graph.fingerprint not in self._agreements:
             kept = None if self.captured.traced.seeded is not None else self._recording
-            self._agreements[captured.graph.fingerprint] = Agreement(
+            untouched = Agreement(
                 [self._reference(self.start) if kept is None else kept.outcome],
                 exact=self.exact,
                 random=self.captured.is_random,
                 tolerance=TF32_TOLERANCE if rounds_coarsely() else TOLERANCE,
                 shaken=lambda: (self._reference(self.start), self._reference(perturbed(_arrays(self.start)))),
             )
+            self._agreements[captured.graph.fingerprint] = agreement(
+                captured, untouched, lambda: _arrays(self.start), self.batches, self._device
+            )
         return self._agreements[captured.graph.fingerprint]
+
+    @property
+    def _device(self) -> str:
+        """TensorFlow's name of this process's CPU."""
+        return str(next(iter(_devices_of(self.start).values())))
 
     def _reference(self, start: MappingABC[str, Any]) -> Outcome:
         return reference(self.captured, start, self.batches, self.unpack)
@@ -123,12 +132,16 @@ class TrialRun:
     def _after(self, step: PlacedStep) -> dict[str, Array]:
         """The values of the step's variables; of divided ones, the whole."""
         held = by_whole_node(step.captured, step.variables)
-        here = {name: tf_internals.handle_of(variable).device for name, variable in self.start.items()}
+        here = _devices_of(self.start)
         fetched = {
             name: blank_variable(here[name], variable.shape, variable.dtype) for name, variable in self.start.items()
         }
         self._transfers([Pair(held[name], variable) for name, variable in fetched.items()])
         return _arrays(fetched)
+
+
+def _devices_of(variables: MappingABC[str, tf.Variable]) -> dict[str, str]:
+    return {name: tf_internals.handle_of(variable).device for name, variable in variables.items()}
 
 
 def _arrays(values_of: MappingABC[str, Any]) -> dict[str, Array]:

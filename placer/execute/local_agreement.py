@@ -1,0 +1,87 @@
+"""Whether a placed step does what it has to where parts of a batch normalize by statistics of their own, which is not
+what the untouched step does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from placer.execute.agreement import Agreement, Outcome
+from placer.execute.outputs import values
+from placer.execute.reference import perturbed
+from placer.execute.rewrite import PlacedStep, Template
+from placer.trace.capture import Captured
+from placer.trace.variable_parts import in_parts
+
+
+class LocalAgreement:
+    """Checks two things in place of one. With the statistics of the whole batch, the step divided by the same plan does
+    what the untouched step does. And under each mapping the step does what it does in this process on one device.
+    """
+
+    def __init__(
+        self,
+        captured: Captured,
+        untouched: Agreement,
+        start: Callable[[], Mapping[str, Any]],
+        batches: Sequence[Sequence[Any]],
+        device: str,
+    ) -> None:
+        """untouched: what is asked of mappings that do the same. start: gives the values of the variables of the whole
+        step, by node. batches: flat inputs of each step. device: TensorFlow's name of one of this process.
+        """
+        self.captured, self.untouched, self.batches, self.device = captured, untouched, batches, device
+        self._start = start
+        self._alone: Agreement | None = None
+
+    def check(self, outcome: Outcome) -> None:
+        """Raises LossDiffersError where one of both does not hold."""
+        if self.untouched.random:
+            return
+        if self._alone is None:
+            self._alone = self._made()
+        self._alone.check(outcome)
+
+    def forget_references(self) -> None:
+        """As `Agreement.forget_references`."""
+        self.untouched.forget_references()
+        if self._alone is not None:
+            self._alone.forget_references()
+
+    def _made(self) -> Agreement:
+        assert self.captured.with_whole_statistics is not None
+        start = self._start()
+        self.untouched.check(self._outcome(self.captured.with_whole_statistics(), start))
+        return Agreement(
+            [self._outcome(self.captured, start)],
+            exact=self.untouched.exact,
+            tolerance=self.untouched.tolerance,
+            shaken=lambda: (self._outcome(self.captured, start), self._outcome(self.captured, perturbed(start))),
+        )
+
+    def _outcome(self, captured: Captured, start: Mapping[str, Any]) -> Outcome:
+        """What a step does in this process on one device."""
+        with tf.device(self.device):
+            held = {name: tf.Variable(value) for name, value in in_parts(start, captured.divided).items()}
+        step = PlacedStep(Template(captured, self.device), [self.device] * len(captured.graph), variables=held)
+        try:
+            returned = [values(step.run_flat(batch)) for batch in self.batches]
+        finally:
+            step.close()
+        return Outcome(returned, start, captured.joined({name: variable.numpy() for name, variable in held.items()}))
+
+
+def agreement(
+    captured: Captured,
+    untouched: Agreement,
+    start: Callable[[], Mapping[str, Any]],
+    batches: Sequence[Sequence[Any]],
+    device: str,
+) -> Agreement | LocalAgreement:
+    """What mappings of a step have to do: what the untouched step does, or else as `LocalAgreement` says."""
+    if captured.with_whole_statistics is None:
+        return untouched
+    return LocalAgreement(captured, untouched, start, batches, device)

@@ -1,0 +1,192 @@
+"""A plan by which each part of a batch normalises by its own examples' statistics, made of one that keeps the whole's.
+
+TensorFlow's fused ops are divided so by a rule. As Keras writes it, batch normalization is found by its moments: a
+mean over the examples of squared differences from their mean. From there on, each part goes on with its own numbers
+through all that leads back to its examples, and through what combines several such numbers. What joins on the way is
+done for its own share, too: these are the sums of the gradient. So each part does what a replica of data-parallel
+training does. Whatever else takes such a number, as a variable's update, takes the mean of all, weighted by shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from placer.splits.plan import LOCAL, Division, SplitPlan
+from placer.splits.rules.local import FUSED, REDUCED, VECTORS
+from placer.splits.rules.way import BATCH, Cut, Joined, axis_name
+from placer.splits.step_graph import StepGraph
+
+PASSED = frozenset({"Identity", "StopGradient", "PreventGradient", "Reshape", "Squeeze", "ExpandDims"})
+
+
+def with_local_statistics(graph: StepGraph, plan: SplitPlan) -> tuple[SplitPlan, int, int]:
+    """(the plan with local statistics, how many batch normalizations have them, how many keep those of the whole batch
+    though it is divided: what they do with them could not be followed).
+    """
+    divisions = dict(plan.divisions)
+    fused = [name for name in plan.divisions if _is_fused(graph, plan, name)]
+    divisions |= {name: Division(LOCAL, divisions[name].parts) for name in fused}
+    found = _Finder(graph, plan)
+    regions = [found.region(variance, mean) for variance, mean in found.moments()]
+    for region in regions:
+        divisions |= region
+    normalized = sum(graph.op(name).type == "FusedBatchNormV3" for name in fused) + sum(map(bool, regions))
+    return SplitPlan(divisions, plan.in_flight), normalized, sum(not region for region in regions)
+
+
+def with_whole_statistics(graph: StepGraph, plan: SplitPlan) -> SplitPlan:
+    """The inverse: the plan with the statistics of the whole batch everywhere."""
+    divisions = {}
+    for name, division in plan.divisions.items():
+        kind = graph.op(name).type
+        if division.way != LOCAL:
+            divisions[name] = division
+        elif kind in FUSED | REDUCED:
+            divisions[name] = Division(BATCH if kind in FUSED else axis_name(0), division.parts)
+    return SplitPlan(divisions, plan.in_flight)
+
+
+def _is_fused(graph: StepGraph, plan: SplitPlan, name: str) -> bool:
+    """Whether an op is a fused batch normalization or its gradient, in training and divided by examples."""
+    op = graph.op(name)
+    if op.type not in FUSED or plan.divisions[name].way != BATCH or not op.get_attr("is_training"):
+        return False
+    return graph.way(name, LOCAL) is not None
+
+
+@dataclass
+class _Finder:
+    """Finds what becomes local with the moments of a batch normalization."""
+
+    graph: StepGraph
+    plan: SplitPlan
+
+    def moments(self) -> Iterator[tuple[Any, Any]]:
+        """(op of the variance, op of the mean) of each batch normalization over the examples."""
+        for op in self.graph.order:
+            squares = op.inputs[0].op if op.type == "Mean" and self.is_reduced(op) else None
+            if squares is None or squares.type != "SquaredDifference" or squares.name not in self.plan:
+                continue
+            x, mean = squares.inputs
+            for one, other in ((x, mean), (mean, x)):
+                source = _behind(other).op
+                if source.type == "Mean" and self.is_reduced(source) and source.inputs[0] is one:
+                    yield op, source
+
+    def is_reduced(self, op: Any) -> bool:
+        """Whether an op is a mean or sum over the examples, of which each part makes a share."""
+        division = self.plan.divisions.get(op.name)
+        if division is None or op.type not in REDUCED or op.inputs[0].name not in self.examples:
+            return False
+        way = self.graph.way(op.name, division.way)
+        return way is not None and way.inputs[0] == Cut(0) and isinstance(way.outputs[0], Joined) and self._fits(op)
+
+    def _fits(self, op: Any) -> bool:
+        return self.graph.way(op.name, LOCAL) is not None and op.outputs[0].shape.num_elements() != 1
+
+    @cached_property
+    def examples(self) -> frozenset[str]:
+        """The tensors of which each part has its own examples: axis 0 comes from a step's input."""
+        found: set[str] = set()
+        for op in self.graph.order:
+            if op.type == "Placeholder":
+                found.update(tensor.name for tensor in op.outputs)
+            division = self.plan.divisions.get(op.name)
+            way = self.graph.way(op.name, division.way) if division is not None else None
+            if way is None:
+                continue
+            if any(_is_first(cut) and t.name in found for cut, t in zip(way.inputs, op.inputs, strict=True)):
+                found |= {t.name for t, kind in zip(op.outputs, way.outputs, strict=True) if _is_first(kind)}
+        return frozenset(found)
+
+    def region(self, variance: Any, mean: Any) -> dict[str, Division]:
+        """Ops that become local, each with its division; none where some use of them could not be followed."""
+        parts = self.plan.divisions[variance.name].parts
+        reduced, inner = {variance, mean}, set[Any]()
+        before = -1
+        while before != len(reduced) + len(inner):
+            before = len(reduced) + len(inner)
+            after = self._after(reduced)
+            for op in reversed(after):
+                if any(user in inner or self._is_by_examples(user, op.outputs[0]) for user in op.outputs[0].consumers()):
+                    inner.add(op)
+            for op in after:
+                if len({id(t) for t in op.inputs if t.op in reduced or t.op in inner}) > 1:
+                    inner.add(op)
+            reduced |= {source for op in inner for source in self._sources(op)}
+        local = reduced | inner
+        if any(self.plan.divisions[op.name].parts != parts for op in reduced):
+            return {}
+        if not all(self._is_sound(op, user, local, parts) for op in local for user in op.outputs[0].consumers()):
+            return {}
+        return {op.name: Division(LOCAL, parts) for op in local}
+
+    def _after(self, reduced: set[Any]) -> list[Any]:
+        """All that may be done by each part after reductions, producers first."""
+        found: dict[Any, None] = {}
+        for op in self.graph.order:
+            if any(t.op in reduced or t.op in found for t in op.inputs) and self._is_vector(op):
+                found[op] = None
+        return list(found)
+
+    def _is_vector(self, op: Any) -> bool:
+        return op.type in VECTORS and op.name not in self.plan and self.graph.way(op.name, LOCAL) is not None
+
+    def _sources(self, op: Any) -> set[Any]:
+        """The reductions over examples that an op's inputs come from by ops that each part may do."""
+        found, stack, seen = set(), [op], {op}
+        while stack:
+            for source in {tensor.op for tensor in stack.pop().inputs} - seen:
+                seen.add(source)
+                if self.is_reduced(source):
+                    found.add(source)
+                elif self._is_vector(source):
+                    stack.append(source)
+        return found
+
+    def _is_by_examples(self, user: Any, tensor: Any) -> bool:
+        """Whether a divided op takes a tensor whole beside its own examples, or spreads it over these."""
+        division = self.plan.divisions.get(user.name)
+        way = self.graph.way(user.name, division.way) if division is not None else None
+        if way is None or not _is_first(way.outputs[0]):
+            return False
+        taken = list(zip(way.inputs, user.inputs, strict=True))
+        cuts = [(cut, t) for cut, t in taken if cut is not None]
+        if any(t is tensor for _, t in cuts):
+            return False
+        return all(_is_first(cut) and t.name in self.examples for cut, t in cuts)
+
+    def _is_sound(self, op: Any, user: Any, local: set[Any], parts: int) -> bool:
+        """Whether a user of what is local works on it as well, or leads to no op that is divided."""
+        if user in local:
+            return True
+        if user.name in self.plan:
+            return self._is_by_examples(user, op.outputs[0]) and self.plan.divisions[user.name].parts == parts
+        return not self._leads_on(user)
+
+    def _leads_on(self, op: Any) -> bool:
+        """Whether something divided takes what an op puts out, or what is made of it."""
+        stack, seen = [op], {op}
+        while stack:
+            for user in {user for tensor in stack.pop().outputs for user in tensor.consumers()} - seen:
+                if user.name in self.plan:
+                    return True
+                seen.add(user)
+                stack.append(user)
+        return False
+
+
+def _is_first(kind: Any) -> bool:
+    return isinstance(kind, Cut) and kind.axis == 0
+
+
+def _behind(tensor: Any) -> Any:
+    """What a tensor is, whatever only passes it on."""
+    while tensor.op.type in PASSED:
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+

@@ -1,0 +1,112 @@
+"""Parts of a batch that normalize by statistics of their own do what replicas of data-parallel training do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.execute.outputs import values
+from placer.execute.rewrite import PlacedStep, Template
+from placer.splits.local_statistics import with_local_statistics, with_whole_statistics
+from placer.splits.plan import LOCAL
+from placer.splits.step import split_step
+from placer.splits.step_graph import StepGraph
+from placer.trace.capture import capture
+from search.splits.pipeline import pipeline
+from tests.search.splits.test_batch_norm import Fused, as_keras_writes_it, residual
+from tests.search.splits.test_candidates import plan_of
+
+BATCH = 7  # 3 + 4, 2 + 2 + 3
+STEPS = 3
+
+
+class Training:
+    """A network with five batch normalizations, and the training that replicas would do, written by hand."""
+
+    def __init__(self, norm):
+        keras.utils.set_random_seed(3)
+        self.model = model = residual(norm)
+        self.optimizer = keras.optimizers.Adam(0.01)
+        self.optimizer.build(model.trainable_variables)
+        self.loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        self.example = (
+            2 * tf.random.stateless_normal([BATCH, 9, 9, 3], [1, 2]) + 3,
+            tf.constant(np.arange(BATCH) % 5),
+        )
+
+        def step(x, y):
+            with tf.GradientTape() as tape:
+                loss = self.loss(y, model(x, training=True))
+            self.optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+            return loss
+
+        self.captured = capture(step, self.example, "residual")
+        self.batch = self.captured.flat_inputs(self.example)
+        self.start = {name: variable.numpy() for name, variable in self.captured.variables.items()}
+
+    def by_replicas(self, bounds):
+        """(losses, variables) after STEPS steps of replicas that have the examples between `bounds`: gradients, losses
+        and moving averages are means weighted by examples.
+        """
+        losses = [self._one_step(bounds) for _ in range(STEPS)]
+        found = {name: variable.numpy() for name, variable in self.captured.variables.items()}
+        for name, variable in self.captured.variables.items():
+            variable.assign(self.start[name])
+        return losses, found
+
+    def _one_step(self, bounds):
+        moving = self.model.non_trainable_variables
+        before, made = [v.numpy() for v in moving], []
+        for a, b in pairwise(bounds):
+            for variable, value in zip(moving, before, strict=True):
+                variable.assign(value)
+            with tf.GradientTape() as tape:
+                loss = self.loss(self.example[1][a:b], self.model(self.example[0][a:b], training=True))
+            gradients = tape.gradient(loss, self.model.trainable_variables)
+            made.append([loss.numpy(), *(g.numpy() for g in gradients), *(v.numpy() for v in moving)])
+        shares = [(b - a) / bounds[-1] for a, b in pairwise(bounds)]
+        mean = [sum(share * value for share, value in zip(shares, column, strict=True)) for column in zip(*made)]
+        trained = len(self.model.trainable_variables)
+        for variable, value in zip(moving, mean[1 + trained :], strict=True):
+            variable.assign(value)
+        gradients = [tf.constant(value) for value in mean[1 : 1 + trained]]
+        self.optimizer.apply(gradients, self.model.trainable_variables)
+        return mean[0]
+
+
+@pytest.fixture(scope="module", params=[as_keras_writes_it, Fused], ids=["decomposed", "fused"])
+def training(request):
+    return Training(request.param)
+
+
+def run(training, captured, device_of):
+    """(losses, variables) after STEPS placed steps."""
+    placed = PlacedStep(Template(captured), [device_of(op) for op in captured.graph.ops])
+    losses = [values(placed.run_flat(training.batch))[0] for _ in range(STEPS)]
+    after = captured.joined({name: variable.numpy() for name, variable in placed.variables.items()})
+    placed.close()
+    return losses, after
+
+
+def assert_same(training, found, expected):
+    np.testing.assert_allclose(found[0], expected[0], rtol=2e-5)
+    assert found[1].keys() == expected[1].keys()
+    for name, value in expected[1].items():
+        change = np.abs(value - training.start[name]).max()
+        assert np.abs(found[1][name] - value).max() < 2e-3 * change + 1e-7, name
+
+
+@pytest.mark.parametrize(("parts", "bounds"), [(2, (0, 3, 7)), (3, (0, 2, 4, 7))])
+def test_by_examples_each_part_does_what_a_replica_does(training, two_cpus, parts, bounds):
+    captured = training.captured
+    plan, made_local, kept = with_local_statistics(StepGraph(captured.graph_def), plan_of(captured, "batch", parts))
+    assert (made_local, kept) == (4, 0) or (made_local, kept) == (6, 0)
+    divided = split_step(captured, plan).captured
+    found = run(training, divided, lambda op: two_cpus.tf_name((op.part or 0) % 2))
+    assert_same(training, found, training.by_replicas(bounds))
