@@ -87,6 +87,13 @@ def search(
             help="Divide ops: auto, off, pipeline:M (M micro-batches), or the mapping file whose splits are taken."
         ),
     ] = "off",
+    split_batchnorm: Annotated[
+        str,
+        typer.Option(
+            help="Statistics of divided batch normalisation: exact (of the whole batch), or local (of each part), "
+            "which changes the mathematics."
+        ),
+    ] = "exact",
     out: Annotated[Path | None, typer.Option(help="Folder for mapping.json, graph.json, topology.json.")] = None,
     report: options.Report = None,
     trace: Annotated[Path | None, typer.Option(help="Write the step, predicted and measured, for Perfetto.")] = None,
@@ -109,6 +116,7 @@ def search(
     settings = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), split=split,
+        split_batchnorm=split_batchnorm,
     )  # fmt: skip
     tables.check_writable(out, report, trace, gantt)
     with measuring(store) as opened:

@@ -91,6 +91,7 @@ def finding_facts(found: Finding) -> Facts:
         "seed": found.seed,
         "interrupted": found.interrupted,
         "ended": list(found.ended),
+        "notes": list(found.notes),
         "lost": found.lost or None,
         "pins": list(found.pins),
         "splits": [to_builtins(region) for region in regions_of(found.plan)] if found.plan else None,
@@ -189,6 +190,7 @@ def summary_lines(found: Finding) -> list[str]:
         lines.append(_divided(found, found.plan))
     if found.pipelined is not None:
         lines.append(_pipelined(found.pipelined))
+    lines += found.notes
     under = " under these pins" if found.pins else ""
     lines.append(f"No mapping can be predicted below {ms(found.lower_bound_s)}{under}{_within(found)}.")
     lines += [f"Ended early: {reason}" for reason in (*found.ended, *filter(None, [found.lost]))]

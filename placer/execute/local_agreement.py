@@ -9,12 +9,21 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.execute.agreement import Agreement, Outcome
+from placer.execute.agreement import Agreement, Outcome, is_float
 from placer.execute.outputs import values
 from placer.execute.reference import perturbed
 from placer.execute.rewrite import PlacedStep, Template
 from placer.trace.capture import Captured
 from placer.trace.variable_parts import in_parts
+
+DIFFERENT = (
+    "each part of a batch normalises by statistics of its own. That changes the mathematics, so that no mapping can be "
+    "compared with the untouched step. "
+)
+CHECKED = (
+    "Checked instead: divided alike with the whole batch's statistics the step does what the untouched step does, and "
+    "under each mapping it does what it does on one device."
+)
 
 
 class LocalAgreement:
@@ -36,6 +45,12 @@ class LocalAgreement:
         self.captured, self.untouched, self.batches, self.device = captured, untouched, batches, device
         self._start = start
         self._alone: Agreement | None = None
+        self._checked = "Nothing was compared." if untouched.random else "No mapping was compared."
+
+    @property
+    def in_words(self) -> str:
+        """What is different, and what was checked."""
+        return DIFFERENT + self._checked
 
     def check(self, outcome: Outcome) -> None:
         """Raises LossDiffersError where one of both does not hold."""
@@ -54,9 +69,12 @@ class LocalAgreement:
     def _made(self) -> Agreement:
         assert self.captured.with_whole_statistics is not None
         start = self._start()
-        self.untouched.check(self._outcome(self.captured.with_whole_statistics(), start))
+        exact = self._outcome(self.captured.with_whole_statistics(), start)
+        self.untouched.check(exact)
+        alone = self._outcome(self.captured, start)
+        self._checked = CHECKED + _apart_in_words(exact, alone)
         return Agreement(
-            [self._outcome(self.captured, start)],
+            [alone],
             exact=self.untouched.exact,
             tolerance=self.untouched.tolerance,
             shaken=lambda: (self._outcome(self.captured, start), self._outcome(self.captured, perturbed(start))),
@@ -72,6 +90,14 @@ class LocalAgreement:
         finally:
             step.close()
         return Outcome(returned, start, captured.joined({name: variable.numpy() for name, variable in held.items()}))
+
+
+def _apart_in_words(exact: Outcome, local: Outcome) -> str:
+    """What both returned in their last step; empty where that is no number."""
+    whole, own = (next((v for v in one.returned[-1] if is_float(v) and v.size == 1), None) for one in (exact, local))
+    if whole is None or own is None:
+        return ""
+    return f" Step {len(exact.returned)} returned {float(own):.6g}, and {float(whole):.6g} with the whole batch's."
 
 
 def agreement(

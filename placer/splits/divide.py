@@ -207,8 +207,7 @@ class _Divider:
     def _estimate(self, op: Any, text: str, bounds: Sequence[int], i: int) -> str:
         """What part i made of its own examples, where the op is divided by examples in the same shares."""
         held = self.pieces.parts[text]
-        shares = [[bound * total for bound in of] for of, total in ((bounds, held.bounds[-1]), (held.bounds, bounds[-1]))]
-        if shares[0] != shares[1]:
+        if [bound * held.bounds[-1] for bound in bounds] != [bound * bounds[-1] for bound in held.bounds]:
             raise PlanError(
                 f"op {short(op.name)} ({op.type}) takes {short(parse_input(text)[0])}, of which each part has its own, "
                 "and is divided otherwise than that; divide both by examples, into as many parts."

@@ -111,7 +111,9 @@ class _Finder:
             before = len(reduced) + len(inner)
             after = self._after(reduced)
             for op in reversed(after):
-                if any(user in inner or self._is_by_examples(user, op.outputs[0]) for user in op.outputs[0].consumers()):
+                if any(
+                    user in inner or self._is_by_examples(user, op.outputs[0]) for user in op.outputs[0].consumers()
+                ):
                     inner.add(op)
             for op in after:
                 if len({id(t) for t in op.inputs if t.op in reduced or t.op in inner}) > 1:
@@ -188,5 +190,3 @@ def _behind(tensor: Any) -> Any:
     while tensor.op.type in PASSED:
         tensor = tensor.op.inputs[0]
     return tensor
-
-

@@ -8,7 +8,6 @@ from itertools import groupby
 
 from placer.errors import BadInputError
 
-
 LOCAL = "local"
 """The way of ops in which each part takes its own share of the examples for all of them: it changes the mathematics."""
 

@@ -8,8 +8,9 @@ from msgspec import UNSET
 
 from placer.errors import BadInputError
 from placer.graph.mapping_files import MappingFile, SplitRegion, read_mapping_file
-from placer.splits.plan import Division, SplitPlan
+from placer.splits.plan import LOCAL, Division, SplitPlan
 
+BATCH_NORM = ("exact", LOCAL)  # whether batch normalisation takes the whole batch's statistics, or each part its own
 SPLIT_OFF, SPLIT_AUTO = "off", "auto"  # instead of a file with splits: divide nothing; choose a plan
 
 

@@ -17,7 +17,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, read_mapping, write_mapping
 from placer.measure.store import Store
-from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF, plans_in, read_plan, regions_of
+from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, plans_in, read_plan, regions_of
 from placer.train.live_step import LiveStep
 from placer.train.session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
@@ -349,6 +349,10 @@ def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync
         raise BadInputError(f"devices is a {type(devices).__name__}; write {SPECS}.")
     check_spec(devices)
     split(devices)
+    if settings is not None and settings.split_batchnorm not in BATCH_NORM:
+        raise BadInputError(f"split_batchnorm is {settings.split_batchnorm!r}; give 'exact' or 'local'.")
+    if settings is not None and settings.is_local and settings.split == SPLIT_OFF:
+        raise BadInputError("split_batchnorm='local' divides nothing by itself; give split='auto', too, or a file.")
     if settings is not None and settings.split not in (SPLIT_OFF, SPLIT_AUTO):
         try:
             read_plan(settings.split)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.graph.mapping import Mapping
-from placer.splits.plan_files import SPLIT_OFF
+from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from search.online.auto_step import AutoStep
 from search.online.settings import OnlineSettings
 
@@ -25,6 +25,7 @@ def autoplace(
     dry_run: bool = False,
     log_dir: str | Path | None = None,
     split: str | Path = SPLIT_OFF,
+    split_batchnorm: str = BATCH_NORM[0],
 ) -> AutoStep:
     """Wrap a training step: `step = placer.autoplace(train_step)`; then train as before.
 
@@ -48,11 +49,14 @@ def autoplace(
     log_dir: folder for placer.jsonl, and for TensorBoard scalars where tensorboard is installed.
     split: as for `placer search --split`: "off"; "auto", to try also mappings of the step with ops divided, if that is
     predicted to pay; or a mapping file whose plan of splits is taken. What is divided rounds otherwise.
+    split_batchnorm: "exact": batch normalisation that is divided takes the statistics of the whole batch; "local": each
+    part takes its own, which changes the mathematics as data-parallel training does.
     Raises BadInputError for arguments that cannot be.
     """
     settings = OnlineSettings(
-        budget=budget, seed=seed, split=str(split), beat_untouched=beat_untouched, dry_run=dry_run
-    )
+        budget=budget, seed=seed, split=str(split), split_batchnorm=split_batchnorm, beat_untouched=beat_untouched,
+        dry_run=dry_run,
+    )  # fmt: skip
     return AutoStep(
         step, devices=devices, include_local=include_local, settings=settings, store=store, sync_every=sync_every,
         log_dir=log_dir,

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from placer.splits.plan_files import SPLIT_OFF
+from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
 
@@ -45,6 +45,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         log_dir: str | Path | None = "placer-logs",
         mapping: str | Path | None = None,
         split: str | Path = SPLIT_OFF,
+        split_batchnorm: str = BATCH_NORM[0],
     ) -> None:
         super().__init__()
         self.step: AutoStep | None = None
@@ -53,7 +54,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         }  # fmt: skip
         self._search: dict[str, Any] = {
             "budget": budget, "seed": seed, "store": store, "beat_untouched": beat_untouched, "dry_run": dry_run,
-            "split": split,
+            "split": split, "split_batchnorm": split_batchnorm,
         }  # fmt: skip
         self._mapping = mapping
         self._function: TrainFunction | None = None

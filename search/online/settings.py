@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placer.splits.plan_files import SPLIT_OFF
+from placer.splits.plan import LOCAL
+from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from search.online.trials.trials import TrialSettings
 
 QUICK_GAIN = 0.05  # share of a step worth a move when the load changed: fewer steps tell less
@@ -31,10 +32,16 @@ class OnlineSettings:
     probe_every: int = 10  # steps between probes of a slow device
     kept: int = 4  # mappings that stay built
     split: str = SPLIT_OFF  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, or the mapping file whose splits to take
+    split_batchnorm: str = BATCH_NORM[0]  # one of BATCH_NORM: whose statistics divided batch normalisation takes
     beat_untouched: bool = True  # whether a mapping must be faster than the step untouched, whatever the devices
     search: bool = True  # whether to search at all
     adapt: bool = True  # whether to adapt when the load changes
     dry_run: bool = False  # only report how it would adapt
+
+    @property
+    def is_local(self) -> bool:
+        """Whether parts of a batch are to normalise by statistics of their own."""
+        return self.split_batchnorm == LOCAL
 
     @property
     def thorough(self) -> TrialSettings:

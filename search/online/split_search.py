@@ -56,14 +56,20 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
     try. Raises BadInputError where a plan that was given cannot be carried out.
     """
     from placer.graph.coarsen import coarsen
+    from placer.splits.local_statistics import with_local_statistics
     from placer.splits.plan_files import read_plan
+    from placer.splits.step_graph import StepGraph
     from search.session.prediction import Prediction
     from search.splits.choose import Judge  # loads TensorFlow
 
     if settings.split != SPLIT_AUTO:
-        return live.divide(read_plan(settings.split)), ""
+        plan = read_plan(settings.split)
+        if settings.is_local:
+            plan = with_local_statistics(StepGraph(live.captured().graph_def), plan)[0]
+        return live.divide(plan), ""
     assert live.graph is not None  # profiled
     groups = coarsen(live.graph, settings.groups, topology)
     prediction = Prediction.profiled(groups, topology, 0.0)
-    best, why = Judge(live.captured(), prediction, settings.groups, settings.seed, stored=False).best(len(topology))
+    judge = Judge(live.captured(), prediction, settings.groups, settings.seed, stored=False, local=settings.is_local)
+    best, why = judge.best(len(topology))
     return (WHOLE, why) if best is None else (live.divide(best.step.plan), why)

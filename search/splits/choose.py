@@ -10,6 +10,7 @@ from statistics import mean
 
 from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import OpGraph
+from placer.splits.local_statistics import with_local_statistics
 from placer.splits.plan import PlanError
 from placer.splits.step import SplitStep, split_step
 from placer.splits.step_graph import StepGraph
@@ -36,13 +37,16 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judge:
-    """Predicts what plans of one profiled step are worth. profiled: its ops with costs. stored: as in `split_step`."""
+    """Predicts what plans of one profiled step are worth. profiled: its ops with costs. stored: as in `split_step`.
+    local: whether parts of a batch normalise by statistics of their own.
+    """
 
     captured: Captured
     profiled: Prediction
     groups: int
     seed: int
     stored: bool = True
+    local: bool = False
 
     def best(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> tuple[Judged | None, str]:
         """(the most promising way to divide ops into `parts`, ""), or (None, why none is worth a try). note: as in
@@ -78,6 +82,7 @@ class Judge:
         by_policy = candidates(graph, phases, self._rates(fine), parts)
         for policy, plan in chain(by_policy, pipelines(graph, parts)):
             note(policy)
+            plan = with_local_statistics(graph, plan)[0] if self.local else plan
             try:
                 step = split_step(self.captured, plan, graph, stored=self.stored)
             except PlanError:  # a policy that this step has no rules for

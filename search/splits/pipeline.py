@@ -45,6 +45,10 @@ def pipeline(graph: StepGraph, micro_batches: int, devices: int) -> SplitPlan:
             divisions[op.name] = Division(chosen, micro_batches)
             kinds = enumerate(graph.ways(op.name)[chosen].outputs)
             cuts |= {text_of(op.name, i): kind for i, kind in kinds if isinstance(kind, Cut)}
+    for op in reversed(graph.order):
+        wanted = _wanted(graph, op, divisions, micro_batches)
+        if wanted is not None:
+            divisions[op.name] = Division(wanted, micro_batches)
     if not divisions:
         raise PlanError("no op of the step has a rule to be divided by examples, so there are no micro-batches.")
     return SplitPlan(divisions, in_flight=2 * devices - 1)
@@ -58,6 +62,19 @@ def _way(ways: Mapping[str, Way], taken: Mapping[int, Cut], parts: int) -> str |
         if as_cut and way.extent >= parts * way.least:
             return name
     return None
+
+
+def _wanted(graph: StepGraph, op: Any, divisions: Mapping[str, Division], parts: int) -> str | None:
+    """A way to divide a whole op whose output is only taken in parts: so is the gradient of a mean over the examples,
+    which repeats a few numbers for all of them.
+    """
+    users = op.outputs[0].consumers() if len(op.outputs) == 1 and op.name not in divisions else []
+    if not users or any(user.name not in divisions for user in users):
+        return None
+    taken = ((graph.ways(user.name)[divisions[user.name].way], user) for user in users)
+    cuts = {cut for way, user in taken for cut, t in zip(way.inputs, user.inputs, strict=True) if t is op.outputs[0]}
+    ways = graph.ways(op.name).items() if None not in cuts else ()
+    return next((name for name, way in ways if cuts == {way.outputs[0]} and way.extent >= parts * way.least), None)
 
 
 def _examples(graph: StepGraph) -> int:

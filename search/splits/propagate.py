@@ -12,7 +12,7 @@ import tensorflow as tf
 from placer.graph.op_flops import MULTIPLY_ADDS
 from placer.splits.pieces import names_of, text_of
 from placer.splits.plan import Division, SplitPlan
-from placer.splits.rules.way import Copied, Cut, Joined, Own, Way
+from placer.splits.rules.way import Copied, Cut, Joined, Local, Own, Way
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import tensor_bytes
 
@@ -32,7 +32,7 @@ class Rates:
         return self.latency_s + size * self.byte_s if size else 0.0
 
 
-Held = Cut | Joined | Own | Copied | None
+Held = Cut | Joined | Own | Copied | Local | None
 """How a tensor is kept: in parts that are concatenated, that are combined, or that each part keeps; or whole, once or
 by each part."""
 

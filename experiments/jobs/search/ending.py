@@ -184,9 +184,18 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         finalists=tuple(rows.values()),
         tf_default=final.untouched,
         plan=job.traced.plan,
+        notes=tuple(line for each in jobs for line in (*each.notes, *_checked(each))),
         whole=fastest(row for finalist, row in rows.items() if best.divided and not finalist.divided),
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
     )
+
+
+def _checked(job: Job) -> list[str]:
+    """What the job's step was compared with, where it does not do what the untouched step does."""
+    from placer.execute.local_agreement import LocalAgreement
+
+    held = job.runner.agreement
+    return [f"With --split-batchnorm local: {held.in_words}"] if isinstance(held, LocalAgreement) else []
 
 
 def _pipelined(divided: Sequence[Finalist]) -> Pipelined | None:

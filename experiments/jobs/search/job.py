@@ -58,6 +58,7 @@ class Job:
         )  # fmt: skip
         self.rows: list[Row] = []
         self.ended: list[str] = []
+        self.notes: list[str] = []  # on how ops are divided
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._calibrated_by = 0  # rows
 

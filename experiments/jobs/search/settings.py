@@ -7,8 +7,8 @@ from functools import cached_property
 
 from placer.errors import BadInputError, short
 from placer.graph.pins import parse_pin
-from placer.splits.plan import SplitPlan
-from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF, read_plan
+from placer.splits.plan import LOCAL, SplitPlan
+from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
 from search.session.registry import SEARCHERS
 
 BASELINES = ("expert", "heft", "donf", "random")
@@ -35,6 +35,7 @@ class SearchSettings:
     traced: int = 5  # steps traced on each device to profile it
     warm_up: int = 3  # untraced steps on each device before these
     split: str = SPLIT_OFF  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, SPLIT_PIPELINE with a number, or a file
+    split_batchnorm: str = BATCH_NORM[0]  # one of BATCH_NORM, in plans that are made here; a file's say it themselves
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
     final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
 
@@ -51,7 +52,16 @@ class SearchSettings:
             raise BadInputError(f"--groups is {self.groups}; give at least 2.")
         if self.minutes is not None and not self.minutes > 0:
             raise BadInputError(f"--minutes is {self.minutes}; give a number > 0.")
+        if self.split_batchnorm not in BATCH_NORM:
+            raise BadInputError(f"--split-batchnorm is {short(self.split_batchnorm)}; give exact or local.")
+        if self.is_local and self.split == SPLIT_OFF:
+            raise BadInputError("--split-batchnorm local divides nothing by itself; give --split auto, too, or a file.")
         _ = self.plan, self.micro_batches
+
+    @property
+    def is_local(self) -> bool:
+        """Whether parts of a batch are to normalise by statistics of their own."""
+        return self.split_batchnorm == LOCAL
 
     @cached_property
     def plan(self) -> SplitPlan | None:

@@ -15,12 +15,15 @@ from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
+    from placer.splits.plan import SplitPlan
     from placer.splits.step import SplitStep
+    from placer.splits.step_graph import StepGraph
 
 NEEDED = (
-    "micro-batches need each other here (batch normalisation, or an op between divided ones that stays whole), so that "
-    "all of them are under way at once."
+    "Micro-batches need each other here (batch normalisation, or an op between divided ones that stays whole), so that "
+    "all of them are under way at once. Batch normalisation does not with --split-batchnorm local."
 )
+NONE_LOCAL = "No batch normalisation is divided by examples here, so that --split-batchnorm local changes nothing."
 
 
 def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
@@ -81,9 +84,11 @@ def _chosen(job: Job) -> tuple[str | None, SplitStep] | None:
     graph, plan = StepGraph(job.captured.graph_def), job.settings.plan
     if plan is None:
         plan = pipeline(graph, job.settings.micro_batches or 0, len(job.topology))
+    if job.settings.is_local:
+        plan = _local(job, graph, plan)
     step = split_step(job.captured, plan, graph)
     if plan.in_flight is not None and not step.is_limited:
-        job.ended.append(NEEDED)
+        job.notes.append(NEEDED)
     return None, step
 
 
@@ -94,10 +99,27 @@ def _most_promising(job: Job) -> tuple[str, SplitStep] | None:
     # Costs of parts are estimated from the profile, so the whole step is judged by its profile, too: a calibration by
     # measured steps, which are faster than the sum of traced ops, would speak against every plan.
     profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom)
-    judge = Judge(job.captured, profiled, job.settings.groups, job.settings.seed)
+    judge = Judge(job.captured, profiled, job.settings.groups, job.settings.seed, local=job.settings.is_local)
     job.progress.phase("judging plans of splits")
     found, why = judge.best(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
     if found is None:
         job.ended.append(why)
         return None
+    if job.settings.is_local and not found.step.plan.is_local:
+        job.notes.append(NONE_LOCAL)
     return found.policy, found.step
+
+
+def _local(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitPlan:
+    """The plan with statistics of each part's own, and a note of what could not have them."""
+    from placer.splits.local_statistics import with_local_statistics
+
+    plan, made, left = with_local_statistics(graph, plan)
+    if left:
+        job.notes.append(
+            f"{left} of {made + left} batch normalisations keep the statistics of the whole batch, because what the "
+            "step does with them could not be followed."
+        )
+    elif not plan.is_local:
+        job.notes.append(NONE_LOCAL)
+    return plan

@@ -22,7 +22,17 @@ import tensorflow as tf
 from placer.graph.op_flops import dims
 from placer.splits.plan import LOCAL
 from placer.splits.rules.way import (
-    BATCH, CHANNEL, SUM, Cut, Exchange, Joined, Own, Way, Ways, channel_axis, part_scope,
+    BATCH,
+    CHANNEL,
+    SUM,
+    Cut,
+    Exchange,
+    Joined,
+    Own,
+    Way,
+    Ways,
+    channel_axis,
+    part_scope,
 )  # fmt: skip
 
 FORWARD, GRADIENT = "FusedBatchNormV3", "FusedBatchNormGradV3"
@@ -71,7 +81,7 @@ def batch_norm_gradient(op: Any) -> Ways:
 
 def own_statistics(op: Any) -> Way | None:
     """In training by examples, where each part normalises by the moments of its own ones: parts are the op itself. The
-    statistics that it puts out are means over the parts. None where the op cannot be divided so, or is given statistics.
+    statistics that it puts out are means over the parts. None where the op cannot be divided so, or takes statistics.
     """
     shape, mean, own = dims(op.inputs[0]), Joined("sum", mean=True), (Own(LOCAL),) * 3
     if not (op.get_attr("is_training") and _is_plain(op)):

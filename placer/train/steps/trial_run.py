@@ -56,7 +56,8 @@ class TrialRun:
         """
         self.captured, self.batches, self.exact, self.unpack = captured, recording.batches, exact, unpack
         self._recording: Recording | None = recording  # until the first mapping agreed, where all must be alike
-        self._agreements: dict[str, Agreement | LocalAgreement] = {}  # by the graph's fingerprint: parts round otherwise
+        # By the graph's fingerprint: parts round otherwise.
+        self._agreements: dict[str, Agreement | LocalAgreement] = {}
         self._is_closed = False
         self._transfers = Transfers()
         self.start = {name: tf.Variable(value, trainable=False) for name, value in recording.start.items()}

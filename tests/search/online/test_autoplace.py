@@ -296,6 +296,8 @@ def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp
         ({"devices": 2}, "devices is a int"),
         ({"budget": 0}, "budget is 0"),
         ({"sync_every": 0}, "sync_every is 0"),
+        ({"split": "auto", "split_batchnorm": "none"}, "split_batchnorm is 'none'; give 'exact' or 'local'"),
+        ({"split_batchnorm": "local"}, "divides nothing by itself; give split='auto'"),
         ({"split": "pipeline:4"}, "split is 'pipeline:4', which is neither 'off' nor 'auto' nor a mapping file"),
     ],
 )

@@ -27,7 +27,7 @@ STEPS = 3
 
 
 class Training:
-    """A network with five batch normalizations, and the training that replicas would do, written by hand."""
+    """A network with six batch normalizations, and the training that replicas would do, written by hand."""
 
     def __init__(self, norm):
         keras.utils.set_random_seed(3)
@@ -46,6 +46,7 @@ class Training:
             self.optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
             return loss
 
+        self.step = step
         self.captured = capture(step, self.example, "residual")
         self.batch = self.captured.flat_inputs(self.example)
         self.start = {name: variable.numpy() for name, variable in self.captured.variables.items()}
@@ -71,7 +72,10 @@ class Training:
             gradients = tape.gradient(loss, self.model.trainable_variables)
             made.append([loss.numpy(), *(g.numpy() for g in gradients), *(v.numpy() for v in moving)])
         shares = [(b - a) / bounds[-1] for a, b in pairwise(bounds)]
-        mean = [sum(share * value for share, value in zip(shares, column, strict=True)) for column in zip(*made)]
+        mean = [
+            sum(share * value for share, value in zip(shares, column, strict=True))
+            for column in zip(*made, strict=True)
+        ]
         trained = len(self.model.trainable_variables)
         for variable, value in zip(moving, mean[1 + trained :], strict=True):
             variable.assign(value)
@@ -106,7 +110,93 @@ def assert_same(training, found, expected):
 def test_by_examples_each_part_does_what_a_replica_does(training, two_cpus, parts, bounds):
     captured = training.captured
     plan, made_local, kept = with_local_statistics(StepGraph(captured.graph_def), plan_of(captured, "batch", parts))
-    assert (made_local, kept) == (4, 0) or (made_local, kept) == (6, 0)
+    assert (made_local, kept) == (6, 0)
     divided = split_step(captured, plan).captured
     found = run(training, divided, lambda op: two_cpus.tf_name((op.part or 0) % 2))
     assert_same(training, found, training.by_replicas(bounds))
+
+
+def test_the_statistics_of_the_whole_batch_are_something_else(training, two_cpus):
+    """Else all the comparisons here would show nothing."""
+    divided = split_step(training.captured, plan_of(training.captured, "batch", 2)).captured
+    losses, _ = run(training, divided, lambda op: two_cpus.tf_name(op.part or 0))
+    assert abs(losses[0] - training.by_replicas((0, 3, 7))[0][0]) > 1e-3
+
+
+def in_micro_batches(captured, micro_batches):
+    graph = StepGraph(captured.graph_def)
+    plan = replace(pipeline(graph, micro_batches, devices=1), in_flight=1)
+    return split_step(captured, plan, graph), split_step(captured, with_local_statistics(graph, plan)[0], graph)
+
+
+def test_micro_batches_no_longer_need_each_other(training, two_cpus):
+    exact, local = in_micro_batches(training.captured, 3)
+    assert not exact.is_limited and local.is_limited
+    found = run(training, local.captured, lambda op: two_cpus.tf_name(0))
+    assert_same(training, found, training.by_replicas((0, 2, 4, 7)))
+
+
+def test_no_part_needs_another_before_weights_are_updated(training):
+    plan, _, _ = with_local_statistics(StepGraph(training.captured.graph_def), plan_of(training.captured, "batch", 2))
+    graph = split_step(training.captured, plan).captured.graph
+    behind = [set() if op.part is None else {op.part} for op in graph.ops]
+    for v in graph.order:
+        behind[v] |= {part for edge in graph.in_edges[v] for part in behind[edge.src]}
+    multiplied = [v for v, op in enumerate(graph.ops) if op.type.startswith("Conv2D") and op.part is not None]
+    assert multiplied and all(behind[v] == {graph.ops[v].part} for v in multiplied)
+
+
+def test_a_plan_says_so_and_can_be_led_back(training):
+    graph, plan = StepGraph(training.captured.graph_def), plan_of(training.captured, "batch", 2)
+    local, _, _ = with_local_statistics(graph, plan)
+    assert local.is_local and not plan.is_local
+    assert "each with its own statistics" in local.described(1, 0) and "statistics" not in plan.described(1, 0)
+    assert with_whole_statistics(graph, local) == plan
+    types = Counter(graph.op(name).type for name, division in local.divisions.items() if division.way == LOCAL)
+    assert types.keys() <= {
+        "FusedBatchNormV3", "FusedBatchNormGradV3", "Mean", "Sum", "Squeeze", "Reshape", "AddV2", "AddN", "Rsqrt",
+        "RsqrtGrad", "Mul", "Sub", "Neg",
+    }  # fmt: skip
+
+
+def captured_of(forward, *variables):
+    """A step that lowers what `forward` gives for 6 examples of 4 numbers."""
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = forward(x)
+        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return loss
+
+    return capture(step, (tf.random.stateless_normal([6, 4], [1, 2]),), "step")
+
+
+def normalized(x, axes):
+    mean, variance = tf.nn.moments(x, axes, keepdims=True)
+    return tf.nn.batch_normalization(x, mean, variance, None, None, 1e-3), variance
+
+
+def test_other_means_over_examples_stay_those_of_the_whole_batch():
+    weight = tf.Variable(tf.random.stateless_normal([4, 3], [5, 6]))
+    for forward in (
+        lambda x: tf.reduce_mean(normalized(x @ weight, [1])[0] ** 3),  # each example by its own numbers
+        lambda x: tf.reduce_sum(tf.reduce_mean(tf.nn.softmax(x @ weight), 0) ** 2),  # how experts are balanced
+        lambda x: tf.reduce_mean((x @ normalized(weight, [0])[0]) ** 3),  # weights that are standardized
+    ):
+        captured = captured_of(forward, weight)
+        plan = plan_of(captured, "batch", 2)
+        assert len(plan)
+        assert with_local_statistics(StepGraph(captured.graph_def), plan) == (plan, 0, 0)
+
+
+def test_statistics_that_the_loss_uses_otherwise_stay_those_of_the_whole_batch():
+    weight = tf.Variable(tf.random.stateless_normal([4, 3], [5, 6]))
+
+    def forward(x):
+        y, variance = normalized(x @ weight, [0])
+        return tf.reduce_mean(y**3) * tf.reduce_sum(variance)
+
+    captured = captured_of(forward, weight)
+    plan = plan_of(captured, "batch", 2)
+    assert with_local_statistics(StepGraph(captured.graph_def), plan) == (plan, 0, 1)
