@@ -107,7 +107,7 @@ class _Divider:
     def _add_parts(self, op: Any, node: Any, division: Division) -> None:
         way = self._way(op, division)
         texts = names_of(_data(node))
-        taken = list(zip(texts, way.inputs, strict=True))
+        taken = [(text, self._taken(way, text, cut)) for text, cut in zip(texts, way.inputs, strict=True)]
         bounds = self._bounds(op, way, division.parts, texts)
         sized = self._sized(op, way, bounds)
         inputs = [
@@ -128,6 +128,13 @@ class _Divider:
         self._note_outputs(op, way, bounds, outputs)
         if op.type == "VarHandleOp":
             self._divide_variable(op, way, bounds, names)
+
+    def _taken(self, way: Way, text: str, cut: Cut | Own | None) -> Cut | Own | Local | None:
+        """How each part takes a tensor: where it made an estimate, that, unless all parts have to make the same."""
+        held = self.pieces.parts.get(text)
+        if cut is None and held is not None and isinstance(held.kind, Local) and Copied() not in way.outputs:
+            return held.kind
+        return cut
 
     def _add_part(self, op: Any, node: Any, i: int, inputs: list[str]) -> str:
         part = self.pieces.graph_def.node.add()
@@ -187,12 +194,12 @@ class _Divider:
             )
         return min(bounds)
 
-    def _input(self, op: Any, text: str, cut: Cut | Own | None, bounds: Sequence[int], i: int) -> str:
+    def _input(self, op: Any, text: str, cut: Cut | Own | Local | None, bounds: Sequence[int], i: int) -> str:
         if isinstance(cut, Own):
             return self._own(op, text, cut, bounds, i)
-        is_handle = self.graph.tensor(text).dtype == tf.resource
-        if cut is None and text in self.pieces.parts and isinstance(self.pieces.parts[text].kind, Local):
+        if isinstance(cut, Local):
             return self._estimate(op, text, bounds, i)
+        is_handle = self.graph.tensor(text).dtype == tf.resource
         if cut is None:
             return self._whole(op, text) if is_handle else self.pieces.whole(text, i)
         scaled = [bound * cut.unit for bound in bounds]

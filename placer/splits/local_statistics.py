@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from placer.splits.plan import LOCAL, Division, SplitPlan
+from placer.splits.rules.copies import COPIES
 from placer.splits.rules.local import FUSED, REDUCED, VECTORS
 from placer.splits.rules.way import BATCH, Cut, Joined, axis_name
 from placer.splits.step_graph import StepGraph
@@ -29,7 +30,7 @@ def with_local_statistics(graph: StepGraph, plan: SplitPlan) -> tuple[SplitPlan,
     divisions = dict(plan.divisions)
     fused = [name for name in plan.divisions if _is_fused(graph, plan, name)]
     divisions |= {name: Division(LOCAL, divisions[name].parts) for name in fused}
-    found = _Finder(graph, plan)
+    found = _Finder(graph, SplitPlan({n: d for n, d in divisions.items() if d.way != COPIES}, plan.in_flight))
     regions = [found.region(variance, mean) for variance, mean in found.moments()]
     for region in regions:
         divisions |= region
@@ -38,7 +39,7 @@ def with_local_statistics(graph: StepGraph, plan: SplitPlan) -> tuple[SplitPlan,
 
 
 def with_whole_statistics(graph: StepGraph, plan: SplitPlan) -> SplitPlan:
-    """The inverse: the plan with the statistics of the whole batch everywhere."""
+    """The inverse, but that nothing is copied which became local: the plan with the statistics of the whole batch."""
     divisions = {}
     for name, division in plan.divisions.items():
         kind = graph.op(name).type
