@@ -1,9 +1,9 @@
 """Plans of splits by policy: which weights are divided and how, after which the rest of the step follows.
 
 batch: no weight is divided, and each part takes its share of the examples (data parallelism). columns: all weights, by
-what they put out (tensor parallelism). alternate: by turns by what they put out and by what they take in, which saves
-every second exchange (Shoeybi et al. 2019). heavy: only weights that are larger than the tensors they work on, and the
-rest of the step by examples (Krizhevsky 2014). heavy-alternate: these weights by turns.
+what they put out (tensor parallelism). alternate: by what they take in where that is in parts, else by what they put
+out, which saves every second exchange (Shoeybi et al. 2019). heavy: only weights that are larger than the tensors they
+work on, and the rest of the step by examples (Krizhevsky 2014). heavy-alternate: these weights as in alternate.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
+from placer.splits.pieces import text_of
 from placer.splits.plan import SplitPlan
 from placer.splits.rules.way import Cut
 from placer.splits.step_graph import StepGraph
@@ -43,7 +44,7 @@ def candidates(
 
 def plan_by(policy: str, graph: StepGraph, phases: Mapping[str, str | None], rates: Rates, parts: int) -> SplitPlan:
     """The plan that one of POLICIES gives."""
-    variables = dict(_weights(policy, graph, phases))
+    variables = dict(_weights(policy, Propagation(graph, rates, parts), phases))
     plan = Propagation(graph, rates, parts, variables).plan()
     for _ in range(ROUNDS if variables else 0):
         more = _following(graph, plan, phases, variables, parts)
@@ -54,26 +55,39 @@ def plan_by(policy: str, graph: StepGraph, phases: Mapping[str, str | None], rat
     return with_copies(graph, plan, rates, parts)
 
 
-def _weights(policy: str, graph: StepGraph, phases: Mapping[str, str | None]) -> Iterator[tuple[str, int]]:
-    """(variable, axis) of all that a policy divides from the start."""
+def _weights(policy: str, state: Propagation, phases: Mapping[str, str | None]) -> Iterator[tuple[str, int]]:
+    """(variable, axis) of all that a policy divides from the start. state: in which nothing is divided yet."""
     if policy == "batch":
         return
     seen: set[str] = set()
-    turn = 0
-    for op in graph.order:
+    for op in state.graph.order:
         weight = _weight(op) if phases.get(op.name) == "forward" else None
-        if weight is None or weight.name in seen or ("heavy" in policy and not _is_heavy(op)):
+        name = _way(policy, op, state) if weight is not None else None
+        if weight is None or name is None or weight.name in seen:
+            state.visit(op)
             continue
-        by_turns = WEIGHTED[op.type][turn % 2 if "alternate" in policy else 0]
-        way = graph.ways(op.name).get(by_turns)
-        cut = way.inputs[1] if way is not None else None
-        if not isinstance(cut, Cut):
-            continue
-        together = kin(graph, weight.name)
+        way = state.graph.ways(op.name)[name]
+        axis = next(cut.axis for cut in way.inputs[1:] if isinstance(cut, Cut))
+        together = kin(state.graph, weight.name)
         seen |= together
-        if may_be_divided(graph, together, cut.axis):
-            turn += 1
-            yield from ((name, cut.axis) for name in together)
+        if may_be_divided(state.graph, together, axis):
+            state.take(op, name, way)
+            yield from ((variable, axis) for variable in together)
+        else:
+            state.visit(op)
+
+
+def _way(policy: str, op: Any, state: Propagation) -> str | None:
+    """The way of a policy to divide an op with its weight: by what it takes in where that is in parts along it."""
+    if "heavy" in policy and not _is_heavy(op):
+        return None
+    ways = state.graph.ways(op.name)
+    outward, inward = (ways.get(name) for name in WEIGHTED[op.type])
+    if outward is None or inward is None:
+        return None
+    held, taken = state.held.get(text_of(op.inputs[0].op.name, op.inputs[0].value_index)), inward.inputs[0]
+    is_in_parts = isinstance(held, Cut) and isinstance(taken, Cut) and held.axis == taken.axis
+    return WEIGHTED[op.type]["alternate" in policy and is_in_parts]
 
 
 def _weight(op: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer.splits.pieces import text_of
 from placer.splits.plan import SplitPlan
 from placer.splits.rules.elementwise import elementwise
 from placer.splits.rules.resources import UPDATES
@@ -19,16 +20,38 @@ def kin(graph: StepGraph, variable: str) -> frozenset[str]:
     """The variables that are updated together with one, itself included: those of its shape that element-wise ops of
     this shape connect with it.
     """
+    return frozenset(op.name for op in _around(graph, variable) if op.type == "VarHandleOp")
+
+
+def tensors_like(graph: StepGraph, variables: Mapping[str, int]) -> dict[str, int]:
+    """Text of each tensor that is used element by element with one of these variables -> the variable's axis.
+
+    variables: node of a variable -> the axis along which it is divided.
+    """
+    found: dict[str, int] = {}
+    done: set[str] = set()
+    for name, axis in variables.items():
+        if name in done:
+            continue
+        shape = variable_shape(graph.op(name))
+        for op in _around(graph, name):
+            done.add(op.name)
+            for tensor in (*op.inputs, *op.outputs):
+                if tensor.dtype != tf.resource and _fits(tensor, shape):
+                    found[text_of(tensor.op.name, tensor.value_index)] = axis
+    return found
+
+
+def _around(graph: StepGraph, variable: str) -> list[Any]:
+    """The ops that element-wise ops of a variable's shape connect with it, its own first."""
     shape = variable_shape(graph.op(variable))
-    found, stack, seen = {variable}, [graph.op(variable)], {variable}
-    while stack:
-        for near in _near(stack.pop(), shape):
+    found, seen = [graph.op(variable)], {variable}
+    for op in found:  # which grows
+        for near in _near(op, shape):
             if near.name not in seen:
                 seen.add(near.name)
-                stack.append(near)
-                if near.type == "VarHandleOp":
-                    found.add(near.name)
-    return frozenset(found)
+                found.append(near)
+    return found
 
 
 def may_be_divided(graph: StepGraph, variables: Iterable[str], axis: int) -> bool:

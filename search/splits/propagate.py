@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -15,6 +15,7 @@ from placer.splits.plan import Division, SplitPlan
 from placer.splits.rules.way import Copied, Cut, Joined, Local, Own, Way
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import tensor_bytes
+from search.splits.kin import tensors_like
 
 
 @dataclass(frozen=True)
@@ -51,22 +52,32 @@ class Propagation:
     variables: Mapping[str, int] = field(default_factory=dict)
     held: dict[str, Held] = field(init=False, default_factory=dict)
     divisions: dict[str, Division] = field(init=False, default_factory=dict)
+    sought: Mapping[str, int] = field(init=False)  # tensors that go into divided variables -> the axis
+
+    def __post_init__(self) -> None:
+        self.sought = tensors_like(self.graph, self.variables)
 
     def plan(self) -> SplitPlan:
         """The divisions of all ops."""
         for op in self.graph.order:
-            chosen = self._chosen(op)
-            if chosen is None:
-                continue
-            name, way = chosen
-            self.divisions[op.name] = Division(name, self.parts)
-            for i, kind in enumerate(way.outputs):
-                self.held[text_of(op.name, i)] = kind
+            self.visit(op)
         for op in reversed(self.graph.order):
             wanted = self._wanted(op)
             if wanted is not None:
                 self.divisions[op.name] = Division(wanted, self.parts)
         return SplitPlan(self.divisions)
+
+    def visit(self, op: Any) -> None:
+        """Divide an op, whose inputs were visited, in the way that costs least, or leave it whole."""
+        chosen = self._chosen(op)
+        if chosen is not None:
+            self.take(op, *chosen)
+
+    def take(self, op: Any, name: str, way: Way) -> None:
+        """Divide an op in this way."""
+        self.divisions[op.name] = Division(name, self.parts)
+        for i, kind in enumerate(way.outputs):
+            self.held[text_of(op.name, i)] = kind
 
     def _wanted(self, op: Any) -> str | None:
         """The way to divide a whole op whose output is only taken in parts, where that costs less than to cut it.
@@ -128,19 +139,32 @@ class Propagation:
 
     def _whole_s(self, op: Any, texts: tuple[str, ...]) -> float:
         move_s = sum(self._moved_s(text, None) for text in texts if self.held.get(text) is not None)
-        return self.rates.op_s.get(op.name, 0.0) + move_s
+        return self.rates.op_s.get(op.name, 0.0) + move_s + self._sought_s(op, (None,) * len(op.outputs))
 
     def _way_s(self, op: Any, texts: tuple[str, ...], way: Way) -> float:
         move_s = sum(self._moved_s(text, cut) for text, cut in zip(texts, way.inputs, strict=True))
         sent = way.exchange.sent_bytes if way.exchange is not None else 0
         exchange_s = self.rates.transfer_s(sent * (self.parts - 1))
-        return self.rates.op_s.get(op.name, 0.0) / self.parts + move_s + exchange_s
+        own_s = self.rates.op_s.get(op.name, 0.0) / self.parts
+        return own_s + move_s + exchange_s + self._sought_s(op, way.outputs)
+
+    def _sought_s(self, op: Any, outputs: Sequence[Held]) -> float:
+        """Seconds until outputs that are kept so are cut as the variables are into which they go."""
+        found = 0.0
+        for tensor, held in zip(op.outputs, outputs, strict=True):
+            axis = self.sought.get(text_of(op.name, tensor.value_index))
+            if axis is not None:
+                found += self._converted_s(tensor, held, Cut(axis))
+        return found
 
     def _moved_s(self, text: str, cut: Cut | Own | None) -> float:
         """Seconds until each part has its share of a tensor, or the whole of it (cut = None)."""
         tensor, held = self.graph.tensor(text), self.held.get(text)
         if self._is_bound(text) or (held is None and tensor.op.type in ("Const", "Placeholder")):
             return 0.0
+        return self._converted_s(tensor, held, cut)
+
+    def _converted_s(self, tensor: Any, held: Held, cut: Cut | Own | None) -> float:
         size: float = tensor_bytes(tensor.shape, tensor.dtype)
         if isinstance(held, Cut) and isinstance(cut, Cut) and cut.axis == held.axis:
             return 0.0

@@ -7,6 +7,7 @@ from collections import Counter
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from placer.execute.agreement import Agreement, LossDiffersError, Outcome
 from placer.execute.outputs import values
@@ -16,7 +17,7 @@ from placer.graph.op_flops import op_flops
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from search.splits.candidates import POLICIES, candidates, plan_by
-from search.splits.propagate import Rates
+from search.splits.propagate import Propagation, Rates
 from tests.search.splits.trainings import apart, attention, captured_training, convolutional, dense
 
 BATCH = 7  # does not divide evenly
@@ -117,3 +118,48 @@ def test_where_moving_data_is_dear_nothing_is_divided(training):
     assert not any(
         graph.op(name).type == "Conv2DBackpropFilter" for name in plan_by("batch", graph, phases, rates, 2).divisions
     )
+
+
+def _branches():
+    """x -> query and key, each [8, 12] -> their product, with its last axis in two -> flat again -> project [12, 8]."""
+
+    def weight(name, shape):
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=shape, shared_name=name, name=name)
+        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [4, 8], "x")
+        query, key = (tf.raw_ops.MatMul(a=x, b=weight(name, [8, 12])) for name in ("query", "key"))
+        heads = tf.reshape(query * key, [4, 2, 6])
+        tf.raw_ops.MatMul(a=tf.reshape(tf.nn.relu(heads), [4, 12]), b=weight("project", [12, 8]), name="end")
+    return StepGraph(graph.as_graph_def())
+
+
+def test_branches_of_one_input_are_cut_by_what_they_put_out_and_what_joins_them_by_what_it_takes_in():
+    graph = _branches()
+    phases = dict.fromkeys((op.name for op in graph.order), "forward")
+    plan = plan_by("alternate", graph, phases, free_rates(graph), 2)
+    ways = {name: plan.divisions[name].way for name in ("query", "key", "project", "end")}
+    assert ways == {"query": "axis1", "key": "axis1", "project": "axis0", "end": "inner"}
+
+
+def _updated():
+    """Two examples x [2, 64] in parts along axis 1, and a weight [64, 64] that their gradient changes."""
+    with tf.Graph().as_default() as graph:
+        weight = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[64, 64], shared_name="weight", name="weight")
+        first = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[8, 64], shared_name="first", name="first")
+        read = tf.raw_ops.ReadVariableOp(resource=first, dtype=tf.float32)
+        x = tf.raw_ops.MatMul(a=tf.compat.v1.placeholder(tf.float32, [2, 8], "in"), b=read, name="x")
+        dy = tf.compat.v1.placeholder(tf.float32, [2, 64], "dy")
+        gradient = tf.raw_ops.MatMul(a=x, b=dy, transpose_a=True, name="gradient")
+        tf.raw_ops.AssignSubVariableOp(resource=weight, value=gradient, name="update")
+    return StepGraph(graph.as_graph_def())
+
+
+@pytest.mark.parametrize(("axis", "way"), [(0, "rows"), (1, "columns")])
+def test_a_gradient_is_made_in_the_parts_of_its_weight_where_that_moves_less(axis, way):
+    """Along axis 1 each part needs all of x, 512 bytes, instead of half of the gradient, 8 kB."""
+    graph = _updated()
+    rates = Rates({"x": 1.0, "gradient": 1.0}, 1e-9, 1e-9)
+    plan = Propagation(graph, rates, 2, {"weight": axis, "first": 1}).plan()
+    assert (plan.divisions["x"].way, plan.divisions["gradient"].way) == ("columns", way)

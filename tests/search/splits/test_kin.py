@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from placer.splits.plan import Division, SplitPlan
 from placer.splits.step_graph import StepGraph
-from search.splits.kin import is_used_in_parts, may_be_divided
+from search.splits.kin import is_used_in_parts, may_be_divided, tensors_like
 
 N = 6
 
@@ -85,3 +85,20 @@ def _in_a_branch(handle: Any) -> Any:
 @pytest.mark.parametrize(("update", "may"), [(_by_assignment, True), (_in_a_branch, False)])
 def test_a_variable_that_a_branch_uses_is_not_divided(update: Callable[[Any], Any], may: bool) -> None:
     assert may_be_divided(_updated(update), ["scale"], 0) is may
+
+
+def test_tensors_that_go_into_a_variable_element_by_element_are_wanted_as_it_is_cut() -> None:
+    with tf.Graph().as_default() as graph:
+        weight, slot = (
+            tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[N, 4], shared_name=name, name=name)
+            for name in ("weight", "slot")
+        )
+        x = tf.compat.v1.placeholder(tf.float32, [3, N], "x")
+        gradient = tf.raw_ops.MatMul(a=x, b=tf.ones([3, 4]), transpose_a=True, name="gradient")
+        old = tf.raw_ops.ReadVariableOp(resource=slot, dtype=tf.float32, name="old")
+        new = tf.raw_ops.AddV2(x=tf.raw_ops.Mul(x=old, y=tf.constant(0.9), name="less"), y=gradient, name="new")
+        tf.raw_ops.AssignVariableOp(resource=slot, value=new)
+        tf.raw_ops.AssignSubVariableOp(resource=weight, value=new)
+        tf.raw_ops.Exp(x=x, name="else")
+    found = tensors_like(StepGraph(graph.as_graph_def()), {"weight": 1, "slot": 1})
+    assert found == dict.fromkeys(("gradient", "old", "less", "new"), 1)
