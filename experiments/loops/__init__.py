@@ -13,6 +13,10 @@
 | `first_batch`         | a first call of another shape                                             |
 | `schedule`            | a learning rate given to each call as a float                             |
 | `evaluating_thread`   | another thread evaluates all the time                                     |
+| `sharpness_aware`     | weights moved and moved back within a step                                |
+| `lookahead`           | a branch that changes weights every few steps                             |
+| `gradient_penalty`    | a gradient in the loss, clipped weights, two steps in turn                |
+| `target_network`      | eager calls between steps, a second network that follows                  |
 | `gan`                 | two steps on shared variables, with noise that no seed repeats            |
 | `generator_gan`       | the same with noise from a tf.random.Generator                            |
 | `seeded_gan`          | the same with tf.random.set_seed                                          |
@@ -25,7 +29,7 @@
 | `python_state`        | a step in plain Python with a counter and a rate in a list                |
 | `hard_examples`       | a data set whose generator looks at the weights                           |
 
-Read `catalogue`, then the loops themselves (`by_hand`, `gan`, `fits`, `effects`; `data` has their batches), then how
-they are run: `run`, with `moved` and `fit_callbacks`, and `outcome`, which compares two runs. `judge` does all of it in
-a process of its own. Importing this package does not import TensorFlow.
+Read `catalogue`, then the loops themselves (`by_hand`, `papers`, `gan`, `fits`, `effects`; `data` has their batches),
+then how they are run: `run`, with `moved` and `fit_callbacks`, and `outcome`, which compares two runs. `judge` does all
+of it in a process of its own. Importing this package does not import TensorFlow.
 """
