@@ -23,6 +23,7 @@ from search.splits.pipeline import pipelines
 from search.splits.propagate import Rates
 
 SEARCHER = "hybrid"
+ASKED = 48  # mappings of each plan, the best by groups, of which the best op by op counts
 WORTH = 0.95  # a plan is tried where it promises at most this many times the whole step's best
 
 
@@ -99,7 +100,7 @@ class Judge:
         return self._best_s(Prediction.profiled(groups, topology, self.profiled.headroom))
 
     def _best_s(self, prediction: Prediction) -> float:
-        asked = SearchSession(SEARCHER, prediction.problem, seed=self.seed).ask(1)
+        asked = SearchSession(SEARCHER, prediction.problem, seed=self.seed).ask(ASKED)
         return min((prediction.step_s(mapping) for mapping in asked), default=float("inf"))
 
     def _rates(self, fine: OpGraph) -> Rates:
