@@ -1,4 +1,4 @@
-"""The connection to the devices of a session: joins them, goes on without lost ones, joins all of them again."""
+"""The connection to the devices of a session: joins them, goes on without lost ones, leaves them for a while."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from placer.devices.cluster import Devices, open_devices
 from placer.devices.logical import division
 from placer.devices.process_resources import dropped_by_joining
-from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, kept_by
+from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, kept_by, waiting
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_watch import WorkerWatch
 from placer.devices.workers.workers import Workers, start_workers
@@ -32,6 +32,7 @@ class Connection:
         self.devices: Devices | None = None  # those that are there: None before `join`, or while none of them is left
         self.missing: tuple[str, ...] = ()  # lost, and not joined again yet
         self.generation = 0  # how often devices were joined
+        self.is_away = False  # whether the devices were left for a while, until the next `join`
         self.workers: Workers | None = None  # started by `prepare`
         self._whole: Devices | None = None
         self._is_watching = False
@@ -48,8 +49,8 @@ class Connection:
 
     @property
     def is_joined(self) -> bool:
-        """Whether `join` is done."""
-        return self._whole is not None
+        """Whether `join` is done, and the devices were not left since."""
+        return self._whole is not None and not self.is_away
 
     @property
     def joins_workers(self) -> bool:
@@ -58,23 +59,28 @@ class Connection:
 
     @property
     def fragile(self) -> bool:
-        """Whether devices are other processes, which may get lost."""
-        return bool(self._whole and self._whole.addresses)
+        """Whether devices are other processes, which may get lost; not while they are left."""
+        return bool(self._whole and self._whole.addresses) and not self.is_away
 
     def prepare(self) -> None:
-        """Do what takes long before joining; any thread. Raises BadInputError for devices that cannot be."""
+        """Do what takes long before joining; any thread. Raises BadInputError for devices that cannot be, PlacerError
+        for workers that do not start.
+        """
         count = (self.spec or "").removeprefix("workers:")
         with self._preparing:
+            if self.is_away and self.workers is not None:
+                self.workers.restart_ended()
             wanted = self.workers is None and self._whole is None and (self.spec or "").startswith("workers:")
             if wanted and count.isdigit():
                 self.workers = start_workers(int(count))
 
     def join(self) -> Devices:
-        """All devices, joined to this process at the first call.
+        """All devices, joined to this process at the first call, and at the first after they were left.
 
-        Raises BadInputError where that would take from this program what it still uses.
+        Raises BadInputError where that would take from this program what it still uses, PlacerError where one of them
+        does not answer.
         """
-        if self._whole is None:
+        if self._whole is None or self.is_away:
             dropped = dropped_by_joining() if self.joins_workers else None
             if dropped is not None:
                 raise BadInputError(f"this program holds {dropped}, which TensorFlow drops when workers are joined.")
@@ -82,13 +88,46 @@ class Connection:
             if self.joins_workers:  # one may freeze while it is joined
                 self._is_watching = True
                 kept_by(WorkerWatch(self.workers))
-            self.devices = self._whole = open_devices(
-                self.spec, include_local=self.include_local, links=False, resilient=True, workers=self.workers
-            )
+            self.devices = self._whole = self._come_back() if self._whole is not None else self._opened()
             self.generation += 1
             if self.fragile:
                 renew_all()
         return self._whole
+
+    def _opened(self) -> Devices:
+        return open_devices(
+            self.spec, include_local=self.include_local, links=False, resilient=True, workers=self.workers
+        )
+
+    def _come_back(self) -> Devices:
+        try:
+            found = self.whole.join_all()
+        except PlacerError:
+            self._part()
+            raise
+        self.is_away = False
+        return found
+
+    def go_away(self) -> str | None:
+        """Leave the devices until the next `join`, for TensorFlow calls functions faster in a process that has joined
+        no workers. The workers stay. Returns why they must not be left, None where they are.
+        """
+        if self.fragile:
+            dropped = dropped_by_joining()
+            if dropped is not None:
+                return f"this program holds {dropped}, which TensorFlow drops when workers are left"
+        self.is_away = True
+        self._part()
+        return None
+
+    def _part(self) -> None:
+        """Leave the workers' cluster, wherever they are by now; void all that was on them."""
+        if self.whole.addresses:
+            with waiting("the devices were left"):
+                tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+            renew_all()
+        self.generation += 1
+        self._watch_no_more()
 
     def lost(self) -> tuple[str, ...]:
         """Devices that were there last, and do not answer now."""
@@ -145,12 +184,15 @@ class Connection:
     def close(self) -> None:
         """End the workers that were started for this session, and leave variables usable without them."""
         if self._whole is not None:
-            if self._whole.workers is not None:  # joined to dead workers, nothing new can be compiled
+            if self._whole.workers is not None and not self.is_away:  # joined to dead workers, nothing can be compiled
                 tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
                 renew_all()
             self._whole.close()
         elif self.workers is not None:
             self.workers.close()
+        self._watch_no_more()
+
+    def _watch_no_more(self) -> None:
         if self._is_watching:
             self._is_watching = False
             drop_deadlines()

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import tensorflow as tf
+
 from placer.devices.load_probes import LoadProbes
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import attempted
@@ -55,6 +57,7 @@ class LiveStep:
         self._builder = Builder(self.untouched, session, name, clock, plans)
         self._calls = Calls(session, self.untouched, self.variants, self._builder, lambda: self._joined)
         self._background = BackgroundThread()
+        self._is_resting = False
         session.members.append(self)
 
     @property
@@ -160,6 +163,7 @@ class LiveStep:
             if main is None or main.captured is None:
                 raise PlacerError(f"{self.name} joins devices once it is captured.")
             devices = self.session.join()
+            self._is_resting = False
             captured = main.captured
             self.session.adopt(captured.variables.values())
             self._builder.template(main)
@@ -171,6 +175,34 @@ class LiveStep:
                 self._joined.trial_run.close()
             self._joined = JoinedStep(main, captured, trial_run, devices.topology)
             return devices.topology
+
+    @property
+    def is_resting(self) -> bool:
+        """As in `Member`."""
+        return self._is_resting or self.left_alone is not None
+
+    @property
+    def runs_directly(self) -> bool:
+        """Whether a call need be nothing but the user's: at rest, while the devices are left."""
+        return self._is_resting and self.session.is_away and self.untouched.plain is None
+
+    def rest(self) -> str | None:
+        """Run untouched until `wake`, and forget what was built; leave the devices unless other steps use them. The
+        training thread only, between steps. Returns why the devices cannot be left; try again later.
+        """
+        with self.session.lock:
+            if not self._is_resting:
+                self.mode, self._is_resting = UNTOUCHED, True
+                self._forget_built()
+            return self.session.go_away()
+
+    def wake(self) -> None:
+        """Join the devices again; the training thread only, between steps. Raises as `DeviceSession.join`."""
+        with self.session.lock:
+            self.session.join()
+            if self.session.fragile:
+                self.session.save()
+            self._is_resting = False
 
     def profile(self, plan: int = WHOLE) -> tuple[OpGraph, Topology]:
         """The main signature's graph by a plan of splits, with costs, and the topology with its links as measured."""
@@ -226,6 +258,12 @@ class LiveStep:
         return self._builder.uses
 
     @property
+    def variables(self) -> list[tf.Variable]:
+        """As in `Member`."""
+        captured = [v.captured for v in self.variants if v.captured is not None and self.left_alone is None]
+        return [variable for one in captured for variable in one.variables.values()]
+
+    @property
     def shares_cores(self) -> bool:
         """Whether the devices compute on cores of this process, so measuring and training disturb each other."""
         return self.session.shares_cores
@@ -276,5 +314,8 @@ class LiveStep:
             self._calls.end()
             if self._joined is not None:
                 self._joined.trial_run.close()
-            self.variants.forget_placed()
-            self._builder.forget_all_but(())
+            self._forget_built()
+
+    def _forget_built(self) -> None:
+        self.variants.forget_placed()
+        self._builder.forget_all_but(())

@@ -40,6 +40,14 @@ class Member(Protocol):
     def uses(self) -> Iterable[Use]:
         """What its placed steps need of the variables."""
 
+    @property
+    def variables(self) -> Iterable[tf.Variable]:
+        """The user's variables that its captured steps use."""
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it runs untouched, and needs no device for now."""
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -113,16 +121,48 @@ class DeviceSession:
         """Whether devices compute on cores of this machine."""
         return not self.fragile or (self.devices is not None and self.devices.workers is not None)
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the devices were left, until `join`: steps run as if there were none, and no variable is watched."""
+        return self.connection.is_away
+
     def prepare(self) -> None:
         """As `Connection.prepare`."""
         self.connection.prepare()
 
     def join(self) -> Devices:
-        """All devices, joined to this process; only the training thread, between steps."""
-        if not self.connection.is_joined:
-            for member in self.members:  # nobody else may use TensorFlow meanwhile
-                member.finish()
-        return self.connection.join()
+        """All devices, joined to this process; only the training thread, between steps. Raises as `Connection.join`,
+        and BadInputError where steps on other devices keep a variable by now.
+        """
+        if self.connection.is_joined:
+            return self.connection.join()
+        for member in self.members:  # nobody else may use TensorFlow meanwhile
+            member.finish()
+        joined = self.connection.join()
+        for member in self.members:
+            self.adopt(member.variables)
+        return joined
+
+    def go_away(self) -> str | None:
+        """Leave the devices until `join`, if no member needs them; only the training thread, between steps. Returns why
+        they cannot be left, None where they are.
+        """
+        if self.is_away:
+            return None
+        if self.missing or not self.connection.is_joined:
+            return "some of them are missing"
+        if not all(member.is_resting for member in self.members):
+            return "another step of this program uses them"
+        self.replicas.pull()
+        for member in self.members:
+            member.pause()
+            member.rebuild()
+        self.release()
+        why = self.connection.go_away()
+        if why is None:
+            self.replicas.close()
+            self.log.forget()
+        return why
 
     def leave(self, member: Member) -> None:
         """Take a step out; with the last one the devices are closed and the user's variables no longer watched."""

@@ -78,6 +78,10 @@ class AutoStep:
         """One training step: what the step returns. Raises what the step raises."""
         if self._live.left_alone and self._script is None:
             return self._live.untouched.step(*args, **kwargs)
+        if self._unseen and self._live.runs_directly:
+            self._unseen -= 1
+            self.steps += 1
+            return self._live.untouched.step(*args, **kwargs)
         outputs, step_s = self._live.call(args, kwargs, timed=not self._unseen)
         self.steps += 1
         if self._unseen:
@@ -142,8 +146,7 @@ class AutoStep:
     @property
     def best_single_s(self) -> float | None:
         """Seconds of a step with all ops on the fastest single device, comparable with `step_s`; None while unknown."""
-        single = self._controller.best_single
-        return None if single is None else self._controller.step_s.get(single)
+        return self._controller.best_single_s
 
     @property
     def untouched_s(self) -> float | None:
@@ -235,10 +238,12 @@ class AutoStep:
         if self._live.mode is UNTOUCHED and not self._live.is_joined and self.steps > 1:  # the first compiles
             self._before.append(step_s)
         self._tell_losses()
-        if self._generation not in (0, self._session.generation):
+        if self._generation == STALE or (
+            self._generation not in (0, self._session.generation) and not self._live.is_resting
+        ):
             self._script = controller.script_after_joining()
             step_s = 0.0
-        self._generation = self._session.generation if self._live.is_joined else 0
+        self._generation = self._session.generation if self._live.is_joined and not self._live.is_resting else 0
         self._choose(lambda script: self._next_mode(script, step_s))
         self._unseen = controller.unseen(step_s) if step_s else 0
 

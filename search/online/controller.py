@@ -6,7 +6,7 @@ yields a mode and is sent the seconds that the step took, so that trials within 
     step times change ──probe──▶ what slowed ──new costs──▶ plan ┘◀───────────────────────────────────┘
 
 The search is in search/online/first_search.py, its trials are in search/online/trials/trials.py; what to do when the
-load changes is in search/online/adaptation.py.
+load changes is in search/online/adaptation.py, and when no mapping comes near the untouched step in rest.py.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from search.online.journal import Journal, Kind
 from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import PlanSettings, Proposal
+from search.online.rest import Rest
 from search.online.settings import OnlineSettings
 from search.online.split_search import SplitSearch
 from search.online.trials.trials import Trial, Trials, ms
@@ -65,6 +66,7 @@ class Controller:
         self._is_going_over = False  # to another signature, which is not captured yet
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
         self._splits = SplitSearch(self.trials, settings, self._say, self._now)
+        self._rest = Rest(self.trials, settings, self._say, self._now, self.look_for_lost, clock)
         self._make_planner = planner
         self._given: Wanted | None = None
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
@@ -74,7 +76,7 @@ class Controller:
         a millisecond's step. What is due at some step is not passed over.
         """
         if not self._is_calm:
-            return 0
+            return self._rest.unseen(step_s)
         due = min(every - self.step % every for every in (LOOK_EVERY, self.settings.probe_every))
         return min(due - 1, int(LOOK_S / step_s))
 
@@ -94,9 +96,9 @@ class Controller:
         return self.trials.tried
 
     @property
-    def best_single(self) -> Placed | None:
-        """The fastest device that runs everything, as far as measured."""
-        return self.trials.best_single
+    def best_single_s(self) -> float | None:
+        """Seconds of a step with all on the fastest device, comparable with the others; None while unknown."""
+        return self.trials.best_single_s
 
     @property
     def moves(self) -> int:
@@ -122,7 +124,7 @@ class Controller:
         there = self._there()
         if self._given is not None:
             yield from self._give_again(self._given, there)
-        elif self._unfound and self._is_whole(there):
+        elif self._unfound and self._is_whole(there) and not self._rest.is_due:
             yield from self._find()
         elif self.planner is not None and self.settings.adapt and there:
             try:
@@ -135,18 +137,26 @@ class Controller:
         """After the program went over to another signature for good: all of it again, for that one."""
         self._is_going_over = True
         self._say("start", "nearly all steps are of another signature now: a mapping of that one is searched.")
-        if self.planner is not None:
-            self.planner.close()
-            self.planner = None
-        self.trials.forget_all()
-        self._search = FirstSearch(self.trials, self.settings, self._say, self._now)
-        self._splits = SplitSearch(self.trials, self.settings, self._say, self._now)
-        self._unfound = True
+        self._begin_anew()
         self._now("starting")
         while self.live.session.missing:
             yield UNTOUCHED
             self.look_for_lost()
         yield from self.script()
+
+    def _begin_anew(self) -> None:
+        """Forget all that was found."""
+        self._end_planner()
+        self.trials.forget_all()
+        self._search = FirstSearch(self.trials, self.settings, self._say, self._now)
+        self._splits = SplitSearch(self.trials, self.settings, self._say, self._now)
+        self._rest.nearest = None
+        self._unfound = True
+
+    def _end_planner(self) -> None:
+        if self.planner is not None:
+            self.planner.close()
+            self.planner = None
 
     def script_left_alone(self) -> Steps[None]:
         """After it showed in the training that the step must run untouched."""
@@ -225,6 +235,7 @@ class Controller:
             except PlacerError as error:
                 self._say("error", f"the search ended early, with {len(self.tried)} mappings measured: {error}")
             yield from self._search.settle()
+            self._rest.consider(self.tried)
             if self.planner is not None:
                 self.planner.keep({built.plan for built in self.trials.built})
         self._unfound = False
@@ -280,7 +291,18 @@ class Controller:
     # Keeping it.
 
     def _keep(self) -> Steps[None]:
-        """Steady steps, until the load changes or devices come back."""
+        """Steady steps, and rest where no mapping comes near; after it, all is searched anew."""
+        while True:
+            if not self._rest.is_due:
+                yield from self._watch()
+            self._end_planner()
+            self._now("steady")
+            yield from self._rest.run()
+            self._begin_anew()
+            yield from self._find()
+
+    def _watch(self) -> Steps[None]:
+        """Steady steps, until rest is due. Mappings are tried where the load changes."""
         self._now("steady")
         adaptation = None
         if (
@@ -302,9 +324,13 @@ class Controller:
             if adaptation is not None:
                 try:
                     yield from adaptation.watch(step_s)
+                    if self.trials.mode is UNTOUCHED and self._given is None:
+                        self._rest.consider_latest()
                 except PlacerError as error:
                     self._say("error", f"no longer looking for better mappings, the training goes on: {error}")
                     adaptation = None
+            if self._rest.is_due:
+                return
             self.look_for_lost()
 
     def look_for_lost(self) -> None:

@@ -24,7 +24,9 @@ MOST_BOARD_FAILURES = 3
 
 LOGGER = logging.getLogger("placer")
 
-Kind = Literal["start", "plan", "measured", "moved", "stayed", "alarm", "lost", "back", "error", "end", "alone"]
+Kind = Literal[
+    "start", "plan", "measured", "moved", "stayed", "alarm", "lost", "back", "left", "joined", "error", "end", "alone"
+]  # fmt: skip
 LOUD = frozenset({"alone", "lost"})  # shown on stderr even where nobody set up logging
 Number = float | int | str | bool | None
 

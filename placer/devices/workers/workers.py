@@ -77,6 +77,12 @@ class Workers:
             process.kill()
             raise
 
+    def restart_ended(self) -> None:
+        """Restart the workers whose process has ended, as `restart` does."""
+        for task in range(len(self.processes)):
+            if not self.running(task):
+                self.restart(task)
+
     def close(self) -> None:
         """End every worker; harmless when called twice."""
         with self._lock:

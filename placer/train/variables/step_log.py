@@ -48,6 +48,12 @@ class StepLog:
         self._bytes = self.unrepeatable = 0
         self.is_stale = False
 
+    def forget(self) -> None:
+        """Begin anew without a snapshot: the devices were left."""
+        self.snapshot, self.steps, self._writes = None, [], {}
+        self._bytes = self.unrepeatable = 0
+        self.is_stale = True
+
     def before_step(self) -> None:
         """Keep what the user wrote since the last step, or all variables where the log is stale."""
         if self.is_stale:

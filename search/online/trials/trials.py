@@ -79,6 +79,7 @@ class Trials:
         self.latest_s: deque[float] = deque(maxlen=LATEST)  # seconds of the incumbent's latest undisturbed steps
         self.moves = 0
         self.lost_s = 0.0  # seconds lost to building and to steps of others
+        self._freed_single_s: float | None = None  # of the fastest single device, when all was freed
         self._predicted: dict[tuple[int, tuple[int, ...]], float] = {}  # by plan of splits and devices
 
     # Steps of the incumbent.
@@ -203,6 +204,12 @@ class Trials:
         return self.fastest(self.singles)
 
     @property
+    def best_single_s(self) -> float | None:
+        """Seconds of a step on it; None while unknown."""
+        best = self.best_single
+        return self._freed_single_s if best is None else self.step_s[best]
+
+    @property
     def current(self) -> list[Placed]:
         """What is built for the devices of now."""
         return [placed for placed in self.built if self.live.is_current(placed)]
@@ -248,13 +255,21 @@ class Trials:
             self.go_on_with(UNTOUCHED)
 
     def forget_all(self) -> None:
-        """Another signature of the step is searched from now on, from the step untouched."""
-        for built in self.built:
-            built.step.close()
-        self.start_anew(UNTOUCHED)
+        """A search begins from the start, from the step untouched."""
+        self.free()
+        self.step_s, self._freed_single_s = {}, None
         self.favourite, self.lost_s = None, 0.0
         self.tried.clear()
         self._predicted.clear()
+
+    def free(self) -> None:
+        """Go on untouched, and free all that was built. Of times, only those stay known that reports give."""
+        self._freed_single_s, here_s = self.best_single_s, self.step_s.get(UNTOUCHED)
+        for built in self.built:
+            built.step.close()
+        self.start_anew(UNTOUCHED)
+        if here_s is not None:
+            self.step_s[UNTOUCHED] = here_s
         self.live.release([])
 
     def start_anew(self, mode: Mode) -> None:

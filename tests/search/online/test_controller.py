@@ -304,6 +304,7 @@ class Machine:
         self.cannot, self.factor_of, self.ran, self.generation = set(), {}, [], 1
         self._last = 0.0
         self.probes = 0
+        self.is_away, self.needed, self.gone = False, None, None  # the last two: why devices cannot be left, or joined
 
     # As a stage.
 
@@ -339,6 +340,17 @@ class Machine:
         assert self.is_current(built)
         common = built.devices, built.order, built.name, built.step, built.generation, built.switch_s
         return Placed(*common, use=None, plan=built.plan)
+
+    def rest(self):
+        if self.needed is None and not self.is_away:
+            self.generation, self.is_away = self.generation + 1, True
+        return self.needed
+
+    def wake(self):
+        if self.gone is not None:
+            raise PlacerError(self.gone)
+        self.clock.now_s += 0.5
+        self.generation, self.is_away = self.generation + self.is_away, False
 
     def release(self, keep):
         assert all(not placed.step.closed for placed in keep)
@@ -389,7 +401,7 @@ class Machine:
         return min(self.mapping_s(devices, load) for devices in pool())
 
     def run(self, mode):
-        assert mode is UNTOUCHED or not mode.step.closed
+        assert mode is UNTOUCHED or not (mode.step.closed or self.is_away)
         true_s = self.true_s(mode)
         self._last = self.hang * self._last + math.sqrt(1 - self.hang**2) * self.rng.normal(0, self.noise)
         if self.thread.is_busy:
@@ -563,7 +575,7 @@ def test_a_divided_step_runs_in_the_end_where_it_is_faster_and_only_there(monkey
         assert "some ops are divided; mappings of that are tried, too." in training.said("plan")
     assert ", with divided ops (" in faster.said("end")[0] and ", with divided ops (" not in slower.said("end")[0]
     assert not faster.planners[1].closed and slower.planners[1].closed
-    assert faster.controller.best_single.plan == 0
+    assert faster.controller.trials.best_single.plan == 0
     assert faster.true_s <= 1.08 * 0.7 * faster.machine.best_s()
 
 
@@ -655,9 +667,9 @@ def test_under_a_load_steps_compare_with_the_fastest_single_device_of_now():
     training, _ = settled(0, (2.0, 1.0), 1000)
     training.steps(200)
     controller, machine = training.controller, training.machine
-    assert set(controller.best_single.devices) == {1}
-    speedup = controller.step_s[controller.best_single] / controller.step_s[controller.mode]
-    truly = machine.true_s(controller.best_single) / machine.true_s(controller.mode)
+    assert set(controller.trials.best_single.devices) == {1}
+    speedup = controller.best_single_s / controller.step_s[controller.mode]
+    truly = machine.true_s(controller.trials.best_single) / machine.true_s(controller.mode)
     assert speedup == pytest.approx(truly, rel=0.1)
     assert training.true_s < machine.mapping_s(SINGLES[1])
 
@@ -869,6 +881,101 @@ def test_when_devices_are_back_the_mapping_of_before_runs_again(left):
     training.steps(60)
     assert training.mode.devices == before
     assert "worker:0, worker:1 are there" in training.said("back")[-1]
+
+
+# At rest.
+
+
+def at_rest(seed=0, machine=(), **settings):
+    """A training whose mappings take twice as long as the step untouched, or longer."""
+    training = Training(Machine(seed, competes=True, **{"untouched_s": 0.05, **dict(machine)}), **settings)
+    training.until("steady").steps(60)
+    assert training.mode is UNTOUCHED
+    return training
+
+
+def test_where_no_mapping_comes_near_the_untouched_step_the_devices_are_left():
+    for seed in range(4):
+        training = at_rest(seed)
+        machine = training.machine
+        assert machine.is_away and len(training.said("left")) == 1
+        assert training.controller.planner is None and training.controller.best_single_s is not None
+        begin, probes = machine.step, machine.probes
+        training.steps(5000)
+        assert machine.probes == probes and training.said("joined") == []
+        assert all(mode is UNTOUCHED for mode, _, _ in machine.ran[begin:])
+        assert training.controller.unseen(5e-4) > 10
+
+
+@pytest.mark.parametrize(
+    ("machine", "settings"), [({"untouched_s": 0.085}, {}), ({}, {"dry_run": True}), ({}, {"beat_untouched": False})]
+)
+def test_devices_are_kept_where_a_mapping_is_near_or_they_are_wanted_all_the_same(machine, settings):
+    training = Training(Machine(competes=True, **{"untouched_s": 0.05, **machine}), **settings)
+    training.until("steady").steps(200)
+    assert not training.machine.is_away and training.said("left") == []
+
+
+def test_without_adapting_devices_that_lost_are_left_for_good():
+    training = at_rest(machine={"untouched_s": 0.085}, adapt=False)
+    training.machine.hosts.append((training.machine.step, 10**6, 9.0))
+    training.steps(20_000)
+    assert training.machine.is_away and training.said("joined") == []
+
+
+def test_at_rest_a_step_as_slow_as_mappings_were_has_them_searched_anew():
+    for seed in range(5):
+        training = at_rest(seed)
+        machine = training.machine
+        begin = machine.step
+        machine.hosts.append((begin, begin + 3000, 4.0))
+        training.steps(700)
+        assert isinstance(training.mode, Placed) and not machine.is_away
+        assert training.true_s < 1.15 * machine.best_s()
+        assert len(training.said("end")) == 2
+
+
+def test_looks_that_bring_nothing_are_further_and_further_apart():
+    """The whole machine slows down and recovers, so that a mapping stays as far off as it was."""
+    training = at_rest()
+    machine = training.machine
+    begin = machine.step
+    for i in range(100):
+        slowed = begin + 500 * i, begin + 500 * i + 250
+        machine.loads.append((*slowed, (3.0, 3.0)))
+    joined = []
+    for _ in range(4):
+        before = len(training.said("joined"))
+        training.steps(12_500)
+        joined.append(len(training.said("joined")) - before)
+    assert 1 <= joined[0] <= 6 and joined[3] <= 2 < sum(joined), joined
+    assert all(mode is UNTOUCHED for mode, _, _ in machine.ran[-100:])
+    assert machine.is_away and len(training.said("left")) == 1 + sum(joined)
+
+
+def test_devices_that_another_step_needs_are_left_once_it_no_longer_does():
+    machine = Machine(competes=True, untouched_s=0.05)
+    machine.needed = "another step of this program uses them"
+    training = Training(machine).until("steady").steps(100)
+    assert not machine.is_away
+    assert len(training.said("left")) == 1 and machine.needed in training.said("left")[0]
+    machine.needed = None
+    training.steps(2)
+    assert machine.is_away and len(training.said("left")) == 2
+
+
+def test_devices_that_are_gone_at_rest_cost_a_line_and_are_tried_again_later():
+    training = at_rest()
+    machine = training.machine
+    machine.gone = "the workers at far:2222 do not answer"
+    begin = machine.step
+    machine.hosts.append((begin, 10**6, 4.0))
+    training.steps(1000)
+    assert training.mode is UNTOUCHED and machine.is_away
+    assert training.said("error") and all(machine.gone in line for line in training.said("error"))
+    machine.gone = None
+    training.steps(3000)
+    assert isinstance(training.mode, Placed)
 
 
 def test_deciding_needs_no_tensorflow():

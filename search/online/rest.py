@@ -1,0 +1,171 @@
+"""Rest: where no mapping comes near the untouched step, a training leaves its devices, and tries again when that may
+have changed.
+
+untouched  ~~~~~~~~~~|  at rest: nothing placed, no probes, no planner, no cluster   |~~~~~|  at rest, for longer ...
+                     left                                         steps change, or a long time is over
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from placer.errors import PlacerError, listed
+from placer.result import Measured
+from placer.train.steps.modes import UNTOUCHED, Placed
+from search.online.diagnose.change_detection import ChangeTest
+from search.online.diagnose.probe_budget import SHARE
+from search.online.interfaces import Steps
+from search.online.replan.proposal import Proposal
+from search.online.settings import OnlineSettings
+from search.online.trials.trials import LATEST, Say, Trial, Trials
+
+FAR = 1.5  # times the untouched step: a mapping that takes longer is not near
+LOOK_EVERY_S = 0.02  # seconds of steps of which only the last is looked at
+FIRST_SPENT_S = 2.0  # what a look is taken to cost before the first one
+SOONER, LATER = 1 / 8, 8.0  # shares of a wait where steps took as long as the mapping, and where nothing changed
+MOST_DOUBLINGS = 8
+
+
+class Rest:
+    """Decides when a training may rest, and when it looks at mappings again: the less they bring, the later."""
+
+    def __init__(
+        self,
+        trials: Trials,
+        settings: OnlineSettings,
+        say: Say,
+        now: Callable[[str], None],
+        look_for_lost: Callable[[], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """now: called with each phase. look_for_lost: called while the devices cannot be left. clock: seconds."""
+        self.trials, self.settings, self._say, self._now = trials, settings, say, now
+        self._look_for_lost, self._clock = look_for_lost, clock
+        self.nearest: Trial | None = None  # the fastest mapping, where rest is due or goes on
+        self.is_calm = False  # whether it waits for nothing but a change of step times
+        self._margin = 0.0  # what that took, by what the step untouched took
+        self._usual_s: float | None = None  # of a step at rest, since that was measured
+        self._spent_s = FIRST_SPENT_S  # by the last look
+        self._vain = 0  # looks since one that was not
+        self._why: str | None = None  # the devices were not left, as last said
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the training is to rest, or does."""
+        return self.nearest is not None
+
+    def consider(self, known: Sequence[Trial]) -> None:
+        """Let rest be due if all that is known, measured beside the step untouched, is far slower."""
+        trials, settings = self.trials, self.settings
+        measured = [(t.result.step_s, t) for t in known if t.devices and isinstance(t.result, Measured)]
+        here_s = trials.step_s.get(UNTOUCHED)
+        stays = isinstance(trials.mode, Placed) or not trials.untouched_competes
+        if not measured or here_s is None or stays or settings.dry_run or trials.live.session.missing:
+            return
+        step_s, nearest = min(measured, key=lambda one: one[0])
+        if step_s >= (FAR if settings.adapt else 1.0) * here_s:
+            self.nearest, self._margin, self._usual_s = nearest, step_s / here_s, None
+
+    def consider_latest(self) -> None:
+        """The same by what was measured since the load changed last."""
+        known = [
+            Trial(mode.name, mode.devices, Measured(step_s), None, mode.plan)
+            for mode, step_s in self.trials.step_s.items()
+            if isinstance(mode, Placed)
+        ]
+        self.consider(known)
+
+    def run(self) -> Steps[None]:
+        """Rest until a mapping has come near. Such a one is left untried but for a look."""
+        self.trials.free()
+        self._why = None
+        while True:
+            yield from self._wait()
+            if (yield from self._look()):
+                self.nearest, self._vain = None, 0
+                return
+            self._vain = min(self._vain + 1, MOST_DOUBLINGS)
+            self.trials.free()
+
+    def unseen(self, step_s: float) -> int:
+        """How many of the next calls, each of so many seconds, need not be looked at."""
+        return int(LOOK_EVERY_S / step_s) if self.is_calm else 0
+
+    # Within.
+
+    def _wait(self) -> Steps[None]:
+        """Untouched steps until it is time to look."""
+        begin_s, test, changed = self._clock(), ChangeTest(), False
+        latest_s = self.trials.latest_s = deque(maxlen=LATEST)
+        is_left = self._leave()
+        while True:
+            self.is_calm = is_left
+            try:
+                latest_s.append((yield UNTOUCHED))
+            finally:
+                self.is_calm = False
+            if not is_left:
+                self._look_for_lost()
+                is_left = self._leave()
+            changed = test.add(latest_s[-1]) is not None or changed
+            if len(latest_s) < LATEST:
+                continue
+            self._usual_s = self._usual_s or median(latest_s)
+            slowed = median(latest_s) / self._usual_s
+            if self.settings.adapt and self._clock() - begin_s >= self._patience_s(slowed, changed):
+                return
+
+    def _patience_s(self, slowed: float, changed: bool) -> float:
+        """Seconds of rest before the next look, so that looks take a bounded share of the training's time."""
+        wait_s = self._spent_s / SHARE * 2.0**self._vain
+        if slowed >= self._margin:
+            return SOONER * wait_s
+        return wait_s if changed else LATER * wait_s
+
+    def _leave(self) -> bool:
+        """Leave the devices, unless something else needs them; returns whether they are left."""
+        live = self.trials.live
+        why = live.rest()
+        devices = live.session.devices
+        names = listed(devices.topology.names) if devices is not None else "the devices"
+        far = f"the fastest mapping takes {self._margin:.1f}x as long as the step untouched"
+        if why is None:
+            self._say("left", f"{names} are left: {far}. They are joined again where that may have changed.")
+        elif why != self._why:
+            self._say("left", f"nothing is tried any more for now: {far}. {names} stay joined: {why}.")
+        self._why = why
+        return why is None
+
+    def _look(self) -> Steps[bool]:
+        """Join the devices, and compare a few steps of the mapping that was the nearest; returns whether it is near."""
+        trials, live = self.trials, self.trials.live
+        assert self.nearest is not None
+        self._now("looking again")
+        lost_s, begin_s = trials.lost_s, self._clock()
+        try:
+            yield from trials.meanwhile(live.background(live.session.prepare))
+            begin_s = self._clock()
+            live.wake()
+            self._say("joined", "the devices are joined again, to see whether a mapping has come near.")
+            joined_s = self._clock() - begin_s
+            yield from trials.enter([self._proposal(self.nearest)], self.settings.quick)
+        except PlacerError as error:
+            self._say("error", f"the devices were not joined again: {error}")
+            joined_s = self._clock() - begin_s
+        self._spent_s = max(FIRST_SPENT_S, joined_s + trials.lost_s - lost_s)
+        self._now("steady")
+        here_s, best = trials.step_s.get(UNTOUCHED), trials.fastest(trials.built)
+        if best is None or here_s is None:
+            return False
+        if trials.known_s(best) < FAR * here_s:
+            return True
+        self._margin, self._usual_s = trials.known_s(best) / here_s, None
+        return False
+
+    @staticmethod
+    def _proposal(trial: Trial) -> Proposal:
+        predicted_s = trial.predicted_s if trial.predicted_s is not None else float("inf")
+        return Proposal(trial.devices, (), predicted_s, trial.name, trial.plan)
