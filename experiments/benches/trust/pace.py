@@ -17,12 +17,15 @@ from experiments.loops.catalogue import SETTLED
 from placer.devices.workers.worker import end_with_parent
 from placer.errors import PlacerError
 
-BLOCK_S, FEWEST, ROUNDS = 0.25, 20, 12  # seconds and steps of a block, and pairs of blocks
+# A block is so many seconds and steps long, and its first steps do not count: the other side has had the caches. Blocks
+# go on for so long, and there are so many pairs at least. Two sides that are both alone differ by 1 or 2 % then.
+BLOCK_S, FEWEST, FIRST = 0.1, 12, 2
+PAIRS_S, FEWEST_PAIRS = 16.0, 12
 SEARCH, PAUSE_S = 10, 0.1  # steps at a time while the search goes on, and the pause after them
 ANSWER_S, SEARCH_S = 120.0, 180.0  # limits
 
 
-def pace_facts(loop: str, workers: int, budget: int, rounds: int = ROUNDS) -> Facts:
+def pace_facts(loop: str, workers: int, budget: int, seconds: float = PAIRS_S) -> Facts:
     """How long a step of the loop takes, wrapped and alone, once the search has ended.
 
     ratio: the median over pairs of blocks of the ratio of their medians; spread: its interquartile range.
@@ -36,13 +39,14 @@ def pace_facts(loop: str, workers: int, budget: int, rounds: int = ROUNDS) -> Fa
             time.sleep(PAUSE_S)
             if time.perf_counter() - begin > SEARCH_S:
                 raise PlacerError(f"the search did not end within {SEARCH_S:.0f} s: {wrapped.state}")
-        each = max(FEWEST, round(BLOCK_S / median(alone.block(FEWEST)[1:])))
-        pairs = []
-        for i in range(rounds):
-            sides = [wrapped, alone] if i % 2 else [alone, wrapped]
-            took = {side: median(side.block(each)[1:]) for side in sides}
+        each = max(FEWEST, round(BLOCK_S / median(alone.block(FEWEST)[FIRST:])))
+        pairs: list[tuple[float, float]] = []
+        begin = time.perf_counter()
+        while len(pairs) < FEWEST_PAIRS or time.perf_counter() - begin < seconds:
+            sides = [wrapped, alone] if len(pairs) % 2 else [alone, wrapped]
+            took = {side: median(side.block(each)[FIRST:]) for side in sides}
             pairs.append((took[wrapped], took[alone]))
-        return {**compared(pairs), "steps": each * rounds, "searched": steps, "ended": wrapped.state}
+        return {**compared(pairs), "steps": each * len(pairs), "searched": steps, "ended": wrapped.state}
 
 
 def compared(pairs: Sequence[tuple[float, float]]) -> Facts:
