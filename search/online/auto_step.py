@@ -95,6 +95,16 @@ class AutoStep:
             self._after_another()
         return outputs
 
+    def pass_over(self, calls: int) -> bool:
+        """Whether the caller may take so many steps itself, in place of as many calls: at rest few are looked at. They
+        are counted, so take them.
+        """
+        if self._unseen < calls or not self._live.runs_directly:
+            return False
+        self._unseen -= calls
+        self.steps += calls
+        return True
+
     def sync(self) -> None:
         """Make the user's variables true now. They are fetched anyway when they are read."""
         with self._session.lock:

@@ -117,6 +117,7 @@ class TrainFunction:
     def __init__(self, model: Any, step: AutoStep, close: Callable[[], None]) -> None:
         self.expected = False  # whether Keras announced the next batch to the callback
         self.close = close
+        self._own: Callable[[Any], Any] | None = None  # Keras's, while this takes its place
         self._model = weakref.ref(model)
         self._step = step
 
@@ -135,16 +136,26 @@ class TrainFunction:
 
     def leave(self) -> None:
         """Have the model make its own function when it next trains."""
-        model = self._model()
+        self._own, model = None, self._model()
         if model is not None and model.train_function is self:
             model.train_function = None
 
     def _steps(self, iterator: Any) -> Any:
-        logs = self._step(_without_optionals(next(iterator)))
         model = self._model()
-        for _, data in zip(range(model.steps_per_execution - 1 if model is not None else 0), iterator, strict=False):
+        count = model.steps_per_execution if model is not None else 1
+        if count > 1 and self._step.pass_over(count):
+            return self._of_keras(model)(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
+        logs = self._step(_without_optionals(next(iterator)))
+        for _, data in zip(range(count - 1), iterator, strict=False):
             logs = self._step(_without_optionals(data))
         return logs
+
+    def _of_keras(self, model: Any) -> Callable[[Any], Any]:
+        """Keras's own function; holds the model until `leave`."""
+        if self._own is None:
+            model.make_train_function(force=True)
+            self._own, model.train_function = model.train_function, self
+        return self._own
 
     def _anew(self, iterator: Any) -> Any:
         """A batch of a training without AutoPlace, after a `fit` that was interrupted."""

@@ -23,6 +23,7 @@ from placer.errors import BadInputError
 from placer.keras import AutoPlace
 from placer.trace.capture import capture
 from placer.train.session import DeviceSession
+from search.online.auto_step import AutoStep
 from search.online.keras_callback import TrainFunction, _untouchable
 from search.online.replan.replanner import Replanner
 
@@ -261,6 +262,25 @@ def test_some_steps_in_one_execution(stored: Any) -> None:
     assert_same(fitted(model, placing, placed), fitted(plain))
     assert placed.seen == [True] * 4
     assert model.optimizer.iterations.numpy() == 2 * BATCHES
+
+
+@pytest.mark.slow
+def test_executions_that_nobody_looks_at_are_those_of_keras(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six batches, four at a time: full and partial executions, by Keras and step by step."""
+    plain, model = make_model(steps_per_execution=4), make_model(steps_per_execution=4)
+    passed: list[int] = []
+
+    def pass_over(step: AutoStep, calls: int) -> bool:
+        passed.append(calls)
+        return len(passed) % 5 in (3, 4)
+
+    monkeypatch.setattr(AutoStep, "pass_over", pass_over)
+    placing = AutoPlace(budget=1, log_dir=None)
+    assert_same(fitted(model, placing, epochs=8), fitted(plain, epochs=8))
+    assert_same_weights(model, plain)
+    assert passed == [4] * 16
+    assert model.optimizer.iterations.numpy() == 8 * BATCHES
+    assert not isinstance(model.train_function, TrainFunction)
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def look(which=0):
     rest.SHARE = 1e9
     until(lambda: len(said("joined", which)) > before[0], [which])
     rest.SHARE = 0.03
-    assert not session.is_away
+    assert not session.is_away and not any(step.pass_over(1) for step in placed)
     until(lambda: session.is_away)
     assert len(said("left", which)) > before[1]
 
@@ -82,6 +82,10 @@ assert all(type(v.value).__name__ == type(c.value).__name__ for v, c in zip(vari
 for i in range(60):
     go(i % 2)
     go(0, size=5)  # another signature, first seen while workers are left
+until(lambda: placed[0].pass_over(1), [0])  # one more is counted, and taken by the caller
+count, given = placed[0].steps, batch(len(log))
+log.append((0, given, float(steps[0](*given))))
+assert count == sum(which == 0 for which, *_ in log)
 log.append(("rate", 0.02, None))
 optimizer.learning_rate.assign(0.02)
 look(0)
