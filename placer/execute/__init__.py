@@ -2,5 +2,6 @@
 
 Read in this order: `rewrite` builds the placed step, `send_recv` adds transfers and the run order, `variable_copies`
 copies many variables at once, `outputs` reads what a step returns and names its failures, `reference` runs the
-untouched step on variables of its own, and `agreement` decides whether both did the same.
+untouched step on variables of its own, and `agreement` decides whether both did the same; `local_agreement` does where
+parts of a batch normalise by their own statistics.
 """

@@ -1,1 +1,3 @@
-"""Where searches start: `baselines` (single devices, random), `expert` (layers, branches), `starts` (all rules)."""
+"""Where searches start: `baselines` (single devices, random), `expert` (layers, branches), `parts` (part i of divided
+ops on device i), `starts` (all rules).
+"""

@@ -43,10 +43,12 @@ def unfused(whole: OpGraph) -> OpGraph:
     cost_s = [dict(op.cost_s) for op in whole.ops]
     for v, op in enumerate(whole.ops):
         last = _fused_into(whole, v) if op.type in MULTIPLY_ADDS and not any(op.cost_s.values()) else None
-        for device, seconds in whole.ops[last].cost_s.items() if last is not None else ():
+        if last is None:
+            continue
+        for device, seconds in whole.ops[last].cost_s.items():
             own_s = min(seconds, LAUNCH_S)
             cost_s[v][device] = seconds - own_s
-            cost_s[last or 0][device] = own_s
+            cost_s[last][device] = own_s
     ops = [replace(op, cost_s=costs) for op, costs in zip(whole.ops, cost_s, strict=True)]
     return OpGraph(whole.name, tuple(ops), whole.edges, whole.source)
 
