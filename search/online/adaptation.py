@@ -19,7 +19,7 @@ from search.online.diagnose.change_detection import Change, ChangeTest
 from search.online.diagnose.diagnosis import Backoff, Diagnosis, diagnose
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
-from search.online.interfaces import Probes, Steps
+from search.online.interfaces import Answer, Probes, Steps
 from search.online.planners import Planners
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
@@ -231,7 +231,7 @@ class Adaptation:
         yield from self._compare(before)
         return self._conclude(found, before, trials.lost_s - spent_s, begin)
 
-    def _look_at_more(self, asked: Future[list[Proposal]]) -> Steps[None]:
+    def _look_at_more(self, asked: Answer[list[Proposal]]) -> Steps[None]:
         """Look at what was proposed before the first was measured, then at new proposals as long as they help."""
         trials, settings = self.trials, self.settings
         mode = trials.mode
@@ -247,7 +247,7 @@ class Adaptation:
             if trials.mode is mode:
                 break
 
-    def _ask(self, now_s: float) -> list[Future[list[Proposal]]]:
+    def _ask(self, now_s: float) -> list[Answer[list[Proposal]]]:
         """Tell the planner the load and what the incumbent takes under it, which says more than probes. Ask for one
         mapping quickly and then for more, unless there is no load and a mapping found without one runs.
         """

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
@@ -21,7 +20,7 @@ from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
 from search.online.adaptation import Adaptation
 from search.online.first_search import FirstSearch
-from search.online.interfaces import LiveStepLike, PlannerLike, Steps
+from search.online.interfaces import Answer, LiveStepLike, PlannerLike, Steps
 from search.online.journal import Journal, Kind
 from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
@@ -365,7 +364,7 @@ class Controller:
 
     # Small things.
 
-    def _meanwhile(self, future: Future[T]) -> Steps[T]:
+    def _meanwhile(self, future: Answer[T]) -> Steps[T]:
         return (yield from self.trials.meanwhile(future))
 
     def _report(self, trial: Trial, first: bool) -> None:

@@ -23,6 +23,17 @@ Steps = Generator[Mode, float, T]
 """A script: yields the mode of the next call, is sent the seconds that it took, and returns a T."""
 
 
+Told = TypeVar("Told", covariant=True)
+
+
+class Answer(Protocol[Told]):
+    """What is asked of a Future here, so that several can be waited for as one."""
+
+    def done(self) -> bool: ...
+
+    def result(self, timeout: float | None = None) -> Told: ...
+
+
 class DevicesLike(Protocol):
     """The devices that are there; `placer.devices.cluster.Devices`."""
 

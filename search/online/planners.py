@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from placer.result import Result
 from placer.train.steps.modes import WHOLE
-from search.online.interfaces import PlannerLike
+from search.online.interfaces import Answer, PlannerLike
 from search.online.replan.proposal import OpDevices, Proposal
 
 T = TypeVar("T")
 
 
 class Planners:
-    """Whatever is no matter of one graph goes to all; proposals are the best of all. Each answer is a Future."""
+    """Whatever is no matter of one graph goes to all; proposals are the best of all."""
 
     def __init__(self, whole: PlannerLike) -> None:
         self._by_plan = {WHOLE: whole}
@@ -57,36 +58,40 @@ class Planners:
         unknown.set_result(float("inf"))
         return unknown
 
-    def propose(self, count: int, seconds: float | None = None) -> Future[list[Proposal]]:
+    def propose(self, count: int, seconds: float | None = None) -> Answer[list[Proposal]]:
         """The best predicted of what all propose."""
-        return _all([planner.propose(count, seconds) for planner in self._by_plan.values()], lambda f: _best(f, count))
+        answers = [planner.propose(count, seconds) for planner in self._by_plan.values()]
+        return _all(answers, lambda proposed: _best(proposed, count))
 
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> None:
         """As `PlannerLike.slowed`, to all."""
         for planner in self._by_plan.values():
             planner.slowed(device_factor, link_factor)
 
-    def only(self, names: Sequence[str]) -> Future[None]:
+    def only(self, names: Sequence[str]) -> Answer[None]:
         """As `PlannerLike.only`, to all."""
         return _all([planner.only(names) for planner in self._by_plan.values()], lambda _: None)
 
 
-class _All(Future[Any]):
+@dataclass(frozen=True)
+class Together(Generic[T]):
     """What is made of several answers, once all are there."""
 
-    def __init__(self, parts: Sequence[Future[Any]], make: Callable[[list[Any]], Any]) -> None:
-        super().__init__()
-        self._parts, self._make = parts, make
+    answers: Sequence[Answer[Any]]
+    make: Callable[[list[Any]], T]
 
     def done(self) -> bool:
-        return all(part.done() for part in self._parts)
+        """Whether all are there."""
+        return all(answer.done() for answer in self.answers)
 
-    def result(self, timeout: float | None = None) -> Any:
-        return self._make([part.result(timeout) for part in self._parts])
+    def result(self, timeout: float | None = None) -> T:
+        """Waits for each, `timeout` seconds at most, and makes what is asked for. Raises what one of them holds."""
+        return self.make([answer.result(timeout) for answer in self.answers])
 
 
-def _all(parts: Sequence[Future[T]], make: Callable[[list[T]], Any]) -> Future[Any]:
-    return parts[0] if len(parts) == 1 else _All(parts, make)
+def _all(answers: Sequence[Future[T]], make: Callable[[list[T]], T]) -> Answer[T]:
+    """The only answer as it is, or all together."""
+    return answers[0] if len(answers) == 1 else Together(answers, make)
 
 
 def _best(proposed: list[list[Proposal]], count: int) -> list[Proposal]:

@@ -73,6 +73,33 @@ class Prediction:
         """Predicted seconds of a step under a mapping of the groups."""
         return float(self.fine.step_s([self.groups.expand(mapping)])[0])
 
+    def lacks_memory(self, mapping: Mapping) -> str:
+        """Which device cannot hold all that it has at once under a mapping of the groups, tensors too; "" for none.
+
+        Only steps in micro-batches are looked at: their plan decides how many activations are kept at once, while in
+        other steps all are kept, whatever the mapping.
+        """
+        if self._is_roomy:
+            return ""
+        timeline = self.fine.simulator.timeline(self.groups.expand(mapping))
+        for d in timeline.overfull(self.headroom):
+            device, peak = self.topology.devices[d], timeline.memory_peak_bytes[d]
+            return (
+                f"{device.name} would hold {peak / 2**20:.1f} MiB at once, and may hold "
+                f"{(device.memory_bytes or 0) * (1 - self.headroom) / 2**20:.1f}"
+            )
+        return ""
+
+    @cached_property
+    def _is_roomy(self) -> bool:
+        """Whether nothing is in micro-batches, or each device could hold every tensor of a step at once."""
+        graph, limits = self.groups.fine, [device.memory_bytes for device in self.topology.devices]
+        known = [limit for limit in limits if limit is not None]
+        if not known or all(op.micro_batch is None for op in graph.ops):
+            return True
+        everything = sum(op.memory_bytes for op in graph.ops) + sum(graph.tensor_bytes.values())
+        return everything <= min(known) * (1 - self.headroom)
+
     def timeline(self, mapping: Mapping) -> Timeline:
         return self.fine.simulator.timeline(mapping.devices)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from math import inf
 from statistics import mean
 
 from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import OpGraph
 from placer.splits.local_statistics import with_local_statistics
-from placer.splits.plan import PlanError
+from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step import SplitStep, split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured
@@ -85,12 +86,24 @@ class Judge:
             note(policy)
             plan = with_local_statistics(graph, plan)[0] if self.local else plan
             try:
-                step = split_step(self.captured, plan, graph, stored=self.stored)
+                step, predicted_s = self.fitting(plan, graph)
             except PlanError:  # a policy that this step has no rules for
                 continue
             if plan.in_flight is None or step.is_limited:  # else no stage can begin before the one before it has ended
-                found.append(Judged(policy, step, self.predicted_s(step)))
+                found.append(Judged(policy, step, predicted_s))
         return sorted(found, key=lambda judged: judged.predicted_s)
+
+    def fitting(self, plan: SplitPlan, graph: StepGraph) -> tuple[SplitStep, float]:
+        """(the step divided by a plan, predicted seconds of its best mapping). Where no mapping that was found lets
+        devices hold the activations of so many micro-batches, fewer are under way at once; infinity where one is too
+        much, too. The number is halved, because each is a search.
+        """
+        while True:
+            step = split_step(self.captured, plan, graph, stored=self.stored)
+            predicted_s = self.predicted_s(step)
+            if predicted_s < inf or plan.in_flight in (None, 1) or not step.is_limited:
+                return step, predicted_s
+            plan = replace(plan, in_flight=max(1, min(plan.in_flight or 1, plan.micro_batches or 1) // 2))
 
     def predicted_s(self, step: SplitStep) -> float:
         """Predicted seconds of a divided step's best mapping, by estimated costs of its parts."""
@@ -100,8 +113,13 @@ class Judge:
         return self._best_s(Prediction.profiled(groups, topology, self.profiled.headroom))
 
     def _best_s(self, prediction: Prediction) -> float:
+        """Infinity where no mapping that is asked has the memory for what micro-batches keep, nor a single device."""
         asked = SearchSession(SEARCHER, prediction.problem, seed=self.seed).ask(ASKED)
-        return min((prediction.step_s(mapping) for mapping in asked), default=float("inf"))
+        asked += [prediction.problem.mapping(placement) for placement in prediction.problem.singles()]
+        for mapping in sorted(asked, key=prediction.step_s):
+            if not prediction.lacks_memory(mapping):
+                return prediction.step_s(mapping)
+        return inf
 
     def _rates(self, fine: OpGraph) -> Rates:
         link = self.profiled.topology.mean_link

@@ -70,6 +70,14 @@ class Timeline:
             resident[d] += op.memory_bytes
         return peaks(resident, self._stays())
 
+    def overfull(self, headroom: float = 0.0) -> tuple[int, ...]:
+        """The devices that hold more than their memory at some moment. headroom: the share of it that stays free."""
+        limits = (device.memory_bytes for device in self.topology.devices)
+        peaks_bytes = zip(self.memory_peak_bytes, limits, strict=True)
+        return tuple(
+            d for d, (peak, limit) in enumerate(peaks_bytes) if limit is not None and peak > limit * (1 - headroom)
+        )
+
     def as_text(self, unit_s: float) -> str:
         """A Gantt chart, one column per `unit_s` seconds: ops by name, '>' sending, '<' receiving.
 

@@ -16,7 +16,7 @@ from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
-from placer.result import Failed, Measured
+from placer.result import Failed, Measured, Result
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
@@ -163,7 +163,7 @@ class Job:
             return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
         fine = [self.fine(mapping) for _, mapping in asked]
         asked_s = [self.prediction.step_s(mapping) for _, mapping in asked]
-        known = [self.store.find(m, self.anchor_s) if self.store and self.anchor_s else None for m in fine]
+        known = [self._without_running(mapping, placed) for (_, mapping), placed in zip(asked, fine, strict=True)]
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
         rows = []
         for (searcher, mapping), placed, stored, predicted_s in zip(asked, fine, known, asked_s, strict=True):
@@ -173,10 +173,17 @@ class Job:
             if self.store is not None and self.anchor_s and stored is None:
                 self.store.add(placed, result, self.anchor_s, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
-            rows.append(Row(by, mapping, result, stored=stored is not None, asked_s=predicted_s))
+            rows.append(Row(by, mapping, result, stored=isinstance(stored, Measured), asked_s=predicted_s))
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
+
+    def _without_running(self, mapping: Mapping, placed: Mapping) -> Result | None:
+        """The result of a mapping that need not run: one in the store, or a failure where memory would not do."""
+        lacking = self.prediction.lacks_memory(mapping)
+        if lacking:
+            return Failed("memory", f"{lacking}: as predicted, with the activations of micro-batches under way.")
+        return self.store.find(placed, self.anchor_s) if self.store and self.anchor_s else None
 
     def calibrate(self) -> None:
         """Correct the predicted costs by all that was measured so far."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.splits.plan import SplitPlan
     from placer.splits.step import SplitStep
     from placer.splits.step_graph import StepGraph
+    from search.splits.choose import Judge
 
 NEEDED = (
     "Micro-batches need each other here (batch normalisation, or an op between divided ones that stays whole), so that "
@@ -86,20 +87,29 @@ def _chosen(job: Job) -> tuple[str | None, SplitStep] | None:
         plan = pipeline(graph, job.settings.micro_batches or 0, len(job.topology))
     if job.settings.is_local:
         plan = _local(job, graph, plan)
-    step = split_step(job.captured, plan, graph)
+    made_here = job.settings.plan is None
+    step = _fitting(job, graph, plan) if made_here else split_step(job.captured, plan, graph)
     if plan.in_flight is not None and not step.is_limited:
         job.notes.append(NEEDED)
     return None, step
 
 
+def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
+    """The step in micro-batches of which so many are under way as the devices' memory has room for."""
+    step, predicted_s = _judge(job).fitting(plan, graph)
+    if predicted_s == inf:
+        job.notes.append("Not even one micro-batch at a time is predicted to fit into the devices' memory.")
+    elif step.plan.in_flight != plan.in_flight:
+        job.notes.append(
+            f"{step.plan.in_flight} micro-batches are under way at once instead of {plan.in_flight}, so that what they "
+            "keep fits into the devices' memory."
+        )
+    return step
+
+
 def _most_promising(job: Job) -> tuple[str, SplitStep] | None:
     """(policy, step); None where no plan promises enough."""
-    from search.splits.choose import Judge
-
-    # Costs of parts are estimated from the profile, so the whole step is judged by its profile, too: a calibration by
-    # measured steps, which are faster than the sum of traced ops, would speak against every plan.
-    profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom)
-    judge = Judge(job.captured, profiled, job.settings.groups, job.settings.seed, local=job.settings.is_local)
+    judge = _judge(job)
     job.progress.phase("judging plans of splits")
     found, why = judge.best(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
     if found is None:
@@ -108,6 +118,15 @@ def _most_promising(job: Job) -> tuple[str, SplitStep] | None:
     if job.settings.is_local and not found.step.plan.is_local:
         job.notes.append(NONE_LOCAL)
     return found.policy, found.step
+
+
+def _judge(job: Job) -> Judge:
+    from search.splits.choose import Judge
+
+    # Costs of parts are estimated from the profile, so the whole step is judged by its profile, too: a calibration by
+    # measured steps, which are faster than the sum of traced ops, would speak against every plan.
+    profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom)
+    return Judge(job.captured, profiled, job.settings.groups, job.settings.seed, local=job.settings.is_local)
 
 
 def _local(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitPlan:

@@ -7,14 +7,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Protocol, TypeVar
 
 from placer.result import Failed, Measured, Result, summary
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
-from search.online.interfaces import LiveStepLike, Steps
+from search.online.interfaces import Answer, LiveStepLike, Steps
 from search.online.journal import Kind
 from search.online.replan.proposal import Proposal
 from search.online.trials.race import is_faster, race, sample
@@ -84,7 +83,7 @@ class Trials:
 
     # Steps of the incumbent.
 
-    def meanwhile(self, future: Future[T]) -> Steps[T]:
+    def meanwhile(self, future: Answer[T]) -> Steps[T]:
         """Run the incumbent until `future` is done; the steps are not counted, but what they take longer is spent.
 
         Raises what the future holds.

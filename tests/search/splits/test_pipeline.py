@@ -14,11 +14,14 @@ import tensorflow as tf
 from placer.execute.outputs import values
 from placer.execute.reference import reference
 from placer.execute.rewrite import PlacedStep, Template
+from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import OpGraph
-from placer.graph.topology import Device, Topology
+from placer.graph.topology import Device, Link, Topology
 from placer.splits.plan import PlanError
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
+from search.session.prediction import Prediction
+from search.splits.choose import Judge
 from search.splits.pipeline import pipeline
 from surrogate.simulate.simulator import Simulator
 from tests.search.splits.trainings import apart, attention, captured_training, convolutional
@@ -150,3 +153,27 @@ def test_numbers_of_micro_batches_that_cannot_be_are_refused(training, micro_bat
     message = f"a step of 19 examples has no {micro_batches} micro-batches; {says}."
     with pytest.raises(PlanError, match=f"^{re.escape(message)}$"):
         pipeline(StepGraph(captured.graph_def), micro_batches, 1)
+
+
+def judged(captured, plan, memory_bytes):
+    """(micro-batches under way in what a judge makes of a plan, predicted seconds) on two devices of so much memory."""
+    devices = tuple(Device(f"cpu:{i}", "cpu", memory_bytes=memory_bytes) for i in range(2))
+    topology = Topology(devices, (Link("*", "*", 1e-5, 1e9),))
+    ops = tuple(replace(op, cost_s={"cpu": 1e-4}, devices=None) for op in captured.graph.ops)
+    groups = coarsen(OpGraph("g", ops, captured.graph.edges), 24, topology)
+    judge = Judge(captured, Prediction.profiled(groups, topology, 0.0), groups=24, seed=0, stored=False)
+    step, predicted_s = judge.fitting(plan, StepGraph(captured.graph_def))
+    return step.plan.in_flight, predicted_s
+
+
+def test_fewer_are_under_way_where_memory_has_no_room_for_more(training):
+    captured, _, _ = training
+    if captured.name != "deep_convolutional":  # in the others, weights are larger than what is kept for them
+        return
+    plan = divided(captured, 16, in_flight=16).plan
+    held = [in_order_of_arrival(divided(captured, 16, n).captured.graph).memory_peak_bytes[0] for n in (1, 16)]
+    assert held[0] < held[1]
+    assert judged(captured, plan, None)[0] == 16
+    fewer, predicted_s = judged(captured, plan, int(1.2 * held[0]))
+    assert fewer < 16 and predicted_s < float("inf")
+    assert judged(captured, plan, int(0.02 * held[0])) == (1, float("inf"))

@@ -270,6 +270,14 @@ def test_micro_batches_are_measured_beside_the_largest_load(two_cpus):
     )
 
 
+def test_a_mapping_whose_activations_no_device_holds_is_not_run(ends, monkeypatch):
+    job = copy.copy(ends.jobs[1])
+    job.rows, job.anchor_s = [], 1.0
+    monkeypatch.setattr(Prediction, "lacks_memory", lambda prediction, mapping: "cpu:0 would hold too much")
+    row = job.measure("some", ends.jobs[1].rows[0].mapping)
+    assert row.result.reason == "memory" and "cpu:0 would hold too much" in row.result.detail and not row.stored
+
+
 def test_more_micro_batches_than_examples_are_refused(two_cpus):
     with pytest.raises(BadInputError, match=r"^a step of 128 examples has no 1000 micro-batches; ask for 2 to 128\.$"):
         run_search(replace(SETTINGS, split="pipeline:1000"))
