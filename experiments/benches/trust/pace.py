@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from scipy.stats import trim_mean
 
 from experiments.benches.bench import Facts
 from experiments.benches.process import SPAWN
@@ -22,7 +21,6 @@ from placer.errors import PlacerError
 # go on for so long, and there are so many pairs at least. Two sides that are both alone differ by 1 or 2 % then.
 BLOCK_S, FEWEST, FIRST = 0.1, 12, 2
 PAIRS_S, FEWEST_PAIRS = 16.0, 12
-TRIMMED = 0.1  # of a block's fastest steps, and of its slowest, that do not count
 SEARCH, PAUSE_S = 10, 0.1  # steps at a time while the search goes on, and the pause after them
 ANSWER_S, SEARCH_S = 120.0, 180.0  # limits
 
@@ -30,8 +28,7 @@ ANSWER_S, SEARCH_S = 120.0, 180.0  # limits
 def pace_facts(loop: str, workers: int, budget: int, seconds: float = PAIRS_S) -> Facts:
     """How long a step of the loop takes, wrapped and alone, once the search has ended.
 
-    ratio: the median over pairs of blocks of the ratio of their trimmed means; spread: its interquartile range. Medians
-    would jump where calls of two kinds take turns, as in `fit` the last one of an epoch is followed by validation.
+    ratio: the median over pairs of blocks of the ratio of their medians; spread: its interquartile range.
     """
     with _Side(loop, {"devices": f"workers:{workers}", "budget": budget}) as wrapped, _Side(loop, None) as alone:
         for side in (wrapped, alone):
@@ -47,7 +44,7 @@ def pace_facts(loop: str, workers: int, budget: int, seconds: float = PAIRS_S) -
         begin = time.perf_counter()
         while len(pairs) < FEWEST_PAIRS or time.perf_counter() - begin < seconds:
             sides = [wrapped, alone] if len(pairs) % 2 else [alone, wrapped]
-            took = {side: float(trim_mean(side.block(each)[FIRST:], TRIMMED)) for side in sides}
+            took = {side: median(side.block(each)[FIRST:]) for side in sides}
             pairs.append((took[wrapped], took[alone]))
         return {**compared(pairs), "steps": each * len(pairs), "searched": steps, "ended": wrapped.state}
 

@@ -91,8 +91,7 @@ NOTES = (
     "loop that is placed although it should be left alone, or the other way round, counts, too.",
     "",
     "Step times: two processes, one wrapped and one alone, take blocks of steps in turn once the search has ended; the "
-    "median over pairs of blocks of the ratio of their means without the fastest and the slowest tenth, with its "
-    "interquartile range.",
+    "median over pairs of blocks of the ratio of their medians, with its interquartile range.",
     "",
     "Growth: a line through the memory of the process after each move of a live step to a new random mapping, and "
     "after each time that a step was wrapped, placed and closed. Reads and growth are found while loops are compared; "
