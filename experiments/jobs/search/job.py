@@ -16,7 +16,7 @@ from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
-from placer.result import Failed, Measured, Result
+from placer.result import Failed, Measured
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
@@ -163,27 +163,28 @@ class Job:
             return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
         fine = [self.fine(mapping) for _, mapping in asked]
         asked_s = [self.prediction.step_s(mapping) for _, mapping in asked]
-        known = [self._without_running(mapping, placed) for (_, mapping), placed in zip(asked, fine, strict=True)]
+        stored = [self.store.find(m, self.anchor_s) if self.store and self.anchor_s else None for m in fine]
+        known = [found or self._too_large(mapping) for (_, mapping), found in zip(asked, stored, strict=True)]
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
+        results = [result or next(raced) for result in known]
         rows = []
-        for (searcher, mapping), placed, stored, predicted_s in zip(asked, fine, known, asked_s, strict=True):
-            result = stored or next(raced)
+        for i, ((searcher, mapping), result) in enumerate(zip(asked, results, strict=True)):
             if self.anchor_s is None and isinstance(result, Measured):
                 self.anchor_s = result.step_s
-            if self.store is not None and self.anchor_s and stored is None:
-                self.store.add(placed, result, self.anchor_s, searcher)
+            if self.store is not None and self.anchor_s and known[i] is None:
+                self.store.add(fine[i], result, self.anchor_s, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
-            rows.append(Row(by, mapping, result, stored=isinstance(stored, Measured), asked_s=predicted_s))
+            rows.append(Row(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i]))
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
 
-    def _without_running(self, mapping: Mapping, placed: Mapping) -> Result | None:
-        """The result of a mapping that need not run: one in the store, or a failure where memory would not do."""
+    def _too_large(self, mapping: Mapping) -> Failed | None:
+        """The failure of a mapping that need not run, because the memory would not do."""
         lacking = self.prediction.lacks_memory(mapping)
-        if lacking:
-            return Failed("memory", f"{lacking}: as predicted, with the activations of micro-batches under way.")
-        return self.store.find(placed, self.anchor_s) if self.store and self.anchor_s else None
+        if not lacking:
+            return None
+        return Failed("memory", f"{lacking}: as predicted, with the activations of micro-batches under way.")
 
     def calibrate(self) -> None:
         """Correct the predicted costs by all that was measured so far."""
