@@ -109,8 +109,9 @@ class Connection:
         return found
 
     def go_away(self) -> str | None:
-        """Leave the devices until the next `join`, for TensorFlow calls functions faster in a process that has joined
-        no workers. The workers stay. Returns why they must not be left, None where they are.
+        """Leave the devices until the next `join`, because TensorFlow may call functions faster then: joined, they were
+        1 to 8 % slower, as measured once by hand (docs/decisions/015). The workers stay. Returns why they must not be
+        left, None where they are.
         """
         if self.fragile:
             dropped = dropped_by_joining()
