@@ -51,12 +51,13 @@ class Agreement:
 
     references: outcomes of the untouched step under one or more configurations, because thread counts and optimisers
     round differently. What a step returned, and by how much it changed each variable, has to agree with one of them
-    within `tolerance` (relative), or within SPREAD times what they differ by among themselves. shaken: makes two
-    outcomes that differ by a rounding error at the start, to see what such an error grows to; others may differ from
-    references by ERRORS times that. The gradient of a bias before batch normalization is nothing but such errors, and
-    Adam makes updates of it. Called once, at the first disagreement. exact: the devices give
-    the same bits, so every mapping must do exactly what the first one did that was checked. random: steps draw numbers
-    that cannot be repeated, and nothing is checked.
+    within `tolerance`, or within SPREAD times what they differ by among themselves.
+    exact: the devices give the same bits, so every mapping must do exactly what the first one did that was checked.
+    random: steps draw numbers that cannot be repeated, and nothing is checked.
+    tolerance: relative.
+    shaken: called at the first disagreement, and never again. It makes two outcomes that differ by a rounding error at
+    the start, to see what such an error grows to; others may differ from references by ERRORS times that. The gradient
+    of a bias before batch normalization is nothing but such errors, and Adam makes updates of it.
     """
 
     def __init__(
