@@ -1,9 +1,10 @@
 """The benchmarks behind the numbers: each prints one JSON object, and with --record keeps it in benchmarks/.
 
-Each has `bench_facts`, which measures and returns the facts, `page_lines`, which shows them in BENCHMARKS.md, and some
-have `draw`. A small bench is one module, a large one a package with these in `run`, `page` and `plot`. Beside them
-stands what several share: `bench` the options and the record, `kept_runs` runs that a later command takes up again,
-`process` processes that measure, `sampling` measured mappings, `comparisons` runs of `placer compare`.
+Each has `TAKES`, the options that it may be given, `bench_facts`, which measures and returns the facts, `page_lines`,
+which shows them in BENCHMARKS.md, and some have `draw`. A small bench is one module, a large one a package with these
+in `run`, `page` and `plot`. Beside them stands what several share: `bench` the options and the record, `takes` which
+options may be given, `kept_runs` runs that a later command takes up again, `process` processes that measure, `sampling`
+measured mappings, `comparisons` runs of `placer compare`.
 """
 
 from __future__ import annotations
@@ -31,23 +32,20 @@ NAMES = (
     "surrogates",
     "trust",
 )
-ON_DEVICES, TIMED = ("gpu",), ("gpu", "splitting", "spoc")  # these take --devices, and --minutes
 
 
 def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
     """Run the benchmark `name`. With `record`, write benchmarks/NAME.json and BENCHMARKS.md anew and draw its picture.
 
-    Raises BadInputError for an unknown name, and for options that this benchmark has no use for.
+    Raises BadInputError for an unknown name, and for options that this benchmark cannot use.
     """
     if name not in NAMES:
         raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(NAMES)}.")
-    if options.devices is not None and name not in ON_DEVICES:
-        raise BadInputError(f"{name} takes no --devices; leave it out ({', '.join(ON_DEVICES)} takes it).")
-    if options.minutes is not None and name not in TIMED:
-        raise BadInputError(f"{name} takes no --minutes; leave it out ({', '.join(TIMED)} take it).")
+    bench = _part(name, "run")
+    bench.TAKES.check(name, options)
     if record:
         check_folder()
-    facts: Facts = _part(name, "run").bench_facts(replace(options, record=record))
+    facts: Facts = bench.bench_facts(replace(options, record=record))
     if record:
         keep(name, facts, {name: _part(name, "page").page_lines for name in NAMES})
         plot = _part(name, "plot")

@@ -8,11 +8,13 @@ from statistics import geometric_mean, median
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts, ms, ms_spread
 from experiments.benches.process import command_facts
+from experiments.benches.takes import Takes
 from experiments.report.text import markdown_table
 
 MEASUREMENTS = 24
 KEPT = ("tf_default_s", "in_process_s", "lower_bound_s", "switch_s", "ops", "groups", "seconds")
 KEPT_OF_BEST = ("ratio_to_best_single", "step_s", "spread_s", "repeats", "predicted_s", "searcher")
+TAKES = Takes(workers=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:

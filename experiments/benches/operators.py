@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.takes import Takes
 from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes
 from experiments.report.profile import family_facts
 from experiments.report.progress import progress_bar
@@ -27,6 +28,7 @@ PASSES = 3
 HELD_OUT_NETWORKS = ("resnet50", "transformer", "two_tower")
 HELD_OUT_SHARE = 5  # every fifth signature
 NOTHING_S = 1e-9
+TAKES = Takes()
 
 
 def bench_facts(options: BenchOptions) -> Facts:

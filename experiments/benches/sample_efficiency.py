@@ -6,6 +6,7 @@ from pathlib import Path
 
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
+from experiments.benches.takes import Takes
 from experiments.report.regret_plot import RegretCurve, RegretPanel, draw_regret
 from experiments.report.text import markdown_table, percent
 from search.offline.plan import DEFAULT_SEARCHER
@@ -13,6 +14,7 @@ from search.offline.plan import DEFAULT_SEARCHER
 AT = (5, 10, 20)
 NEAR = 0.05
 PICTURE = Path("docs/regret.png")
+TAKES = Takes(workers=True, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:

@@ -16,6 +16,7 @@ from scipy.stats import kendalltau
 
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.sampling import TIRED, measured_networks, not_seen
+from experiments.benches.takes import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -54,6 +55,9 @@ class MeasuredNetwork:
     def calibrated(self, count: int, given: Calibration | None = None) -> Predictor:
         """Calibrated on the first `count` mappings, starting from `given`."""
         return replace(self.profiled, given=given).calibrated(self.placements[:count], self.step_s[:count])
+
+
+TAKES = Takes(workers=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.takes import Takes
 from experiments.report.text import markdown_table
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import CONTENTIONS, Device, Link, Topology
@@ -35,6 +36,7 @@ simulator = Simulator(layered(50, 100, 5), machine()); ready_s = time.perf_count
 simulator.makespan([0] * 50); first_s = time.perf_counter()
 print(first_s - ready_s)
 """
+TAKES = Takes(models=None)
 
 
 def bench_facts(options: BenchOptions) -> Facts:

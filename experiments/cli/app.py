@@ -295,7 +295,8 @@ def bench(
     from experiments.benches import run_bench
     from experiments.benches.bench import BenchOptions
 
-    asked = BenchOptions(tuple(models) if models else None, workers, measurements, False, runs, spec, minutes)
+    names = tuple(dict.fromkeys(models)) if models else None
+    asked = BenchOptions(names, workers, measurements, False, runs, spec, minutes)
     with measuring():
         facts = run_bench(name, asked, record=record)
     print(json.dumps(facts))

@@ -22,12 +22,14 @@ from experiments.benches.gpu.tasks import (
     Hardware,
     Task,
     Wanted,
+    check_model,
     hardware_of,
     tables_mib,
     tasks_of,
 )
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import Caps, Doer, Measurer
+from experiments.benches.takes import Takes
 from placer.errors import BadInputError, PlacerError
 
 MEASUREMENTS = 8  # mappings of each search, single devices aside
@@ -35,6 +37,7 @@ HOW = 1  # version of the measuring; what another version measured is measured a
 MEMORY_SHARE = 0.85  # of the machine's, that the process which measures may take
 RENEWED_AFTER = 10_000  # questions: never, because a new process takes seconds to open the GPU
 START_S = 180.0  # in which a process must say what the hardware is
+TAKES = Takes(models=check_model, runs=True, devices=True, minutes=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
@@ -143,8 +146,6 @@ def _checked(options: BenchOptions, minutes: float) -> Hardware:
     """Refuse at once what could only fail later. Raises BadInputError."""
     if not minutes >= 1:
         raise BadInputError(f"--minutes {minutes}: give at least 1.")
-    if options.measurements is not None and options.measurements < 1:
-        raise BadInputError(f"--measurements {options.measurements}: give at least 1.")
     hardware = hardware_of(options.devices)
     if options.record and not hardware.real:
         raise BadInputError(

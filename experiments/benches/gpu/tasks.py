@@ -90,12 +90,16 @@ def hardware_of(devices: str | None) -> Hardware:
     return Hardware(devices, (devices,), devices, real=False)
 
 
+def check_model(name: str) -> None:
+    """Raises BadInputError for a network that is not in the zoo."""
+    if name not in zoo.names():
+        raise BadInputError(f"--model {name!r} is none of {', '.join(zoo.names())}.")
+
+
 def tasks_of(hardware: Hardware, models: Sequence[str] | None = None) -> list[Task]:
     """The most important first; tasks on the same devices stand together where importance lets them, because every new
-    process takes seconds. models: only these networks. Raises BadInputError for one that is not in the zoo.
+    process takes seconds. models: only these networks.
     """
-    if unknown := [name for name in models or () if name not in zoo.names()]:
-        raise BadInputError(f"--model {unknown[0]!r} is none of {', '.join(zoo.names())}.")
     overhead = OVERHEAD_MODEL if models is None or OVERHEAD_MODEL in models else models[0]
     planned = [
         Task("models", "vgg16", hardware.whole, 120.0, first=True),

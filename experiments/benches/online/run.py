@@ -12,6 +12,7 @@ from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.online.judge import judged
 from experiments.benches.process import facts_alone
+from experiments.benches.takes import Takes
 from placer.errors import BadInputError
 
 BUDGET = 16  # mappings measured by a search
@@ -48,13 +49,22 @@ class Effort:
         )
 
 
+def check_model(model: str) -> None:
+    """Raises BadInputError for what is neither NAME nor NAME@BATCH."""
+    name, at, batch = model.partition("@")
+    if name not in zoo.names() or (at and not (batch.isdecimal() and int(batch))):
+        raise BadInputError(f"--model {model!r} is unknown; write NAME or NAME@BATCH, of {', '.join(zoo.names())}.")
+
+
+TAKES = Takes(models=check_model, workers=True, runs=True)
+
+
 def bench_facts(options: BenchOptions) -> Facts:
     """Every part in a process of its own; with --runs those that were finished before are not run again.
 
     --model: the networks of the overhead and of the oracle (NAME or NAME@BATCH). --measurements: the budget of the
     searches; below 16 all parts get shorter by as much.
     """
-    _check(options)
     budget = options.measurements or BUDGET
     effort = Effort().scaled(budget / BUDGET) if budget < BUDGET else Effort()
     part, small = partial(_part, options), {"model": effort.small_model}
@@ -77,16 +87,6 @@ def bench_facts(options: BenchOptions) -> Facts:
         ],
     }
     return judged(found, effort.runs * effort.kills, options.workers, budget)
-
-
-def _check(options: BenchOptions) -> None:
-    """Refuse options with which the first part would fail. Raises BadInputError."""
-    if options.measurements is not None and options.measurements < 1:
-        raise BadInputError(f"--measurements {options.measurements}: give at least 1.")
-    for model in options.models or ():
-        name, at, batch = model.partition("@")
-        if name not in zoo.names() or (at and not (batch.isdecimal() and int(batch))):
-            raise BadInputError(f"--model {model!r} is unknown; write NAME or NAME@BATCH, of {', '.join(zoo.names())}.")
 
 
 def _part(options: BenchOptions, name: str, of: str, limit_s: float, **settings: Any) -> Facts:

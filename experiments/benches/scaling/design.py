@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placer.errors import BadInputError
+
 Levels = tuple[str, ...]
 ACTIVATIONS: Levels = ("relu", "tanh", "gelu")
 OPTIMIZERS: Levels = ("sgd", "momentum", "adam")
@@ -42,6 +44,13 @@ SPACES: dict[str, dict[str, Range | Levels]] = {
                     "code": Range(16, 128, 8), **COMMON},
 }  # fmt: skip
 """What varies in each kind of network; `devices` does in all."""
+
+
+def check_kind(kind: str) -> None:
+    """Raises BadInputError for a kind of network that there is not."""
+    if kind not in SPACES:
+        raise BadInputError(f"--model {kind!r} is no kind of network; choose of {', '.join(SPACES)}.")
+
 
 FORMS: dict[str, dict[str, tuple[str, str]]] = {
     "cnn": {

@@ -16,9 +16,10 @@ import numpy as np
 from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import facts_alone
-from experiments.benches.scaling.design import DEVICES, FORMS, SPACES, Config, design
+from experiments.benches.scaling.design import DEVICES, FORMS, SPACES, Config, check_kind, design
 from experiments.benches.scaling.judge import GENERIC, TARGET, pooled, study
 from experiments.benches.scaling.runs import measure
+from experiments.benches.takes import Takes
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from surrogate.scaling.runs import Runs
@@ -27,6 +28,7 @@ CONFIGS = 312  # of all kinds together
 FEWEST = 30  # of one kind
 CHUNK = 26  # networks measured in one process
 AGAIN = 12  # measured twice, to know the error of the measurement itself
+TAKES = Takes(models=check_kind, measurements=FEWEST, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
@@ -51,9 +53,6 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def _designed(kinds: Sequence[str], count: int) -> list[Config]:
-    for kind in kinds:
-        if kind not in SPACES:
-            raise BadInputError(f"--model {kind!r} is no kind of network; choose of {', '.join(SPACES)}.")
     if count < FEWEST * len(kinds):
         raise BadInputError(
             f"--measurements is {count}; give at least {FEWEST * len(kinds)}, or there is nothing to be judged by."

@@ -9,9 +9,11 @@ from statistics import geometric_mean
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
 from experiments.benches.search_quality.enumerated import enumerated
+from experiments.benches.takes import Takes
 from search.offline.plan import DEFAULT_SEARCHER
 
 KEPT = ("step_s", "spread_s", "repeats", "ratio_to_best_single", "measured", "asking_s", "ended")
+TAKES = Takes(workers=True, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:

@@ -15,7 +15,7 @@ from experiments.benches.kept_runs import kept
 from experiments.benches.process import facts_alone
 from experiments.benches.splitting.measure import REPEATS, Wanted, measured
 from experiments.benches.splitting.sameness import ROUNDED, STEPS, THREADS
-from placer.errors import BadInputError
+from experiments.benches.takes import Takes
 
 MEASUREMENTS = 24  # of each of the two searches, single devices included
 MINUTES = 3.0  # after which no searcher asks any more; only networks that are slow to switch reach it
@@ -23,14 +23,15 @@ FIRST = ("wide_mlp", "vgg16", "resnet50", "mobilenet_v3", "transformer")  # of w
 LIMIT_S = 1500.0  # in which one network must be done
 HOW = 2  # version of the measuring; what another version measured is measured again
 CERTAIN = 2.0  # standard errors by which divided ops must be slower to count as slower
+TAKES = Takes(workers=True, runs=True, minutes=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
     """Each network in a process of its own. With --runs, none is measured twice.
 
-    --minutes: no network is begun after these. Raises BadInputError for a network or an option that cannot be.
+    --minutes: no network is begun after these.
     """
-    models = _checked(options)
+    models = options.models or tuple(dict.fromkeys((*FIRST, *zoo.names())))
     until_s = inf if options.minutes is None else time.perf_counter() + 60 * options.minutes
     by_model: dict[str, Facts] = {}
     for name in models:
@@ -83,20 +84,6 @@ def _stray(found: Facts) -> float | None:
 def is_slower(row: Facts) -> bool:
     """Whether what was delivered with divided ops allowed is slower than without, beyond the error of the ratio."""
     return bool(row["ratio_on_vs_off"] + CERTAIN * row["on_vs_off_error"] < 1)
-
-
-def _checked(options: BenchOptions) -> tuple[str, ...]:
-    """The networks, those with a figure to reach first. Raises BadInputError."""
-    if options.minutes is not None and not options.minutes > 0:
-        raise BadInputError(f"--minutes {options.minutes}: give a number > 0.")
-    if options.measurements is not None and options.measurements < 1:
-        raise BadInputError(f"--measurements {options.measurements}: give at least 1.")
-    if options.workers < 2:
-        raise BadInputError(f"--workers {options.workers}: give at least 2, or there is nothing to share.")
-    models = options.models or tuple(dict.fromkeys((*FIRST, *zoo.names())))
-    for name in models:
-        zoo.find(name)
-    return models
 
 
 def _measured(wanted: Wanted, until_s: float) -> Facts:

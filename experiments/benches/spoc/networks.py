@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice, product
 
+from placer.errors import BadInputError
+
+ALL = "all"
 Option = tuple[str, int | float | str | bool]
 LIGHT, CHEAP = 55_000, 150_000  # pixels of a batch up to which a network, or a small network, is measured in seconds
 
@@ -104,6 +107,13 @@ def _generated() -> Iterator[Network]:
     for seed, filters, cells, (side, batch) in product(range(8), (16, 48), (3, 6), ((32, 8), (32, 32))):
         options = (("seed", seed), ("filters", filters), ("cells", cells))
         yield Network("cells", "cells", side, batch, options, heavy=filters * cells > 200)
+
+
+def check_family(name: str) -> None:
+    """Raises BadInputError for what is neither a family of networks nor ALL."""
+    known = families(networks())
+    if name not in (ALL, *known):
+        raise BadInputError(f"--model {name}: no family of networks; give {ALL}, or {', '.join(known)}.")
 
 
 def families(among: Sequence[Network]) -> tuple[str, ...]:

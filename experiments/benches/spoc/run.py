@@ -26,19 +26,20 @@ from experiments.benches.spoc.analysis import (
     left_out,
     timed_of,
 )
-from experiments.benches.spoc.networks import Network, families, networks, stratified
+from experiments.benches.spoc.networks import ALL, Network, check_family, families, networks, stratified
 from experiments.benches.spoc.published import PUBLISHED, WITHIN, judged, native
+from experiments.benches.takes import Takes
 from experiments.jobs.profile import Advance
 from experiments.report.progress import progress_bar
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 
 NETWORKS = 60  # measured by default
-ALL = "all"
 FEWEST = 6
 NOT_REACHED = "not reached"
 HOW = 1  # version of the measuring; what another version measured is measured again
 DATA = FOLDER / "spoc.csv"
+TAKES = Takes(models=check_family, measurements=FEWEST, runs=True, minutes=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
@@ -73,15 +74,9 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 def choose(options: BenchOptions) -> tuple[Network, ...]:
     """What to measure: a part of all families, those that are named, or everything. Raises BadInputError."""
-    count = NETWORKS if options.measurements is None else options.measurements
-    if count < FEWEST:
-        raise BadInputError(f"--measurements is {count}; give at least {FEWEST} networks, or nothing can be fitted.")
-    every = networks()
+    count, every = options.measurements or NETWORKS, networks()
     if options.models is None:
         return stratified(every, count)
-    unknown = [name for name in options.models if name not in (ALL, *families(every))]
-    if unknown:
-        raise BadInputError(f"--model {unknown[0]}: no family of networks; give all, or {', '.join(families(every))}.")
     some = every if ALL in options.models else tuple(n for n in every if n.family in options.models)
     if len(families(some)) < FEWEST_FAMILIES:
         raise BadInputError(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
 from experiments.benches.sampling import AGAIN, REPEATS, MeasuredMappings, measure, measured_networks
-from placer.errors import BadInputError
+from experiments.benches.takes import Takes
 from placer.files import write_whole
 from surrogate.learn.regressors import BASELINE, DEFAULT, REGRESSORS, make_regressor
 from surrogate.learn.selection import FOLDS, TOP, Fold, Scores, eligible, scored, splits, winner
@@ -26,16 +26,13 @@ FEWEST = 2 * FOLDS
 DATA = FOLDER / "surrogates.csv"
 LARGEST_BYTES = 300_000
 COLUMNS = {"mape": "mape", "spearman": "spearman", "kendall": "kendall", "topk_regret": "regret"}
+TAKES = Takes(measurements=FEWEST, workers=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
     """Each network is measured in a process of its own; the regressors are then compared on what was kept."""
     begin_s = time.perf_counter()
-    mappings = MAPPINGS if options.measurements is None else options.measurements
-    if mappings < FEWEST:
-        raise BadInputError(
-            f"--measurements is {mappings}; give at least {FEWEST}, or there is nothing to be judged by."
-        )
+    mappings = options.measurements or MAPPINGS
     measuring = partial(measure, workers=options.workers, mappings=mappings)
     samples: list[MeasuredMappings] = measured_networks(options.models or MODELS, measuring, FEWEST)
     measured_s = time.perf_counter() - begin_s

@@ -13,16 +13,17 @@ from typing import Any, TypeVar
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import Caps, Measurer, environment, facts_alone
+from experiments.benches.takes import Takes
 from experiments.jobs.profile import Advance
 from experiments.loops.catalogue import LOOPS, Loop, find
 from experiments.loops.environment import EXACT
 from experiments.report.progress import progress_bar
-from placer.errors import BadInputError
 
 T = TypeVar("T")
 BUDGET, READS, MOVES = 16, 100_000, 20
 WAYS = ("moved", "searched")
 LIMIT_S = 240.0
+TAKES = Takes(models=find, workers=True, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
@@ -31,8 +32,6 @@ def bench_facts(options: BenchOptions) -> Facts:
     --model: the loops. --measurements: mappings that a search measures before step times are compared; below 16 there
     are as many times fewer reads.
     """
-    if options.measurements is not None and options.measurements < 1:
-        raise BadInputError(f"--measurements {options.measurements}: give at least 1.")
     loops = [find(name) for name in options.models or LOOPS]
     budget = options.measurements or BUDGET
     inside = [loop for loop in loops if not loop.alone]

@@ -20,11 +20,11 @@ FOUND = {
 
 
 def run(record=True):
-    return run_bench("main-job", BenchOptions(("towers", "broken"), measurements=4), record=record)
+    return run_bench("main-job", BenchOptions(("towers", "moe"), measurements=4), record=record)
 
 
 def answers(monkeypatch):
-    replies = {"towers": FOUND, "broken": {"failed": "placer: no."}}
+    replies = {"towers": FOUND, "moe": {"failed": "placer: no."}}
     monkeypatch.setattr(main_job, "command_facts", lambda command, model, *options: replies[model])
 
 

@@ -47,7 +47,7 @@ FALLING = [1.0, 0.5, 0.5, 0.4, 0.3, 0.2, 0.04, 0.03, 0.02, 0.01, 0.01, 0.0]
 FOUND = {
     "towers": comparison((0.1, FALLING), {"heft": (0.3, [1.0, 1.0]), "random": (0.11, [1.0, 0.5, 0.1])}),
     "moe": comparison((0.25, [0.25, 0.25]), {"heft": (0.16, [0.25, 0.0])}),
-    "broken": {"failed": "placer: no."},
+    "vgg16": {"failed": "placer: no."},
 }
 SPACE = {
     "gap": 0.015, "delivered_s": 0.1015, "delivered_spread_s": 0.001, "delivered_by": DEFAULT_SEARCHER, "best_s": 0.1,
@@ -104,9 +104,9 @@ def test_one_campaign_serves_both_benches_and_failures_are_tried_again(comparing
     run_bench("search-quality", options(comparing), record=False)
     assert comparing.ran == list(FOUND)
     run_bench("sample-efficiency", options(comparing), record=False)
-    assert comparing.ran == [*FOUND, "broken"]
+    assert comparing.ran == [*FOUND, "vgg16"]
     run_bench("sample-efficiency", options(comparing, measurements=4), record=False)
-    assert comparing.ran == [*FOUND, "broken", *FOUND]
+    assert comparing.ran == [*FOUND, "vgg16", *FOUND]
     assert not (comparing.path / "docs").exists()
 
 
@@ -121,8 +121,8 @@ def test_the_folder_of_runs_may_come_from_the_environment_and_must_be_usable(com
 
 
 def test_nothing_measured_is_no_figure(comparing):
-    assert run_bench("sample-efficiency", BenchOptions(("broken",)), record=True)["gap_at_20"] is None
-    facts = run_bench("search-quality", BenchOptions(("broken",)), record=True)
+    assert run_bench("sample-efficiency", BenchOptions(("vgg16",)), record=True)["gap_at_20"] is None
+    facts = run_bench("search-quality", BenchOptions(("vgg16",)), record=True)
     assert (facts["geomean_ratio"], facts["worst_vs_peer"]) == (None, None)
 
 

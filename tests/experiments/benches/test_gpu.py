@@ -139,10 +139,10 @@ class TestTasks:
             ({"devices": "cpus:2", "record": True}, "no GPU takes part"),
         ],
     )
-    def test_bad_options_are_refused_before_any_process_starts(self, monkeypatch, options, says):
+    def test_bad_options_are_refused_before_any_process_starts(self, checkout, monkeypatch, options, says):
         monkeypatch.setattr(gpu, "Host", None)
         with pytest.raises(BadInputError, match=says):
-            gpu.bench_facts(BenchOptions(**options))
+            run_bench("gpu", BenchOptions(**options), record="record" in options)
 
     def test_other_benches_take_no_devices(self):
         with pytest.raises(BadInputError, match="takes no --devices"):

@@ -141,5 +141,5 @@ def test_losses_that_were_not_taken_again_prove_nothing():
 def test_bad_options_are_refused_before_any_part_runs(monkeypatch, options):
     ran = answers(monkeypatch)
     with pytest.raises(BadInputError, match="--"):
-        online.bench_facts(BenchOptions(**options))
+        run_bench("online", BenchOptions(**options), record=False)
     assert not ran

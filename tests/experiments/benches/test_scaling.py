@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.scaling import run as scaling
 from experiments.benches.scaling.design import FORMS, SPACES, Config, Range, design, reference
@@ -177,12 +178,13 @@ def test_the_same_network_measured_twice_tells_the_noise():
 
 
 @pytest.mark.parametrize(("options", "says"), [
-    (BenchOptions(measurements=12), "--measurements is 12; give at least 90"),
+    (BenchOptions(measurements=12), "--measurements 12: scaling needs at least 30"),
+    (BenchOptions(measurements=60), "--measurements is 60; give at least 90"),
     (BenchOptions(("rnn",)), "'rnn' is no kind of network"),
 ])  # fmt: skip
 def test_too_few_or_unknown_networks_are_refused_before_anything_is_measured(options, says):
     with pytest.raises(BadInputError, match=says):
-        scaling.bench_facts(options)
+        run_bench("scaling", options, record=False)
 
 
 def test_the_data_can_be_fitted_as_it_is(tmp_path, monkeypatch):

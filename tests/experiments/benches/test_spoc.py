@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.spoc import analysis
 from experiments.benches.spoc import run as bench
@@ -113,7 +114,7 @@ def test_what_to_measure_is_chosen_by_options():
         (BenchOptions(measurements=2), "at least 6"),
     ):
         with pytest.raises(BadInputError, match=says):
-            bench.choose(options)
+            run_bench("spoc", options, record=False)
 
 
 def test_an_additive_law_is_found_and_predicts_families_that_it_has_not_seen(rows):

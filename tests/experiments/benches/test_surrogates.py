@@ -137,9 +137,9 @@ def test_the_picture_shows_what_the_facts_say(facts, tmp_path):
 def test_a_record_keeps_data_and_picture(samples, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "benchmarks").mkdir()
-    measured_are(monkeypatch, samples)
+    measured_are(monkeypatch, {"towers": samples["one"]})
     monkeypatch.setattr(surrogates, "REGRESSORS", QUICK)
-    found = run_bench("surrogates", BenchOptions(("one",)), record=True)
+    found = run_bench("surrogates", BenchOptions(("towers",)), record=True)
     assert found["data"] == "benchmarks/surrogates.csv"
     assert (tmp_path / "benchmarks" / "surrogates.csv").exists()
     assert (tmp_path / "docs" / "surrogates.png").exists()
@@ -160,8 +160,8 @@ def test_data_that_is_too_large_is_not_kept(samples, tmp_path):
 
 
 def test_too_few_mappings_are_refused_before_anything_is_measured():
-    with pytest.raises(BadInputError, match="--measurements is 4; give at least 10"):
-        surrogates.bench_facts(BenchOptions(("one",), measurements=4))
+    with pytest.raises(BadInputError, match="--measurements 4: surrogates needs at least 10"):
+        run_bench("surrogates", BenchOptions(measurements=4), record=False)
 
 
 def test_a_network_with_too_few_good_mappings_is_left_out_and_none_is_an_honest_failure(monkeypatch, capsys):
