@@ -13,13 +13,15 @@ GRADIENT_SCOPES = ("gradient_tape/", "gradients/")
 def op_phases(graph_def: Any, outputs: Iterable[str]) -> dict[str, str]:
     """Node name -> "forward", "backward" or "update".
 
-    forward: what the returned tensors `outputs` need, whatever its scope (merged nodes keep one of their names).
+    forward: what the returned tensors `outputs` are made of, whatever its scope (merged nodes keep one of their names);
+    what they only wait for does not count, as a micro-batch waits for the backward pass of an earlier one.
     backward: made by the gradient tape, or between two such nodes. update: after a gradient, and before none.
     A constant never counts as a gradient, because equal constants of all phases are merged under one name.
     """
     inputs = {node.name: [source_of(i) for i in node.input] for node in graph_def.node}
     returned = {source_of(tensor) for tensor in outputs}
-    forward = returned | _reach(returned, inputs)
+    tensors = {node.name: [source_of(i) for i in node.input if not i.startswith("^")] for node in graph_def.node}
+    forward = returned | _reach(returned, tensors)
     made = {node.name for node in graph_def.node if node.op != "Const" and _is_gradient(node.name)}
     gradients = made - forward
     consumers: dict[str, list[str]] = {name: [] for name in inputs}

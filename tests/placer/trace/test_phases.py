@@ -32,6 +32,20 @@ def test_forward_is_what_the_loss_needs_backward_the_tape_and_update_what_follow
     }  # fmt: skip
 
 
+def test_what_the_loss_only_waits_for_is_not_forward():
+    """The second micro-batch begins after the first one's backward pass, and the loss is that of both."""
+    phases = op_phases(
+        graph_of(
+            "x: Placeholder", "first: Square x", "gradient_tape/first: Mul first x",
+            "second: Square x ^gradient_tape/first", "loss: AddV2 first second", "w: VarHandleOp",
+            "assign: AssignVariableOp w gradient_tape/first", "told: Identity loss ^assign",
+        ),
+        ["told:0"],
+    )  # fmt: skip
+    assert phases["gradient_tape/first"] == "backward" and phases["assign"] == "update"
+    assert {phases[name] for name in ("x", "first", "second", "loss", "told")} == {"forward"}
+
+
 def test_a_constant_merged_under_a_gradients_name_makes_no_gradient_of_what_takes_it():
     """The moving mean of a batch normalisation, whose 0.01 is the learning rate's, too."""
     phases = op_phases(
