@@ -27,7 +27,8 @@ LEGEND = "a column is {}; name--- one op, = short ops, : fewer of them, > sends,
 class Bar(NamedTuple):
     """Work of one kind from start_s to end_s, drawn from `base` to `base + height` of its lane's height.
 
-    A sliver shows many pieces of work, or one that is too narrow to be drawn.
+    A sliver shows many pieces of work, or one that is too narrow to be drawn. short: the label where there is little
+    room.
     """
 
     kind: str
@@ -37,6 +38,12 @@ class Bar(NamedTuple):
     base: float = 0.0
     height: float = 1.0
     is_sliver: bool = False
+    short: str = ""
+
+    def label_in(self, room: int) -> str:
+        """The longest of its labels that has at most `room` letters; empty where none has."""
+        labels = (self.label, self.label.rpartition("/")[2], self.short)
+        return next((label for label in labels if len(label) <= room), "")
 
 
 class Lane(NamedTuple):
@@ -121,7 +128,8 @@ def _pieces(timeline: Timeline, kind_of: Callable[[Op], str]) -> dict[Key, list[
     for span in timeline.spans:
         op = timeline.graph.ops[span.op]
         kind, label = (kind_of(op), op.name) if span.work == "op" else (span.work, "")
-        lanes[names[span.device], False].append(Bar(kind, span.start_s, span.end_s, label))
+        turn = "" if op.micro_batch is None or not label else str(op.micro_batch)
+        lanes[names[span.device], False].append(Bar(kind, span.start_s, span.end_s, label, short=turn))
     for t in timeline.transfers:
         bar = Bar(TRANSFER, t.start_s, t.end_s, timeline.graph.ops[t.op].name)
         lanes[timeline.link_name(t), True].append(bar)
@@ -225,7 +233,7 @@ def _letters(bar: Bar, width: int) -> str:
         return (">" if bar.kind == SEND else "<") * width
     if bar.is_sliver:
         return ("=" if bar.height > 0.5 else ":") * width
-    name = bar.label if len(bar.label) <= width else bar.label.rpartition("/")[2]
+    name = bar.label_in(width) or bar.label.rpartition("/")[2]
     return "".join(c if c.isprintable() else "?" for c in name[:width]).ljust(width, "-")
 
 

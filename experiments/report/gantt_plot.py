@@ -96,14 +96,14 @@ def _draw_bars(ax: Any, panel: Panel, tops: list[float], colour: dict[str, str])
 
 
 def _label(ax: Any, lane: Lane, top: float, axis_ms: float) -> None:
-    """Write names into the bars that are wide and high enough."""
+    """Write labels into the bars that are wide and high enough."""
     for bar in lane.bars:
         room = int((bar.end_s - bar.start_s) * 1e3 / axis_ms * LANES_IN / LETTER_IN) - 1
-        name = bar.label if len(bar.label) <= room else bar.label.rpartition("/")[2]
-        if bar.label and bar.height > 0.4 and len(name) <= room:
+        label = bar.label_in(room)
+        if label and bar.height > 0.4:
             middle = (bar.start_s + bar.end_s) / 2 * 1e3, top + (1 - bar.base - bar.height / 2) * DEVICE
             ax.text(
-                *middle, printable(name, room), ha="center", va="center", fontsize=LETTERS_PT, color="white", zorder=3
+                *middle, printable(label, room), ha="center", va="center", fontsize=LETTERS_PT, color="white", zorder=3
             )
 
 

@@ -55,6 +55,18 @@ def test_a_step_in_characters(crossing):
     ]
 
 
+def test_a_bar_with_little_room_names_its_micro_batch():
+    """Forward and backward of two micro-batches on one device; only the last op has room for a name."""
+    turns, seconds = (0, 1, 0, 1, None), (2.0, 2.0, 3.0, 3.0, 6.0)
+    ops = tuple(
+        Op(f"net/part_{turn}/op{i}" if turn is not None else "net/update", "", {"cpu": cost_s}, micro_batch=turn)
+        for i, (turn, cost_s) in enumerate(zip(turns, seconds, strict=True))
+    )
+    graph = OpGraph("pipeline", ops, tuple(Edge(i, i + 1, 1) for i in range(4)))
+    timeline = Simulator(graph, Topology((Device("x", "cpu"),))).timeline((0,) * 5)
+    assert gantt_text(timeline, len("x ||  100 %") + 16).splitlines()[0] == "x |0-1-op2op3update|  100 %"
+
+
 def one_device(spans, count=3):
     """A measured step with `spans` (op, start, end) on x."""
     graph = chain([1.0] * count)
