@@ -45,7 +45,8 @@ class SplitPlan:
         """In words. ops: that the whole step has. variables: that are divided."""
         parts = " or ".join(str(n) for n in sorted({division.parts for division in self.divisions.values()}))
         what = "parts" if self.in_flight is None else "micro-batches"
-        own = ", each with its own statistics in batch normalisation" if self.is_local else ""
+        local = ", each with its own statistics in batch normalisation (which changes the mathematics)"
+        own = local if self.is_local else ""
         return f"{len(self)} of {ops} ops are divided into {parts} {what}{own}, and {variables} variables with them"
 
     @property

@@ -50,7 +50,9 @@ def autoplace(
     split: as for `placer search --split`: "off"; "auto", to try also mappings of the step with ops divided, if that is
     predicted to pay; or a mapping file whose plan of splits is taken. What is divided rounds otherwise.
     split_batchnorm: "exact": batch normalisation that is divided takes the statistics of the whole batch; "local": each
-    part takes its own, which changes the mathematics as data-parallel training does.
+    part takes its own, which changes the mathematics as data-parallel training does. Only divided steps do so: while a
+    search tries the untouched step and mappings of whole ops beside them, steps with the statistics of the whole batch
+    and steps with those of each part take turns in one training.
     Raises BadInputError for arguments that cannot be.
     """
     settings = OnlineSettings(
@@ -77,6 +79,8 @@ def place(
 
     The first two calls run untouched, or the first four of a plain Python step; from then on the step is placed.
     A mapping of a divided step (`placer search --split`) divides this one, too, and its variables while it is placed.
+    Where its plan has `local` batch normalisation, each part normalises by statistics of its own from then on, which
+    changes the mathematics; steps that run untouched take those of the whole batch.
     match_by_name: take a mapping of another graph by the names of its ops. Else as `autoplace`. Raises BadInputError
     where the mapping does not fit.
     """

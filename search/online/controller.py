@@ -181,7 +181,8 @@ class Controller:
         if isinstance(placed, Failed):
             raise PlacerError(f"the mapping cannot run: {placed.detail}")
         self.trials.start_anew(placed)
-        self._say("moved", f"placed by the mapping given: {self.trials.describe(placed)}.")
+        divided = "" if given.plan == WHOLE else f" {self.live.divided_in_words(given.plan)}."
+        self._say("moved", f"placed by the mapping given: {self.trials.describe(placed)}.{divided}")
         yield from self._keep()
 
     def _give_again(self, given: Wanted, there: Sequence[str]) -> Steps[None]:

@@ -28,7 +28,7 @@ from tests.search.splits.test_candidates import plan_of
 from tests.search.splits.test_local_statistics import Training, assert_same
 
 BOUNDS = (0, 3, 7)
-LOCAL_SAID = "each with its own statistics in batch normalisation"
+LOCAL_SAID = "each with its own statistics in batch normalisation (which changes the mathematics)"
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,8 @@ def test_a_file_makes_a_training_of_replicas(norm, tmp_path):
         placed.sync()
         begun = {name: variable.numpy() for name, variable in training.captured.variables.items()}
         losses = [[placed(*training.example).numpy()] for _ in range(3)]
-        assert placed.splits is not None and LOCAL_SAID in placed.splits
+        assert placed.splits is not None and LOCAL_SAID in placed.splits and LOCAL_SAID in placed.report()
+        assert sum(LOCAL_SAID in entry.sentence for entry in placed.journal.entries) == 1
         placed.sync()
         after = {name: variable.numpy() for name, variable in training.captured.variables.items()}
     training.start = begun
