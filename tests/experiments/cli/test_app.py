@@ -113,6 +113,7 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("spoc", "keras:ResNet5"), 2, "did you mean 'ResNet50'"),
         pytest.param(("bench", "everything"), 2, "everything", marks=pytest.mark.slow),
         pytest.param(("bench", "spoc", "--model", "lenet"), 2, "lenet", marks=pytest.mark.slow),
+        (("bench", "simulator-speed", "--measurements", -1), 2, "--measurements -1"),
     ],
 )
 def test_bad_input_is_one_line(arguments, code, says):
