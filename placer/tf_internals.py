@@ -148,9 +148,28 @@ def kernel_kinds(node: Any) -> frozenset[str]:
 
     Some ops (function calls, arguments) have no kernel of their own. A build for CPUs lists none for GPUs.
     """
-    listed = registered_kernels(node.op)
-    kinds = kinds_of([kernel for kernel in listed if takes(kernel, node.attr)])
+    attr = node.attr
+    types = ((name, _types(attr[name])) for name in _constrained(node.op) if name in attr)
+    return _kernel_kinds(node.op, tuple(types))
+
+
+@cache
+def _kernel_kinds(op_type: str, types: tuple[tuple[str, frozenset[int]], ...]) -> frozenset[str]:
+    listed = registered_kernels(op_type)
+    kinds = kinds_of([kernel for kernel in listed if takes(kernel, dict(types))])
     return (kinds & here()) or (frozenset({"cpu"}) if listed else frozenset())
+
+
+@cache
+def _constrained(op_type: str) -> tuple[str, ...]:
+    """The attributes by whose types an op type's kernels differ."""
+    constraints = (constraint for kernel in registered_kernels(op_type) for constraint in kernel.constraint)
+    return tuple(sorted({constraint.name for constraint in constraints}))
+
+
+def _types(value: Any) -> frozenset[int]:
+    """The types in a NodeDef's attribute, by their numbers."""
+    return frozenset({value.type, *value.list.type} - {0})
 
 
 @cache
@@ -165,11 +184,11 @@ def kinds_of(listed: Sequence[Any]) -> frozenset[str]:
     return frozenset(kind for kind in ("cpu", "gpu") if types & {kind.upper(), "DEFAULT"})
 
 
-def takes(kernel: Any, attr: Mapping[str, Any]) -> bool:
-    """Whether a KernelDef accepts the types in a NodeDef's attributes."""
+def takes(kernel: Any, types: Mapping[str, frozenset[int]]) -> bool:
+    """Whether a KernelDef accepts these types. types: attribute -> what a NodeDef has there."""
     for constraint in kernel.constraint:
-        allowed, given = constraint.allowed_values.list.type, attr.get(constraint.name)
-        if given is not None and allowed and not {given.type, *given.list.type} - {0} <= set(allowed):
+        allowed, given = constraint.allowed_values.list.type, types.get(constraint.name)
+        if given is not None and allowed and not given <= set(allowed):
             return False
     return True
 

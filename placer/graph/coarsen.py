@@ -23,6 +23,7 @@ SCALAR_BYTES = 16
 LARGEST, GROWTH = 0.03, 1.4  # units are merged up to this share of the step's cost; it grows while too many are left
 UNLIKE = 0.12  # below this share, only units that can run on the same devices are merged
 SHRINK = 0.8  # of the target, each time splitting by depth gives too many groups
+Piece = tuple[int, int | None]
 TENSOR_S, TENSOR_S_PER_BYTE = 3e-4, 1e-9  # assumed cost of a cut before any link is measured
 
 
@@ -98,6 +99,7 @@ class _Units:
         for i, op in enumerate(graph.ops):
             self.cost_s[self.root(i)] += _weight(op)
         self.total_s = sum(self.cost_s.values()) or 1.0
+        self._cut_s = self._cuts()
 
     @property
     def count(self) -> int:
@@ -118,9 +120,9 @@ class _Units:
                     return
                 limit_s *= GROWTH
 
-    def piece(self, v: int) -> tuple[int, int | None]:
-        """What an op runs in one piece with: its unit, and its micro-batch."""
-        return self.root(v), self.graph.ops[v].micro_batch
+    def pieces(self) -> list[Piece]:
+        """What each op runs in one piece with: its unit, and its micro-batch."""
+        return [(self.root(v), op.micro_batch) for v, op in enumerate(self.graph.ops)]
 
     def _round(self, target: int, limit_s: float, alike: bool) -> int:
         """One round of heavy-edge matching; returns the pairs merged. alike: only units with the same devices."""
@@ -139,16 +141,29 @@ class _Units:
             done += 1
         return done
 
-    def _scores(self) -> list[tuple[float, int, int]]:
-        """(seconds saved by not cutting / seconds of compute bound together, unit, unit) for all pairs that touch."""
+    def _cuts(self) -> dict[tuple[int, int], float]:
+        """Seconds of cutting each pair of units that touch."""
         cut_s: dict[tuple[int, int], float] = defaultdict(float)
         for e in self.graph.edges:
-            a, b = self.root(e.src), self.root(e.dst)
             # A scalar such as the learning rate reaches every unit; it is no reason to merge them.
-            if a != b and e.edge_bytes > SCALAR_BYTES:
-                cut_s[min(a, b), max(a, b)] += TENSOR_S + e.edge_bytes * TENSOR_S_PER_BYTE
+            if e.edge_bytes > SCALAR_BYTES:
+                cut_s[e.src, e.dst] += TENSOR_S + e.edge_bytes * TENSOR_S_PER_BYTE
+        return self._contracted(cut_s)
+
+    def _contracted(self, cut_s: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
+        """Seconds of cutting pairs of ops -> of cutting the units in which they are now."""
+        found: dict[tuple[int, int], float] = defaultdict(float)
+        for (u, v), seconds in cut_s.items():
+            a, b = self.root(u), self.root(v)
+            if a != b:
+                found[min(a, b), max(a, b)] += seconds
+        return found
+
+    def _scores(self) -> list[tuple[float, int, int]]:
+        """(seconds saved by not cutting / seconds of compute bound together, unit, unit) for all pairs that touch."""
+        self._cut_s = self._contracted(self._cut_s)
         least_s = 1e-4 * self.total_s
-        return [(s / (self.cost_s[a] + self.cost_s[b] + least_s), a, b) for (a, b), s in cut_s.items()]
+        return [(s / (self.cost_s[a] + self.cost_s[b] + least_s), a, b) for (a, b), s in self._cut_s.items()]
 
     def _settle_scalars(self) -> None:
         """Put scalar arithmetic (bias corrections, step counts) with its consumers where they are all in one unit;
@@ -189,27 +204,27 @@ class _Units:
 
 def _split_by_depth(graph: OpGraph, units: _Units) -> list[tuple[int, ...]]:
     """The members of each group, groups in topological order."""
+    pieces = units.pieces()
     depth = [0] * len(graph)
     for v in graph.order:
-        here = units.piece(v)
-        depth[v] = max((depth[e.src] + (units.piece(e.src) != here) for e in graph.in_edges[v]), default=0)
-    _sink(graph, units, depth)
+        here = pieces[v]
+        depth[v] = max((depth[e.src] + (pieces[e.src] != here) for e in graph.in_edges[v]), default=0)
+    _sink(graph, pieces, depth)
     members: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    for v in range(len(graph)):
-        unit, micro_batch = units.piece(v)
+    for v, (unit, micro_batch) in enumerate(pieces):
         members[depth[v], unit, -1 if micro_batch is None else micro_batch].append(v)
     return [tuple(members[key]) for key in sorted(members)]
 
 
-def _sink(graph: OpGraph, units: _Units, depth: list[int]) -> None:
+def _sink(graph: OpGraph, pieces: Sequence[Piece], depth: list[int]) -> None:
     """Move ops without inputs down to the first group of their unit that needs them, to form no group of their own.
 
     An op may go as deep as its consumers allow: as deep as one in the same piece, one less than one in another.
     """
     for v in reversed(graph.order):
         if graph.out_edges[v] and not graph.in_edges[v]:
-            here = units.piece(v)
-            depth[v] = min(depth[e.dst] - (units.piece(e.dst) != here) for e in graph.out_edges[v])
+            here = pieces[v]
+            depth[v] = min(depth[e.dst] - (pieces[e.dst] != here) for e in graph.out_edges[v])
 
 
 def _groups(graph: OpGraph, units: _Units, members: Sequence[tuple[int, ...]], topology: Topology | None) -> Groups:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from placer.splits.rules.table import way_called, ways_of
 from placer.splits.rules.way import Way, Ways
+from placer.trace.capture import tensor_bytes
+
+
+class TensorFacts(NamedTuple):
+    """What is often asked of a tensor. made_by: the type of its op."""
+
+    is_handle: bool
+    size_bytes: int
+    made_by: str
 
 
 class StepGraph:
@@ -20,6 +29,8 @@ class StepGraph:
         with self.tf_graph.as_default():
             tf.graph_util.import_graph_def(graph_def, name="")
         self._ways: dict[str, Ways] = {}
+        self._tensors: dict[str, Any] = {}
+        self._facts: dict[str, TensorFacts] = {}
 
     @cached_property
     def nodes(self) -> dict[str, Any]:
@@ -47,7 +58,17 @@ class StepGraph:
 
     def tensor(self, name: str) -> Any:
         """The tf.Tensor of an input text or tensor name."""
-        return self.tf_graph.get_tensor_by_name(name if ":" in name else f"{name}:0")
+        if name not in self._tensors:
+            self._tensors[name] = self.tf_graph.get_tensor_by_name(name if ":" in name else f"{name}:0")
+        return self._tensors[name]
+
+    def facts(self, name: str) -> TensorFacts:
+        """The facts of the tensor of an input text or tensor name; an unknown dimension counts as 1."""
+        if name not in self._facts:
+            tensor = self.tensor(name)
+            size = tensor_bytes(tensor.shape, tensor.dtype)
+            self._facts[name] = TensorFacts(tensor.dtype == tf.resource, size, tensor.op.type)
+        return self._facts[name]
 
     def ways(self, name: str) -> Ways:
         """The ways in which a node can be divided."""

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-import tensorflow as tf
-
 from placer.graph.op_flops import MULTIPLY_ADDS
 from placer.splits.pieces import names_of, text_of
 from placer.splits.plan import Division, SplitPlan
 from placer.splits.rules.way import Copied, Cut, Joined, Local, Own, Way
 from placer.splits.step_graph import StepGraph
-from placer.trace.capture import tensor_bytes
 from search.splits.kin import tensors_like
 
 
@@ -124,7 +121,7 @@ class Propagation:
 
     def _is_bound(self, text: str) -> bool:
         """Whether an op has to take a tensor as it is kept: a variable's handle, and what each part keeps."""
-        return self.graph.tensor(text).dtype == tf.resource or isinstance(self.held.get(text), Own)
+        return self.graph.facts(text).is_handle or isinstance(self.held.get(text), Own)
 
     def _fits(self, text: str, cut: Cut | Own | None) -> bool:
         return self.held.get(text) == cut if self._is_bound(text) or isinstance(cut, Own) else True
@@ -135,7 +132,7 @@ class Propagation:
         )
 
     def _is_input(self, text: str) -> bool:
-        return bool(self.graph.tensor(text).op.type == "Placeholder")
+        return self.graph.facts(text).made_by == "Placeholder"
 
     def _whole_s(self, op: Any, texts: tuple[str, ...]) -> float:
         move_s = sum(self._moved_s(text, None) for text in texts if self.held.get(text) is not None)
@@ -154,18 +151,19 @@ class Propagation:
         for tensor, held in zip(op.outputs, outputs, strict=True):
             axis = self.sought.get(text_of(op.name, tensor.value_index))
             if axis is not None:
-                found += self._converted_s(tensor, held, Cut(axis))
+                size_bytes = self.graph.facts(text_of(op.name, tensor.value_index)).size_bytes
+                found += self._converted_s(size_bytes, held, Cut(axis))
         return found
 
     def _moved_s(self, text: str, cut: Cut | Own | None) -> float:
         """Seconds until each part has its share of a tensor, or the whole of it (cut = None)."""
-        tensor, held = self.graph.tensor(text), self.held.get(text)
-        if self._is_bound(text) or (held is None and tensor.op.type in ("Const", "Placeholder")):
+        facts, held = self.graph.facts(text), self.held.get(text)
+        if self._is_bound(text) or (held is None and facts.made_by in ("Const", "Placeholder")):
             return 0.0
-        return self._converted_s(tensor, held, cut)
+        return self._converted_s(facts.size_bytes, held, cut)
 
-    def _converted_s(self, tensor: Any, held: Held, cut: Cut | Own | None) -> float:
-        size: float = tensor_bytes(tensor.shape, tensor.dtype)
+    def _converted_s(self, size: float, held: Held, cut: Cut | Own | None) -> float:
+        """Seconds from a tensor of `size` bytes that is kept so to one that is cut so."""
         if isinstance(held, Cut) and isinstance(cut, Cut) and cut.axis == held.axis:
             return 0.0
         if isinstance(held, Joined) and cut is None:
