@@ -33,7 +33,7 @@ setup: $(STAMP)
 demo: $(STAMP)
 	$(BIN)/placer search inception_v3 --workers $(WORKERS) \
 		--measurements $(DEMO_MEASUREMENTS) --minutes $(DEMO_MINUTES) \
-		--out out/demo --report out/demo/report.md --trace out/demo/trace.json --gantt out/demo/step.png
+		--out out/demo --report out/demo/report.html --trace out/demo/trace.json --gantt out/demo/step.png
 
 test: $(STAMP)
 	$(BIN)/pytest -m 'not slow' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)

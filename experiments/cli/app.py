@@ -95,7 +95,7 @@ def search(
         ),
     ] = "exact",
     out: Annotated[Path | None, typer.Option(help="Folder for mapping.json, graph.json, topology.json.")] = None,
-    report: options.Report = None,
+    report: options.Page = None,
     trace: Annotated[Path | None, typer.Option(help="Write the step, predicted and measured, for Perfetto.")] = None,
     gantt: Annotated[
         Path | None, typer.Option(help="Draw the step, predicted and measured (.png, .svg, .pdf).")
@@ -112,7 +112,9 @@ def search(
     from experiments.jobs.search.settings import SearchSettings
     from experiments.report import tables
     from experiments.report.progress import bar
+    from experiments.report.report_files import check_report, is_page
 
+    check_report(report)
     settings = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), split=split,
@@ -121,7 +123,7 @@ def search(
     tables.check_writable(out, report, trace, gantt)
     with measuring(store) as opened:
         found = run_search(
-            settings, bar(quiet), opened, bool(trace or gantt),
+            settings, bar(quiet), opened, bool(trace or gantt or is_page(report)),
             unfinished=lambda found: tables.write_results(found, out, report, None, None),
         )  # fmt: skip
         tables.write_results(found, out, report, *((None, None) if found.lost else (trace, gantt)))

@@ -46,6 +46,7 @@ Schedule = Annotated[str, typer.Option("--schedule", help="rank, donf, or fifo (
 # What to write, and what to print.
 StoreFile = Annotated[Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")]
 Report = Annotated[Path | None, typer.Option("--report", help="Write the result table as Markdown.")]
+Page = Annotated[Path | None, typer.Option("--report", help="Write a page with figures (.html), or a table (.md).")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 

@@ -22,6 +22,7 @@ from experiments.jobs.search.timelines import one_trace
 from experiments.report.gantt import gantt_facts, gantt_text
 from experiments.report.gantt_plot import draw
 from experiments.report.picture import check_picture
+from experiments.report.report_files import is_page
 from experiments.report.text import cell, markdown_table, ms, printable
 from placer.errors import PlacerError
 from placer.files import write_whole
@@ -317,7 +318,7 @@ def write_results(
         write_topology(out / "topology.json", found.problem.topology)
         print(f"wrote {out / 'mapping.json'}", file=sys.stderr)
     if report is not None:
-        write_whole(report, _markdown(found).encode())
+        _write_report(found, report)
     if found.trace is None:
         return
     predicted, measured = found.trace
@@ -355,6 +356,17 @@ def versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def _write_report(found: Finding, report: Path) -> None:
+    """As HTML where its name says so, else as Markdown."""
+    if is_page(report):
+        from experiments.report.search_record import search_record
+        from search.page.page import write_page
+
+        write_page(search_record(found, summary_lines(found), versions()), report)
+    else:
+        write_whole(report, _markdown(found).encode())
 
 
 def _markdown(found: Finding) -> str:

@@ -161,7 +161,10 @@ def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -
 def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
     """The finding of which `best`, one of the finalists, is the best."""
     job = best.job
-    single_s = min((step_s(finalist.row) for finalist in final.finalists if finalist.single), default=inf)
+    single = min(
+        (finalist for finalist in final.finalists if finalist.single), key=lambda f: step_s(f.row), default=None
+    )
+    single_s = step_s(single.row) if single else inf
     raced_s = min((step_s(row) for row in jobs[0].rows if row.mapping.is_single), default=inf)
     rows = {finalist: _compared(finalist, single_s) for finalist in final.finalists}
     return Finding(
@@ -187,7 +190,14 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         notes=tuple(line for each in jobs for line in (*each.notes, *_checked(each))),
         whole=fastest(row for finalist, row in rows.items() if best.divided and not finalist.divided),
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
+        before=_timeline(single) if single else None,
+        after=_timeline(best),
     )
+
+
+def _timeline(finalist: Finalist) -> Timeline:
+    """Its step, op by op, as predicted."""
+    return finalist.job.prediction.timeline(finalist.job.fine(finalist.row.mapping))
 
 
 def _checked(job: Job) -> list[str]:
@@ -232,7 +242,7 @@ def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
     from placer.profile.profiler import trace_steps
 
     job, mapping = best.job, best.job.fine(best.row.mapping)
-    predicted = job.prediction.timeline(mapping)
+    predicted = _timeline(best)
     order = run_order(predicted)
     step = trace_steps(job.captured, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]
     return predicted, measured_timeline(job.captured.graph, job.topology, mapping.devices, step)

@@ -26,6 +26,7 @@ class Row:
     ratio: float | None = None  # step of the best single device / this one, both in the anchor's time
     stored: bool = False  # whether an earlier session measured it
     asked_s: float | None = None  # as predicted when it was asked for, before it was measured
+    at_s: float | None = None  # when it was measured, in seconds since the search began
 
     @property
     def measured(self) -> Measured | None:
@@ -67,6 +68,8 @@ class Finding:
     ended: tuple[str, ...] = ()  # why the search used fewer measurements than it might have
     pins: tuple[str, ...] = ()  # what had to run where
     trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)  # the best step, predicted and measured
+    before: Timeline | None = field(default=None, repr=False)  # the step on the best single device, as predicted
+    after: Timeline | None = field(default=None, repr=False)  # the delivered one, as predicted
     finalists: tuple[Row, ...] = ()
     lost: str = ""  # what was lost before the end; then the figures are those of the races, not of the end
     tf_default: Measured | None = None  # measured with them

@@ -174,7 +174,8 @@ class Job:
             if self.store is not None and self.anchor_s and known[i] is None:
                 self.store.add(fine[i], result, self.anchor_s, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
-            rows.append(Row(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i]))
+            at_s = self.clock() - self.begin_s
+            rows.append(Row(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i], at_s=at_s))
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows

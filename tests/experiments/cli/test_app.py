@@ -98,6 +98,7 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         pytest.param(("search", "missing.py:make", "--workers", 2), 2, "missing.py", marks=pytest.mark.slow),
         (("compare", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
         (("compare", "mnist_softmax", "--curves", "curves.gif"), 2, "--curves"),
+        (("search", "mnist_softmax", "--report", "report.txt"), 2, "a report ends in .html (a page) or .md"),
         (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
         pytest.param(("search", "mnist_softmax"), 1, "nothing to place", marks=pytest.mark.slow),
         pytest.param(("devices", "--devices", "gpus:0"), 2, "as in gpus:2", marks=pytest.mark.slow),

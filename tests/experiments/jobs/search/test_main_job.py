@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from dataclasses import replace
 
@@ -70,6 +71,22 @@ def test_files_go_back_into_the_tools(found, tmp_path):
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert {e["ph"] for e in trace["traceEvents"]} >= {"M", "X"}
     assert "best single device" in (tmp_path / "report.md").read_text()
+
+
+def test_the_page_shows_what_was_measured(found, tmp_path):
+    write_results(found, None, tmp_path / "report.html", None)
+    text = (tmp_path / "report.html").read_text()
+    page = json.loads(re.search(r'id="record">(.*?)</script>', text)[1])
+    assert page["rows"]["step_s"] == [row.result.step_s for row in found.measured]
+    assert page["rows"]["predicted_s"] == [row.asked_s for row in found.measured]
+    assert sorted(page["rows"]["at_s"]) == page["rows"]["at_s"] and page["rows"]["at_s"][-1] <= found.seconds
+    delivered, *others = page["baselines"]["step_s"]
+    assert delivered == found.best.result.step_s
+    assert others == [found.best_single.result.step_s, found.tf_default_s, found.untouched.step_s]
+    assert page["nodes"]["device"] == list(found.best.mapping.devices)
+    assert page["loads"]["busy_s"] == list(found.after.busy_s)
+    steps = (found.before, found.after, found.trace[1])
+    assert page["panels"]["makespan_s"] == [timeline.makespan_s for timeline in steps]
 
 
 @pytest.mark.slow
