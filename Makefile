@@ -19,11 +19,12 @@ endif
 STAMP := .venv/.installed-$(EXTRA)
 
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow lint check bench constraints clean distclean
+.PHONY: help setup demo test test-slow browser lint check bench constraints clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
 	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others'
+	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
 	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and all tests'
 	@echo 'make bench   run and record a benchmark (BENCH=main-job)'
 	@echo 'make clean   remove caches and out/demo; make distclean removes .venv, too'
@@ -40,6 +41,13 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+# For the tests marked `browser`; without root: make test-slow PYTEST_ARGS="-m 'slow and not browser'"
+browser:
+	@if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+			chromium chromium-driver fonts-dejavu-core >/dev/null; \
+	fi
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -49,10 +49,10 @@ def _baselines(found: Finding) -> Iterator[Baseline]:
     if found.whole is not None and found.whole.measured is not None:
         yield _baseline("best mapping of whole ops", found.whole.measured, beside)
     if found.tf_default is not None:
-        yield _baseline("untouched step (TensorFlow's placement)", found.tf_default, beside)
+        yield _baseline("untouched, TensorFlow's placement", found.tf_default, beside)
     yield _baseline(
-        "untouched step in this process, all cores", found.untouched,
-        "for reference: measured before the search, by itself", reference=True,
+        "untouched, in this process", found.untouched,
+        "for reference: TensorFlow with all of this machine's cores, by itself before the search", reference=True,
     )  # fmt: skip
 
 

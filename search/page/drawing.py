@@ -33,11 +33,16 @@ def drawing_of(
 def layout(graph: OpGraph) -> list[tuple[float, float]]:
     """Where each op is drawn, x and y from 0 to 1: x by the longest path to it, y near what it is joined with.
 
+    What has no inputs, such as a weight, stands next to the first op that needs it.
+
     Layers and the barycentre heuristic of Sugiyama, Tagawa and Toda (1981).
     """
     depth = [0] * len(graph)
     for v in graph.order:
         depth[v] = max((depth[e.src] + 1 for e in graph.in_edges[v]), default=0)
+    for v in graph.order:
+        if graph.out_edges[v] and not graph.in_edges[v]:
+            depth[v] = min(depth[e.dst] for e in graph.out_edges[v]) - 1
     layers: dict[int, list[int]] = defaultdict(list)
     for v in graph.order:
         layers[depth[v]].append(v)

@@ -9,6 +9,7 @@ const Charts = (() => {
     send: "#b279a2", receive: "#7d5ba6", transfer: "#c05a5a",
   };
   const ROW = 24;  // pixels of a lane
+  const [FEW, NAMED] = [30, 0.05];  // nodes of which all are named; in larger graphs those that take a good part of the time
   const safe = (text) => echarts.format.encodeHTML(String(text));
   const ms = (seconds) => (seconds === null ? "unknown" : `${(seconds * 1e3).toPrecision(4)} ms`);
   const mib = (bytes) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
@@ -37,6 +38,8 @@ const Charts = (() => {
     };
   }
 
+  const ticks = (view) => ({color: view.faint, hideOverlap: true, showMaxLabel: false});
+
   const names = (view, data, more = {}) => axis(view, "", {
     type: "category", inverse: true, data, splitLine: {show: false}, axisTick: {show: false},
     axisLabel: {color: view.ink, width: 150, overflow: "truncate"}, ...more,
@@ -52,9 +55,9 @@ const Charts = (() => {
     }));
     return {
       ...base(view), height: 60 + 34 * bars.length,
-      grid: {left: 8, right: 70, top: 4, bottom: 40, containLabel: true},
+      grid: {left: 250, right: 80, top: 4, bottom: 40},
       xAxis: axis(view, "ms a step", {type: "value", min: 0}),
-      yAxis: names(view, all.name, {axisLabel: {color: view.ink, width: 300, overflow: "break"}}),
+      yAxis: names(view, all.name, {axisLabel: {color: view.ink, width: 235, overflow: "truncate"}}),
       tooltip: {
         ...base(view).tooltip,
         formatter: (p) => lines(all.name[p.dataIndex], ms(all.step_s[p.dataIndex]), all.note[p.dataIndex]),
@@ -112,7 +115,9 @@ const Charts = (() => {
       xAxis: axis(view, view.axis === "seconds" ? "seconds since the search began" : "measurements", {
         type: "value", minInterval: view.axis === "seconds" ? 0 : 1, min: 0, splitLine: {show: false},
       }),
-      yAxis: axis(view, "ms a step", {type: "value", nameGap: 46, min: 0, max: Number((top * 1.08).toPrecision(2))}),
+      yAxis: axis(view, "ms a step", {
+        type: "value", nameGap: 46, min: 0, max: Number((top * 1.08).toPrecision(2)), axisLabel: ticks(view),
+      }),
       tooltip: {...base(view).tooltip, formatter: (p) => (p.data.row === undefined ? "" : saidOfRow(record, p.data.row))},
       series: [
         {
@@ -220,8 +225,7 @@ const Charts = (() => {
       const parts = view.open.has(unit) ? groups.map((i) => [i]) : [groups];
       parts.forEach((part) => {
         part.forEach((i) => of.set(i, shown.length));
-        const forward = part.filter((i) => all.phase[i] === "forward");
-        const first = (forward.length ? forward : part).reduce((a, b) => (all.cost_s[b] > all.cost_s[a] ? b : a));
+        const first = part.reduce((a, b) => (all.cost_s[b] > all.cost_s[a] ? b : a));
         shown.push({
           unit, first, groups: part, of: groups.length, device: all.device[first], x: all.x[first], y: all.y[first],
           cost_s: part.reduce((sum, i) => sum + (all.cost_s[i] || 0), 0),
@@ -261,6 +265,7 @@ const Charts = (() => {
     const wide = Math.max(...shown.map((node) => node.x), 1e-9);
     const dearest = Math.max(...shown.map((node) => node.cost_s), 1e-12);
     const label = (node) => tail(record.nodes.name[node.first], 20);
+    const named = (node) => shown.length <= FEW || node.cost_s > NAMED * dearest;
     return {
       ...base(view), height: 460,
       tooltip: {
@@ -277,7 +282,7 @@ const Charts = (() => {
         data: shown.map((node, index) => ({
           index, unit: node.unit, name: String(index), x: (1000 * node.x) / wide, y: 380 * node.y,
           symbol: node.groups.some((i) => record.nodes.part[i]) ? "diamond" : node.groups.length > 1 ? "circle" : "rect",
-          symbolSize: 7 + 25 * Math.sqrt(node.cost_s / dearest),
+          symbolSize: 7 + 25 * Math.sqrt(node.cost_s / dearest), label: {show: named(node)},
           itemStyle: {color: device(node.device), borderColor: view.paper, borderWidth: 1},
         })),
         links: edges.map((edge) => ({
@@ -338,8 +343,8 @@ const Charts = (() => {
     return {
       ...base(view), height: 400,
       grid: {left: 64, right: 24, top: 16, bottom: 50},
-      xAxis: axis(view, "predicted before it was measured, ms a step", {type: "value", min: 0, max: top}),
-      yAxis: axis(view, "measured, ms a step", {type: "value", min: 0, max: top, nameGap: 46}),
+      xAxis: axis(view, "predicted before it was measured, ms a step", {type: "value", min: 0, max: top, axisLabel: ticks(view)}),
+      yAxis: axis(view, "measured, ms a step", {type: "value", min: 0, max: top, nameGap: 46, axisLabel: ticks(view)}),
       tooltip: {...base(view).tooltip, formatter: (p) => (p.data.row === undefined ? "" : saidOfRow(record, p.data.row))},
       series: [
         {

@@ -1,0 +1,178 @@
+"""The page in a real browser: figures have marks, choices change them, and the keyboard reaches all of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search.page.page import write_page
+from search.page.record import RunRecord
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,900",
+)  # fmt: skip
+FIGURES = ("baselines", "convergence", "timelines", "graph", "loads", "accuracy")
+CONTROLS = "main button, main summary, main input, nav input, header button"
+MARKS = """
+const [figure, colours] = arguments;
+const filled = [...document.querySelectorAll(`#${figure} svg [fill]`)];
+return filled.filter((e) => colours.includes(e.getAttribute("fill"))).length;
+"""
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Chromium, driven by the chromedriver that is installed; nothing is downloaded."""
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and chromedriver):
+        pytest.fail("there is no Chromium with chromedriver here; install both: make browser", pytrace=False)
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def page(driver: Any, record: RunRecord, tmp_path: Path) -> Any:
+    """The record's page, just opened in a light browser."""
+    write_page(record, tmp_path / "x.html")
+    prefer(driver, "light")
+    driver.get((tmp_path / "x.html").as_uri())
+    return driver
+
+
+def prefer(driver: Any, scheme: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def marks(page: Any, figure: str, colours: str) -> int:
+    """How many shapes of the figure have one of these colours. colours: an expression in JavaScript."""
+    return int(page.execute_script(MARKS, figure, page.execute_script(f"return {colours}")))
+
+
+def find(page: Any, selector: str) -> Any:
+    return page.find_element("css selector", selector)
+
+
+def click(page: Any, selector: str) -> None:
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", find(page, selector))
+    find(page, selector).click()
+
+
+def points(page: Any, record: RunRecord, searcher: str) -> int:
+    return marks(page, "convergence", f"[Charts.searcher({record.searchers.index(searcher)})]")
+
+
+def test_every_figure_has_its_marks(page: Any, record: RunRecord) -> None:
+    for searcher in record.searchers:
+        ran = sum(row.step_s is not None for row in record.rows if row.searcher == searcher)
+        assert points(page, record, searcher) == ran
+        colour = f"[Charts.searcher({record.searchers.index(searcher)})]"
+        assert marks(page, "accuracy", colour) == ran
+    assert marks(page, "convergence", "['#d03b3b']") == 1  # the one that failed
+    forward = sum(bar.kind == "forward" for panel in record.panels for bar in panel.bars)
+    assert marks(page, "timelines", "['#4c8fcc']") == forward + 1  # and the legend
+    assert marks(page, "graph", "[0, 1].map(Charts.device)") == len({node.unit for node in record.nodes})
+    assert marks(page, "loads", "[0, 1].map(Charts.device)") == 2 * 3  # busy, most at once, variables
+    for figure in FIGURES:
+        assert len(page.find_elements("css selector", f"#{figure} svg text")) > 0
+
+
+def test_nothing_goes_wrong_and_nothing_is_loaded(page: Any) -> None:
+    for button in page.find_elements("css selector", "main button"):
+        page.execute_script("arguments[0].click()", button)
+    assert [line for line in page.get_log("browser") if line["level"] in ("SEVERE", "WARNING")] == []
+    assert page.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)") == []
+
+
+def test_a_searcher_is_filtered_everywhere(page: Any, record: RunRecord) -> None:
+    k = record.searchers.index("hybrid")
+    shown = points(page, record, "hybrid")
+    click(page, f"input[data-searcher='{k}']")
+    assert points(page, record, "hybrid") == 0 < points(page, record, "single")
+    assert marks(page, "accuracy", f"[Charts.searcher({k})]") == 0
+    rows = page.find_elements("css selector", "tr[data-searcher]")
+    hidden = [row for row in rows if row.get_property("hidden")]
+    assert {row.get_attribute("data-searcher") for row in hidden} == {str(k)}
+    assert len(hidden) == sum(row.searcher == "hybrid" for row in record.rows)
+    click(page, f"input[data-searcher='{k}']")
+    assert points(page, record, "hybrid") == shown
+
+
+def test_a_device_is_filtered_everywhere(page: Any, record: RunRecord) -> None:
+    click(page, "input[data-device='1']")
+    assert marks(page, "graph", "[Charts.device(1)]") == 0 < marks(page, "graph", "[Charts.device(0)]")
+    assert marks(page, "loads", "[Charts.device(1)]") == 0 < marks(page, "loads", "[Charts.device(0)]")
+    assert marks(page, "timelines", "['#c05a5a']") == 1  # transfers: only their legend
+    groups = page.find_elements("css selector", "tr[data-devices='1']")
+    assert groups and all(row.get_property("hidden") for row in groups)
+
+
+def test_units_open_and_close(page: Any, record: RunRecord) -> None:
+    colours = "[0, 1].map(Charts.device)"
+    closed = marks(page, "graph", colours)
+    click(page, "[data-does='Open all units']")
+    assert marks(page, "graph", colours) == len(record.nodes) > closed
+    click(page, "[data-does='Close all units']")
+    assert marks(page, "graph", colours) == closed
+
+
+def test_timelines_zoom(page: Any) -> None:
+    kinds = "['#4c8fcc', '#e0883a', '#6aa84f']"
+    whole = marks(page, "timelines", kinds)
+    click(page, "[data-figure='timelines'] [data-does='Zoom in']")
+    click(page, "[data-figure='timelines'] [data-does='Later']")
+    assert 3 <= marks(page, "timelines", kinds) < whole
+    click(page, "[data-does='Whole step']")
+    assert marks(page, "timelines", kinds) == whole
+
+
+def test_convergence_is_shown_over_seconds(page: Any) -> None:
+    assert "measurements" in find(page, "#convergence svg").text
+    click(page, "input[value='seconds']")
+    assert "seconds since the search began" in find(page, "#convergence svg").text
+
+
+def test_dark_follows_the_reader(page: Any) -> None:
+    def background() -> str:
+        return str(page.execute_script("return getComputedStyle(document.body).backgroundColor"))
+
+    light = background()
+    click(page, "#theme")
+    dark = background()
+    assert dark != light and find(page, "#theme").get_attribute("aria-pressed") == "true"
+    assert marks(page, "baselines", "['#7ab8ff']") == 1 and marks(page, "baselines", "['#0b5cad']") == 0
+    prefer(page, "dark")
+    page.refresh()
+    assert background() == dark and find(page, "#theme").text == "Light"
+    click(page, "#theme")
+    assert background() == light
+
+
+def test_the_keyboard_reaches_every_control(page: Any, record: RunRecord) -> None:
+    from selenium.webdriver import ActionChains, Keys
+
+    reachable = [e.id for e in page.find_elements("css selector", CONTROLS) if e.get_attribute("type") != "radio"]
+    reached = set()
+    for _ in range(3 * len(reachable)):
+        ActionChains(page).send_keys(Keys.TAB).perform()
+        reached.add(page.switch_to.active_element.id)
+    assert set(reachable) <= reached
+    box = find(page, "input[data-searcher='0']")
+    page.execute_script("arguments[0].focus()", box)
+    ActionChains(page).send_keys(Keys.SPACE).perform()
+    assert points(page, record, record.searchers[0]) == 0
