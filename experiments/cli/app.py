@@ -278,6 +278,24 @@ def spoc(
 
 
 @app.command()
+def worker(
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="This machine's address to serve at; localhost: this machine only.")
+    ] = "localhost:0",
+    cores: Annotated[str | None, typer.Option(metavar="0,1", help="Compute on these cores only.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Serve this machine's devices to a Placer on another machine, until Ctrl-C. Without a port, a free one is used.
+
+    TensorFlow has no authentication: whoever reaches the port runs code here. Use trusted networks only.
+    Example: placer worker --listen 10.0.0.5:5000, and elsewhere placer search towers --devices 10.0.0.5:5000
+    """
+    from placer.devices.workers.standalone import become_worker
+
+    become_worker(listen, cores, as_json)
+
+
+@app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="A benchmark of BENCHMARKS.md.")],
     record: Annotated[bool, typer.Option("--record", help="Write benchmarks/NAME.json and BENCHMARKS.md.")] = False,

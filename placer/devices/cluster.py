@@ -5,35 +5,30 @@ from __future__ import annotations
 import os
 import re
 import time
-import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import permutations
 from typing import Any
 
 import psutil
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.joining import Joined, check_hosts, fail_at_once, join_workers, leave, reach_one_another
 from placer.devices.link_probes import measure_links
 from placer.devices.logical import division, gpu_names
 from placer.devices.logical import split as split
 from placer.devices.workers.addresses import check_answers, listens
 from placer.devices.workers.deadline import drop_deadlines, keep_deadlines, waiting
 from placer.devices.workers.reconnect import Reconnection
-from placer.devices.workers.worker import bind_to_loopback, listening_ports
-from placer.devices.workers.workers import FAIL_FAST, Workers, memory_bytes_each, share_cores, start_workers
+from placer.devices.workers.worker_info import WorkerInfo
+from placer.devices.workers.workers import Workers, memory_bytes_each, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.topology import ANY, Device, Topology
 
 LOCAL_CPU = "cpu:0"
-JOIN_TIMEOUT_S = 30.0
-RETRY_S = 0.25
 RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
-STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
-RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
 SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N or host:port,host:port"
 
@@ -55,6 +50,7 @@ class Devices:
     addresses: dict[str, str] = field(default_factory=dict)  # host:port of each worker by device name, in task order
     original: Devices | None = None  # all devices, where some are left out
     hardware: dict[str, str] = field(default_factory=dict)  # product name of each GPU by device name
+    standalone: bool = False  # whether each worker, before it was joined, knew of no other
     leaves: bool = False  # whether closing takes this process out of the cluster
     _using: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
 
@@ -84,6 +80,12 @@ class Devices:
     def tf_name(self, device: int) -> str:
         """TensorFlow's name of topology device number `device`."""
         return self.tf_names[self.topology.names[device]]
+
+    @property
+    def session_cluster(self) -> dict[int, str]:
+        """The workers by task number, to be told to a session at `session_target`; empty where it knows them."""
+        left = self.addresses if self.standalone else {}
+        return {self._task(name): address for name, address in left.items() if name in self.topology.index}
 
     @property
     def whole(self) -> Devices:
@@ -137,7 +139,7 @@ class Devices:
         """End all workers started for this topology, including those left out and those being restarted."""
         try:
             if self.leaves:
-                _leave(self.addresses.values())
+                leave(self.addresses.values())
         finally:
             if self.workers is not None:
                 self.workers.close()
@@ -159,12 +161,12 @@ class Devices:
         for address in tasks.values():
             check_answers(address)
         if tasks:
-            joined = _join_workers(tasks, own=self.workers is not None)
+            joined = join_workers(tasks)
             with waiting("the workers reached one another", first=True):
-                _reach_one_another([name for name in joined if "/job:worker" in name], list(tasks.values()))
+                reach_one_another([name for name in joined.cpus if "/job:worker" in name], list(tasks.values()))
 
     def _task(self, name: str) -> int:
-        return list(self.addresses).index(name)
+        return list(dict.fromkeys(self.addresses.values())).index(self.addresses[name])
 
     def _check_known(self, names: Collection[str]) -> None:
         known = self.whole.topology.index
@@ -194,7 +196,7 @@ def open_devices(
     an unknown spec, PlacerError where a device does not answer.
     """
     if resilient or deadlines:
-        _fail_at_once()
+        fail_at_once()
     devices = _found(spec, workers, include_local, deadlines)
     try:
         return replace_links(devices) if links and len(devices.topology) > 1 else devices
@@ -233,6 +235,7 @@ def _found(spec: str | None, workers: Workers | None, include_local: bool, deadl
         workers = workers or start_workers(int(spec.removeprefix("workers:")))
         return _joined(workers.addresses, workers, include_local, deadlines)
     addresses = tuple(spec.split(","))
+    check_hosts(addresses)
     for address in addresses:
         check_answers(address)
     return _joined(addresses, None, include_local, deadlines)
@@ -254,29 +257,52 @@ def _in_process(*, gpus: bool) -> Devices:
 
 
 def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: bool, deadlines: bool) -> Devices:
-    """Join the workers at `addresses`; with own workers, ports that this process opens listen on loopback only.
-
-    deadlines: as for `open_devices`. Own workers are ended where joining them fails.
-    """
+    """Join the workers at `addresses`; own ones are ended where that fails. deadlines: as for `open_devices`."""
     try:
         if deadlines:
             _keep_deadlines(addresses, workers)
-        logical = _join_workers(dict(enumerate(addresses)), own=workers is not None)
+        joined = join_workers(dict(enumerate(addresses)))
     except BaseException:
         drop_deadlines()
         if workers is not None:
             workers.close()
         raise
-    share = memory_bytes_each(len(addresses))
-    tf_names = {f"worker:{i}": full_name(f"/job:worker/task:{i}/device:CPU:0") for i in range(len(addresses))}
-    by_name = dict(zip(tf_names, addresses, strict=True))
-    found = [Device(name, "cpu", share) for name in tf_names]
-    host = full_name(next(name for name in logical if "/job:worker" not in name))
+    found, tf_names, by_name = _devices_of(joined, addresses, workers is not None)
+    host = full_name(next(name for name in joined.cpus if "/job:worker" not in name))
     if include_local:
-        found.append(Device(LOCAL_CPU, "cpu", share))
+        found.append(Device(LOCAL_CPU, "cpu", memory_bytes_each(len(addresses))))
         tf_names[LOCAL_CPU] = host
-    target = f"grpc://{addresses[0]}"
-    return Devices(Topology(tuple(found)), tf_names, host, target, workers, by_name, leaves=deadlines)
+    topology = Topology(tuple(found), contention="link" if joined.gpus else "none")
+    target, alone = f"grpc://{addresses[0]}", bool(joined.infos)
+    return Devices(topology, tf_names, host, target, workers, by_name, leaves=deadlines, standalone=alone)
+
+
+def _devices_of(
+    joined: Joined, addresses: Sequence[str], own: bool
+) -> tuple[list[Device], dict[str, str], dict[str, str]]:
+    """Each worker's CPU and GPUs; TensorFlow's name, and the address, by device name."""
+    found: list[Device] = []
+    tf_names: dict[str, str] = {}
+    by_name: dict[str, str] = {}
+    limits = tf_internals.device_memory_limits()
+    for task, address in enumerate(addresses):
+        gpus = [full_name(name) for name in joined.gpus if f"/task:{task}/" in full_name(name)]
+        names = {f"worker:{task}/gpu:{i}": tf_name for i, tf_name in enumerate(gpus)}
+        found += [Device(name, "gpu", limits.get(tf_name), address=address) for name, tf_name in names.items()]
+        names[f"worker:{task}"] = full_name(f"/job:worker/task:{task}/device:CPU:0")
+        share = _share_bytes(joined.infos.get(task), address, addresses)
+        found.append(Device(f"worker:{task}", "cpu", share, address=None if own else address))
+        tf_names |= names
+        by_name |= dict.fromkeys(names, address)
+    return found, tf_names, by_name
+
+
+def _share_bytes(info: WorkerInfo | None, address: str, addresses: Sequence[str]) -> int:
+    """Its share of its machine's memory, by what it says; where it says nothing, as if it were on this machine."""
+    if info is None:
+        return memory_bytes_each(len(addresses))
+    host = address.rpartition(":")[0]
+    return info.memory_bytes // sum(other.rpartition(":")[0] == host for other in addresses)
 
 
 def _keep_deadlines(addresses: Sequence[str], workers: Workers | None) -> None:
@@ -287,84 +313,6 @@ def _keep_deadlines(addresses: Sequence[str], workers: Workers | None) -> None:
         return [name for name, address in names.items() if name in ended or not listens(address)]
 
     keep_deadlines(list(names), workers, lost)
-
-
-def _leave(addresses: Iterable[str]) -> None:
-    """Leave the cluster while its workers are there: later, TensorFlow complains that it cannot tell them."""
-    try:
-        if all(map(listens, addresses)):
-            with waiting("the devices were left"):
-                tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
-    except PlacerError:  # a worker was lost now that nothing is left to do
-        pass
-    finally:
-        drop_deadlines()
-
-
-def _join_workers(tasks: Mapping[int, str], own: bool) -> list[str]:
-    """Join exactly these workers (task number -> address) to this process; returns TensorFlow's names of all CPUs.
-
-    own: ports that this process opens listen on loopback only.
-    """
-    before = listening_ports()
-    deadline = time.monotonic() + JOIN_TIMEOUT_S
-    try:
-        while True:
-            try:
-                with waiting("the devices were joined"):
-                    return _joined_once(tasks)
-            except tf.errors.UnavailableError:  # TensorFlow retries a restarted process about once a second
-                if time.monotonic() > deadline or not all(map(listens, tasks.values())):
-                    raise
-            time.sleep(RETRY_S)
-    except tf.errors.OpError as error:
-        where = ", ".join(tasks.values())
-        raise PlacerError(f"the workers at {where} do not answer: {error.message.splitlines()[0]}") from error
-    finally:
-        if own:
-            bind_to_loopback([port for port in listening_ports() if port not in before])
-
-
-def _joined_once(tasks: Mapping[int, str]) -> list[str]:
-    # Joining the same cluster twice in a row breaks it (the workers get a port that is closed), so join a cluster in
-    # which the first worker has another number in between.
-    clusters = [dict(tasks)]
-    if tf_internals.joined_tasks() == clusters[0]:
-        clusters.insert(0, {max(tasks) + 1: tasks[min(tasks)]})
-    for cluster in clusters:
-        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": cluster}))
-    return [device.name for device in tf.config.list_logical_devices("CPU")]
-
-
-def _reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
-    """Wait until a tensor gets from each worker to each other. A worker that met a dead one tries it again only about a
-    second later, and transfers until then fail although no worker is lost. Raises PlacerError after JOIN_TIMEOUT_S.
-    """
-    deadline = time.monotonic() + JOIN_TIMEOUT_S
-    for src, dst in permutations(names, 2):
-        while True:
-            try:
-                with tf.device(src):
-                    tensor = tf.random.uniform([])  # not a constant, which would be made where it is used
-                with tf.device(dst):
-                    tf.identity(tensor).numpy()
-                break
-            except tf.errors.OpError as error:
-                if time.monotonic() > deadline or not all(map(listens, addresses)):
-                    raise PlacerError(f"{src} does not reach {dst}: {error.message.splitlines()[0]}") from error
-            time.sleep(RETRY_S)
-
-
-def _fail_at_once() -> None:
-    """Turn off streaming of ops, which never notices a lost worker, and gRPC's waiting for one to come back."""
-    if tf_internals.joined_tasks() and os.environ.get(STREAMING) != "false":
-        warnings.warn(
-            "workers were joined earlier in this process, so a lost worker will not be noticed: "
-            f"call open_devices(resilient=True) first, or set {STREAMING}=false.",
-            stacklevel=3,
-        )
-    else:
-        os.environ.update(RESILIENT)
 
 
 def _narrowed(topology: Topology, names: Collection[str]) -> Topology:

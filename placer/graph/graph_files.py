@@ -62,6 +62,7 @@ class DeviceEntry(Document):
     speed: Rate = 1.0
     ingress_bytes_per_s: Rate | None = None
     egress_bytes_per_s: Rate | None = None
+    address: Name | None = None
 
 
 class LinkEntry(Document):

@@ -23,6 +23,7 @@ class Device:
     speed: float = 1.0  # costs are divided by it
     ingress_bytes_per_s: float | None = None  # ingress and egress: max-load objective only; None = free
     egress_bytes_per_s: float | None = None
+    address: str | None = None  # host:port of the worker that serves it; None = this process's, or not to be joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,8 +136,13 @@ class Store:
 
 def topology_key(topology: Topology) -> str:
     """A key for comparable results: the machine, its devices and EXECUTION_VERSION; link measurements are left out."""
-    devices = " ".join(f"{d.name}:{d.kind}{_gpu_share(d)}" for d in topology.devices)
+    devices = " ".join(f"{d.name}:{d.kind}{_gpu_share(d)}{_host(d)}" for d in topology.devices)
     return hashlib.sha256(f"{machine_name()} {devices} {EXECUTION_VERSION}".encode()).hexdigest()[:16]
+
+
+def _host(device: Device) -> str:
+    """The machine of a worker that others started; its port says nothing about its speed."""
+    return "" if device.address is None else f"@{device.address.rpartition(':')[0]}"
 
 
 def _gpu_share(device: Device) -> str:

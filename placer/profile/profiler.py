@@ -197,7 +197,7 @@ def trace_steps(
         tf.graph_util.import_graph_def(graph_def, name="")
         assigns, fed_values = _assignments(graph, begin)
         drops = _drops(graph, handles)
-        config = session_config(limit_s, soft=not devices.same_bits)
+        config = session_config(limit_s, soft=not devices.same_bits, cluster=devices.session_cluster)
         target = devices.session_target
         with waiting(PROFILED, first=True), tf.compat.v1.Session(target, graph=graph, config=config) as session:
             try:
@@ -270,14 +270,19 @@ def _drops(graph: Any, handles: Iterable[str]) -> list[Any]:
     return drops
 
 
-def session_config(limit_s: float | None = None, *, soft: bool = False) -> Any:
+def session_config(
+    limit_s: float | None = None, *, soft: bool = False, cluster: MappingABC[int, str] | None = None
+) -> Any:
     """A ConfigProto with this process's logical devices and without graph optimisation, like a placed step.
 
-    limit_s: of each call; None = unlimited. soft: an op without a kernel for its device runs on another.
+    limit_s: of each call; None = unlimited. soft: an op without a kernel for its device runs on another. cluster: the
+    workers by task number, where they do not know one another.
     """
     config = tf_internals.device_config()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
     config.allow_soft_placement = soft
     config.operation_timeout_in_ms = int(1e3 * (limit_s or 0))
+    if cluster:
+        config.cluster_def.CopyFrom(tf.train.ClusterSpec({"worker": dict(cluster)}).as_cluster_def())
     return config

@@ -12,17 +12,14 @@ import ctypes
 import importlib.util
 import os
 import signal
-import socket
 import sys
-from collections.abc import Collection, Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from placer.devices.workers.binding import bind_to_loopback
 from placer.errors import PlacerError
 
 PR_SET_PDEATHSIG = 1
-LOOPBACK = b"lo"
 
 
 def main() -> None:
@@ -82,70 +79,25 @@ def server_parts() -> tuple[Any, Any]:
     bare = ModuleType("tensorflow")
     bare.__path__, bare.__spec__ = list(found.submodule_search_locations), found
     sys.modules["tensorflow"] = bare
-    return _imported()
+    return whole_parts()
 
 
 def _parts(whole: bool) -> tuple[Any, Any]:
     """The parts of TensorFlow's server alone; where that fails, run this process again with --whole."""
     if whole:
-        return _imported()
+        return whole_parts()
     try:
         return server_parts()
     except (ImportError, AttributeError):
         os.execv(sys.executable, [sys.executable, "-m", "placer.devices.workers.worker", *sys.argv[1:], "--whole"])
 
 
-def _imported() -> tuple[Any, Any]:
+def whole_parts() -> tuple[Any, Any]:
+    """The same parts as `server_parts`, from TensorFlow as it is imported."""
     from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.training import server_lib
 
     return config_pb2, server_lib
-
-
-def bind_to_loopback(ports: Collection[int]) -> set[int]:
-    """Bind this process's sockets that listen on `ports` to the loopback interface; returns the ports of those bound.
-
-    Raises PlacerError where the kernel refuses: the port must then not stay open.
-    """
-    bound = set()
-    for listener in _listeners():
-        with listener:
-            port = int(listener.getsockname()[1])
-            if port in ports:
-                try:
-                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK)
-                except OSError as error:
-                    raise PlacerError(
-                        f"port {port} cannot be tied to loopback ({error.strerror}) and would be open to other hosts; "
-                        "use Linux 5.7 or later, allow CAP_NET_RAW, or divide this process with --devices cpus:2."
-                    ) from error
-                bound.add(port)
-    return bound
-
-
-def listening_ports() -> set[int]:
-    """The TCP ports this process listens on."""
-    ports = set()
-    for listener in _listeners():
-        with listener:
-            ports.add(int(listener.getsockname()[1]))
-    return ports
-
-
-def _listeners() -> Iterator[socket.socket]:
-    """A duplicate of each listening TCP socket of this process; close it after use."""
-    for entry in list(Path("/proc/self/fd").iterdir()):
-        try:
-            if not str(entry.readlink()).startswith("socket:"):
-                continue
-            handle = socket.socket(fileno=os.dup(int(entry.name)))
-        except OSError:  # closed since it was listed
-            continue
-        internet = handle.family in (socket.AF_INET, socket.AF_INET6)
-        if internet and handle.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            yield handle
-        else:
-            handle.close()
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def _session(probes: Sequence[Probe], devices: Devices, device: int) -> Iterator
         graph_def = _probes_graph(probes, {dtype: read.op.name for dtype, read in pools.reads.items()}, where)
         reads = {read.name: read for read in pools.reads.values()}
         tf.graph_util.import_graph_def(graph_def, input_map=reads, name="")
-        config = session_config(soft="GPU" in where)  # a GPU has no int32 variables
+        config = session_config(soft="GPU" in where, cluster=devices.session_cluster)  # a GPU has no int32 variables
         with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
             session.run(pools.fills)
             yield session

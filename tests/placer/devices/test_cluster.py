@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from placer.devices.cluster import Devices
+from placer.devices.joining import Joined
 from placer.errors import BadInputError, PlacerError
 from placer.graph.topology import Device, Link, Topology
 
@@ -17,7 +18,8 @@ from placer.graph.topology import Device, Link, Topology
 WORKS = """
 import socket, sys
 import tensorflow as tf
-from placer.devices.cluster import _join_workers, open_devices
+from placer.devices.cluster import open_devices
+from placer.devices.joining import join_workers
 from placer.errors import PlacerError
 from placer.devices.variables import variable_on
 from placer.devices.workers.workers import start_workers
@@ -92,7 +94,7 @@ with open_devices("workers:2", resilient=True, links=False, workers=start_worker
     devices.workers.processes[0].kill()
     devices.workers.processes[0].wait()
     addresses = dict(enumerate(devices.addresses.values()))
-    assert "do not answer" in refused(lambda: _join_workers(addresses, own=True))
+    assert "do not answer" in refused(lambda: join_workers(addresses))
     devices.workers.processes[1].kill()
     devices.workers.processes[1].wait()
     assert devices.lost() == ("worker:0", "worker:1")
@@ -133,7 +135,7 @@ def test_a_device_whose_address_refuses_is_lost_and_one_in_this_process_never(se
 def test_survivors_keep_their_names_order_links_and_task_numbers(served, monkeypatch):
     devices, _ = served
     joined = []
-    monkeypatch.setattr("placer.devices.cluster._join_workers", lambda tasks, own: joined.append(tasks) or [])
+    monkeypatch.setattr("placer.devices.cluster.join_workers", lambda tasks: joined.append(tasks) or Joined((), (), {}))
     left = devices.without(["worker:0"])
     assert joined == [{1: devices.addresses["worker:1"]}]
     assert left.topology.names == ("worker:1", "cpu:0")

@@ -81,3 +81,9 @@ def test_a_gpu_split_another_way_is_another_topology():
     assert key(20 << 30) != key(10 << 30)
     assert key(20 << 30) == key((20 << 30) + 1000)
     assert key(20 << 30, "cpu") == key(10 << 30, "cpu")
+
+
+def test_results_of_other_machines_are_told_apart_by_their_host_and_not_by_their_port():
+    keys = [topology_key(Topology((Device("worker:0", "cpu", address=a),))) for a in (None, "a:1", "a:2", "b:1")]
+    assert keys[1] == keys[2]
+    assert len(set(keys)) == 3

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from placer.devices.workers import worker
-from placer.devices.workers.worker import bind_to_loopback, listening_ports, serve
+from placer.devices.workers import binding
+from placer.devices.workers.binding import bind_to_loopback, listening_ports
+from placer.devices.workers.worker import serve
 from placer.devices.workers.workers import Workers, _check_free, free_ports, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError
 
@@ -84,7 +85,7 @@ def test_where_the_kernel_does_not_tie_to_loopback_the_line_says_what_to_do(monk
     with socket.socket() as ours:
         ours.bind(("127.0.0.1", 0))
         ours.listen()
-        monkeypatch.setattr(worker.socket, "socket", Refused)
+        monkeypatch.setattr(binding.socket, "socket", Refused)
         with pytest.raises(PlacerError, match=r"cannot be tied to loopback .*CAP_NET_RAW") as refused:
             bind_to_loopback([ours.getsockname()[1]])
     assert "\n" not in str(refused.value)

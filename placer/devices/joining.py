@@ -1,0 +1,167 @@
+"""Joins worker processes to this one, checks that they fit it, and leaves them again."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from itertools import permutations
+
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.devices.workers.addresses import listens
+from placer.devices.workers.binding import bind, interface_of, listening_ports, own_address
+from placer.devices.workers.deadline import drop_deadlines, waiting
+from placer.devices.workers.worker_info import INFO_PATH, WorkerInfo
+from placer.devices.workers.workers import FAIL_FAST, free_ports
+from placer.errors import BadInputError, PlacerError, listed, short
+
+JOIN_TIMEOUT_S = 30.0
+RETRY_S = 0.25
+STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
+RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
+HOST_JOB = "localhost"  # what TensorFlow calls the job of the process that joins
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What was joined: TensorFlow's names of all CPUs and of the workers' GPUs, and what workers say of themselves."""
+
+    cpus: tuple[str, ...]
+    gpus: tuple[str, ...]
+    infos: dict[int, WorkerInfo]  # by task number; a worker that says nothing has none
+
+
+def check_hosts(addresses: Iterable[str]) -> None:
+    """Raises BadInputError for addresses on this machine's loopback beside addresses on a network: the workers there
+    would look for the former on themselves.
+    """
+    ips = {address: _ip(address) for address in addresses}
+    inner = [address for address, ip in ips.items() if ip_address(ip).is_loopback]
+    if inner and len(inner) < len(ips):
+        raise BadInputError(
+            f"devices {short(inner[0])}: the workers on other machines cannot reach this address; "
+            "serve it with --listen HOST:PORT, HOST being this machine's address in the network, and name it so."
+        )
+
+
+def join_workers(tasks: Mapping[int, str]) -> Joined:
+    """Join exactly these workers (task number -> address) to this process.
+
+    The ports that this process opens for it are tied to the interfaces through which it reaches the workers. Raises
+    PlacerError where one does not answer, BadInputError for one with another TensorFlow than this process's.
+    """
+    before = listening_ports()
+    deadline = time.monotonic() + JOIN_TIMEOUT_S
+    mine = [own_address(_ip(address)) for address in tasks.values()]
+    try:
+        while True:
+            try:
+                with waiting("the devices were joined"):
+                    joined = _joined_once(tasks, mine[0])
+                    _check_versions(tasks, joined.infos)
+                    return joined
+            except tf.errors.UnavailableError:  # TensorFlow retries a restarted process about once a second
+                if time.monotonic() > deadline or not all(map(listens, tasks.values())):
+                    raise
+            time.sleep(RETRY_S)
+    except tf.errors.OpError as error:
+        where = ", ".join(tasks.values())
+        raise PlacerError(f"the workers at {where} do not answer: {error.message.splitlines()[0]}") from error
+    finally:
+        interfaces = {name for name in map(interface_of, mine) if name is not None}
+        bind([port for port in listening_ports() if port not in before], interfaces)
+
+
+def _joined_once(tasks: Mapping[int, str], mine: str) -> Joined:
+    """mine: this machine's address, by which workers reach this process. TensorFlow would tell them "localhost"."""
+    # Joining the same cluster twice in a row breaks it (the workers get a port that is closed), so join a cluster in
+    # which the first worker has another number in between.
+    clusters = [dict(tasks)]
+    if tf_internals.joined_tasks() == clusters[0]:
+        clusters.insert(0, {max(tasks) + 1: tasks[min(tasks)]})
+    for cluster in clusters:
+        host = {} if ip_address(mine).is_loopback else {HOST_JOB: [f"{mine}:{free_ports(1)[0]}"]}
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": cluster, **host}))
+    cpus, gpus = ([device.name for device in tf.config.list_logical_devices(kind)] for kind in ("CPU", "GPU"))
+    if not tf.test.is_built_with_gpu_support():  # this process would not know which ops have a kernel for them
+        gpus = []
+    infos = {task: info for task in tasks if (info := _info(task)) is not None}
+    return Joined(tuple(cpus), tuple(name for name in gpus if "/job:worker" in name), infos)
+
+
+def _info(task: int) -> WorkerInfo | None:
+    """What a worker says of itself; None for servers that `placer worker` did not start."""
+    try:
+        with tf.device(f"/job:worker/task:{task}/device:CPU:0"):
+            return WorkerInfo.parsed(tf.io.read_file(INFO_PATH).numpy())
+    except (tf.errors.NotFoundError, tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError):
+        return None
+
+
+def _check_versions(tasks: Mapping[int, str], infos: Mapping[int, WorkerInfo]) -> None:
+    mine = tf.version.VERSION
+    others = [(tasks[task], info.tensorflow) for task, info in infos.items() if info.tensorflow != mine]
+    if others:
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+        raise BadInputError(
+            f"{listed([f'{address} has TensorFlow {theirs}' for address, theirs in others])}, and this process "
+            f"{mine}; install the same version on all machines."
+        )
+
+
+def _ip(address: str) -> str:
+    """The IPv4 address of host:port. Raises PlacerError where the host is unknown."""
+    host = address.rpartition(":")[0]
+    try:
+        return socket.gethostbyname(host)
+    except (OSError, UnicodeError) as error:
+        raise PlacerError(f"no host is called {short(host)} ({error}); correct --devices.") from None
+
+
+def reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
+    """Wait until a tensor gets from each worker to each other. A worker that met a dead one tries it again only about a
+    second later, and transfers until then fail although no worker is lost. Raises PlacerError after JOIN_TIMEOUT_S.
+    """
+    deadline = time.monotonic() + JOIN_TIMEOUT_S
+    for src, dst in permutations(names, 2):
+        while True:
+            try:
+                with tf.device(src):
+                    tensor = tf.random.uniform([])  # not a constant, which would be made where it is used
+                with tf.device(dst):
+                    tf.identity(tensor).numpy()
+                break
+            except tf.errors.OpError as error:
+                if time.monotonic() > deadline or not all(map(listens, addresses)):
+                    raise PlacerError(f"{src} does not reach {dst}: {error.message.splitlines()[0]}") from error
+            time.sleep(RETRY_S)
+
+
+def leave(addresses: Iterable[str]) -> None:
+    """Leave the cluster while its workers are there: later, TensorFlow complains that it cannot tell them."""
+    try:
+        if all(map(listens, addresses)):
+            with waiting("the devices were left"):
+                tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+    except PlacerError:  # a worker was lost now that nothing is left to do
+        pass
+    finally:
+        drop_deadlines()
+
+
+def fail_at_once() -> None:
+    """Turn off streaming of ops, which never notices a lost worker, and gRPC's waiting for one to come back."""
+    if tf_internals.joined_tasks() and os.environ.get(STREAMING) != "false":
+        warnings.warn(
+            "workers were joined earlier in this process, so a lost worker will not be noticed: "
+            f"call open_devices(resilient=True) first, or set {STREAMING}=false.",
+            stacklevel=3,
+        )
+    else:
+        os.environ.update(RESILIENT)

@@ -1,0 +1,124 @@
+"""Which network interfaces reach the ports this process listens on. TensorFlow's servers listen on all of them, and do
+not ask who calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+from collections.abc import Callable, Collection, Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+from placer.errors import PlacerError
+
+LOOPBACK = b"lo"
+INSTEAD = "divide this process with --devices cpus:2"
+SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python's socket module does not name it
+# Classic BPF (linux/filter.h, linux/bpf_common.h): opcodes, and where a packet's incoming interface is read.
+LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+INTERFACE_INDEX = 0xFFFFFFFF & (-0x1000 + 8)
+DROP, ACCEPT = 0, 0xFFFFFFFF
+
+
+def bind_to_loopback(ports: Collection[int]) -> set[int]:
+    """Bind this process's sockets that listen on `ports` to the loopback interface; returns the ports of those bound.
+
+    Raises PlacerError where the kernel refuses: the port must then not stay open.
+    """
+
+    def tie(listener: socket.socket) -> None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK)
+
+    return _tied(ports, tie, "loopback", INSTEAD)
+
+
+def bind_to_interfaces(ports: Collection[int], names: Collection[str]) -> set[int]:
+    """Have this process's sockets that listen on `ports` take connections through the interfaces `names` only, and from
+    this machine itself; returns the ports of those bound. Errors as for `bind_to_loopback`.
+
+    A socket bound to one interface (SO_BINDTODEVICE) is deaf to this machine, whose calls to its own address come
+    through loopback; so a filter looks at the interface of each packet.
+    """
+    program = _only_from([socket.if_nametoindex(name) for name in {LOOPBACK.decode(), *names}])
+    code = ctypes.create_string_buffer(program)
+    pointer = struct.pack("HP", len(program) // 8, ctypes.addressof(code))
+
+    def tie(listener: socket.socket) -> None:
+        listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, pointer)
+
+    return _tied(ports, tie, ", ".join(names), "serve on loopback")
+
+
+def bind(ports: Collection[int], names: Collection[str]) -> set[int]:
+    """`bind_to_loopback` where loopback is all there is in `names`, else `bind_to_interfaces`."""
+    only_loopback = set(names) <= {LOOPBACK.decode()}
+    return bind_to_loopback(ports) if only_loopback else bind_to_interfaces(ports, names)
+
+
+def interface_of(address: str) -> str | None:
+    """The name of this machine's interface that has an IPv4 address; None where the address is not this machine's."""
+    import psutil  # not needed by workers on loopback, which are to start fast
+
+    if ip_address(address).is_loopback:
+        return LOOPBACK.decode()
+    owned = psutil.net_if_addrs().items()
+    return next((name for name, has in owned if any(entry.address == address for entry in has)), None)
+
+
+def own_address(host: str) -> str:
+    """This machine's IPv4 address from which it reaches a host; sends nothing. Raises OSError for an unknown host."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.connect((host, 9))
+        return str(s.getsockname()[0])
+
+
+def listening_ports() -> set[int]:
+    """The TCP ports this process listens on."""
+    ports = set()
+    for listener in _listeners():
+        with listener:
+            ports.add(int(listener.getsockname()[1]))
+    return ports
+
+
+def _only_from(indices: Collection[int]) -> bytes:
+    """A filter that drops what comes through other interfaces than these."""
+    tests = [(JUMP_IF_EQUAL, len(indices) - i, 0, index) for i, index in enumerate(indices)]
+    program = [(LOAD, 0, 0, INTERFACE_INDEX), *tests, (RETURN, 0, 0, DROP), (RETURN, 0, 0, ACCEPT)]
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+
+
+def _tied(ports: Collection[int], tie: Callable[[socket.socket], None], to: str, instead: str) -> set[int]:
+    bound = set()
+    for listener in _listeners():
+        with listener:
+            port = int(listener.getsockname()[1])
+            if port in ports:
+                try:
+                    tie(listener)
+                except OSError as error:
+                    raise PlacerError(
+                        f"port {port} cannot be tied to {to} ({error.strerror}) and would be open to other hosts; "
+                        f"use Linux 5.7 or later, allow CAP_NET_RAW, or {instead}."
+                    ) from error
+                bound.add(port)
+    return bound
+
+
+def _listeners() -> Iterator[socket.socket]:
+    """A duplicate of each listening TCP socket of this process; close it after use."""
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        try:
+            if not str(entry.readlink()).startswith("socket:"):
+                continue
+            handle = socket.socket(fileno=os.dup(int(entry.name)))
+        except OSError:  # closed since it was listed
+            continue
+        internet = handle.family in (socket.AF_INET, socket.AF_INET6)
+        if internet and handle.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            yield handle
+        else:
+            handle.close()

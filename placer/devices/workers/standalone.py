@@ -1,0 +1,206 @@
+"""A worker for other machines: serves this machine's devices to a Placer cluster elsewhere, until Ctrl-C.
+
+Run as `python -m placer.devices.workers.standalone`; `placer worker` becomes it. It knows no other worker before a
+coordinating process joins it. Its socket is tied to one interface right after the server opens it, before the address
+is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from placer.devices.workers.binding import LOOPBACK, bind, interface_of
+from placer.devices.workers.worker import server_parts, whole_parts
+from placer.devices.workers.worker_info import WorkerInfo
+from placer.devices.workers.workers import FAIL_FAST, KEEP_MEMORY, QUIET
+from placer.errors import BadInputError, PlacerError, one_line, short
+
+MODULE = "placer.devices.workers.standalone"
+# TensorFlow refuses sessions that name a worker as it was named when it started: all here start under this name.
+JOB = "standalone"
+LISTEN = re.compile(r"(?:(?P<host>[A-Za-z0-9_.\-]*):)?(?P<port>[0-9]{1,5})")
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Where a worker listens: the host as it was written, its IPv4 address, the interface that has it, and a port."""
+
+    host: str
+    ip: str
+    interface: str
+    port: int
+
+    @classmethod
+    def parsed(cls, text: str) -> Listen:
+        """HOST:PORT; no HOST means loopback, port 0 a free one. Raises BadInputError where it cannot be listened on."""
+        found = LISTEN.fullmatch(text)
+        if found is None or int(found["port"]) > 65535:
+            raise BadInputError(f"--listen {short(text)} is no host:port; write localhost:5000, or 10.0.0.5:5000.")
+        host = found["host"] or "localhost"
+        try:
+            ip = socket.gethostbyname(host)
+        except (OSError, UnicodeError) as error:
+            raise BadInputError(f"--listen {short(text)}: no host is called {host} ({error}).") from None
+        interface = None if ip == "0.0.0.0" else interface_of(ip)
+        if interface is None:
+            raise BadInputError(f"--listen {short(text)}: {ip} is no address of this machine; give one that is.")
+        return cls(host, ip, interface, _free(int(found["port"]), text))
+
+    @property
+    def address(self) -> str:
+        """What to give to --devices."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def on_loopback(self) -> bool:
+        return self.interface == LOOPBACK.decode()
+
+    @property
+    def warning(self) -> str:
+        """Who may run code here, in one line."""
+        who = "this machine alone does" if self.on_loopback else f"it is open to all on interface {self.interface}"
+        return (
+            "placer: TensorFlow's servers have no authentication: whoever reaches the port runs code as you; "
+            f"{who}; for trusted networks only."
+        )
+
+
+def parse_cores(text: str | None) -> list[int]:
+    """The cores named, comma-separated; all that this process may use for None. Raises BadInputError for others."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if text is None:
+        return allowed
+    names = text.split(",")
+    if not all(name.isascii() and name.isdecimal() for name in names) or not set(map(int, names)) <= set(allowed):
+        usable = ",".join(map(str, allowed))
+        raise BadInputError(f"--cores {short(text)}: this process may use {usable}; name some of them.")
+    return sorted(set(map(int, names)))
+
+
+def become_worker(listen: str, cores: str | None, as_json: bool) -> NoReturn:
+    """Replace this process by one that serves. Raises BadInputError where it cannot, as far as is known before."""
+    Listen.parsed(listen), parse_cores(cores)
+    flags = [*(["--cores", cores] if cores is not None else []), *(["--json"] if as_json else [])]
+    os.execve(sys.executable, command(listen, *flags), environment())
+
+
+def command(listen: str, *flags: str) -> list[str]:
+    """The command that serves."""
+    return [sys.executable, "-m", MODULE, "--listen", listen, *flags]
+
+
+def environment() -> dict[str, str]:
+    """The environment that it needs; unlike workers on this machine, it has the GPUs."""
+    inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
+    quiet = {name: value for name, value in QUIET.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return {**KEEP_MEMORY, **inherited, **quiet}
+
+
+def main() -> None:
+    """Serve until a signal, or with --until-eof until stdin closes."""
+    parser = argparse.ArgumentParser(prog=MODULE, description=__doc__)
+    parser.add_argument("--listen", required=True, help="HOST:PORT")
+    parser.add_argument("--cores", help="cores to stay on, comma-separated")
+    parser.add_argument("--json", action="store_true", help="say it as one JSON object")
+    parser.add_argument("--until-eof", action="store_true", help="end when stdin closes, not at Ctrl-C")
+    parser.add_argument("--whole", action="store_true", help="import all of TensorFlow, not its server alone")
+    flags = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN if flags.until_eof and number == signal.SIGINT else _leave)
+    try:
+        listen, cores = Listen.parsed(flags.listen), parse_cores(flags.cores)
+        info = _served(listen, cores, flags.whole)
+    except PlacerError as error:
+        print(one_line(f"placer: {error}"), file=sys.stderr, flush=True)
+        os._exit(error.exit_code)
+    if not flags.until_eof:
+        print(listen.warning, file=sys.stderr, flush=True)
+    facts = {"address": listen.address, "cores": cores, "tensorflow": info.tensorflow}
+    shown = json.dumps(facts) if flags.json else f"ready; elsewhere, give --devices {listen.address}; Ctrl-C ends it"
+    print(shown, flush=True)
+    while not flags.until_eof:
+        signal.pause()
+    sys.stdin.read()
+    os._exit(0)
+
+
+def _leave(*_: Any) -> NoReturn:
+    os._exit(0)
+
+
+def _served(listen: Listen, cores: Sequence[int], whole: bool) -> WorkerInfo:
+    os.sched_setaffinity(0, cores)
+    try:
+        with _quiet():
+            parts = whole_parts() if whole else server_parts()
+    except (ImportError, AttributeError):
+        if whole:
+            raise PlacerError("TensorFlow cannot be imported; install placer[cpu] or placer[gpu].") from None
+        os.execv(sys.executable, [sys.executable, "-m", MODULE, *sys.argv[1:], "--whole"])
+    with _quiet():
+        return serve(listen, len(cores), parts)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what TensorFlow logs while it starts from the terminal."""
+    terminal, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        os.close(nowhere)
+
+
+def serve(listen: Listen, threads: int, parts: tuple[Any, Any]) -> WorkerInfo:
+    """Start the server and tie it to its interface; it serves as long as this process lives. parts: from `worker`.
+
+    Raises PlacerError where it does not start, or cannot be tied: it would take commands from any host.
+    """
+    import psutil
+    from tensorflow.python.framework import versions
+
+    config_pb2, server_lib = parts
+    info = WorkerInfo(str(versions.VERSION), int(psutil.virtual_memory().available))
+    info.publish()
+    config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+    config.gpu_options.allow_growth = True
+    cluster = server_lib.ClusterSpec({JOB: [f"{listen.ip}:{listen.port}"]})
+    try:
+        server = server_lib.Server(cluster, job_name=JOB, task_index=0, config=config)
+    except Exception as error:
+        reason = (str(error).splitlines() or ["no reason given"])[0]
+        raise PlacerError(f"TensorFlow's server does not start at {listen.address}: {reason}") from error
+    if not bind([listen.port], [listen.interface]):
+        raise PlacerError(f"no socket was found that listens on port {listen.port}, so none is tied to an interface.")
+    globals()["_server"] = server  # a garbage-collected server stops serving
+    return info
+
+
+def _free(port: int, text: str) -> int:
+    """The port, or a free one for 0. Raises BadInputError where it is taken."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as TensorFlow does: one that has just ended is free
+        try:
+            s.bind(("0.0.0.0", port))  # TensorFlow binds all
+            return int(s.getsockname()[1])
+        except OSError as error:
+            raise BadInputError(
+                f"--listen {short(text)}: the port cannot be used ({error.strerror}); name another."
+            ) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What a worker for other machines says of itself. TensorFlow has no place for it, but has an op that reads a file: the
+worker holds a file in memory open under a fixed number, and the coordinating process reads it from there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+
+INFO_FD = 199
+INFO_PATH = f"/proc/self/fd/{INFO_FD}"
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """tensorflow: its version. memory_bytes: free when it started."""
+
+    tensorflow: str
+    memory_bytes: int
+
+    @classmethod
+    def parsed(cls, text: bytes) -> WorkerInfo | None:
+        """What a worker has written; None for anything else."""
+        try:
+            fields = json.loads(text)
+            return cls(str(fields["tensorflow"]), int(fields["memory_bytes"]))
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def publish(self) -> None:
+        """Have this process say it from now on. Call it once, before the server starts."""
+        written = os.memfd_create("placer_worker")
+        os.write(written, json.dumps(asdict(self)).encode())
+        os.dup2(written, INFO_FD)
+        os.close(written)
