@@ -22,7 +22,8 @@ GraphFile = Annotated[Path, typer.Argument(help="A training step (placer.graph/1
 TopologyFile = Annotated[Path, typer.Argument(help="Devices and links (placer.topology/1).")]
 Workers = Annotated[int | None, typer.Option("--workers", help="Start N worker processes on this machine's cores.")]
 DevicesSpec = Annotated[
-    str | None, typer.Option("--devices", help="gpus:N[@MIB], cpus:N, workers:N, or host:port,host:port.")
+    str | None,
+    typer.Option("--devices", help="gpus:N[@MIB], cpus:N, workers:N, host:port,host:port, or a topology file."),
 ]
 IncludeLocal = Annotated[bool, typer.Option("--include-local", help="Let the coordinating process compute, too.")]
 Batch = Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")]

@@ -24,13 +24,14 @@ from placer.devices.workers.deadline import drop_deadlines, keep_deadlines, wait
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_info import WorkerInfo
 from placer.devices.workers.workers import Workers, memory_bytes_each, share_cores, start_workers
-from placer.errors import BadInputError, PlacerError, listed
+from placer.errors import BadInputError, PlacerError, listed, short
+from placer.graph.graph_files import read_topology
 from placer.graph.topology import ANY, Device, Topology
 
 LOCAL_CPU = "cpu:0"
 RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
-SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N or host:port,host:port"
+SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N, host:port,host:port or a topology file (.json)"
 
 
 @dataclass
@@ -185,7 +186,8 @@ def open_devices(
 ) -> Devices:
     """Open the devices named by `spec`: None = this process's GPUs and CPU, "gpus:N" = the same with every GPU split
     into N logical ones of equal memory, "gpus:N@MIB" = of MIB mebibytes each, "cpus:N" = this process's CPU as N
-    devices, "workers:N" = N local worker processes, "host:port,host:port" = workers that already serve.
+    devices, "workers:N" = N local worker processes, "host:port,host:port" = workers that already serve,
+    "topology.json" = those whose addresses are in the file.
 
     GPUs and CPU can be divided only before TensorFlow initialises them: call `split` before models are made.
 
@@ -214,8 +216,24 @@ def check_spec(spec: str | None) -> None:
         if not count.isdecimal():
             raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
         share_cores(int(count), sorted(os.sched_getaffinity(0)))
-    elif not all(map(ADDRESS.match, spec.split(","))):
-        raise BadInputError(f"devices {spec!r} is unknown; write {SPECS}, or leave it out.")
+    else:
+        _addresses(spec)
+
+
+def _addresses(spec: str) -> tuple[str, ...]:
+    """Those listed, or those of a topology file's devices, in order; a worker's second device adds none. Raises
+    BadInputError.
+    """
+    if not spec.endswith(".json"):
+        if not all(map(ADDRESS.match, spec.split(","))):
+            raise BadInputError(f"devices {spec!r} is unknown; write {SPECS}, or leave it out.")
+        return tuple(spec.split(","))
+    for device in (devices := read_topology(spec).devices):
+        if device.address is None:
+            raise BadInputError(f"{spec}: device {short(device.name)} has no address; add host:port, or leave it out.")
+        if not ADDRESS.match(device.address):
+            raise BadInputError(f"{spec}: device {short(device.name)}: {short(device.address)} is no host:port.")
+    return tuple(dict.fromkeys(device.address for device in devices if device.address is not None))
 
 
 def replace_links(devices: Devices) -> Devices:
@@ -234,7 +252,7 @@ def _found(spec: str | None, workers: Workers | None, include_local: bool, deadl
     if spec.startswith("workers:"):
         workers = workers or start_workers(int(spec.removeprefix("workers:")))
         return _joined(workers.addresses, workers, include_local, deadlines)
-    addresses = tuple(spec.split(","))
+    addresses = _addresses(spec)
     check_hosts(addresses)
     for address in addresses:
         check_answers(address)

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 import psutil
 import pytest
 
+from placer.devices.cluster import _addresses, check_spec
 from placer.devices.joining import check_hosts
 from placer.devices.workers.binding import bind_to_interfaces, interface_of, own_address
 from placer.devices.workers.standalone import Listen, parse_cores
@@ -143,6 +144,33 @@ def test_what_a_worker_says_of_itself_is_read_and_anything_else_is_not():
         assert WorkerInfo.parsed(other) is None
 
 
+def written(path, *devices):
+    path.write_text(json.dumps({"format": "placer.topology/1", "devices": list(devices)}))
+    return str(path)
+
+
+def test_a_topology_file_names_workers_in_its_order_and_each_once(tmp_path):
+    devices = [{"name": n, "kind": "cpu", "address": a} for n, a in (("a", "b:2"), ("c", "a:1"), ("d", "b:2"))]
+    spec = written(tmp_path / "topology.json", *devices)
+    check_spec(spec)
+    assert _addresses(spec) == ("b:2", "a:1")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, "device 'a' has no address"),
+        ({"address": "nowhere"}, "'nowhere' is no host:port"),
+        ({"adress": "a:1"}, "adress"),
+    ],
+)
+def test_a_topology_file_whose_workers_have_no_address_is_refused(tmp_path, more, says):
+    with pytest.raises(BadInputError, match=says):
+        check_spec(written(tmp_path / "topology.json", {"name": "a", "kind": "cpu", **more}))
+    with pytest.raises(BadInputError, match=r"missing\.json"):
+        check_spec(str(tmp_path / "missing.json"))
+
+
 @pytest.mark.slow
 @pytest.mark.workers
 def test_a_search_over_workers_that_others_started(tmp_path):
@@ -158,6 +186,8 @@ def test_a_search_over_workers_that_others_started(tmp_path):
         assert json.loads(ended.stdout)["devices"] == ["worker:0", "worker:1"]
         written = json.loads((out / "topology.json").read_text())
         assert [device["address"] for device in written["devices"]] == addresses
+        again = placer("devices", "--devices", str(out / "topology.json"), "--json")
+        assert [device["name"] for device in json.loads(again.stdout)["devices"]] == ["worker:0", "worker:1"]
         for process, _ in served:
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=LATE_S)
