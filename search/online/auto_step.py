@@ -185,6 +185,19 @@ class AutoStep:
         """What was tried, what runs now, and what was decided, as text."""
         return as_text(self)
 
+    def report_html(self, path: str | Path | None = None) -> str:
+        """The same as one self-contained HTML page with figures; written to `path`, too, where one is given.
+
+        Raises PlacerError where it cannot be written.
+        """
+        from search.online.step_record import step_record  # a page takes time to load, and few trainings ask for one
+        from search.page.page import page_html, write_page
+
+        record = step_record(self, self._live.mapping)
+        if path is not None:
+            write_page(record, Path(path))
+        return page_html(record)
+
     def close(self) -> None:
         """End the search, give the devices back, and leave the step's variables true and unwatched.
 

@@ -60,7 +60,7 @@ class Controller:
         self.phase = "starting"
         self.planner: Planners | None = None
         self.topology: Topology | None = None
-        self.trials = Trials(live, self._say, self._report, settings.beat_untouched)
+        self.trials = Trials(live, self._say, self._report, settings.beat_untouched, clock)
         self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._is_going_over = False  # to another signature, which is not captured yet
         self._search = FirstSearch(self.trials, settings, self._say, self._now)

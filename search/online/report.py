@@ -20,28 +20,29 @@ LINES = 12  # of the journal, the latest
 def as_text(step: AutoStep) -> str:
     """Lines for a terminal."""
     return "\n".join(
-        [f"{step.name}: {_head(step)}", *(f"  {fact}" for fact in _facts(step)), *_table(step), *_last(step)]
+        [f"{step.name}: {head(step)}", *(f"  {fact}" for fact in facts(step)), *_table(step), *_last(step)]
     )
 
 
 def as_html(step: AutoStep) -> str:
     """The facts as lines, the mappings as a table."""
-    facts = "".join(f"<br>{escape(fact)}" for fact in _facts(step))
+    lines = "".join(f"<br>{escape(fact)}" for fact in facts(step))
     rows = "".join(
         f"<tr><td>{escape(_name(step, t))}</td><td>{escape(_time(t))}</td><td>{_predicted(t)}</td></tr>"
         for t in _ranked(step)[:SHOWN]
     )
-    head = "<tr><th>proposed by</th><th>step</th><th>predicted</th></tr>"
-    table = f"<table>{head}{rows}</table>" if rows else ""
+    columns = "<tr><th>proposed by</th><th>step</th><th>predicted</th></tr>"
+    table = f"<table>{columns}{rows}</table>" if rows else ""
     last = "<br>".join(escape(line) for line in _last(step)[1:])
-    return f"<b>{escape(step.name)}</b>: {escape(_head(step))}{facts}{table}{last}"
+    return f"<b>{escape(step.name)}</b>: {escape(head(step))}{lines}{table}{last}"
 
 
-def _head(step: AutoStep) -> str:
+def head(step: AutoStep) -> str:
+    """What goes on, and since when."""
     return f"{step.phase} after {step.steps} steps"
 
 
-def _facts(step: AutoStep) -> Iterator[str]:
+def facts(step: AutoStep) -> Iterator[str]:
     """Where it runs, and how fast that is beside the alternatives, as far as they were measured."""
     yield _runs(step)
     if step.splits is not None:

@@ -5,6 +5,7 @@ raced against the incumbent, which all other calls run.
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +53,7 @@ class Trial:
     result: Result
     predicted_s: float | None
     plan: int = WHOLE  # number of the plan of splits by which ops are divided
+    at_s: float | None = None  # when it was measured, in seconds since the search began
 
 
 class Say(Protocol):
@@ -64,12 +66,18 @@ class Trials:
     """Keeps the incumbent, what was built, and how long steps take."""
 
     def __init__(
-        self, live: LiveStepLike, say: Say, report: Callable[[Trial, bool], None], beat_untouched: bool = True
+        self,
+        live: LiveStepLike,
+        say: Say,
+        report: Callable[[Trial, bool], None],
+        beat_untouched: bool = True,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """report: called with each result, and whether it is the first of its mode. beat_untouched: whether the step
         untouched is to be beaten even where this process is none of the devices.
         """
         self.live, self.say, self.report, self.beat_untouched = live, say, report, beat_untouched
+        self._clock, self._began_s = clock, clock()
         self.mode: Mode = UNTOUCHED
         self.built: list[Placed] = []  # all that can run
         self.favourite: Mode | None = None  # the best while no device is slow
@@ -333,7 +341,8 @@ class Trials:
 
     def _tell(self, name: str, plan: int, devices: tuple[int, ...], result: Result) -> None:
         """Keep a result, in place of an earlier one of the same mode, and report it."""
-        trial = Trial(name, devices, result, self._predicted.get((plan, devices)), plan)
+        at_s = self._clock() - self._began_s
+        trial = Trial(name, devices, result, self._predicted.get((plan, devices)), plan, at_s)
         same = (i for i, t in enumerate(self.tried) if (t.plan, t.devices, t.name) == (plan, devices, name))
         known = next(same, None)
         if known is None:

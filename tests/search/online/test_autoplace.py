@@ -71,6 +71,12 @@ def test_a_whole_search_trains_as_the_step_alone(make_step: Callable[[], Made], 
         found = [*searched(placed, inputs), *losses(placed, inputs, 5)]
         measured, said = [tried for tried in placed.tried if tried.devices], placed.report()
         kept = placed.journal.entries
+        page = placed.report_html(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text() == page
+    record = json.loads(page.partition('id="record">')[2].partition("</script>")[0])
+    assert record["events"]["sentence"] == [entry.sentence for entry in kept]
+    times = {trial.result.step_s for trial in placed.tried if isinstance(trial.result, Measured)}
+    assert {step_s for step_s in record["rows"]["step_s"] if step_s is not None} == times
     assert 2 <= len(measured) <= 3 + 2  # the single devices, and the budget
     assert "cpu:0" in said and "cpu:1" in said
     alone, _ = make_step()

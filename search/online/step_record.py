@@ -1,0 +1,124 @@
+"""What a report page shows of a live step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from placer.graph.coarsen import Groups, coarsen
+from placer.graph.mapping import Mapping
+from placer.result import Measured
+from placer.train.steps.modes import WHOLE
+from search.online.report import facts, head
+from search.page.drawing import drawing_of
+from search.page.loads import loads_of
+from search.page.panels import panel_of
+from search.page.record import Baseline, DeviceLoad, Edge, Event, MeasuredRow, Node, Panel, RunRecord
+from surrogate.simulate.simulator import Simulator
+from surrogate.simulate.timeline import Timeline
+
+if TYPE_CHECKING:
+    from search.online.auto_step import AutoStep
+    from search.online.controller import Trial
+
+GROUPS = 192  # that are drawn at most, about
+Mapped = Callable[[tuple[int, ...], int], Mapping]
+"""The mapping of the step's ops, by a plan of splits, on devices; `placer.train.live_step.LiveStep.mapping`."""
+
+
+def step_record(step: AutoStep, mapped: Mapped) -> RunRecord:
+    """The record of a step as it is now. Timelines are predicted by costs as profiled; there are none without costs."""
+    before, after = _single(step, mapped), None if step.mapping is None else _timeline(step.mapping)
+    nodes, edges = _drawn(after)
+    return RunRecord(
+        title=f"Placer: {step.name}",
+        subtitle=f"{head(step)}, on {', '.join(step.device_names) or 'devices that are not joined yet'}",
+        summary=tuple(facts(step)),
+        devices=step.device_names,
+        baselines=tuple(_baselines(step)),
+        rows=_rows(step),
+        panels=tuple(_panels(before, after)),
+        nodes=nodes,
+        edges=edges,
+        loads=_loads(before, after),
+        events=_events(step),
+    )
+
+
+def _baselines(step: AutoStep) -> Iterator[Baseline]:
+    """What runs now, the fastest single device, and the untouched step."""
+    is_placed, here_s, untouched_s = step.mapping is not None, step.step_s, step.untouched_s
+    if is_placed and here_s is not None:
+        yield Baseline("the mapping that runs now", here_s, is_delivered=True, note="measured in turn with others")
+    if untouched_s is not None and not is_placed:
+        yield Baseline("untouched, as it runs now", untouched_s, is_delivered=True)
+    if step.best_single_s is not None:
+        yield Baseline("best single device", step.best_single_s, note="measured in turn with others")
+    if untouched_s is not None and is_placed:
+        beside = any(not trial.devices for trial in step.tried)
+        note = "measured in turn with others" if beside else "for reference: by itself, before the step was placed"
+        yield Baseline("untouched, in this process", untouched_s, is_reference=not beside, note=note)
+
+
+def _rows(step: AutoStep) -> tuple[MeasuredRow, ...]:
+    """In the order in which their latest results came in."""
+    trials = sorted(step.tried, key=lambda trial: trial.at_s or 0.0)
+    return tuple(_row(order, trial, len(step.device_names)) for order, trial in enumerate(trials, start=1))
+
+
+def _row(order: int, trial: Trial, devices: int) -> MeasuredRow:
+    counts = tuple(trial.devices.count(d) for d in range(devices))
+    result = trial.result
+    if not isinstance(result, Measured):
+        failed = f"{result.reason}: {result.detail}"
+        return MeasuredRow(trial.name, order, counts, predicted_s=trial.predicted_s, at_s=trial.at_s, failed=failed)
+    return MeasuredRow(
+        trial.name, order, counts, result.step_s, result.spread_s, result.repeats, trial.predicted_s, trial.at_s,
+        is_comparable=not result.stopped_early,
+    )  # fmt: skip
+
+
+def _events(step: AutoStep) -> tuple[Event, ...]:
+    entries = step.journal.entries
+    return tuple(Event(e.at_s - entries[0].at_s, e.step, e.kind, e.sentence, e.dry_run) for e in entries)
+
+
+def _single(step: AutoStep, mapped: Mapped) -> Timeline | None:
+    """The step on the fastest single device, whole; None where none was measured."""
+    alone = [t for t in step.tried if len(set(t.devices)) == 1 and isinstance(t.result, Measured) and t.plan == WHOLE]
+    fastest = min(alone, key=lambda trial: trial.result.step_s, default=None)
+    return None if fastest is None else _timeline(mapped(fastest.devices, fastest.plan))
+
+
+def _timeline(mapping: Mapping) -> Timeline | None:
+    """As predicted; None before the step is profiled."""
+    if not any(op.cost_s for op in mapping.graph.ops):
+        return None
+    timeline = Simulator(mapping.graph, mapping.topology).timeline(mapping.devices)
+    return timeline if isfinite(timeline.makespan_s) else None
+
+
+def _panels(before: Timeline | None, after: Timeline | None) -> Iterator[Panel]:
+    if before is not None:
+        yield panel_of("best single device, predicted as profiled", before)
+    if after is not None:
+        yield panel_of("the mapping that runs now, predicted as profiled", after)
+
+
+def _loads(before: Timeline | None, after: Timeline | None) -> tuple[DeviceLoad, ...]:
+    return () if after is None else loads_of(after, before)
+
+
+def _drawn(after: Timeline | None) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
+    if after is None:
+        return (), ()
+    groups = coarsen(after.graph, GROUPS, after.topology)
+    devices = [_most(groups, group, after) for group in range(len(groups.graph))]
+    return drawing_of(groups.graph, groups, after.topology, devices)
+
+
+def _most(groups: Groups, group: int, after: Timeline) -> int:
+    """The device that has most of a group's ops: a mapping that was given need not keep these groups together."""
+    return Counter(after.devices[op] for op in groups.members[group]).most_common(1)[0][0]
