@@ -1,3 +1,3 @@
-"""The command line: `app` has the commands, `scale` the subcommands of `placer scale`."""
+"""The command line: `app` has the commands, `scale` and `campaign` the subcommands of their own."""
 
 from experiments.cli.app import main as main

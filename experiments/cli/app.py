@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from experiments.cli import options
+from experiments.cli.campaign import app as campaign
 from experiments.cli.options import device_spec, measuring, show_result
 from experiments.cli.quiet import import_quietly
 from experiments.cli.scale import app as scale
@@ -26,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(scale)
+app.add_typer(campaign)
 
 INTERRUPTED = 130  # how typer ends on Ctrl-C
 

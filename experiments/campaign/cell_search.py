@@ -1,0 +1,69 @@
+"""The search of one cell: what it asks next, and the state from which it would go on the same way."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from experiments.campaign.cells import Cell
+from experiments.campaign.open_case import OpenCase, Told
+from placer.graph.mapping import Mapping
+from placer.result import Measured, Result
+from search.problem.problem import Placement
+from search.problem.searcher import Stop, never
+from search.session.session import BATCH, SearchSession
+
+CLOSE = 1e-9  # share of the bound: a value this close to it cannot be improved
+PROVEN = "the best mapping is proven: none can be predicted below it."
+
+
+class CellSearch:
+    """Asks one placement after another. `state()` is taken between a result and the next question, so that a search
+    that is killed at any moment asks the question it was at once more, and then what it would have asked.
+    """
+
+    def __init__(self, cell: Cell, case: OpenCase, state: dict[str, Any] | None = None, over: Stop = never) -> None:
+        """state: of an earlier search of the same cell, to go on from. over: ends a question early; what comes of that
+        one must not be used.
+        """
+        self.case = case
+        self.ended: str | None = None
+        self.calibration = case.calibrated(case.singles, None) if state is None else state["calibration"]
+        problem = case.problem(self.calibration)
+        self.session = SearchSession(cell.searcher, problem, seed=cell.seed, stop=over)
+        if state is None:
+            self.session.tell((problem.mapping(placement), result) for placement, result in case.singles)
+        else:
+            self.session.restore(state["session"])
+
+    @property
+    def told(self) -> Told:
+        """All results, single devices first."""
+        return list(self.session.searcher.told.items())
+
+    @property
+    def best_s(self) -> float:
+        """The best so far, single devices included; infinity where nothing ran."""
+        return min((result.step_s for _, result in self.told if isinstance(result, Measured)), default=inf)
+
+    def ask(self) -> Placement | None:
+        """The next placement; None where nothing is left to ask, and `ended` says why."""
+        bound_s = max(self.case.bound_s, self.session.searcher.bound())
+        if not self.case.clocked and self.best_s <= bound_s * (1 + CLOSE):
+            self.ended = PROVEN
+            return None
+        asked: list[Mapping] = self.session.ask(1)
+        self.ended = self.session.ended
+        return self.session.searcher.problem.placement(asked[0]) if asked else None
+
+    def tell(self, placement: Placement, result: Result) -> None:
+        """Learn what the placement came to, and correct the costs by every BATCH of results."""
+        problem = self.session.searcher.problem
+        self.session.tell([(problem.mapping(placement), result)])
+        if self.case.clocked and self.session.searcher.predicts and len(self.told) % BATCH == 0:
+            self.calibration = self.case.calibrated(self.told, self.calibration)
+            self.session.recalibrate(self.case.problem(self.calibration))
+
+    def state(self) -> dict[str, Any]:
+        """Plain data that survives JSON."""
+        return {"session": self.session.state(), "calibration": self.calibration}

@@ -1,0 +1,69 @@
+"""Cells of a campaign: a case, which is a graph on a topology, searched by one searcher from one seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from placer.errors import BadInputError
+
+Terms = tuple[tuple[str, Any], ...]
+
+PREDICTED = "predicted"
+DIGEST = 16  # characters
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is placed where. terms: by the keys of the spec, all else that decides what a measurement of it means."""
+
+    kind: str  # PREDICTED
+    key: str  # its name in reports and in the store
+    what: str  # the graph file, as the spec writes it
+    where: str  # the topology file
+    folder: Path  # of the spec, from which files are found
+    terms: Mapping[str, Any]
+
+    def differences(self, stored: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+        """(key, here, stored) of each term that is not as stored."""
+        names = dict.fromkeys((*self.terms, *stored))
+        both = ((name, self.terms.get(name), stored.get(name)) for name in names)
+        return [(name, here, there) for name, here, there in both if here != there]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One search of a campaign."""
+
+    case: Case
+    searcher: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Its name in reports and in the store."""
+        return f"{self.case.key}: {self.searcher}, seed {self.seed}"
+
+
+def graph_case(folder: Path, graph: str, topology: str, objective: str, schedule: str, pins: tuple[str, ...]) -> Case:
+    """A graph file on a topology file. Raises BadInputError for a file that cannot be read."""
+    terms = {
+        "graphs": _digest(folder / graph),
+        "topologies": _digest(folder / topology),
+        "objective": objective,
+        "schedule": schedule,
+        "pins": list(pins),
+    }
+    name = f"{graph} on {topology}" + ("" if objective == "makespan" else f" ({objective})")
+    return Case(PREDICTED, name, graph, topology, folder, terms)
+
+
+def _digest(path: Path) -> str:
+    """What tells the file's content from another."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGEST]
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.") from None

@@ -1,0 +1,88 @@
+"""The measurements of a campaign as a table, one row each: CSV, or Parquet with the extra `parquet`."""
+
+from __future__ import annotations
+
+import csv
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+from experiments.campaign.store import Held, Store, Trial
+from placer.errors import BadInputError
+from placer.files import write_whole
+from placer.result import Measured
+
+COLUMNS = (
+    *("case", "kind", "searcher", "seed", "n", "step_s", "spread_s", "repeats", "stopped_early", "failed", "detail"),
+    *("seconds", "placement"),
+)
+SUFFIXES = (".csv", ".parquet")
+
+
+def check_export(path: Path) -> None:
+    """Raises BadInputError for a file that is of no known format, or Parquet where that is not installed."""
+    if path.suffix not in SUFFIXES:
+        raise BadInputError(f"--out {path}: {path.suffix or 'no'} format is known; name a .csv or .parquet file.")
+    if path.suffix == ".parquet":
+        _pyarrow()
+
+
+def export(store: Store, path: Path) -> int:
+    """Write all measurements; returns how many. Raises BadInputError as `check_export` does, and PlacerError where the
+    file cannot be written.
+    """
+    check_export(path)
+    rows = [_row(held, trial) for held in store.held() for trial in held.trials]
+    write_whole(path, _csv(rows) if path.suffix == ".csv" else _parquet(rows))
+    return len(rows)
+
+
+def _row(held: Held, trial: Trial) -> dict[str, Any]:
+    ran = trial.result if isinstance(trial.result, Measured) else None
+    failed = None if isinstance(trial.result, Measured) else trial.result
+    return {
+        "case": held.case_key,
+        "kind": held.kind,
+        "searcher": held.searcher,
+        "seed": held.seed,
+        "n": trial.n,
+        "step_s": ran and ran.step_s,
+        "spread_s": ran and ran.spread_s,
+        "repeats": ran and ran.repeats,
+        "stopped_early": ran and ran.stopped_early,
+        "failed": failed and failed.reason,
+        "detail": failed and failed.detail,
+        "seconds": trial.seconds,
+        "placement": " ".join(map(str, trial.placement)),
+    }
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    text = StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _parquet(rows: list[dict[str, Any]]) -> bytes:
+    import pyarrow
+
+    kinds = dict.fromkeys(("seed", "n", "repeats"), pyarrow.int64())
+    kinds |= dict.fromkeys(("step_s", "spread_s", "seconds"), pyarrow.float64())
+    kinds |= {"stopped_early": pyarrow.bool_()}
+    schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in COLUMNS])
+    content = BytesIO()
+    _pyarrow().write_table(pyarrow.Table.from_pylist(rows, schema=schema), content)
+    return content.getvalue()
+
+
+def _pyarrow() -> Any:
+    """pyarrow.parquet. Raises BadInputError where the extra is not installed."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise BadInputError(
+            "Parquet needs pyarrow, which is not installed: pip install 'placer[parquet]', or export to .csv."
+        ) from error
+    return pyarrow.parquet

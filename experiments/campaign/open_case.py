@@ -1,0 +1,54 @@
+"""A case that is open for its searches: what its problem is, and what a placement of it comes to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from placer.result import Result
+from search.problem.problem import Placement, Problem
+
+Told = Sequence[tuple[Placement, Result]]
+Calibration = dict[str, Any] | None
+"""Corrections to the problem's costs, as plain data; None where there are none."""
+
+
+class OpenCase(ABC):
+    """What all searches of a case share. What `opened` returns is stored, so that a resumed search has the same."""
+
+    kind: str
+    clocked: bool  # whether placements are measured, so that failing may pass and a repeat may help
+
+    @abstractmethod
+    def opened(self) -> dict[str, Any]:
+        """As plain data, what was found out before the first search, `singles` and `bound_s` among it."""
+
+    @property
+    @abstractmethod
+    def singles(self) -> Told:
+        """Each device alone, where it can run and hold everything, and what it came to."""
+
+    @property
+    @abstractmethod
+    def bound_s(self) -> float:
+        """Seconds that no placement is predicted below."""
+
+    @abstractmethod
+    def problem(self, calibration: Calibration) -> Problem:
+        """What searchers search."""
+
+    @abstractmethod
+    def calibrated(self, told: Told, calibration: Calibration) -> Calibration:
+        """The corrections by all that a search was told, starting from those it has."""
+
+    @abstractmethod
+    def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
+        """What a placement comes to."""
+
+    def final(self, best: Placement) -> dict[str, Any] | None:
+        """The best placement, the best single device and the untouched step side by side; None where nothing runs."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Give back what it holds."""

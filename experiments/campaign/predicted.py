@@ -1,0 +1,68 @@
+"""Cases of files: a graph on a topology, judged by the simulator. TensorFlow is never loaded."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import inf
+from typing import Any
+
+from experiments.campaign.cells import PREDICTED, Case
+from experiments.campaign.open_case import Calibration, OpenCase, Told
+from placer.graph.graph_files import read_graph, read_topology
+from placer.graph.pins import parse_pin, pinned
+from placer.result import Failed, Measured, Result
+from search.exact.bounds import lower_bound
+from search.problem.problem import Placement, Problem
+
+NO_LINK = Failed("link", "a tensor would cross a link that is missing")
+
+
+class PredictedCase(OpenCase):
+    """As `placer plan` has it."""
+
+    kind = PREDICTED
+    clocked = False
+
+    def __init__(self, case: Case) -> None:
+        """Raises BadInputError for files that cannot be used, or not together."""
+        terms = case.terms
+        topology = read_topology(case.folder / case.where)
+        graph = pinned(read_graph(case.folder / case.what), [parse_pin(pin) for pin in terms["pins"]], topology)
+        self._problem = Problem(graph, topology, terms["objective"], terms["schedule"])
+
+    def opened(self) -> dict[str, Any]:
+        """The devices, the single ones' values and the bound."""
+        names = self._problem.topology.names
+        results = [(names[placement[0]], result) for placement, result in self.singles]
+        return {
+            "devices": list(names),
+            "singles": [[name, result.step_s if isinstance(result, Measured) else None] for name, result in results],
+            "bound_s": self.bound_s,
+            "ops": len(self._problem.graph),
+        }
+
+    @cached_property
+    def singles(self) -> Told:
+        """Each device alone."""
+        return [(placement, self.evaluate(placement, None)) for placement in self._problem.singles()]
+
+    @cached_property
+    def bound_s(self) -> float:
+        """Seconds that no placement can be predicted below."""
+        return float(lower_bound(self._problem))
+
+    def problem(self, calibration: Calibration) -> Problem:
+        """Always the same."""
+        return self._problem
+
+    def calibrated(self, told: Told, calibration: Calibration) -> Calibration:
+        """Nothing is measured, so nothing is corrected."""
+        return None
+
+    def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
+        """The objective's value, or a failure where tensors cannot cross."""
+        value = self._value(placement)
+        return Measured(value) if value < inf else NO_LINK
+
+    def _value(self, placement: Placement) -> float:
+        return float(self._problem.predict(placement))

@@ -1,0 +1,156 @@
+"""Running a campaign: cell after cell, every measurement stored before the next one is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import inf
+
+from experiments.campaign.cell_search import CellSearch
+from experiments.campaign.cells import Case, Cell
+from experiments.campaign.open_case import Calibration, OpenCase
+from experiments.campaign.predicted import PredictedCase
+from experiments.campaign.progress import Progress
+from experiments.campaign.spec import Spec
+from experiments.campaign.store import Held, Store, Trial, Wanted
+from placer.errors import BadInputError, PlacerError, short
+from placer.result import Failed, Measured, Result
+from search.problem.problem import Placement
+from search.problem.searcher import Stop, never
+
+Clock = Callable[[], float]
+
+
+def open_case(case: Case, store: Store, progress: Progress) -> OpenCase:
+    """The case, ready to evaluate placements. Raises PlacerError where that fails."""
+    progress.phase(f"{case.key}: reading")
+    return PredictedCase(case)
+
+
+@dataclass
+class Campaign:
+    """A campaign under way: its store, and how many failures came in a row."""
+
+    spec: Spec
+    store: Store
+    progress: Progress = field(default_factory=Progress)
+    over: Stop = never
+    clock: Clock = time.perf_counter
+    opener: Callable[[Case, Store, Progress], OpenCase] = open_case
+    in_a_row: int = 0
+
+    def run(self) -> None:
+        """Search every cell to its end, or until `over()`.
+
+        Raises BadInputError where the spec contradicts what is stored, and PlacerError where the store cannot be
+        written, or too much failed in a row.
+        """
+        check(self.spec, self.store)
+        self.store.want(wanted(self.spec))
+        held = {cell.key: cell for cell in self.store.held()}
+        total = sum(done(self.spec, held[cell.key]) or self.spec.measurements for cell in self.spec.cells)
+        self.progress.begin(sum(len(held[cell.key].trials) for cell in self.spec.cells), total)
+        try:
+            for case, cells in groupby(self.spec.cells, key=lambda cell: cell.case):
+                left = [cell for cell in cells if done(self.spec, held[cell.key]) is None]
+                if left and not self.over():
+                    self._case(case, left, held)
+        finally:
+            self.progress.end()
+
+    def _case(self, case: Case, cells: list[Cell], held: dict[str, Held]) -> None:
+        opened = self.opener(case, self.store, self.progress)
+        try:
+            if self.store.opened(case.key) is None:
+                self.store.keep_opened(case.key, opened.opened())
+            for cell in cells:
+                if not self.over():
+                    self._cell(cell, held[cell.key], opened)
+        finally:
+            opened.close()
+
+    def _cell(self, cell: Cell, held: Held, case: OpenCase) -> None:
+        search = CellSearch(cell, case, held.state, self.over)
+        n, spent_s = len(held.trials), sum(trial.seconds for trial in held.trials)
+        self.progress.cell(cell, n, search.best_s, _best_single_s(case))
+        while n < self.spec.measurements and spent_s < 60 * (self.spec.minutes or inf):
+            begin_s = self.clock()
+            placement = search.ask()
+            if self.over():  # the question may have been cut short
+                return
+            if placement is None:
+                self.store.keep_end(cell.key, search.ended or "")
+                self.progress.ended(cell, search.ended or "", self.spec.measurements - n)
+                return
+            result = self._evaluated(cell, n, case, placement, search.calibration)
+            search.tell(placement, result)
+            trial = Trial(n, placement, result, self.clock() - begin_s)
+            self.store.keep(cell.key, trial, search.state())
+            self.progress.trial(trial, search.best_s)
+            n, spent_s = n + 1, spent_s + trial.seconds
+            self._count(cell, result, case.clocked)
+
+    def _evaluated(self, cell: Cell, n: int, case: OpenCase, placement: Placement, calibration: Calibration) -> Result:
+        """What a placement comes to, tried again where that failed and may pass."""
+        for attempt in range(1 + self.spec.retries):
+            result = case.evaluate(placement, calibration)
+            if isinstance(result, Measured) or not case.clocked:
+                break
+            self.store.keep_failure(cell.case.key, cell.key, n, result)
+            self.progress.failed(cell.key, f"{result.reason}: {result.detail}")
+            if attempt == self.spec.retries or self.over():
+                break
+        return result
+
+    def _count(self, cell: Cell, result: Result, clocked: bool) -> None:
+        """Raises PlacerError after too many failures in a row."""
+        self.in_a_row = self.in_a_row + 1 if clocked and isinstance(result, Failed) else 0
+        if isinstance(result, Failed) and self.in_a_row >= self.spec.stop_after:
+            raise PlacerError(
+                f"{self.in_a_row} measurements failed in a row, at last one of {cell.key}: {result.reason}, "
+                f"{short(result.detail)}. All are in {self.store.path}; the same command goes on after them."
+            )
+
+
+def check(spec: Spec, store: Store) -> None:
+    """Raises BadInputError where the spec means something else by a case than what is stored under its name."""
+    stored = store.terms()
+    for case in dict.fromkeys(cell.case.key for cell in spec.cells):
+        here = next(cell.case for cell in spec.cells if cell.case.key == case)
+        differs = here.differences(stored[case]) if case in stored else []
+        if differs:
+            key, now, then = differs[0]
+            what = (
+                "is a file whose content has changed"
+                if key in ("graphs", "topologies")
+                else f"is {short(str(now))}, and was {short(str(then))}"
+            )
+            raise BadInputError(
+                f"{spec.path}: {here.kind}.{key} of {case} {what} since {store.path} was begun; change it back, or "
+                "name another store."
+            )
+
+
+def wanted(spec: Spec) -> list[Wanted]:
+    """The spec's cells, to be stored."""
+    return [
+        Wanted(
+            cell.key, cell.case.key, cell.case.kind, dict(cell.case.terms), cell.searcher, cell.seed,
+            spec.measurements, spec.minutes,
+        )
+        for cell in spec.cells
+    ]  # fmt: skip
+
+
+def done(spec: Spec, held: Held) -> int | None:
+    """How many measurements a finished cell took; None where more are to be made."""
+    count = len(held.trials)
+    spent_s = sum(trial.seconds for trial in held.trials)
+    finished = held.ended is not None or count >= spec.measurements or spent_s >= 60 * (spec.minutes or inf)
+    return count if finished else None
+
+
+def _best_single_s(case: OpenCase) -> float:
+    return min((result.step_s for _, result in case.singles if isinstance(result, Measured)), default=inf)

@@ -1,0 +1,169 @@
+"""The file that says what a campaign searches: placer.campaign/1, in TOML."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from experiments.campaign.cells import Case, Cell, graph_case
+from placer.errors import BadInputError, listed, short
+from placer.files import Document, Name
+from placer.graph.pins import parse_pin
+from search.session.registry import SEARCHERS
+
+FORMAT = "placer.campaign/1"
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Names = Annotated[list[Name], msgspec.Meta(min_length=1)]
+Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+
+
+class PredictedTable(Document):
+    """A [[predicted]] table: every graph file on every topology file, judged by the simulator alone."""
+
+    graphs: Names
+    topologies: Names
+    objective: Literal["makespan", "max-load"] = "makespan"
+    schedule: Literal["rank", "donf", "fifo"] = "rank"
+    pins: list[Name] = msgspec.field(default_factory=list)
+
+
+class SpecFile(Document):
+    """The whole file."""
+
+    format: str
+    searchers: Names
+    measurements: Count | Annotated[list[Count], msgspec.Meta(min_length=1)]
+    seeds: Annotated[list[Seed], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: [0])
+    minutes: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
+    stop_after: Count = 5
+    store: Name | None = None
+    predicted: list[PredictedTable] = msgspec.field(default_factory=list)
+
+
+TABLES = {"predicted": PredictedTable}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A campaign: its cells in the order in which they are searched, and how far each goes."""
+
+    path: Path
+    store: Path
+    cells: tuple[Cell, ...]
+    budgets: tuple[int, ...]  # measurements, ascending: a search goes to the last, and a report looks at each
+    minutes: float | None  # of each cell
+    retries: int  # of a measurement that failed
+    stop_after: int  # failures in a row end the campaign
+
+    @property
+    def measurements(self) -> int:
+        """How many each cell may take."""
+        return self.budgets[-1]
+
+
+def read_spec(path: Path) -> Spec:
+    """Read a campaign, and the graphs and topologies that it names. Raises BadInputError."""
+    file = _parsed(path)
+    _check_words(path, file)
+    cases = [_predicted(path, table, i) for i, table in enumerate(file.predicted)]
+    if not any(cases):
+        raise BadInputError(f"{path}: there is nothing to search; add a table [[predicted]].")
+    cells = [
+        Cell(case, searcher, seed)
+        for case in _unlike(path, [case for found in cases for case in found])
+        for searcher, seed in product(_once(path, "searchers", file.searchers), _once(path, "seeds", file.seeds))
+    ]
+    counts = file.measurements if isinstance(file.measurements, list) else [file.measurements]
+    store = path.parent / file.store if file.store else path.with_suffix(".sqlite")
+    return Spec(path, store, tuple(cells), tuple(sorted(set(counts))), file.minutes, file.retries, file.stop_after)
+
+
+def _parsed(path: Path) -> SpecFile:
+    try:
+        content = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInputError(f"{path}: not TOML: {error}; correct it there.") from None
+    if content.get("format") != FORMAT:
+        found = short(str(content["format"])) if "format" in content else "missing"
+        raise BadInputError(f"{path}: the key format is {found}; this needs format = '{FORMAT}'.")
+    try:
+        return msgspec.convert(content, SpecFile)
+    except msgspec.ValidationError as error:
+        raise BadInputError(f"{path}: {_said(str(error))}.") from None
+
+
+def _check_words(path: Path, file: SpecFile) -> None:
+    for i, name in enumerate(file.searchers):
+        if name not in SEARCHERS:
+            known = ", ".join(sorted(SEARCHERS))
+            raise BadInputError(f"{path}: searchers[{i}] is {short(name)}; choose one of {known}.")
+
+
+def _predicted(path: Path, table: PredictedTable, i: int) -> list[Case]:
+    """The cases of a [[predicted]] table."""
+    here = f"{path}: predicted[{i}]"
+    try:
+        for pin in table.pins:
+            parse_pin(pin)
+        return [
+            graph_case(path.parent, graph, topology, table.objective, table.schedule, tuple(table.pins))
+            for graph, topology in product(
+                _once(path, f"predicted[{i}].graphs", table.graphs),
+                _once(path, f"predicted[{i}].topologies", table.topologies),
+            )
+        ]
+    except BadInputError as error:
+        raise BadInputError(str(error) if str(error).startswith(str(path)) else f"{here}: {error}") from None
+
+
+def _once(path: Path, key: str, values: list[Any]) -> list[Any]:
+    """The values of a key. Raises BadInputError where one stands there twice."""
+    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    if twice is not None:
+        raise BadInputError(f"{path}: {key} has {short(str(twice))} twice; leave one of them out.")
+    return values
+
+
+def _unlike(path: Path, cases: list[Case]) -> list[Case]:
+    """The cases. Raises BadInputError where two would be stored under one name."""
+    known: dict[str, Case] = {}
+    for case in cases:
+        if case.key in known:
+            differs = case.differences(known[case.key].terms)
+            how = f"with another {differs[0][0]}" if differs else "once would do"
+            raise BadInputError(f"{path}: {case.key} stands there twice, {how}; leave one of them out.")
+        known[case.key] = case
+    return cases
+
+
+def _said(complaint: str) -> str:
+    """msgspec's complaint in words of the file: which key, and what is allowed."""
+    what, _, where = complaint.rpartition(" - at ") if " - at " in complaint else (complaint, "", "")
+    key = where.strip("`").removeprefix("$").lstrip(".").removesuffix("[...]")
+    table = re.match(r"\w*", key)
+    kind = TABLES.get(table[0] if table else "", SpecFile)
+    if field := re.search(r"unknown field `(.*)`", what, re.DOTALL):
+        within = f" in {key}" if key else ""
+        return f"the key {short(field[1])}{within} is unknown; allowed are {', '.join(kind.__struct_fields__)}"
+    if field := re.search(r"missing required field `(.*)`", what):
+        within = f" in {key}" if key else ""
+        return f"the key {field[1]}{within} is missing; add it"
+    if value := re.search(r"[Ii]nvalid enum value '(.*)'", what, re.DOTALL):
+        return f"{key} is {short(value[1])}, which is none of the values it may have{_choices(kind, key)}"
+    return f"{key}: {what[:1].lower()}{what[1:].replace('`', '')}"
+
+
+def _choices(kind: type[Document], key: str) -> str:
+    """What a key that takes one of a few words may be."""
+    hint = kind.__annotations__.get(key.rpartition(".")[2], "")
+    words = re.findall(r'"([^"]+)"', str(hint)) or re.findall(r"'([^']+)'", str(hint))
+    return f": {listed(words)}" if words else ""

@@ -1,0 +1,113 @@
+"""Where a campaign stands: facts for each cell, read from its store alone."""
+
+from __future__ import annotations
+
+from math import inf
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from experiments.campaign.store import Held, Store, Trial
+from placer.result import Measured
+
+Facts = dict[str, Any]
+SQLITE = b"SQLite format 3\0"
+
+
+def is_store(path: Path) -> bool:
+    """Whether the file is a store, not a spec."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE)) == SQLITE
+    except OSError:
+        return False
+
+
+def standing(store: Store) -> Facts:
+    """What `placer campaign status --json` prints. Times are seconds."""
+    held, failures = store.held(), store.failures()
+    opened = {cell.case_key: store.opened(cell.case_key) for cell in held}
+    failed = [(failure["cell"], failure["case"]) for failure in failures]
+    cells = [_cell(cell, opened[cell.case_key], sum(key == cell.key for key, _ in failed)) for cell in held]
+    wanted = [cell for cell in cells if cell["total"] is not None]
+    return {
+        "store": str(store.path),
+        "cells": cells,
+        "done": sum(cell["done"] for cell in wanted),
+        "total": sum(cell["done"] if cell["state"] == "done" else cell["total"] for cell in wanted),
+        "failures": len(failures),
+        "last_failure": None if not failures else failures[-1],
+        "complete": all(cell["state"] == "done" for cell in wanted),
+    }
+
+
+def _cell(held: Held, opened: Facts | None, failures: int) -> Facts:
+    single_s = best_single_s(opened)
+    raced_s = best_s(held.trials, single_s)
+    final = held.final
+    found_s, against_s = (final["best_s"], final["best_single_s"]) if final else (raced_s, single_s)
+    return {
+        "cell": held.key,
+        "case": held.case_key,
+        "kind": held.kind,
+        "searcher": held.searcher,
+        "seed": held.seed,
+        "state": _state(held),
+        "done": len(held.trials),
+        "total": held.wanted,
+        "best_s": _finite(found_s),
+        "best_single_s": _finite(against_s),
+        "ratio_to_best_single": against_s / found_s if _finite(found_s) and _finite(against_s) else None,
+        "side_by_side": final is not None,
+        "untouched_s": (final or opened or {}).get("untouched_s"),
+        "bound_s": (opened or {}).get("bound_s"),
+        "seconds": sum(trial.seconds for trial in held.trials),
+        "failures": failures,
+        "ended": held.ended,
+    }
+
+
+def _state(held: Held) -> str:
+    """`done`, `begun`, `waiting`, or `not in the spec`."""
+    if held.wanted is None:
+        return "not in the spec"
+    spent_s = sum(trial.seconds for trial in held.trials)
+    if held.ended is not None or len(held.trials) >= held.wanted or spent_s >= 60 * (held.minutes or inf):
+        return "done"
+    return "begun" if held.trials else "waiting"
+
+
+def best_single_s(opened: Facts | None) -> float:
+    """Seconds on the fastest single device; infinity where none ran."""
+    return min((step_s for _, step_s in (opened or {}).get("singles", []) if step_s is not None), default=inf)
+
+
+def best_s(trials: tuple[Trial, ...], single_s: float) -> float:
+    """Seconds of the fastest of the trials and the single device; infinity where nothing ran."""
+    ran = [trial.result.step_s for trial in trials if isinstance(trial.result, Measured)]
+    return min([single_s, *ran])
+
+
+def after(store: Store, budgets: tuple[int, ...]) -> list[Facts]:
+    """For each case and searcher, the ratio to the best single device after so many measurements: the median over
+    seeds, of those that went so far or ended before; None where there is none.
+    """
+    rows: dict[tuple[str, str], list[Held]] = {}
+    for held in store.held():
+        rows.setdefault((held.case_key, held.searcher), []).append(held)
+    facts = []
+    for (case, searcher), cells in rows.items():
+        single_s = best_single_s(store.opened(case))
+        ratios = {str(budget): _ratio_after(cells, budget, single_s) for budget in budgets}
+        facts.append({"case": case, "searcher": searcher, "kind": cells[0].kind, "seeds": len(cells), "after": ratios})
+    return facts
+
+
+def _ratio_after(cells: list[Held], budget: int, single_s: float) -> float | None:
+    far = [held for held in cells if len(held.trials) >= budget or held.ended is not None]
+    ratios = [single_s / best_s(held.trials[:budget], single_s) for held in far if single_s < inf]
+    return median(ratios) if ratios else None
+
+
+def _finite(seconds: float | None) -> float | None:
+    return None if seconds is None or seconds == inf else seconds

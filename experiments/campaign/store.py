@@ -1,0 +1,280 @@
+"""What a campaign has measured, in one SQLite file: each measurement is one transaction with the searcher's state."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from placer.errors import PlacerError
+from placer.result import Failed, Measured, Result
+from search.problem.problem import Placement
+
+# Each script raises the schema by one version; a file of an older one gets those that it lacks.
+MIGRATIONS = (
+    """
+    CREATE TABLE cases (
+        key TEXT PRIMARY KEY, kind TEXT NOT NULL, terms TEXT NOT NULL, opened TEXT
+    ) WITHOUT ROWID;
+    CREATE TABLE cells (
+        key TEXT PRIMARY KEY, place INTEGER NOT NULL, case_key TEXT NOT NULL REFERENCES cases,
+        searcher TEXT NOT NULL, seed INTEGER NOT NULL, wanted INTEGER NOT NULL, minutes REAL,
+        state TEXT, ended TEXT, final TEXT
+    ) WITHOUT ROWID;
+    CREATE TABLE trials (
+        cell TEXT NOT NULL REFERENCES cells, n INTEGER NOT NULL, placement TEXT NOT NULL, result TEXT NOT NULL,
+        seconds REAL NOT NULL, at REAL NOT NULL, PRIMARY KEY (cell, n)
+    ) WITHOUT ROWID;
+    CREATE TABLE failures (
+        id INTEGER PRIMARY KEY, case_key TEXT NOT NULL, cell TEXT, n INTEGER, reason TEXT NOT NULL,
+        detail TEXT NOT NULL, at REAL NOT NULL
+    );
+    """,
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One measurement of a cell. seconds: that asking and measuring took."""
+
+    n: int
+    placement: Placement
+    result: Result
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A cell as the spec has it, to be stored. terms: of its case."""
+
+    key: str
+    case_key: str
+    kind: str
+    terms: dict[str, Any]
+    searcher: str
+    seed: int
+    measurements: int
+    minutes: float | None
+
+
+@dataclass(frozen=True)
+class Held:
+    """A cell as it is stored. state: what its search goes on from, None before its first measurement."""
+
+    key: str
+    case_key: str
+    kind: str
+    searcher: str
+    seed: int
+    wanted: int | None  # measurements; None where the spec no longer has the cell
+    minutes: float | None
+    state: dict[str, Any] | None
+    ended: str | None  # why nothing more is to be measured
+    final: dict[str, Any] | None  # its best mapping and the best single device side by side
+    trials: tuple[Trial, ...]
+
+
+class Store:
+    """One file (WAL), one writer, readers at any time. Every method that writes is one transaction, and durable."""
+
+    def __init__(self, path: Path, *, reads: bool = False, migrations: Sequence[str] = MIGRATIONS) -> None:
+        """Opens the file, which is made where there is none. reads: only to read what is there.
+
+        Raises PlacerError where it cannot be used, where another campaign writes to it, and where a newer Placer wrote
+        it.
+        """
+        self.path, self.migrations = path, migrations
+        self._lock_fd: int | None = None
+        try:
+            if not reads:
+                self._lock()
+            elif not path.is_file():
+                raise PlacerError(f"there is no store {path}; begin the campaign with placer campaign run.")
+            # Waits for nobody but a reader that is opening the file.
+            self.connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}", uri=True, isolation_level=None
+            )
+            if not reads:
+                self.connection.execute("PRAGMA journal_mode=WAL")
+                self.connection.execute("PRAGMA synchronous=FULL")
+            self._migrate(reads)
+        except (sqlite3.Error, OSError) as error:
+            self._unlock()
+            raise PlacerError(f"the store {path} cannot be used: {error}; correct that, or name another.") from None
+        except PlacerError:
+            self._unlock()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file and let other campaigns in; harmless when called twice."""
+        self.connection.close()
+        self._unlock()
+
+    def _lock(self) -> None:
+        """The kernel lets go of it where this process dies. The store itself is not locked, because SQLite locks it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        name = self.path.with_name(self.path.name + ".lock")
+        self._lock_fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PlacerError(
+                f"another campaign writes to {self.path}; wait for it, look at it with placer campaign status, or name "
+                "another store."
+            ) from None
+
+    def _unlock(self) -> None:
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    def _migrate(self, reads: bool) -> None:
+        version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+        newest = len(self.migrations)
+        if not 0 <= version <= newest:
+            raise PlacerError(
+                f"the store {self.path} has schema {version}, this Placer knows {newest}; use a newer Placer, or name "
+                "another store."
+            )
+        if reads and version < newest:
+            raise PlacerError(f"the store {self.path} has the older schema {version}; placer campaign run renews it.")
+        for k in range(version, newest):
+            with self._transaction():
+                for statement in filter(str.strip, self.migrations[k].split(";")):
+                    self.connection.execute(statement)
+                self.connection.execute(f"PRAGMA user_version={k + 1}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that is executed in the block, or nothing. Raises PlacerError where it cannot be written."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise PlacerError(
+                f"the store {self.path} cannot be written: {error}; what was stored before is kept. Make room, then "
+                "run the same command again."
+            ) from None
+        finally:
+            if self.connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    self.connection.execute("ROLLBACK")
+
+    def terms(self) -> dict[str, dict[str, Any]]:
+        """The terms of each case that is stored."""
+        return {key: json.loads(text) for key, text in self.connection.execute("SELECT key, terms FROM cases")}
+
+    def want(self, cells: Iterable[Wanted]) -> None:
+        """Take over the cells of a spec; what is stored of others stays."""
+        with self._transaction():
+            self.connection.execute("UPDATE cells SET wanted = 0")
+            for place, cell in enumerate(cells):
+                self.connection.execute(
+                    "INSERT OR IGNORE INTO cases VALUES (?, ?, ?, NULL)",
+                    (cell.case_key, cell.kind, json.dumps(cell.terms)),
+                )
+                self.connection.execute(
+                    "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL) ON CONFLICT (key) DO UPDATE "
+                    "SET place = excluded.place, wanted = excluded.wanted, minutes = excluded.minutes",
+                    (cell.key, place, cell.case_key, cell.searcher, cell.seed, cell.measurements, cell.minutes),
+                )
+
+    def opened(self, case_key: str) -> dict[str, Any] | None:
+        """What was found out of a case before its search began; None where that is not stored."""
+        row = self.connection.execute("SELECT opened FROM cases WHERE key = ?", (case_key,)).fetchone()
+        return None if row is None or row[0] is None else dict(json.loads(row[0]))
+
+    def keep_opened(self, case_key: str, opened: dict[str, Any]) -> None:
+        """Store what was found out of a case."""
+        with self._transaction():
+            self.connection.execute("UPDATE cases SET opened = ? WHERE key = ?", (json.dumps(opened), case_key))
+
+    def keep(self, cell: str, trial: Trial, state: dict[str, Any]) -> None:
+        """Store a measurement, and the state from which its search goes on."""
+        row = (cell, trial.n, json.dumps(trial.placement), json.dumps(plain(trial.result)), trial.seconds, time.time())
+        with self._transaction():
+            self.connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?)", row)
+            self.connection.execute("UPDATE cells SET state = ? WHERE key = ?", (json.dumps(state), cell))
+
+    def keep_end(self, cell: str, why: str) -> None:
+        """Store that a cell has ended, and why."""
+        with self._transaction():
+            self.connection.execute("UPDATE cells SET ended = ? WHERE key = ?", (why, cell))
+
+    def keep_final(self, cell: str, final: dict[str, Any]) -> None:
+        """Store what a cell's best mapping came to beside the best single device."""
+        with self._transaction():
+            self.connection.execute("UPDATE cells SET final = ? WHERE key = ?", (json.dumps(final), cell))
+
+    def keep_failure(self, case_key: str, cell: str | None, n: int | None, failed: Failed) -> None:
+        """Store a failure, of a measurement or of a whole case."""
+        row = (case_key, cell, n, failed.reason, failed.detail, time.time())
+        with self._transaction():
+            self.connection.execute(
+                "INSERT INTO failures (case_key, cell, n, reason, detail, at) VALUES (?, ?, ?, ?, ?, ?)", row
+            )
+
+    def failures(self) -> list[dict[str, Any]]:
+        """All failures, in their order: `case`, `cell`, `n`, `reason`, `detail`, `at`."""
+        names = ("case", "cell", "n", "reason", "detail", "at")
+        rows = self.connection.execute("SELECT case_key, cell, n, reason, detail, at FROM failures ORDER BY id")
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def held(self) -> list[Held]:
+        """All cells, in the order of the spec, those that it no longer has last. One moment's view."""
+        with suppress(sqlite3.Error):
+            self.connection.execute("BEGIN")
+        try:
+            trials: dict[str, list[Trial]] = {}
+            for cell, n, placement, result, seconds in self.connection.execute(
+                "SELECT cell, n, placement, result, seconds FROM trials ORDER BY cell, n"
+            ):
+                found = Trial(n, tuple(json.loads(placement)), unplain(json.loads(result)), seconds)
+                trials.setdefault(cell, []).append(found)
+            rows = self.connection.execute(
+                "SELECT cells.key, case_key, kind, searcher, seed, wanted, minutes, state, ended, final FROM cells "
+                "JOIN cases ON cases.key = case_key ORDER BY wanted = 0, place, cells.key"
+            ).fetchall()
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        return [_held(row, tuple(trials.get(row[0], ()))) for row in rows]
+
+
+def _held(row: Sequence[Any], trials: tuple[Trial, ...]) -> Held:
+    key, case_key, kind, searcher, seed, wanted, minutes, state, ended, final = row
+    parsed = [None if text is None else json.loads(text) for text in (state, final)]
+    return Held(key, case_key, kind, searcher, seed, wanted or None, minutes, parsed[0], ended, parsed[1], trials)
+
+
+def plain(result: Result) -> dict[str, Any]:
+    """A result as plain data."""
+    if isinstance(result, Failed):
+        return {"failed": result.reason, "detail": result.detail}
+    return {
+        "step_s": result.step_s,
+        "spread_s": result.spread_s,
+        "repeats": result.repeats,
+        "switch_s": result.switch_s,
+        "stopped_early": result.stopped_early,
+    }
+
+
+def unplain(data: dict[str, Any]) -> Result:
+    """The result that `plain` made data of."""
+    return Failed(data["failed"], data["detail"]) if "failed" in data else Measured(**data)

@@ -1,0 +1,123 @@
+"""`placer campaign`: run one, see where it stands, and take out what it measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments.cli.options import AsJson, Quiet, show_result
+
+if TYPE_CHECKING:
+    from experiments.campaign.store import Store
+
+app = typer.Typer(
+    name="campaign",
+    help="Offline campaigns: many searches in one file, resumed by the same command.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="What to search (placer.campaign/1, TOML).")]
+SpecOrStore = Annotated[Path, typer.Argument(metavar="SPEC", help="The campaign's spec, or its store.")]
+
+
+@app.command("run")
+def run(spec: SpecFile, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Search every cell of a campaign; the same command goes on where it was stopped or killed.
+
+    Example: placer campaign run campaign.toml
+    """
+    from experiments.campaign.run import Campaign
+    from experiments.campaign.spec import read_spec
+    from experiments.campaign.standing import standing
+    from experiments.campaign.store import Store
+    from experiments.jobs.interrupt import interruptible
+    from experiments.report.campaign import progress, show_standing
+
+    read = read_spec(spec)
+    with Store(read.store) as store:
+        with interruptible() as pressed:
+            Campaign(read, store, progress(quiet), over=pressed).run()
+        facts = {**standing(store), "interrupted": pressed()}
+    show_result(as_json, facts, lambda: show_standing(facts))
+
+
+@app.command("status")
+def status(spec: SpecOrStore, as_json: AsJson = False) -> None:
+    """Show where a campaign stands, also while it runs.
+
+    Example: placer campaign status campaign.toml
+    """
+    from experiments.campaign.standing import standing
+    from experiments.report.campaign import show_standing
+
+    with _opened(spec) as store:
+        facts = standing(store)
+    show_result(as_json, facts, lambda: show_standing(facts))
+
+
+@app.command("export")
+def export(
+    spec: SpecOrStore,
+    out: Annotated[Path, typer.Option(help="A .csv or .parquet file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write every measurement of a campaign as a table.
+
+    Example: placer campaign export campaign.toml --out trials.csv
+    """
+    from experiments.campaign.export import check_export
+    from experiments.campaign.export import export as write
+
+    check_export(out)
+    with _opened(spec) as store:
+        rows = write(store, out)
+    show_result(as_json, {"out": str(out), "rows": rows}, lambda: print(f"wrote {rows} rows to {out}", file=sys.stderr))
+
+
+@app.command("report")
+def report(
+    spec: SpecOrStore,
+    out: Annotated[Path | None, typer.Option(help="Write it there instead of printing it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Report what a campaign found against its baselines, as Markdown.
+
+    Example: placer campaign report campaign.toml --out report.md
+    """
+    from experiments.campaign.standing import after, standing
+    from experiments.report.campaign import report_markdown
+    from placer.files import write_whole
+
+    with _opened(spec) as store:
+        facts, curves = standing(store), after(store, _budgets(spec, store))
+    text = report_markdown(facts, curves)
+    if out is not None:
+        write_whole(out, text.encode())
+    if as_json:
+        print(json.dumps({**facts, "after": curves}))
+    elif out is None:
+        print(text)
+
+
+def _opened(path: Path) -> Store:
+    """The store of a campaign, to read. Raises BadInputError and PlacerError where there is none."""
+    from experiments.campaign.spec import read_spec
+    from experiments.campaign.standing import is_store
+    from experiments.campaign.store import Store
+
+    return Store(path if is_store(path) else read_spec(path).store, reads=True)
+
+
+def _budgets(path: Path, store: Store) -> tuple[int, ...]:
+    """After how many measurements to look: as the spec says, or at the end."""
+    from experiments.campaign.spec import read_spec
+    from experiments.campaign.standing import is_store
+
+    if not is_store(path):
+        return read_spec(path).budgets
+    return (max((held.wanted or len(held.trials) for held in store.held()), default=1),)

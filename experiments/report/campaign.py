@@ -1,0 +1,167 @@
+"""A campaign on the terminal and as Markdown: its progress, where it stands, and what it found against baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.campaign.cells import Cell
+from experiments.campaign.progress import Progress
+from experiments.campaign.store import Trial
+from experiments.report.progress import rich_progress
+from experiments.report.text import cell as shown
+from experiments.report.text import markdown_table, ms
+
+Facts = dict[str, Any]
+
+
+class CampaignBar(Progress):
+    """A bar on a terminal, its ETA by this run's pace; a line per cell and improvement everywhere; all on stderr."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.bar = rich_progress(self.console, hidden=not self.console.is_terminal)
+        self.done = self.total = 0
+        self.best_s = self.single_s = inf
+
+    def begin(self, done: int, total: int) -> None:
+        """Show the bar."""
+        self.done, self.total = done, total
+        self.task = self.bar.add_task("", total=total, completed=done)
+        self.bar.start()
+        if done:
+            self._say(f"{done} of {total} measurements are in the store; going on")
+
+    def phase(self, text: str) -> None:
+        """Print what comes next."""
+        self._say(text, style="dim")
+
+    def cell(self, cell: Cell, done: int, best_s: float, single_s: float) -> None:
+        """Print which search begins."""
+        self.best_s, self.single_s = best_s, single_s
+        begun = f", from measurement {done + 1} on" if done else ""
+        self._say(f"{cell.key}{begun} ({self.done} of {self.total})")
+        self.bar.update(self.task, description=self._best())
+
+    def trial(self, trial: Trial, best_s: float) -> None:
+        """Advance, and print a line for an improvement."""
+        self.done += 1
+        if best_s < self.best_s:
+            self.best_s = best_s
+            self._say(f"  {trial.n + 1:4}  {self._best()}")
+        self.bar.update(self.task, advance=1, description=self._best())
+
+    def ended(self, cell: Cell, why: str, skipped: int) -> None:
+        """Print why a cell ended before its last measurement."""
+        self.total -= skipped
+        self.bar.update(self.task, total=self.total)
+        self._say(f"  ended: {why}", style="dim")
+
+    def failed(self, what: str, reason: str) -> None:
+        """Print a failure."""
+        self._say(f"  failed: {what}: {reason}")
+
+    def end(self) -> None:
+        """Remove the bar."""
+        self.bar.stop()
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        self.console.print(shown(text, 2000), highlight=False, soft_wrap=True, style=style)
+
+    def _best(self) -> str:
+        if self.best_s == inf:
+            return "nothing ran yet"
+        against = f" ({self.single_s / self.best_s:.2f}x the best single device)" if self.single_s < inf else ""
+        return f"best {ms(self.best_s, None)}{against}"
+
+
+def progress(quiet: bool) -> Progress:
+    """A CampaignBar, or nothing where `quiet`."""
+    return Progress() if quiet else CampaignBar()
+
+
+def show_standing(facts: Facts) -> None:
+    """The table of cells, and how much is done."""
+    console = Console()
+    table = Table()
+    for head in ("cell", "state", "measured", "best", "x best single", "failures"):
+        table.add_column(head, justify="left" if head in ("cell", "state") else "right")
+    for row in facts["cells"]:
+        count = str(row["done"]) if row["total"] is None else f"{row['done']}/{row['total']}"
+        failures = str(row["failures"] or "")
+        table.add_row(shown(row["cell"], 200), row["state"], count, _best(row), _ratio(row), failures)
+    console.print(table)
+    for line in standing_lines(facts):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def standing_lines(facts: Facts) -> list[str]:
+    """What is done, and what failed last, in sentences."""
+    state = "complete" if facts["complete"] else "placer campaign run goes on"
+    lines = [f"{facts['done']} of {facts['total']} measurements, {facts['failures']} failures: {state}."]
+    if any(row["kind"] == "predicted" for row in facts["cells"]):
+        lines.append("Predicted cells are judged by the simulator: no gain is one before it is measured.")
+    if (last := facts["last_failure"]) is not None:
+        lines.append(f"The last failure: {last['cell'] or last['case']}: {last['reason']}: {last['detail']}")
+    return lines
+
+
+def _best(row: Facts) -> str:
+    return "" if row["best_s"] is None else ms(row["best_s"], None)
+
+
+def _ratio(row: Facts) -> str:
+    return "" if row["ratio_to_best_single"] is None else f"{row['ratio_to_best_single']:.2f}"
+
+
+def report_markdown(facts: Facts, after: list[Facts]) -> str:
+    """Every cell against its baselines; then, for each searcher, how far it had come after so many measurements."""
+    lines = [f"# Campaign {facts['store']}", "", *standing_lines(facts), ""]
+    for case in dict.fromkeys(row["case"] for row in facts["cells"]):
+        lines += _case([row for row in facts["cells"] if row["case"] == case])
+    return "\n".join([*lines, *_after(after)])
+
+
+def _case(rows: list[Facts]) -> list[str]:
+    first = rows[0]
+    judged = "predicted" if first["kind"] == "predicted" else "measured"
+    heads = ("searcher", "seed", "measured" if judged == "measured" else "tried", "best", "x best single", "state")
+    table = [
+        [row["searcher"], str(row["seed"]), str(row["done"]), _best(row), _ratio(row), _ended(row)] for row in rows
+    ]
+    return [f"## {first['case']} ({judged})", "", *_baselines(rows), "", *markdown_table(heads, table, left=(0, 5)), ""]
+
+
+def _ended(row: Facts) -> str:
+    return f"{row['state']}: {row['ended']}" if row["ended"] else str(row["state"])
+
+
+def _baselines(rows: list[Facts]) -> list[str]:
+    """What the best is compared with."""
+    first = rows[0]
+    single, bound, untouched = (first[name] for name in ("best_single_s", "bound_s", "untouched_s"))
+    said = []
+    if single is not None:
+        said.append(f"the best single device takes {ms(single, None)}")
+    if untouched is not None:
+        said.append(f"one TensorFlow process with all of this machine's cores {ms(untouched, None)}")
+    if bound:
+        said.append(f"no mapping can be predicted below {ms(bound, None)}")
+    return [f"Baselines: {', '.join(said)}." if said else "Nothing was opened yet, so there is no baseline."]
+
+
+def _after(rows: Iterable[Facts]) -> list[str]:
+    rows = list(rows)
+    budgets = list(dict.fromkeys(budget for row in rows for budget in row["after"]))
+    heads = ("case", "searcher", "seeds", *(f"after {budget}" for budget in budgets))
+    table = [
+        [row["case"], row["searcher"], str(row["seeds"]),
+         *("" if ratio is None else f"{ratio:.2f}" for ratio in row["after"].values())]
+        for row in rows
+    ]  # fmt: skip
+    said = "Times faster than the best single device after so many measurements, the median over seeds:"
+    return ["## After so many measurements", "", said, "", *markdown_table(heads, table, left=(0, 1)), ""]

@@ -1,0 +1,126 @@
+"""`placer campaign` as a user meets it: what it prints, exit codes, Ctrl-C, and no TensorFlow where none is needed."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from experiments.campaign.export import export
+from experiments.campaign.run import Campaign
+from experiments.campaign.spec import read_spec
+from experiments.campaign.standing import after, standing
+from experiments.campaign.store import Store
+from experiments.report.campaign import CampaignBar, report_markdown
+from placer.errors import BadInputError
+
+WITHOUT_TENSORFLOW = """
+import sys
+from experiments.cli import main
+try:
+    main()
+finally:
+    assert "tensorflow" not in sys.modules, "TensorFlow was loaded"
+"""
+
+
+def placer(*arguments, **more):
+    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, "campaign", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, **more)
+
+
+@pytest.fixture
+def done(folder):
+    """The folder of a campaign that has ended."""
+    spec = read_spec(folder / "campaign.toml")
+    with Store(spec.store) as store:
+        Campaign(spec, store).run()
+    return folder
+
+
+def read(folder):
+    return Store(folder / "campaign.sqlite", reads=True)
+
+
+def test_from_run_to_report(folder):
+    ran = placer("run", folder / "campaign.toml", "--json")
+    assert ran.returncode == 0, ran.stderr
+    facts = json.loads(ran.stdout)
+    assert (facts["done"], facts["total"], facts["complete"], facts["interrupted"]) == (20, 20, True, False)
+    assert "towers.json on two.json: local, seed 1 (15 of 20)" in ran.stderr
+    status = json.loads(placer("status", folder / "campaign.sqlite", "--json").stdout)
+    assert status == {name: value for name, value in facts.items() if name != "interrupted"}
+
+
+def test_a_broken_spec_is_one_line_and_exit_code_2(edited):
+    found = placer("run", edited("seeds =", "sedes ="))
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith("placer: ") and found.stderr.count("\n") == 1
+
+
+def test_ctrl_c_ends_a_run_with_what_it_has_and_the_same_command_goes_on(folder, edited):
+    path = edited("[2, 5]", "100000")
+    edited('["random", "local"]', '["random"]')
+    command = [sys.executable, "-m", "experiments.cli", "campaign", "run", str(path), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while "best" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate()
+    facts = json.loads(out)
+    assert process.returncode == 0
+    assert facts["interrupted"] and not facts["complete"]
+    assert 0 < facts["done"] < facts["total"]
+
+
+def test_status_says_what_is_best_against_the_best_single_device(done):
+    with read(done) as store:
+        facts = standing(store)
+    for cell in facts["cells"]:
+        assert (cell["state"], cell["done"], cell["failures"], cell["total"]) == ("done", 5, 0, 5)
+        assert cell["bound_s"] <= cell["best_s"] <= cell["best_single_s"]
+        assert cell["ratio_to_best_single"] == cell["best_single_s"] / cell["best_s"]
+    assert max(cell["ratio_to_best_single"] for cell in facts["cells"]) > 1.2
+
+
+def test_export_has_a_row_for_each_measurement(done):
+    with read(done) as store:
+        for name in ("trials.csv", "trials.parquet"):
+            assert export(store, done / name) == 20
+        held = store.held()
+    rows = list(csv.DictReader((done / "trials.csv").read_text().splitlines()))
+    trials = [trial for cell in held for trial in cell.trials]
+    assert [float(row["step_s"]) for row in rows] == [trial.result.step_s for trial in trials]
+    assert [tuple(map(int, row["placement"].split())) for row in rows] == [trial.placement for trial in trials]
+    parquet = pytest.importorskip("pyarrow.parquet").read_table(done / "trials.parquet").to_pylist()
+    assert [row["step_s"] for row in parquet] == [trial.result.step_s for trial in trials]
+
+
+def test_export_to_another_format_is_refused_with_the_known_ones(done):
+    with read(done) as store, pytest.raises(BadInputError, match=r"name a \.csv or \.parquet file"):
+        export(store, done / "trials.xlsx")
+
+
+def test_the_report_names_the_baselines_and_how_far_each_searcher_had_come(done):
+    with read(done) as store:
+        facts, curves = standing(store), after(store, (2, 5))
+    text = report_markdown(facts, curves)
+    assert "(predicted)" in text and "the best single device takes" in text and "no mapping can be predicted" in text
+    assert "| case | searcher | seeds | after 2 | after 5 |" in text
+    for row in curves:
+        assert 1 <= row["after"]["2"] <= row["after"]["5"]
+
+
+def test_a_resumed_run_says_where_it_goes_on(folder, edited, capsys):
+    spec = read_spec(folder / "campaign.toml")
+    with Store(spec.store) as store:
+        Campaign(spec, store, CampaignBar()).run()
+    spec = read_spec(edited("[2, 5]", "6"))
+    capsys.readouterr()
+    with Store(spec.store) as store:
+        Campaign(spec, store, CampaignBar()).run()
+    said = capsys.readouterr().err
+    assert "20 of 24 measurements are in the store; going on" in said
+    assert "random, seed 0, from measurement 6 on (20 of 24)" in said.replace("\n", "")

@@ -1,0 +1,64 @@
+"""The spec: what it makes of a file, and what it says of a wrong one."""
+
+import pytest
+
+from experiments.campaign.spec import read_spec
+from placer.errors import BadInputError
+
+
+def refused(path):
+    with pytest.raises(BadInputError) as error:
+        read_spec(path)
+    said = str(error.value)
+    assert "\n" not in said and said.startswith(str(path.parent))
+    return said
+
+
+def test_cells_are_cases_times_searchers_times_seeds(folder):
+    spec = read_spec(folder / "campaign.toml")
+    assert [(cell.searcher, cell.seed) for cell in spec.cells] == [
+        ("random", 0), ("random", 1), ("local", 0), ("local", 1),
+    ]  # fmt: skip
+    assert {cell.case.key for cell in spec.cells} == {"towers.json on two.json"}
+    assert (spec.budgets, spec.measurements, spec.store) == ((2, 5), 5, folder / "campaign.sqlite")
+
+
+def test_broken_toml_names_its_line(edited):
+    assert "line 3" in refused(edited("seeds = [0, 1]", "seeds = [0, 1}"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "key", "allowed"),
+    [
+        ("seeds =", "sedes =", "sedes", "seeds"),
+        ("topologies =", "topology =", "topology", "topologies"),
+        ('searchers = ["random", "local"]\n', "", "searchers", "add it"),
+        ('"local"]', '"magic"]', "searchers[1]", "hybrid"),
+        ('["two.json"]', '["two.json"]\nobjective = "speed"', "objective", "max-load"),
+        ('["two.json"]', '["two.json"]\npins = ["(=x"]', "predicted[0]", "pattern"),
+        ("measurements = [2, 5]", "measurements = 0", "measurements", ">= 1"),
+        ("measurements = [2, 5]", "measurements = 5\nminutes = 0", "minutes", "> 0"),
+        ("placer.campaign/1", "placer.campaign/9", "format", "placer.campaign/1"),
+        ('["two.json"]', '["three.json"]', "three.json", "check the path"),
+        ("seeds = [0, 1]", "seeds = [1, 1]", "seeds", "twice"),
+    ],
+)
+def test_a_wrong_key_is_named_with_what_is_allowed(edited, before, after, key, allowed):
+    said = refused(edited(before, after))
+    assert key in said and allowed in said
+
+
+def test_a_case_that_stands_there_twice_is_refused_with_what_differs(edited):
+    again = '[[predicted]]\ngraphs = ["towers.json"]\ntopologies = ["two.json"]\nschedule = "fifo"\n'
+    said = refused(edited("[[predicted]]", f"{again}[[predicted]]"))
+    assert "towers.json on two.json" in said and "schedule" in said
+
+
+def test_without_a_table_there_is_nothing_to_search(edited):
+    path = edited("[[predicted]]", "[[predicted]]")
+    path.write_text(path.read_text().split("[[")[0])
+    assert "nothing to search" in refused(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    assert "check the path" in refused(tmp_path / "none.toml")

@@ -1,0 +1,132 @@
+"""The store: one writer, older files renewed, newer ones refused, and a full disk loses nothing."""
+
+import sqlite3
+
+import pytest
+
+from experiments.campaign.run import wanted
+from experiments.campaign.spec import read_spec
+from experiments.campaign.store import MIGRATIONS, Store, Trial
+from placer.errors import PlacerError
+from placer.result import Failed, Measured
+
+RESULTS = [Measured(0.25, 0.01, 12, 1.5, True), Failed("memory", "no room"), Measured(0.1)]
+
+
+@pytest.fixture
+def spec(folder):
+    return read_spec(folder / "campaign.toml")
+
+
+def filled(store, spec, count=3):
+    """The store with some measurements of the first cell."""
+    store.want(wanted(spec))
+    for n in range(count):
+        store.keep(spec.cells[0].key, Trial(n, (n, 0), RESULTS[n % 3], 0.5), {"told": n})
+    return store
+
+
+def test_what_was_kept_is_held(spec):
+    with Store(spec.store) as store:
+        filled(store, spec)
+    with Store(spec.store) as store:
+        held = store.held()
+    assert [cell.key for cell in held] == [cell.key for cell in spec.cells]
+    assert [trial.result for trial in held[0].trials] == RESULTS
+    assert (held[0].state, held[1].state, held[0].wanted) == ({"told": 2}, None, 5)
+
+
+def test_two_campaigns_on_one_store(spec):
+    with Store(spec.store) as store:
+        with pytest.raises(PlacerError, match="another campaign writes to") as refused:
+            Store(spec.store)
+        assert "\n" not in str(refused.value)
+        filled(store, spec)  # the refused one has taken nothing away
+    Store(spec.store).close()
+
+
+def test_the_store_is_read_while_it_is_written(spec):
+    with Store(spec.store) as store:
+        filled(store, spec, 1)
+        with Store(spec.store, reads=True) as reader:
+            assert len(reader.held()[0].trials) == 1
+            store.keep(spec.cells[0].key, Trial(1, (1, 1), RESULTS[2], 0.5), {})
+            assert len(reader.held()[0].trials) == 2
+            with pytest.raises(PlacerError, match="readonly"):
+                reader.keep_end(spec.cells[0].key, "no")
+
+
+def test_a_newer_version_is_refused_and_left_alone(spec):
+    newer = (*MIGRATIONS, "CREATE TABLE more (a INTEGER);")
+    Store(spec.store, migrations=newer).close()
+    for reads in (False, True):
+        with pytest.raises(PlacerError, match=f"schema {len(newer)}, this Placer knows {len(MIGRATIONS)}"):
+            Store(spec.store, reads=reads)
+
+
+def test_an_older_version_is_renewed_and_keeps_what_it_has(spec):
+    with Store(spec.store) as store:
+        filled(store, spec)
+        before = store.held()
+    newer = (*MIGRATIONS, "ALTER TABLE cells ADD COLUMN note TEXT; UPDATE cells SET note = 'kept';")
+    with pytest.raises(PlacerError, match="run renews it"):
+        Store(spec.store, reads=True, migrations=newer)
+    with Store(spec.store, migrations=newer) as store:
+        assert store.held() == before
+        assert store.connection.execute("SELECT DISTINCT note FROM cells").fetchall() == [("kept",)]
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(spec):
+    with Store(spec.store) as store:
+        filled(store, spec)
+    with pytest.raises(PlacerError):
+        Store(spec.store, migrations=(*MIGRATIONS, "CREATE TABLE more (a INTEGER); UPDATE nothing SET a = 1;"))
+    with Store(spec.store) as store:
+        assert len(store.held()[0].trials) == 3
+
+
+def test_a_full_disk_is_said_in_one_line_and_loses_nothing(spec):
+    with Store(spec.store) as store:
+        filled(store, spec)
+        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+        store.connection.execute(f"PRAGMA max_page_count={pages}")
+        with pytest.raises(PlacerError, match="is full") as refused:
+            store.keep(spec.cells[0].key, Trial(3, (1, 1), RESULTS[0], 0.5), {"much": "x" * 100_000})
+        assert "\n" not in str(refused.value)
+        assert (len(store.held()[0].trials), store.held()[0].state) == (3, {"told": 2})
+        store.connection.execute(f"PRAGMA max_page_count={pages + 1000}")
+        store.keep(spec.cells[0].key, Trial(3, (1, 1), RESULTS[0], 0.5), {"much": "x" * 100_000})
+
+
+def test_a_measurement_is_never_stored_twice(spec):
+    with Store(spec.store) as store:
+        filled(store, spec)
+        with pytest.raises(PlacerError, match="UNIQUE"):
+            store.keep(spec.cells[0].key, Trial(2, (1, 1), RESULTS[0], 0.5), {"told": "wrong"})
+        assert store.held()[0].state == {"told": 2}
+
+
+def test_what_is_no_store_is_refused(folder):
+    for path in (folder / "towers.json", folder):
+        for reads in (False, True):
+            with pytest.raises(PlacerError) as refused:
+                Store(path, reads=reads)
+            assert "\n" not in str(refused.value)
+
+
+def test_a_store_that_is_not_there_is_not_made_by_reading(tmp_path):
+    with pytest.raises(PlacerError, match="begin the campaign"):
+        Store(tmp_path / "none.sqlite", reads=True)
+    assert not (tmp_path / "none.sqlite").exists()
+
+
+def test_a_transaction_that_dies_leaves_no_half(spec):
+    with Store(spec.store) as store:
+        filled(store, spec)
+        store.connection.execute("BEGIN IMMEDIATE")
+        store.connection.execute("DELETE FROM trials")
+        store.connection.close()  # as a killed process does
+        store._unlock()
+    with Store(spec.store) as store:
+        assert len(store.held()[0].trials) == 3
+    assert sqlite3.connect(spec.store).execute("PRAGMA integrity_check").fetchone() == ("ok",)
