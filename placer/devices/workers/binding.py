@@ -39,8 +39,8 @@ def bind_to_interfaces(ports: Collection[int], names: Collection[str]) -> set[in
     """Have this process's sockets that listen on `ports` take connections through the interfaces `names` only, and from
     this machine itself; returns the ports of those bound. Errors as for `bind_to_loopback`.
 
-    A socket bound to one interface (SO_BINDTODEVICE) is deaf to this machine, whose calls to its own address come
-    through loopback; so a filter looks at the interface of each packet.
+    SO_BINDTODEVICE takes a single interface, and workers may be behind several; so a filter looks at the interface of
+    each packet.
     """
     program = _only_from([socket.if_nametoindex(name) for name in {LOOPBACK.decode(), *names}])
     code = ctypes.create_string_buffer(program)
