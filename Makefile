@@ -45,7 +45,8 @@ test-slow: $(STAMP)
 # For the tests marked `browser`; without root: make test-slow PYTEST_ARGS="-m 'slow and not browser'"
 browser:
 	@if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+		apt-get update -qq -o Acquire::Retries=3 && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=3 --no-install-recommends \
 			chromium chromium-driver fonts-dejavu-core >/dev/null; \
 	fi
 
