@@ -25,6 +25,7 @@ ALLOWED = {
     "placer/devices/workers/worker.py": {  # tests/placer/devices/workers/test_workers.py
         "tensorflow.core.protobuf", "tensorflow.python.training",
     },
+    "placer/devices/workers/standalone.py": {"tensorflow.python.framework"},  # test_standalone.py, beside the above
     "placer/train/variables/hooks.py": {  # test_hooks.py, and placer/train/variables/self_test.py
         "_handle", "_read_variable_op",
     },
