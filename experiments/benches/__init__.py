@@ -18,6 +18,7 @@ from experiments.benches.bench import BenchOptions, Facts, check_folder, keep
 from placer.errors import BadInputError
 
 NAMES = (
+    "campaign",
     "gpu",
     "main-job",
     "online",

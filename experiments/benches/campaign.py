@@ -1,0 +1,161 @@
+"""What a campaign keeps when it is killed: SIGKILL at random moments, against the same campaign left alone."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.simulator_speed import layered, machine
+from experiments.benches.takes import Takes
+from experiments.campaign.run import Campaign
+from experiments.campaign.spec import Spec, read_spec
+from experiments.campaign.store import Store, Trial
+from experiments.report.text import markdown_table
+from placer.errors import PlacerError
+from placer.graph.graph_files import write_graph, write_topology
+
+TAKES = Takes(models=None)
+KILLS = 100
+OPS, EDGES, WIDTH = 60, 150, 6
+# Searchers whose questions take little time beside the start of a process, so that kills fall into everything.
+SEARCHERS, SEEDS, MEASUREMENTS = ("genetic", "local", "random"), (0, 1), 40
+ALL = MEASUREMENTS * len(SEARCHERS) * len(SEEDS)
+
+Rows = dict[tuple[str, int], tuple[Any, Any]]
+"""(cell, number) of each measurement -> its placement and its result."""
+
+
+def bench_facts(options: BenchOptions) -> Facts:
+    """All figures. options.measurements: how many times to kill."""
+    kills = options.measurements or KILLS
+    with TemporaryDirectory(prefix="placer-campaign-") as folder:
+        whole, killed = (_spec(Path(folder), name) for name in ("whole", "killed"))
+        store_s = _undisturbed(whole)
+        wanted = _rows(whole.store)
+        begin_s = time.perf_counter()
+        seen, sent, lost = _killed(killed, kills, random.Random(0))
+        found = _rows(killed.store)
+        low, _, high = quantiles(store_s, n=4)
+        return {
+            "kills": sent,
+            "lost": lost + len(seen.keys() - found.keys()),
+            "duplicated": _duplicated(found),
+            "asks_identical": found == wanted,
+            "store_ms": 1e3 * median(store_s),
+            "store_spread_ms": 1e3 * (high - low),
+            "measurements": len(wanted),
+            "at_kills": len(seen),
+            "killed_s": time.perf_counter() - begin_s,
+        }
+
+
+def page_lines(facts: Facts) -> list[str]:
+    """The section of BENCHMARKS.md."""
+    rows = [
+        ("SIGKILLs at random moments", facts["kills"]),
+        ("measurements stored by the last of them, of all", f"{facts['at_kills']} of {facts['measurements']}"),
+        ("measurements lost", facts["lost"]),
+        ("taken twice", facts["duplicated"]),
+        ("same placements and results as without a kill", "yes" if facts["asks_identical"] else "no"),
+        ("to store one measurement", f"{facts['store_ms']:.2f} ms +- {facts['store_spread_ms']:.2f} ms"),
+    ]
+    return [
+        f"A campaign over one graph of {OPS} ops on four devices, judged by the simulator: {len(SEARCHERS)} searchers, "
+        f"{len(SEEDS)} seeds, {MEASUREMENTS} measurements each. After each SIGKILL the same command goes on.",
+        "",
+        *markdown_table(("what", "measured"), [(what, str(value)) for what, value in rows]),
+    ]
+
+
+def _spec(folder: Path, name: str) -> Spec:
+    """The campaign, with a store of its own."""
+    write_graph(folder / "graph.json", layered(OPS, EDGES, WIDTH))
+    write_topology(folder / "topology.json", machine())
+    path = folder / f"{name}.toml"
+    path.write_text(
+        f'format = "placer.campaign/1"\nsearchers = {json.dumps(SEARCHERS)}\nseeds = {json.dumps(SEEDS)}\n'
+        f"measurements = {MEASUREMENTS}\n"
+        '[[predicted]]\ngraphs = ["graph.json"]\ntopologies = ["topology.json"]\n'
+    )
+    return read_spec(path)
+
+
+def _undisturbed(spec: Spec) -> list[float]:
+    """Run the campaign in this process; seconds that each measurement took to be stored."""
+    with _TimedStore(spec.store) as store:
+        Campaign(spec, store).run()
+        return store.seconds
+
+
+class _TimedStore(Store):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.seconds: list[float] = []
+
+    def keep(self, cell: str, trial: Trial, state: dict[str, Any]) -> None:
+        begin_s = time.perf_counter()
+        super().keep(cell, trial, state)
+        self.seconds.append(time.perf_counter() - begin_s)
+
+
+def _killed(spec: Spec, kills: int, rng: random.Random) -> tuple[Rows, int, int]:
+    """Run the campaign, killed so often, and at last to its end.
+
+    Returns what was stored at the last kill, how many kills found it running, and how many stored measurements were
+    gone or changed at a later one. Between two kills so much is stored, more or less by chance, that all of them happen
+    before the end.
+    """
+    seen: Rows = {}
+    sent = lost = 0
+    for kill in range(kills):
+        goal = len(seen) + rng.randrange(2 * ALL // (kills + 1) + 1)
+        sent += _killed_once(spec, min(goal, ALL * (kill + 1) // (kills + 1)), rng)
+        found = _rows(spec.store)
+        lost += sum(found.get(key) != value for key, value in seen.items())
+        seen = found
+    subprocess.run(_command(spec), check=True, capture_output=True)
+    return seen, sent, lost
+
+
+def _killed_once(spec: Spec, goal: int, rng: random.Random) -> int:
+    """Run until about `goal` measurements are stored in all, then kill; 1 where it was running then."""
+    process = subprocess.Popen(_command(spec), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and _count(spec.store) < goal:
+        time.sleep(rng.uniform(0, 0.02))
+    time.sleep(rng.uniform(0, 0.1))
+    running = process.poll() is None
+    process.kill()
+    process.wait()
+    return int(running)
+
+
+def _command(spec: Spec) -> list[str]:
+    return [sys.executable, "-m", "experiments.cli", "campaign", "run", str(spec.path), "--quiet"]
+
+
+def _count(path: Path) -> int:
+    """How many measurements are stored; 0 before there is a store."""
+    return len(_rows(path))
+
+
+def _rows(path: Path) -> Rows:
+    """All stored measurements."""
+    with suppress(PlacerError), Store(path, reads=True) as store:
+        return {(held.key, t.n): (t.placement, t.result) for held in store.held() for t in held.trials}
+    return {}
+
+
+def _duplicated(rows: Rows) -> int:
+    """How many measurements a cell took of a placement that it had measured before."""
+    counts = Counter((cell, placement) for (cell, _), (placement, _) in rows.items())
+    return sum(count - 1 for count in counts.values())
