@@ -117,3 +117,14 @@ def _said(complaint: str) -> str:
     if value := re.search(r"[Ii]nvalid enum value '(.*)'", what, re.DOTALL):
         return f"{path}: {short(value[1])} is none of the values it may have; correct it"
     return f"{path}: {what[:1].lower()}{what[1:].replace('`', '')}; correct it"
+
+
+def parquet() -> Any:
+    """pyarrow.parquet. Raises BadInputError where the extra is not installed."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise BadInputError(
+            "Parquet needs pyarrow, which is not installed: pip install 'placer[parquet]', or export to .csv."
+        ) from error
+    return pyarrow.parquet

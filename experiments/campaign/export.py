@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.campaign.store import Held, Store, Trial
 from placer.errors import BadInputError
-from placer.files import write_whole
+from placer.files import parquet, write_whole
 from placer.result import Measured
 
 COLUMNS = (
@@ -24,7 +24,7 @@ def check_export(path: Path) -> None:
     if path.suffix not in SUFFIXES:
         raise BadInputError(f"--out {path}: {path.suffix or 'no'} format is known; name a .csv or .parquet file.")
     if path.suffix == ".parquet":
-        _pyarrow()
+        parquet()
 
 
 def export(store: Store, path: Path) -> int:
@@ -73,16 +73,5 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     kinds |= {"stopped_early": pyarrow.bool_()}
     schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in COLUMNS])
     content = BytesIO()
-    _pyarrow().write_table(pyarrow.Table.from_pylist(rows, schema=schema), content)
+    parquet().write_table(pyarrow.Table.from_pylist(rows, schema=schema), content)
     return content.getvalue()
-
-
-def _pyarrow() -> Any:
-    """pyarrow.parquet. Raises BadInputError where the extra is not installed."""
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise BadInputError(
-            "Parquet needs pyarrow, which is not installed: pip install 'placer[parquet]', or export to .csv."
-        ) from error
-    return pyarrow.parquet

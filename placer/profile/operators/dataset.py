@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from placer.errors import BadInputError, PlacerError
+from placer.files import parquet
 
 Shape = tuple[int | None, ...] | None
 ITEM_BYTES = {
@@ -159,7 +160,7 @@ def check_export(path: Path) -> None:
     if not path.parent.is_dir():
         raise BadInputError(f"--export {path}: there is no folder {path.parent}; make it first.")
     if path.suffix == ".parquet":
-        _pyarrow()
+        parquet()
 
 
 def export(rows: Iterable[OperatorRow], path: Path) -> None:
@@ -185,8 +186,7 @@ def load(path: Path) -> list[OperatorRow]:
         if path.suffix == ".csv":
             with path.open(newline="", encoding="utf-8") as file:
                 return [from_record(record) for record in csv.DictReader(file)]
-        parquet = _pyarrow()
-        return [from_record(record) for record in parquet.read_table(path).to_pylist()]
+        return [from_record(record) for record in parquet().read_table(path).to_pylist()]
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise BadInputError(f"{path}: is no operator dataset ({error}); export one with placer profile.") from error
 
@@ -205,15 +205,4 @@ def _write_parquet(records: Sequence[MappingABC[str, Any]], path: Path) -> None:
     kinds |= {"batch": pyarrow.int64(), "repeats": pyarrow.int64()}
     kinds |= dict.fromkeys(("median_s", "low_s", "spread_s"), pyarrow.float64())
     schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in COLUMNS])
-    _pyarrow().write_table(pyarrow.Table.from_pylist(list(records), schema=schema), path)
-
-
-def _pyarrow() -> Any:
-    """pyarrow.parquet. Raises BadInputError where the extra is not installed."""
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise BadInputError(
-            "Parquet needs pyarrow, which is not installed: pip install 'placer[parquet]', or export to .csv."
-        ) from error
-    return pyarrow.parquet
+    parquet().write_table(pyarrow.Table.from_pylist(list(records), schema=schema), path)
