@@ -2,7 +2,7 @@
 # network), and makes it anew when pyproject.toml or constraints.txt change.
 
 DEMO_MEASUREMENTS ?= 16# mappings measured by `make demo`, the single devices included
-DEMO_MINUTES ?= 4# after which `make demo` asks for no more of them; what it does then takes about a minute
+DEMO_MINUTES ?= 3# after which `make demo` asks for no more of them; what it does then takes one or two minutes
 WORKERS ?= 2
 TEST_PROCESSES ?= 2# each takes whole files of tests; 0 runs them all in one, where a debugger works
 BENCH ?= main-job
