@@ -36,7 +36,7 @@ def run(spec: SpecFile, quiet: Quiet = False, as_json: AsJson = False) -> None:
     from experiments.campaign.standing import standing
     from experiments.campaign.store import Store
     from experiments.jobs.interrupt import interruptible
-    from experiments.report.campaign import progress, show_standing
+    from experiments.report.campaign.terminal import progress, show_standing
 
     read = read_spec(spec)
     with Store(read.store) as store:
@@ -53,7 +53,7 @@ def status(spec: SpecOrStore, as_json: AsJson = False) -> None:
     Example: placer campaign status campaign.toml
     """
     from experiments.campaign.standing import standing
-    from experiments.report.campaign import show_standing
+    from experiments.report.campaign.terminal import show_standing
 
     with _opened(spec) as store:
         facts = standing(store)
@@ -90,7 +90,7 @@ def report(
     Example: placer campaign report campaign.toml --out report.md
     """
     from experiments.campaign.standing import after, standing
-    from experiments.report.campaign import report_markdown
+    from experiments.report.campaign.markdown import report_markdown
     from placer.files import write_whole
 
     with _opened(spec) as store:

@@ -13,7 +13,8 @@ from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, standing
 from experiments.campaign.store import Store
-from experiments.report.campaign import CampaignBar, report_markdown
+from experiments.report.campaign.markdown import report_markdown
+from experiments.report.campaign.terminal import CampaignBar
 from placer.errors import BadInputError
 
 WITHOUT_TENSORFLOW = """

@@ -1,8 +1,7 @@
-"""A campaign on the terminal and as Markdown: its progress, where it stands, and what it found against baselines."""
+"""A campaign on the terminal: its progress, and where it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 from typing import Any
 
@@ -14,7 +13,7 @@ from experiments.campaign.progress import Progress
 from experiments.campaign.store import Trial
 from experiments.report.progress import rich_progress
 from experiments.report.text import cell as shown
-from experiments.report.text import markdown_table, ms
+from experiments.report.text import ms
 
 Facts = dict[str, Any]
 
@@ -93,7 +92,7 @@ def show_standing(facts: Facts) -> None:
     for row in facts["cells"]:
         count = str(row["done"]) if row["total"] is None else f"{row['done']}/{row['total']}"
         failures = str(row["failures"] or "")
-        table.add_row(shown(row["cell"], 200), row["state"], count, _best(row), _ratio(row), failures)
+        table.add_row(shown(row["cell"], 200), row["state"], count, best(row), ratio(row), failures)
     console.print(table)
     for line in standing_lines(facts):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
@@ -110,58 +109,11 @@ def standing_lines(facts: Facts) -> list[str]:
     return lines
 
 
-def _best(row: Facts) -> str:
+def best(row: Facts) -> str:
+    """The best step of a cell; "" where nothing ran."""
     return "" if row["best_s"] is None else ms(row["best_s"], None)
 
 
-def _ratio(row: Facts) -> str:
+def ratio(row: Facts) -> str:
+    """How many times as fast as the best single device; "" where that is not known."""
     return "" if row["ratio_to_best_single"] is None else f"{row['ratio_to_best_single']:.2f}"
-
-
-def report_markdown(facts: Facts, after: list[Facts]) -> str:
-    """Every cell against its baselines; then, for each searcher, how far it had come after so many measurements."""
-    lines = [f"# Campaign {facts['store']}", "", *standing_lines(facts), ""]
-    for case in dict.fromkeys(row["case"] for row in facts["cells"]):
-        lines += _case([row for row in facts["cells"] if row["case"] == case])
-    return "\n".join([*lines, *_after(after)])
-
-
-def _case(rows: list[Facts]) -> list[str]:
-    first = rows[0]
-    judged = "predicted" if first["kind"] == "predicted" else "measured"
-    heads = ("searcher", "seed", "measured" if judged == "measured" else "tried", "best", "x best single", "state")
-    table = [
-        [row["searcher"], str(row["seed"]), str(row["done"]), _best(row), _ratio(row), _ended(row)] for row in rows
-    ]
-    return [f"## {first['case']} ({judged})", "", *_baselines(rows), "", *markdown_table(heads, table, left=(0, 5)), ""]
-
-
-def _ended(row: Facts) -> str:
-    return f"{row['state']}: {row['ended']}" if row["ended"] else str(row["state"])
-
-
-def _baselines(rows: list[Facts]) -> list[str]:
-    """What the best is compared with."""
-    first = rows[0]
-    single, bound, untouched = (first[name] for name in ("best_single_s", "bound_s", "untouched_s"))
-    said = []
-    if single is not None:
-        said.append(f"the best single device takes {ms(single, None)}")
-    if untouched is not None:
-        said.append(f"one TensorFlow process with all of this machine's cores {ms(untouched, None)}")
-    if bound:
-        said.append(f"no mapping can be predicted below {ms(bound, None)}")
-    return [f"Baselines: {', '.join(said)}." if said else "Nothing was opened yet, so there is no baseline."]
-
-
-def _after(rows: Iterable[Facts]) -> list[str]:
-    rows = list(rows)
-    budgets = list(dict.fromkeys(budget for row in rows for budget in row["after"]))
-    heads = ("case", "searcher", "seeds", *(f"after {budget}" for budget in budgets))
-    table = [
-        [row["case"], row["searcher"], str(row["seeds"]),
-         *("" if ratio is None else f"{ratio:.2f}" for ratio in row["after"].values())]
-        for row in rows
-    ]  # fmt: skip
-    said = "Times faster than the best single device after so many measurements, the median over seeds:"
-    return ["## After so many measurements", "", said, "", *markdown_table(heads, table, left=(0, 1)), ""]

@@ -1,0 +1,55 @@
+"""What a campaign found against its baselines, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from experiments.report.campaign.terminal import Facts, best, ratio, standing_lines
+from experiments.report.text import markdown_table, ms
+
+
+def report_markdown(facts: Facts, after: list[Facts]) -> str:
+    """Every cell against its baselines; then, for each searcher, how far it had come after so many measurements."""
+    lines = [f"# Campaign {facts['store']}", "", *standing_lines(facts), ""]
+    for case in dict.fromkeys(row["case"] for row in facts["cells"]):
+        lines += _case([row for row in facts["cells"] if row["case"] == case])
+    return "\n".join([*lines, *_after(after)])
+
+
+def _case(rows: list[Facts]) -> list[str]:
+    first = rows[0]
+    judged = "predicted" if first["kind"] == "predicted" else "measured"
+    heads = ("searcher", "seed", "measured" if judged == "measured" else "tried", "best", "x best single", "state")
+    table = [[row["searcher"], str(row["seed"]), str(row["done"]), best(row), ratio(row), _ended(row)] for row in rows]
+    return [f"## {first['case']} ({judged})", "", *_baselines(rows), "", *markdown_table(heads, table, left=(0, 5)), ""]
+
+
+def _ended(row: Facts) -> str:
+    return f"{row['state']}: {row['ended']}" if row["ended"] else str(row["state"])
+
+
+def _baselines(rows: list[Facts]) -> list[str]:
+    """What the best is compared with."""
+    first = rows[0]
+    single, bound, untouched = (first[name] for name in ("best_single_s", "bound_s", "untouched_s"))
+    said = []
+    if single is not None:
+        said.append(f"the best single device takes {ms(single, None)}")
+    if untouched is not None:
+        said.append(f"one TensorFlow process with all of this machine's cores {ms(untouched, None)}")
+    if bound:
+        said.append(f"no mapping can be predicted below {ms(bound, None)}")
+    return [f"Baselines: {', '.join(said)}." if said else "Nothing was opened yet, so there is no baseline."]
+
+
+def _after(rows: Iterable[Facts]) -> list[str]:
+    rows = list(rows)
+    budgets = list(dict.fromkeys(budget for row in rows for budget in row["after"]))
+    heads = ("case", "searcher", "seeds", *(f"after {budget}" for budget in budgets))
+    table = [
+        [row["case"], row["searcher"], str(row["seeds"]),
+         *("" if ratio is None else f"{ratio:.2f}" for ratio in row["after"].values())]
+        for row in rows
+    ]  # fmt: skip
+    said = "Times faster than the best single device after so many measurements, the median over seeds:"
+    return ["## After so many measurements", "", said, "", *markdown_table(heads, table, left=(0, 1)), ""]
