@@ -14,18 +14,14 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.bench import Facts
 from experiments.benches.simulator_speed import layered, machine
-from experiments.benches.takes import Takes
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import Spec, read_spec
 from experiments.campaign.store import Store, Trial
-from experiments.report.text import markdown_table
 from placer.errors import PlacerError
 from placer.graph.graph_files import write_graph, write_topology
 
-TAKES = Takes(models=None)
-KILLS = 100
 OPS, EDGES, WIDTH = 60, 150, 6
 # Searchers whose questions take little time beside the start of a process, so that kills fall into everything.
 SEARCHERS, SEEDS, MEASUREMENTS = ("genetic", "local", "random"), (0, 1), 40
@@ -35,9 +31,8 @@ Rows = dict[tuple[str, int], tuple[Any, Any]]
 """(cell, number) of each measurement -> its placement and its result."""
 
 
-def bench_facts(options: BenchOptions) -> Facts:
-    """All figures. options.measurements: how many times to kill."""
-    kills = options.measurements or KILLS
+def kill_facts(kills: int) -> Facts:
+    """A campaign killed so many times, beside one that is left alone."""
     with TemporaryDirectory(prefix="placer-campaign-") as folder:
         whole, killed = (_spec(Path(folder), name) for name in ("whole", "killed"))
         store_s = _undisturbed(whole)
@@ -57,24 +52,6 @@ def bench_facts(options: BenchOptions) -> Facts:
             "at_kills": len(seen),
             "killed_s": time.perf_counter() - begin_s,
         }
-
-
-def page_lines(facts: Facts) -> list[str]:
-    """The section of BENCHMARKS.md."""
-    rows = [
-        ("SIGKILLs at random moments", facts["kills"]),
-        ("measurements stored by the last of them, of all", f"{facts['at_kills']} of {facts['measurements']}"),
-        ("measurements lost", facts["lost"]),
-        ("taken twice", facts["duplicated"]),
-        ("same placements and results as without a kill", "yes" if facts["asks_identical"] else "no"),
-        ("to store one measurement", f"{facts['store_ms']:.2f} ms +- {facts['store_spread_ms']:.2f} ms"),
-    ]
-    return [
-        f"A campaign over one graph of {OPS} ops on four devices, judged by the simulator: {len(SEARCHERS)} searchers, "
-        f"{len(SEEDS)} seeds, {MEASUREMENTS} measurements each. After each SIGKILL the same command goes on.",
-        "",
-        *markdown_table(("what", "measured"), [(what, str(value)) for what, value in rows]),
-    ]
 
 
 def _spec(folder: Path, name: str) -> Spec:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.benches import campaign
-from experiments.benches.bench import BenchOptions
+from experiments.benches.campaign import kills, page
 from placer.result import Measured
 
 ONE = Measured(1.0)
@@ -13,20 +12,20 @@ ONE = Measured(1.0)
 
 def test_a_placement_that_a_cell_measured_twice_is_counted_and_that_of_another_cell_is_not() -> None:
     rows = {("a", 0): ((0, 1), ONE), ("a", 1): ((0, 1), ONE), ("a", 2): ((1, 1), ONE), ("b", 0): ((0, 1), ONE)}
-    assert campaign._duplicated(rows) == 1
+    assert kills._duplicated(rows) == 1
 
 
 def test_the_page_says_what_was_seen() -> None:
     facts = {"kills": 3, "lost": 1, "duplicated": 2, "asks_identical": False, "store_ms": 0.5, "store_spread_ms": 0.1}
-    text = "\n".join(campaign.page_lines({**facts, "measurements": 9, "at_kills": 8}))
+    text = "\n".join(page.page_lines({**facts, "measurements": 9, "at_kills": 8}))
     for row in ("| 3 |", "| 8 of 9 |", "| 1 |", "| 2 |", "| no |", "0.50 ms +- 0.10 ms"):
         assert row in text
 
 
 @pytest.mark.slow
 def test_killed_campaigns_go_on_as_if_they_had_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "MEASUREMENTS", 8)
-    monkeypatch.setattr(campaign, "ALL", 48)
-    facts = campaign.bench_facts(BenchOptions(measurements=4))
+    monkeypatch.setattr(kills, "MEASUREMENTS", 8)
+    monkeypatch.setattr(kills, "ALL", 48)
+    facts = kills.kill_facts(4)
     assert facts["kills"] >= 1 and facts["at_kills"] > 0 and facts["measurements"] == 48
     assert (facts["lost"], facts["duplicated"], facts["asks_identical"]) == (0, 0, True)

@@ -1,0 +1,15 @@
+"""All that is asked of campaigns, one question after another."""
+
+from __future__ import annotations
+
+from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.campaign.kills import kill_facts
+from experiments.benches.takes import Takes
+
+TAKES = Takes(models=None)
+KILLS = 100
+
+
+def bench_facts(options: BenchOptions) -> Facts:
+    """All figures. options.measurements: how many times to kill."""
+    return kill_facts(options.measurements or KILLS)
