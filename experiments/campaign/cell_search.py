@@ -22,18 +22,20 @@ class CellSearch:
     that is killed at any moment asks the question it was at once more, and then what it would have asked.
     """
 
-    def __init__(self, cell: Cell, case: OpenCase, state: dict[str, Any] | None = None, over: Stop = never) -> None:
-        """state: of an earlier search of the same cell, to go on from. over: ends a question early; what comes of that
-        one must not be used.
+    def __init__(
+        self, cell: Cell, case: OpenCase, state: dict[str, Any] | None = None, asked: Told = (), over: Stop = never
+    ) -> None:
+        """state, asked: of an earlier search of the same cell, to go on from: its state, and all it asked and was told.
+        over: ends a question early; what comes of that one must not be used.
         """
         self.case = case
         self.ended: str | None = None
         self.calibration = case.calibrated(case.singles, None) if state is None else state["calibration"]
         problem = case.problem(self.calibration)
         self.session = SearchSession(cell.searcher, problem, seed=cell.seed, stop=over)
-        if state is None:
-            self.session.tell((problem.mapping(placement), result) for placement, result in case.singles)
-        else:
+        self.session.tell((problem.mapping(placement), result) for placement, result in case.singles)
+        if state is not None:
+            self.session.searcher.replay(asked)
             self.session.restore(state["session"])
 
     @property
@@ -65,5 +67,5 @@ class CellSearch:
             self.session.recalibrate(self.case.problem(self.calibration))
 
     def state(self) -> dict[str, Any]:
-        """Plain data that survives JSON."""
-        return {"session": self.session.state(), "calibration": self.calibration}
+        """Plain data that survives JSON, of a size that does not grow: who resumes knows what was asked and told."""
+        return {"session": self.session.state(history=False), "calibration": self.calibration}

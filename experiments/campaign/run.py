@@ -72,7 +72,8 @@ class Campaign:
             opened.close()
 
     def _cell(self, cell: Cell, held: Held, case: OpenCase) -> None:
-        search = CellSearch(cell, case, held.state, self.over)
+        asked = [(trial.placement, trial.result) for trial in held.trials]
+        search = CellSearch(cell, case, held.state, asked, self.over)
         n, spent_s = len(held.trials), sum(trial.seconds for trial in held.trials)
         self.progress.cell(cell, n, search.best_s, _best_single_s(case))
         while n < self.spec.measurements and spent_s < 60 * (self.spec.minutes or inf):

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from placer.errors import PlacerError
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement
@@ -209,7 +211,7 @@ class Store:
         row = (cell, trial.n, json.dumps(trial.placement), json.dumps(plain(trial.result)), trial.seconds, time.time())
         with self._transaction():
             self.connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?)", row)
-            self.connection.execute("UPDATE cells SET state = ? WHERE key = ?", (json.dumps(state), cell))
+            self.connection.execute("UPDATE cells SET state = ? WHERE key = ?", (msgspec.msgpack.encode(state), cell))
 
     def keep_end(self, cell: str, why: str) -> None:
         """Store that a cell has ended, and why."""
@@ -258,8 +260,15 @@ class Store:
 
 def _held(row: Sequence[Any], trials: tuple[Trial, ...]) -> Held:
     key, case_key, kind, searcher, seed, wanted, minutes, state, ended, final = row
-    parsed = [None if text is None else json.loads(text) for text in (state, final)]
-    return Held(key, case_key, kind, searcher, seed, wanted or None, minutes, parsed[0], ended, parsed[1], trials)
+    kept = json.loads(final) if final is not None else None
+    return Held(key, case_key, kind, searcher, seed, wanted or None, minutes, _state(state), ended, kept, trials)
+
+
+def _state(stored: bytes | str | None) -> dict[str, Any] | None:
+    """A search's state: MessagePack, or JSON as it was written at first, with what was asked and told in it."""
+    if stored is None:
+        return None
+    return dict(json.loads(stored) if isinstance(stored, str) else msgspec.msgpack.decode(stored))
 
 
 def plain(result: Result) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
@@ -62,29 +62,46 @@ class Searcher(ABC):
         """Ask `mapping` once more, before anything else."""
         self.repeats.append(self.problem.placement(mapping))
 
-    def state(self) -> dict[str, Any]:
-        """All state, the random generator included, as plain data that survives JSON."""
+    def state(self, *, history: bool = True) -> dict[str, Any]:
+        """All state, the random generator included, as plain data that survives JSON.
+
+        history: with what was asked and told, which grows; without it the state is for a searcher that has replayed
+        the same.
+        """
         return {
             "searcher": self.name,
-            "asked": [list(placement) for placement in self.asked],
-            "told": [[list(placement), _plain(result)] for placement, result in self.told.items()],
+            **(self._history() if history else {}),
             "repeats": [list(placement) for placement in self.repeats],
             "rng": self.rng.getstate(),
             "evaluations": self.evaluations,
             "memory": self._remember(),
         }
 
+    def replay(self, measured: Iterable[tuple[Placement, Result]]) -> None:
+        """Take over what was asked, and told in the same order, by a searcher whose state has no history."""
+        for placement, result in measured:
+            self.asked[placement] = None
+            self.told.pop(placement, None)
+            self.told[placement] = result
+
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state()`. Raises BadInputError where it is another searcher's."""
         if state["searcher"] != self.name:
             raise BadInputError(f"the state is of searcher {state['searcher']!r}; resume with that one.")
-        self.asked = {tuple(placement): None for placement in state["asked"]}
-        self.told = {tuple(placement): _result(plain) for placement, plain in state["told"]}
+        if "asked" in state:
+            self.asked = {tuple(placement): None for placement in state["asked"]}
+            self.told = {tuple(placement): _result(plain) for placement, plain in state["told"]}
         self.repeats = [tuple(placement) for placement in state["repeats"]]
         version, words, gauss = state["rng"]
         self.rng.setstate((version, tuple(words), gauss))
         self.evaluations = state["evaluations"]
         self._recall(state["memory"])
+
+    def _history(self) -> dict[str, Any]:
+        return {
+            "asked": [list(placement) for placement in self.asked],
+            "told": [[list(placement), _plain(result)] for placement, result in self.told.items()],
+        }
 
     def rebase(self, problem: Problem) -> None:
         """Go on under recalibrated costs: what was asked and told stays, predictions are made anew.

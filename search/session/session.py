@@ -49,9 +49,9 @@ class SearchSession:
         if self.searcher.predicts and problem is not self.searcher.problem:
             self.searcher.rebase(problem)
 
-    def state(self) -> dict[str, Any]:
-        """The searcher's state as plain data that survives JSON."""
-        return self.searcher.state()
+    def state(self, *, history: bool = True) -> dict[str, Any]:
+        """The searcher's state as plain data that survives JSON, and its history, as `Searcher.state` has it."""
+        return self.searcher.state(history=history)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state()`, in a session of the same problem with the same calibration: asks what that one would.

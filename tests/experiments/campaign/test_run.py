@@ -3,6 +3,7 @@
 import json
 from itertools import count
 
+import msgspec
 import pytest
 
 from experiments.campaign.cell_search import CellSearch
@@ -126,15 +127,45 @@ def test_every_searcher_asks_the_same_when_it_is_resumed_before_each_question(fo
     spec = read_spec(folder / "campaign.toml")
     case = Flaky(spec.cells[0].case, lambda i, result: result) if clocked else PredictedCase(spec.cells[0].case)
     kept, resumed = (CellSearch(spec.cells[0], case) for _ in range(2))
+    told = []
     for _ in range(6):
         asked = kept.ask()
-        resumed = CellSearch(spec.cells[0], case, json.loads(json.dumps(resumed.state())))
+        resumed = CellSearch(spec.cells[0], case, msgspec.msgpack.decode(msgspec.msgpack.encode(resumed.state())), told)
         assert (resumed.ask(), resumed.ended) == (asked, kept.ended)
         if asked is None:
             break
+        told.append((asked, case.evaluate(asked, None)))
         for search in (kept, resumed):
-            search.tell(asked, case.evaluate(asked, None))
+            search.tell(*told[-1])
         assert lasting(resumed.state()) == lasting(kept.state())
+        assert resumed.told == kept.told
+
+
+def test_a_campaign_whose_states_were_stored_as_they_were_at_first_goes_on(folder, edited, straight):
+    """As JSON, with all that was asked and told in it."""
+    edited("[2, 5]", "3")
+    spec = read_spec(folder / "campaign.toml")
+    run(folder)
+    with Store(spec.store) as store:
+        for cell, held in zip(spec.cells, store.held(), strict=True):
+            asked = [(trial.placement, trial.result) for trial in held.trials]
+            search = CellSearch(cell, PredictedCase(cell.case), held.state, asked)
+            state = {"session": search.session.state(), "calibration": None}
+            store.connection.execute("UPDATE cells SET state = ? WHERE key = ?", (json.dumps(state), cell.key))
+    edited("measurements = 3", "measurements = [2, 5]")
+    assert run(folder) == straight
+
+
+def test_a_state_does_not_grow_with_what_was_measured(folder, edited):
+    spec = read_spec(edited("[2, 5]", "40"))
+    case = PredictedCase(spec.cells[0].case)
+    search = CellSearch(spec.cells[0], case)
+    sizes = []
+    for _ in range(40):
+        placement = search.ask()
+        search.tell(placement, case.evaluate(placement, None))
+        sizes.append(len(msgspec.msgpack.encode(search.state())))
+    assert max(sizes) <= sizes[0] + 8
 
 
 def test_a_complete_campaign_does_nothing_more(folder, straight):

@@ -36,6 +36,15 @@ def test_what_was_kept_is_held(spec):
     assert (held[0].state, held[1].state, held[0].wanted) == ({"told": 2}, None, 5)
 
 
+def test_a_state_comes_back_as_it_was(spec):
+    """Among it what JSON writes in words of its own, and numbers that must keep their last bit."""
+    state = {"rng": [3, [2**32 - 1, 0], None], "best": [[[0, 1], float("inf")], 0.1 + 0.2], "named": {"cpu:0": 1e-300}}
+    with Store(spec.store) as store:
+        store.want(wanted(spec))
+        store.keep(spec.cells[0].key, Trial(0, (0,), RESULTS[0], 0.5), state)
+        assert store.held()[0].state == state
+
+
 def test_two_campaigns_on_one_store(spec):
     with Store(spec.store) as store:
         with pytest.raises(PlacerError, match="another campaign writes to") as refused:

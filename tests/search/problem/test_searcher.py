@@ -47,6 +47,20 @@ def asks(searcher, count=ASKS, failing=False, resume_at=None):
     return asked
 
 
+def test_a_search_resumed_without_its_history_goes_on_once_it_has_replayed_it(name, problem):
+    straight = asks(make_searcher(name, problem, seed=3))
+    for count in (1, 4):
+        searcher = make_searcher(name, problem, seed=3)
+        asks(searcher, count)
+        kept, state = list(searcher.told.items()), json.loads(json.dumps(searcher.state(history=False)))
+        assert not {"asked", "told"} & state.keys()
+        resumed = make_searcher(name, problem, seed=999)
+        resumed.replay(kept)
+        resumed.restore(state)
+        assert resumed.state() == searcher.state()
+        assert asks(resumed, ASKS - count) == straight[count:]
+
+
 def recalibrated(problem):
     """The same problem, some devices slower than they were profiled, and ops by one in three."""
     devices = 1 + np.arange(len(problem.topology)) / 4
