@@ -1,0 +1,233 @@
+"""The connection of this process to Ray: one that is there, or one that is started here and ended again.
+
+Ray is loaded by `connect`, not before.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
+from typing import Any
+
+from placer.errors import BadInputError, short
+
+LOCAL = "local"
+VARIABLE = "RAY_ADDRESS"
+ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9_.\-]+):(?P<port>[0-9]{1,5})")
+ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # read when Ray is loaded; off on other systems
+LOOPBACK = "127.0.0.1"
+PROBE_S, FOUND_S = 4.0, 8.0  # for a connection to the port; and with the search for its host
+JOIN_S = 30.0  # for what listens there to let this process in; Ray alone would wait for minutes
+STORE_BYTES = 200_000_000  # of Ray's object store on this machine; by default it takes a third of the memory
+INSTEAD = f"name the HOST:PORT of a cluster's head, or write {LOCAL} to start Ray on this machine."
+
+
+@dataclass(eq=False)
+class Connection:
+    """This process's use of Ray, until it is closed. address: "local", or HOST:PORT of the cluster."""
+
+    address: str
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Use Ray no more. The last use ends what `connect` started, or leaves the cluster that it joined; a Ray which
+        the program connected by itself stays. Harmless when called twice.
+        """
+        _shared.leave(self)
+
+
+def check_address(address: str | None) -> None:
+    """Raises BadInputError for what is neither None, "local" nor HOST:PORT. Asks nobody."""
+    if address is None or address == LOCAL:
+        return
+    found = ADDRESS.fullmatch(address)
+    if found is None or not 0 < int(found["port"]) < 65536:
+        raise BadInputError(f"Ray address {short(address)} is neither {LOCAL} nor HOST:PORT; {INSTEAD}")
+
+
+def connect(address: str | None = None) -> Connection:
+    """Connect this process to Ray; close the connection after use. Any thread; uses may overlap.
+
+    address: "local" starts Ray in this process, on loopback and with the cores that it may use; HOST:PORT is the head
+    of a cluster. None: the Ray to which this process is connected already, else that in RAY_ADDRESS, else "local".
+
+    Raises BadInputError where Ray is not installed, the program is connected to another one, nothing listens at the
+    address (within 10 s), or what listens is no Ray of the same version (within 40 s).
+    """
+    check_address(address)
+    return _shared.join(_module(), address)
+
+
+class _Shared:
+    """The one connection that Ray allows in a process, and who uses it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._uses: set[Connection] = set()  # of a Ray that was connected here; empty where the program did it
+        self._address = LOCAL
+
+    def join(self, ray: Any, address: str | None) -> Connection:
+        with self._lock:
+            if ray.is_initialized():
+                self._check_same(ray, address)
+                if not self._uses:
+                    return Connection(_head(ray))
+            else:
+                self._address = address or _named_by_environment() or LOCAL
+                _start(ray) if self._address == LOCAL else _join(ray, self._address)
+                self._uses.clear()
+            use = Connection(self._address)
+            self._uses.add(use)
+            return use
+
+    def leave(self, use: Connection) -> None:
+        with self._lock:
+            if use in self._uses:
+                self._uses.remove(use)
+                if not self._uses:
+                    _module().shutdown()
+
+    def _check_same(self, ray: Any, address: str | None) -> None:
+        """Raises BadInputError where the program is connected to another Ray than the one asked for."""
+        if address is None or (self._uses and address == self._address):
+            return
+        if address == LOCAL or not _is_same(address, _head(ray)):
+            raise BadInputError(
+                f"this program is connected to Ray at {_head(ray)}, so it cannot use {address}; "
+                "leave the address out, or call ray.shutdown() before."
+            )
+
+
+_shared = _Shared()
+
+
+def _module() -> Any:
+    """Ray, told by the variable of other systems to stay on loopback where it starts by itself. Raises BadInputError
+    where the extra is not installed.
+    """
+    before = os.environ.setdefault(ON_LOOPBACK, "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise BadInputError(f"Ray cannot be loaded ({error}): pip install 'placer[ray]'.") from None
+    finally:
+        if before == "0":
+            os.environ.pop(ON_LOOPBACK)
+    return ray
+
+
+def _named_by_environment() -> str | None:
+    address = os.environ.get(VARIABLE) or None
+    try:
+        check_address(address)
+    except BadInputError as error:
+        raise BadInputError(f"{VARIABLE} is set: {error}") from None
+    return address
+
+
+def _start(ray: Any) -> None:
+    """Start Ray on this machine, reachable over loopback alone."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(
+            address=LOCAL,
+            num_cpus=len(os.sched_getaffinity(0)),
+            object_store_memory=STORE_BYTES,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except Exception as error:
+        raise BadInputError(f"Ray does not start on this machine: {_said(error)}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():  # the program's own, which Ray replaces
+            signal.signal(signal.SIGTERM, handler)
+
+
+def _join(ray: Any, address: str) -> None:
+    """Join the cluster at HOST:PORT."""
+    try:
+        _within(FOUND_S, partial(_probe, address))
+    except (OSError, UnicodeError) as error:
+        raise BadInputError(f"no Ray answers at {address} ({error}); {INSTEAD}") from None
+    join = partial(ray.init, address=address, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        _within(JOIN_S, join, late=ray.shutdown)
+    except TimeoutError:
+        atexit.unregister(ray.shutdown)  # it would wait for that call when the program ends
+        raise BadInputError(
+            f"what listens at {address} did not let this process in as Ray does, in {JOIN_S:.0f} s; {INSTEAD}"
+        ) from None
+    except Exception as error:
+        raise BadInputError(f"Ray at {address}: {_said(error)}") from error
+
+
+def _probe(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=PROBE_S):
+        pass
+
+
+def _within(limit_s: float, call: Callable[[], object], late: Callable[[], object] = lambda: None) -> None:
+    """Call what cannot be interrupted. Raises what it raises, and TimeoutError after `limit_s`: then it is left to end
+    in its thread, and `late` is called should it still succeed.
+    """
+    errors: list[Exception] = []
+    ended, given_up = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:
+            errors.append(error)
+        ended.set()
+        if given_up.is_set() and not errors:
+            late()
+
+    threading.Thread(target=run, daemon=True).start()
+    if not ended.wait(limit_s):
+        given_up.set()
+        raise TimeoutError(f"no answer within {limit_s:.0f} s")
+    if errors:
+        raise errors[0]
+
+
+def _head(ray: Any) -> str:
+    """HOST:PORT of the cluster to which this process is connected."""
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _is_same(address: str, head: str) -> bool:
+    """Whether HOST:PORT names a cluster's head, possibly by another name of the same machine."""
+    (host, _, port), (head_host, _, head_port) = address.rpartition(":"), head.rpartition(":")
+    try:
+        ip = socket.gethostbyname(host)
+    except (OSError, UnicodeError):
+        return False
+    own = ip_address(ip).is_loopback and head_host in (LOOPBACK, *_own_ips())
+    return port == head_port and (ip == head_host or own)
+
+
+def _own_ips() -> list[str]:
+    import psutil
+
+    return [entry.address for entries in psutil.net_if_addrs().values() for entry in entries]
+
+
+def _said(error: BaseException) -> str:
+    """Ray's message, or the type of the error, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
