@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -23,10 +24,17 @@ class CellSearch:
     """
 
     def __init__(
-        self, cell: Cell, case: OpenCase, state: dict[str, Any] | None = None, asked: Told = (), over: Stop = never
+        self,
+        cell: Cell,
+        case: OpenCase,
+        state: dict[str, Any] | None = None,
+        asked: Told = (),
+        over: Stop = never,
+        carried: Sequence[Placement] = (),
     ) -> None:
         """state, asked: of an earlier search of the same cell, to go on from: its state, and all it asked and was told.
-        over: ends a question early; what comes of that one must not be used.
+        over: ends a question early; what comes of that one must not be used. carried: placements that a search asks
+        before its own, none of them a single device.
         """
         self.case = case
         self.ended: str | None = None
@@ -34,7 +42,10 @@ class CellSearch:
         problem = case.problem(self.calibration)
         self.session = SearchSession(cell.searcher, problem, seed=cell.seed, stop=over)
         self.session.tell((problem.mapping(placement), result) for placement, result in case.singles)
-        if state is not None:
+        if state is None:
+            for placement in carried:
+                self.session.searcher.request_repeat(problem.mapping(placement))
+        else:
             self.session.searcher.replay(asked)
             self.session.restore(state["session"])
 

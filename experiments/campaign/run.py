@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from math import inf
+from typing import Any
 
 from experiments.campaign.cell_search import CellSearch
 from experiments.campaign.cells import Case, Cell
@@ -15,7 +17,18 @@ from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.progress import Progress
 from experiments.campaign.spec import Spec
 from experiments.campaign.store import Held, Store, Trial, Wanted
-from placer.errors import BadInputError, PlacerError, short
+from experiments.campaign.warm_start import (
+    SHAPE,
+    WARM,
+    Source,
+    carried_line,
+    carried_placements,
+    check_stores,
+    read_sources,
+    stored_shape,
+    warm_start,
+)
+from placer.errors import BadInputError, PlacerError, listed, short
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement
 from search.problem.searcher import Stop, never
@@ -48,6 +61,7 @@ class Campaign:
         written, or too much failed in a row.
         """
         check(self.spec, self.store)
+        self._check_warm_start()
         self.store.want(wanted(self.spec))
         held = {cell.key: cell for cell in self.store.held()}
         total = sum(done(self.spec, held[cell.key]) or self.spec.measurements for cell in self.spec.cells)
@@ -63,17 +77,37 @@ class Campaign:
     def _case(self, case: Case, cells: list[Cell], held: dict[str, Held]) -> None:
         opened = self.opener(case, self.store, self.progress)
         try:
-            if self.store.opened(case.key) is None:
-                self.store.keep_opened(case.key, opened.opened())
+            facts = self.store.opened(case.key) or self._opened(case, opened)
             for cell in cells:
                 if not self.over():
-                    self._cell(cell, held[cell.key], opened)
+                    self._cell(cell, held[cell.key], opened, carried_placements(facts))
         finally:
             opened.close()
 
-    def _cell(self, cell: Cell, held: Held, case: OpenCase) -> None:
+    def _opened(self, case: Case, opened: OpenCase) -> dict[str, Any]:
+        """Store what was found out of a case before its first search, and what is carried over to it."""
+        problem = opened.problem(None)
+        facts = {**opened.opened(), SHAPE: stored_shape(problem)}
+        if self.spec.warm_start:
+            facts[WARM] = warm_start(problem, self._sources)
+            self.progress.phase(f"{case.key}: {carried_line(facts[WARM])}")
+        self.store.keep_opened(case.key, facts)
+        return facts
+
+    @cached_property
+    def _sources(self) -> list[Source]:
+        return read_sources(self.spec.warm_start)
+
+    def _check_warm_start(self) -> None:
+        """Read the other campaigns where a case is still to be opened. Raises PlacerError where that fails."""
+        cases = dict.fromkeys(cell.case.key for cell in self.spec.cells)
+        if self.spec.warm_start and any(self.store.opened(case) is None for case in cases):
+            check_stores([path for _, path in self.spec.warm_start], self.store.path)
+            _ = self._sources
+
+    def _cell(self, cell: Cell, held: Held, case: OpenCase, carried: Sequence[Placement]) -> None:
         asked = [(trial.placement, trial.result) for trial in held.trials]
-        search = CellSearch(cell, case, held.state, asked, self.over)
+        search = CellSearch(cell, case, held.state, asked, self.over, carried)
         n, spent_s = len(held.trials), sum(trial.seconds for trial in held.trials)
         self.progress.cell(cell, n, search.best_s, _best_single_s(case))
         while n < self.spec.measurements and spent_s < 60 * (self.spec.minutes or inf):
@@ -122,7 +156,13 @@ def check(spec: Spec, store: Store) -> None:
         here = next(cell.case for cell in spec.cells if cell.case.key == case)
         differs = here.differences(stored[case]) if case in stored else []
         if differs:
-            key, now, then = differs[0]
+            key, now, then = next((row for row in differs if row[0] == "warm_start"), differs[0])
+            if key == "warm_start":
+                raise BadInputError(
+                    f"{spec.path}: {case} starts from {listed(now or ['no other campaign'])}, and from "
+                    f"{listed(then or ['none'])} when {store.path} was begun: give the same warm_start, or name "
+                    "another store."
+                )
             what = (
                 "is a file whose content has changed"
                 if key in ("graphs", "topologies")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -44,6 +46,7 @@ class SpecFile(Document):
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     stop_after: Count = 5
     store: Name | None = None
+    warm_start: list[Name] = msgspec.field(default_factory=list)
     predicted: list[PredictedTable] = msgspec.field(default_factory=list)
 
 
@@ -61,6 +64,7 @@ class Spec:
     minutes: float | None  # of each cell
     retries: int  # of a measurement that failed
     stop_after: int  # failures in a row end the campaign
+    warm_start: tuple[tuple[str, Path], ...] = ()  # other campaigns' stores, by the names that cases know them by
 
     @property
     def measurements(self) -> int:
@@ -68,21 +72,26 @@ class Spec:
         return self.budgets[-1]
 
 
-def read_spec(path: Path) -> Spec:
-    """Read a campaign, and the graphs and topologies that it names. Raises BadInputError."""
+def read_spec(path: Path, warm_start: Sequence[Path] = ()) -> Spec:
+    """Read a campaign, and the graphs and topologies that it names. warm_start: more stores than the file names.
+
+    Raises BadInputError.
+    """
     file = _parsed(path)
     _check_words(path, file)
+    warm = _warm_start(path, file, warm_start)
     cases = [_predicted(path, table, i) for i, table in enumerate(file.predicted)]
     if not any(cases):
         raise BadInputError(f"{path}: there is nothing to search; add a table [[predicted]].")
     cells = [
-        Cell(case, searcher, seed)
+        Cell(_with_warm_start(case, warm), searcher, seed)
         for case in _unlike(path, [case for found in cases for case in found])
         for searcher, seed in product(_once(path, "searchers", file.searchers), _once(path, "seeds", file.seeds))
     ]
     counts = file.measurements if isinstance(file.measurements, list) else [file.measurements]
     store = path.parent / file.store if file.store else path.with_suffix(".sqlite")
-    return Spec(path, store, tuple(cells), tuple(sorted(set(counts))), file.minutes, file.retries, file.stop_after)
+    budgets = tuple(sorted(set(counts)))
+    return Spec(path, store, tuple(cells), budgets, file.minutes, file.retries, file.stop_after, warm)
 
 
 def _parsed(path: Path) -> SpecFile:
@@ -106,6 +115,18 @@ def _check_words(path: Path, file: SpecFile) -> None:
         if name not in SEARCHERS:
             known = ", ".join(sorted(SEARCHERS))
             raise BadInputError(f"{path}: searchers[{i}] is {short(name)}; choose one of {known}.")
+
+
+def _warm_start(path: Path, file: SpecFile, more: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
+    """The stores that cases start from, each by its way from the folder of the spec."""
+    stores = [*(path.parent / name for name in _once(path, "warm_start", file.warm_start)), *more]
+    folder = path.parent.resolve()
+    return tuple({os.path.relpath(store.resolve(), folder): store for store in stores}.items())
+
+
+def _with_warm_start(case: Case, warm: tuple[tuple[str, Path], ...]) -> Case:
+    """The case, which means another search where it starts from other campaigns."""
+    return replace(case, terms={**case.terms, "warm_start": [name for name, _ in warm]}) if warm else case
 
 
 def _predicted(path: Path, table: PredictedTable, i: int) -> list[Case]:

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from math import inf
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from experiments.campaign.store import Held, Store, Trial
+from experiments.campaign.warm_start import WARM, warm_facts
 from placer.result import Measured
 
 Facts = dict[str, Any]
-SQLITE = b"SQLite format 3\0"
-
-
-def is_store(path: Path) -> bool:
-    """Whether the file is a store, not a spec."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(SQLITE)) == SQLITE
-    except OSError:
-        return False
 
 
 def standing(store: Store) -> Facts:
@@ -37,6 +27,11 @@ def standing(store: Store) -> Facts:
         "total": sum(cell["done"] if cell["state"] == "done" else cell["total"] for cell in wanted),
         "failures": len(failures),
         "last_failure": None if not failures else failures[-1],
+        "warm_starts": [
+            warm_facts(case, facts, [cell for cell in held if cell.case_key == case])
+            for case, facts in opened.items()
+            if facts is not None and WARM in facts
+        ],
         "complete": all(cell["state"] == "done" for cell in wanted),
     }
 

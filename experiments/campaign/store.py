@@ -20,6 +20,7 @@ from placer.errors import PlacerError
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement
 
+SQLITE = b"SQLite format 3\0"
 # Each script raises the schema by one version; a file of an older one gets those that it lacks.
 MIGRATIONS = (
     """
@@ -287,3 +288,12 @@ def plain(result: Result) -> dict[str, Any]:
 def unplain(data: dict[str, Any]) -> Result:
     """The result that `plain` made data of."""
     return Failed(data["failed"], data["detail"]) if "failed" in data else Measured(**data)
+
+
+def is_store(path: Path) -> bool:
+    """Whether the file is a store, not a spec."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE)) == SQLITE
+    except OSError:
+        return False

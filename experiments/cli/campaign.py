@@ -26,10 +26,18 @@ SpecOrStore = Annotated[Path, typer.Argument(metavar="SPEC", help="The campaign'
 
 
 @app.command("run")
-def run(spec: SpecFile, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def run(
+    spec: SpecFile,
+    warm_start: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="STORE", help="Begin with the best mappings of alike cases in another campaign's store."),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
     """Search every cell of a campaign; the same command goes on where it was stopped or killed.
 
-    Example: placer campaign run campaign.toml
+    Example: placer campaign run campaign.toml --warm-start last-week.sqlite
     """
     from experiments.campaign.run import Campaign
     from experiments.campaign.spec import read_spec
@@ -38,7 +46,7 @@ def run(spec: SpecFile, quiet: Quiet = False, as_json: AsJson = False) -> None:
     from experiments.jobs.interrupt import interruptible
     from experiments.report.campaign.terminal import progress, show_standing
 
-    read = read_spec(spec)
+    read = read_spec(spec, warm_start or ())
     with Store(read.store) as store:
         with interruptible() as pressed:
             Campaign(read, store, progress(quiet), over=pressed).run()
@@ -107,8 +115,7 @@ def report(
 def _opened(path: Path) -> Store:
     """The store of a campaign, to read. Raises BadInputError and PlacerError where there is none."""
     from experiments.campaign.spec import read_spec
-    from experiments.campaign.standing import is_store
-    from experiments.campaign.store import Store
+    from experiments.campaign.store import Store, is_store
 
     return Store(path if is_store(path) else read_spec(path).store, reads=True)
 
@@ -116,7 +123,7 @@ def _opened(path: Path) -> Store:
 def _budgets(path: Path, store: Store) -> tuple[int, ...]:
     """After how many measurements to look: as the spec says, or at the end."""
     from experiments.campaign.spec import read_spec
-    from experiments.campaign.standing import is_store
+    from experiments.campaign.store import is_store
 
     if not is_store(path):
         return read_spec(path).budgets

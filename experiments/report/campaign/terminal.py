@@ -11,6 +11,7 @@ from rich.table import Table
 from experiments.campaign.cells import Cell
 from experiments.campaign.progress import Progress
 from experiments.campaign.store import Trial
+from experiments.report.campaign.warm_starts import warm_lines
 from experiments.report.progress import rich_progress
 from experiments.report.text import cell as shown
 from experiments.report.text import ms
@@ -104,6 +105,7 @@ def standing_lines(facts: Facts) -> list[str]:
     lines = [f"{facts['done']} of {facts['total']} measurements, {facts['failures']} failures: {state}."]
     if any(row["kind"] == "predicted" for row in facts["cells"]):
         lines.append("Predicted cells are judged by the simulator: no gain is one before it is measured.")
+    lines += warm_lines(facts)
     if (last := facts["last_failure"]) is not None:
         lines.append(f"The last failure: {last['cell'] or last['case']}: {last['reason']}: {last['detail']}")
     return lines

@@ -61,6 +61,18 @@ def test_a_broken_spec_is_one_line_and_exit_code_2(edited):
     assert found.stderr.startswith("placer: ") and found.stderr.count("\n") == 1
 
 
+def test_a_warm_start_is_an_option_and_what_is_no_store_is_one_line_and_exit_code_2(folder, edited, done):
+    path = edited("seeds = [0, 1]", 'seeds = [2]\nstore = "second.sqlite"')
+    found = placer("run", path, "--warm-start", folder / "two.json")
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+    ran = placer("run", path, "--warm-start", folder / "campaign.sqlite", "--json")
+    assert ran.returncode == 0, ran.stderr
+    (row,) = json.loads(ran.stdout)["warm_starts"]
+    assert row["carried"] and row["carried"][0]["store"] == "campaign.sqlite"
+    again = placer("run", path)
+    assert again.returncode == 2 and "warm_start" in again.stderr
+
+
 def test_ctrl_c_ends_a_run_with_what_it_has_and_the_same_command_goes_on(folder, edited):
     path = edited("[2, 5]", "100000")
     edited('["random", "local"]', '["random"]')

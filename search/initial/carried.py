@@ -1,0 +1,51 @@
+"""Mappings carried over from problems that were searched before to one that is alike."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import inf
+
+from placer.errors import BadInputError
+from search.initial.likeness import Ops, Shape, by_name, by_place, devices_by_name, devices_by_speed
+from search.problem.memory_fit import fitted
+from search.problem.problem import Placement, Problem
+
+KEPT = 0.5  # of the work, at least, stays where it was carried to when units move for want of memory
+
+
+def carried(problem: Problem, target: Shape, source: Shape, placement: Placement) -> Placement | None:
+    """A placement of `source` carried over to `problem`, whose shape is `target`; None where it does not fit there.
+
+    Ops follow those of the same name, or all go by their places; devices those of the same name, or go by their speed.
+    Of what these give, the best predicted is returned. The same graph goes by names alone, and the same devices too.
+    """
+    ways = [by_name(source, target)]
+    if source.fingerprint != target.fingerprint:
+        ways.append(by_place(source, target))
+    named, ranked = devices_by_name(source, target), devices_by_speed(source, target)
+    same = source.devices == target.devices
+    lines = [line for line in (named, None if same else ranked) if line is not None]
+    found = [_placed(problem, target, source, placement, ops, line) for ops, line in product(ways, lines)]
+    valued = [(problem.predict(p), p) for p in dict.fromkeys(found) if p is not None]
+    return next((p for value, p in sorted(valued, key=lambda item: item[0]) if value < inf), None)
+
+
+def _placed(
+    problem: Problem, target: Shape, source: Shape, placement: Placement, ops: Ops, line: tuple[int, ...]
+) -> Placement | None:
+    """Each unit where most of its work was, or where it costs least if it cannot run there; then made to fit."""
+    work = [[0.0] * len(problem.topology) for _ in problem.units]
+    for unit, share, op in zip(target.units, target.work, ops, strict=True):
+        work[unit][line[placement[source.units[op]]]] += share or 1e-12
+    wanted = [_device(problem, u, max(range(len(row)), key=row.__getitem__)) for u, row in enumerate(work)]
+    try:
+        found = fitted(problem, wanted)
+    except BadInputError:
+        return None
+    stayed = sum(sum(row) for row, d, there in zip(work, found, wanted, strict=True) if d == there)
+    return found if stayed >= KEPT * sum(map(sum, work)) else None
+
+
+def _device(problem: Problem, unit: int, wanted: int) -> int:
+    able = problem.feasible[unit]
+    return wanted if wanted in able else min(able, key=lambda d: problem.unit_cost_s[unit][d])
