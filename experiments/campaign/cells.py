@@ -48,11 +48,20 @@ class Cell:
         return f"{self.case.key}: {self.searcher}, seed {self.seed}"
 
 
-def graph_case(folder: Path, graph: str, topology: str, objective: str, schedule: str, pins: tuple[str, ...]) -> Case:
-    """A graph file on a topology file. Raises BadInputError for a file that cannot be read."""
+def graph_case(
+    folder: Path,
+    graph: str,
+    topology: str,
+    objective: str,
+    schedule: str,
+    pins: tuple[str, ...],
+    *,
+    lenient: bool = False,
+) -> Case:
+    """A graph file on a topology file. Raises BadInputError for a file that cannot be read, unless `lenient`."""
     terms = {
-        "graphs": _digest(folder / graph),
-        "topologies": _digest(folder / topology),
+        "graphs": _digest(folder / graph, lenient),
+        "topologies": _digest(folder / topology, lenient),
         "objective": objective,
         "schedule": schedule,
         "pins": list(pins),
@@ -61,9 +70,11 @@ def graph_case(folder: Path, graph: str, topology: str, objective: str, schedule
     return Case(PREDICTED, name, graph, topology, folder, terms)
 
 
-def _digest(path: Path) -> str:
-    """What tells the file's content from another."""
+def _digest(path: Path, lenient: bool) -> str | None:
+    """What tells the file's content from another; None where it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGEST]
     except OSError as error:
+        if lenient:
+            return None
         raise BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.") from None

@@ -72,15 +72,15 @@ class Spec:
         return self.budgets[-1]
 
 
-def read_spec(path: Path, warm_start: Sequence[Path] = ()) -> Spec:
+def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = False) -> Spec:
     """Read a campaign, and the graphs and topologies that it names. warm_start: more stores than the file names.
 
-    Raises BadInputError.
+    lenient: files that it names may be gone, because nothing is to be run. Raises BadInputError.
     """
     file = _parsed(path)
     _check_words(path, file)
     warm = _warm_start(path, file, warm_start)
-    cases = [_predicted(path, table, i) for i, table in enumerate(file.predicted)]
+    cases = [_predicted(path, table, i, lenient) for i, table in enumerate(file.predicted)]
     if not any(cases):
         raise BadInputError(f"{path}: there is nothing to search; add a table [[predicted]].")
     cells = [
@@ -129,14 +129,16 @@ def _with_warm_start(case: Case, warm: tuple[tuple[str, Path], ...]) -> Case:
     return replace(case, terms={**case.terms, "warm_start": [name for name, _ in warm]}) if warm else case
 
 
-def _predicted(path: Path, table: PredictedTable, i: int) -> list[Case]:
+def _predicted(path: Path, table: PredictedTable, i: int, lenient: bool) -> list[Case]:
     """The cases of a [[predicted]] table."""
     here = f"{path}: predicted[{i}]"
     try:
         for pin in table.pins:
             parse_pin(pin)
         return [
-            graph_case(path.parent, graph, topology, table.objective, table.schedule, tuple(table.pins))
+            graph_case(
+                path.parent, graph, topology, table.objective, table.schedule, tuple(table.pins), lenient=lenient
+            )
             for graph, topology in product(
                 _once(path, f"predicted[{i}].graphs", table.graphs),
                 _once(path, f"predicted[{i}].topologies", table.topologies),

@@ -12,6 +12,7 @@ import typer
 from experiments.cli.options import AsJson, Quiet, show_result
 
 if TYPE_CHECKING:
+    from experiments.campaign.spec import Spec
     from experiments.campaign.store import Store
 
 app = typer.Typer(
@@ -90,41 +91,43 @@ def export(
 @app.command("report")
 def report(
     spec: SpecOrStore,
-    out: Annotated[Path | None, typer.Option(help="Write it there instead of printing it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write it there instead of printing it: .html, .md, .png, .svg or .pdf.")
+    ] = None,
+    format: Annotated[str | None, typer.Option(help="html or md, whatever the file's name; md where printed.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Report what a campaign found against its baselines, as Markdown.
+    """Report what a campaign found against its baselines: a page with figures, Markdown, or a picture of convergence.
 
-    Example: placer campaign report campaign.toml --out report.md
+    Example: placer campaign report campaign.toml --out report.html
     """
     from experiments.campaign.standing import after, standing
-    from experiments.report.campaign.markdown import report_markdown
+    from experiments.report.campaign.report import budgets, check_report, report_content
     from placer.files import write_whole
 
+    kind = check_report(out, format)
     with _opened(spec) as store:
-        facts, curves = standing(store), after(store, _budgets(spec, store))
-    text = report_markdown(facts, curves)
-    if out is not None:
-        write_whole(out, text.encode())
+        content = None if as_json and out is None else report_content(store, _read(spec), kind)
+        facts = {**standing(store), "after": after(store, budgets(store, _read(spec)))} if as_json else None
+    if out is not None and content is not None:
+        write_whole(out, content)
     if as_json:
-        print(json.dumps({**facts, "after": curves}))
-    elif out is None:
-        print(text)
+        print(json.dumps(facts))
+    elif out is None and content is not None:
+        print(content.decode())
 
 
 def _opened(path: Path) -> Store:
     """The store of a campaign, to read. Raises BadInputError and PlacerError where there is none."""
-    from experiments.campaign.spec import read_spec
-    from experiments.campaign.store import Store, is_store
+    from experiments.campaign.store import Store
 
-    return Store(path if is_store(path) else read_spec(path).store, reads=True)
+    spec = _read(path)
+    return Store(path if spec is None else spec.store, reads=True)
 
 
-def _budgets(path: Path, store: Store) -> tuple[int, ...]:
-    """After how many measurements to look: as the spec says, or at the end."""
+def _read(path: Path) -> Spec | None:
+    """The spec, whose files may be gone; None for a store. Raises BadInputError."""
     from experiments.campaign.spec import read_spec
     from experiments.campaign.store import is_store
 
-    if not is_store(path):
-        return read_spec(path).budgets
-    return (max((held.wanted or len(held.trials) for held in store.held()), default=1),)
+    return None if is_store(path) else read_spec(path, lenient=True)

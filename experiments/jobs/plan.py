@@ -56,7 +56,7 @@ def plan_command(
         found = plan(problem, searcher, seconds, seed, over=pressed)
     if out is not None:
         _write(out, found, problem, seed)
-    timeline = _timeline(found.mapping, objective, schedule)
+    timeline = timeline_of(found.mapping, objective, schedule)
     return {
         **_facts(found.mapping, timeline, objective, schedule, found.value),
         "lower_bound": found.lower_bound,
@@ -80,7 +80,7 @@ def simulate_command(
         raise BadInputError(f"the objective {objective!r} is none of {', '.join(OBJECTIVES)}.")
     graph, topology = read_graph(graph_path), read_topology(topology_path)
     mapping = read_mapping(mapping_path, graph, topology, match_by_name)
-    timeline = _timeline(mapping, objective, schedule)
+    timeline = timeline_of(mapping, objective, schedule)
     return Simulated(_facts(mapping, timeline, objective, schedule), timeline)
 
 
@@ -104,7 +104,7 @@ def _facts(
     return {"objective": objective, "value": value, "schedule": schedule, "devices": devices}
 
 
-def _timeline(mapping: Mapping, objective: str, schedule: str) -> Timeline:
+def timeline_of(mapping: Mapping, objective: str, schedule: str) -> Timeline:
     """One step alone. Max-load needs no links, so tensors cross missing ones at no cost."""
     topology = mapping.topology
     if objective == "max-load":

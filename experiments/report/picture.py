@@ -31,6 +31,11 @@ def save_picture(path: Path, size_in: tuple[float, float], fill: Callable[[Any],
 
     Raises PlacerError where it cannot be written.
     """
+    write_whole(path, picture_bytes(path.suffix[1:].lower(), size_in, fill, dpi))
+
+
+def picture_bytes(format: str, size_in: tuple[float, float], fill: Callable[[Any], None], dpi: int) -> bytes:
+    """What `fill` draws on a figure of `size_in` inches, in a format such as "png"."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports its font cache
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -41,8 +46,8 @@ def save_picture(path: Path, size_in: tuple[float, float], fill: Callable[[Any],
         warnings.simplefilter("ignore")
         figure = Figure(figsize=size_in, layout="constrained")
         fill(figure)
-        figure.savefig(file, format=path.suffix[1:].lower(), dpi=dpi)
-    write_whole(path, file.getvalue())
+        figure.savefig(file, format=format, dpi=dpi)
+    return file.getvalue()
 
 
 def plain_axes(ax: Any) -> None:

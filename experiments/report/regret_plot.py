@@ -9,8 +9,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from experiments.report.picture import check_picture, plain_axes, save_picture
+from experiments.report.picture import check_picture, picture_bytes, plain_axes
 from experiments.report.text import printable
+from placer.files import write_whole
 
 OURS = "#111111"
 # Lines differ by colour and dash, twelve without a repeat, and by the mark at their end, where many lie together.
@@ -29,6 +30,8 @@ class RegretCurve:
     name: str
     regret: tuple[float | None, ...]  # best so far / best known - 1, as Comparison.regret has it
     ours: bool = False
+    low: tuple[float | None, ...] = ()  # where it is a median over seeds: of the luckiest one
+    high: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,16 @@ class RegretPanel:
 def draw_regret(panels: Sequence[RegretPanel], path: Path) -> None:
     """The panels as one picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
     check_picture(path, "--curves")
+    write_whole(path, regret_picture(panels, path.suffix[1:].lower()))
+
+
+def regret_picture(panels: Sequence[RegretPanel], format: str) -> bytes:
+    """The panels as one picture in a format such as "png"."""
     columns = min(COLUMNS, len(panels))
     rows = ceil(len(panels) / columns)
     size_in = (9.5, 5.2) if len(panels) == 1 else (WIDE_IN * columns, HIGH_IN * rows + 0.9)
-    save_picture(
-        path, size_in, lambda figure: _fill(figure, figure.subplots(rows, columns, squeeze=False), panels), dpi=130
+    return picture_bytes(
+        format, size_in, lambda figure: _fill(figure, figure.subplots(rows, columns, squeeze=False), panels), dpi=130
     )
 
 
@@ -68,6 +76,10 @@ def _fill(figure: Any, grid: Any, panels: Sequence[RegretPanel]) -> None:
 
 def _draw_panel(ax: Any, panel: RegretPanel, styles: dict[str, dict[str, Any]], highest: float) -> None:
     for curve in sorted(panel.curves, key=lambda curve: not curve.ours):
+        band = [(i, *ends) for i, ends in enumerate(zip(curve.low, curve.high, strict=True)) if None not in ends]
+        if band:
+            colour = styles[curve.name]["color"]
+            ax.fill_between(*zip(*band, strict=True), step="post", color=colour, alpha=0.13, linewidth=0, zorder=1)
         points = [(i, r) for i, r in enumerate(curve.regret) if r is not None]
         if points:
             at, regret = zip(*points, strict=True)

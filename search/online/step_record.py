@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from placer.graph.coarsen import Groups, coarsen
 from placer.graph.mapping import Mapping
 from placer.result import Measured
 from placer.train.steps.modes import WHOLE
 from search.online.report import facts, head
-from search.page.drawing import drawing_of
+from search.page.drawing import drawing_of_step
 from search.page.loads import loads_of
 from search.page.panels import panel_of
-from search.page.record import Baseline, DeviceLoad, Edge, Event, MeasuredRow, Node, Panel, RunRecord
+from search.page.record import Baseline, DeviceLoad, Event, MeasuredRow, Panel, RunRecord
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
@@ -31,7 +29,7 @@ Mapped = Callable[[tuple[int, ...], int], Mapping]
 def step_record(step: AutoStep, mapped: Mapped) -> RunRecord:
     """The record of a step as it is now. Timelines are predicted by costs as profiled; there are none without costs."""
     before, after = _single(step, mapped), None if step.mapping is None else _timeline(step.mapping)
-    nodes, edges = _drawn(after)
+    nodes, edges = ((), ()) if after is None else drawing_of_step(after, GROUPS)
     return RunRecord(
         title=f"Placer: {step.name}",
         subtitle=f"{head(step)}, on {', '.join(step.device_names) or 'devices that are not joined yet'}",
@@ -109,16 +107,3 @@ def _panels(before: Timeline | None, after: Timeline | None) -> Iterator[Panel]:
 
 def _loads(before: Timeline | None, after: Timeline | None) -> tuple[DeviceLoad, ...]:
     return () if after is None else loads_of(after, before)
-
-
-def _drawn(after: Timeline | None) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
-    if after is None:
-        return (), ()
-    groups = coarsen(after.graph, GROUPS, after.topology)
-    devices = [_most(groups, group, after) for group in range(len(groups.graph))]
-    return drawing_of(groups.graph, groups, after.topology, devices)
-
-
-def _most(groups: Groups, group: int, after: Timeline) -> int:
-    """The device that has most of a group's ops: a mapping that was given need not keep these groups together."""
-    return Counter(after.devices[op] for op in groups.members[group]).most_common(1)[0][0]

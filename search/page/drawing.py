@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from math import isfinite
 from statistics import fmean
 
-from placer.graph.coarsen import Groups
+from placer.graph.coarsen import Groups, coarsen
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Topology
 from search.page.record import Edge, Node
+from surrogate.simulate.timeline import Timeline
 
 NAMES = 8  # ops of a group that are named, the most expensive first
 MOST_EDGES = 1500  # only the largest are drawn
@@ -28,6 +29,20 @@ def drawing_of(
         for group in range(len(graph))
     )
     return nodes, _edges(graph)
+
+
+def drawing_of_step(timeline: Timeline, most: int) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
+    """The graph of a step: its ops, or where these are more, about `most` groups at most, each on the device that has
+    most of its ops: a mapping that was made of other groups need not keep these together.
+    """
+    graph = timeline.graph
+    own = Groups(graph, graph, tuple((i,) for i in range(len(graph))))
+    groups = own if len(graph) <= most else coarsen(graph, most, timeline.topology)
+    devices = [
+        Counter(timeline.devices[op] for op in groups.members[group]).most_common(1)[0][0]
+        for group in range(len(groups.graph))
+    ]
+    return drawing_of(groups.graph, groups, timeline.topology, devices)
 
 
 def layout(graph: OpGraph) -> list[tuple[float, float]]:

@@ -18,12 +18,12 @@ SEND, RECEIVE, TRANSFER = "send", "receive", "transfer"
 KINDS = (*PHASES, OTHER, SEND, RECEIVE, TRANSFER)
 
 
-def panel_of(name: str, timeline: Timeline) -> Panel:
-    """The panel of one step. Bars that do not overlap are at most MOST_BARS: in a lane, each fills a column, or is all
-    that begins in one.
+def panel_of(name: str, timeline: Timeline, most_bars: int = MOST_BARS) -> Panel:
+    """The panel of one step. Bars that do not overlap are at most `most_bars`: in a lane, each fills a column, or is
+    all that begins in one.
     """
     lanes, pieces = _lanes(timeline)
-    column_s = timeline.makespan_s / min(MOST_COLUMNS, max(1, MOST_BARS // (2 * len(lanes))))
+    column_s = timeline.makespan_s / min(MOST_COLUMNS, max(1, most_bars // (2 * len(lanes))))
     bars = tuple(bar for lane in range(len(lanes)) for bar in _gathered(pieces[lane], column_s))
     return Panel(name, timeline.makespan_s, lanes, bars)
 

@@ -117,8 +117,21 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """How far a searcher had come: the best so far, from several seeds, at the same places."""
+
+    searcher: str
+    axis: str  # "order" where places are counts of measurements, "seconds" where they are seconds of the search
+    seeds: int
+    at: tuple[float, ...]
+    median_s: tuple[float, ...]
+    low_s: tuple[float, ...]  # of the luckiest seed
+    high_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class RunRecord:
-    """All that a page shows of one search. A part that is not known is empty."""
+    """All that a page shows of one search, or of all searches of one case. A part that is not known is empty."""
 
     title: str
     subtitle: str
@@ -131,11 +144,14 @@ class RunRecord:
     edges: tuple[Edge, ...] = ()
     loads: tuple[DeviceLoad, ...] = ()
     events: tuple[Event, ...] = ()
+    curves: tuple[Curve, ...] = ()  # of a case, in place of one search's convergence
+    missing: tuple[str, ...] = ()  # sentences: which figures there are not, and why
+    known_searchers: tuple[str, ...] = ()  # of all cases, so that each has the same colour in all
 
     @property
     def searchers(self) -> tuple[str, ...]:
         """Who proposed what was measured, in the order of their first rows."""
-        return tuple(dict.fromkeys(row.searcher for row in self.rows))
+        return tuple(dict.fromkeys((*self.known_searchers, *(row.searcher for row in self.rows))))
 
     @property
     def best_so_far_s(self) -> tuple[float | None, ...]:

@@ -39,6 +39,23 @@ def measured_table(record: RunRecord) -> str:
     return table("Mappings measured, in order (* stopped early as clearly slower than the best)", heads, rows, marks)
 
 
+def curves_table(record: RunRecord) -> str:
+    """The best so far by searcher after 1, 2, 5, 10, ... measurements and after the last."""
+    rows, marks = [], []
+    for curve in (curve for curve in record.curves if curve.axis == "order"):
+        for i in _told(curve.at):
+            told = (curve.median_s[i], curve.low_s[i], curve.high_s[i])
+            rows.append((curve.searcher, str(curve.seeds), f"{curve.at[i]:.0f}", *map(ms, told)))
+            marks.append(f' data-searcher="{record.searchers.index(curve.searcher)}"')
+    heads = ("searcher", "seeds", "after", "median", "luckiest", "unluckiest")
+    return table("Best so far after so many measurements, over the seeds", heads, rows, marks)
+
+
+def _told(at: Sequence[float]) -> list[int]:
+    """Indices of the round counts among `at`, and of the last."""
+    return [i for i, count in enumerate(at) if i == len(at) - 1 or (count > 0 and str(int(count)).strip("0") in "125")]
+
+
 def timelines_table(record: RunRecord) -> str:
     """How busy each lane is in each step, and the longest pieces of work."""
     rows, marks = [], []

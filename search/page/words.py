@@ -40,6 +40,26 @@ def said_of_convergence(record: RunRecord) -> str:
     )
 
 
+def said_of_curves(record: RunRecord) -> str:
+    """Where each searcher's median ends."""
+    ends = [
+        f"{curve.searcher} {ms(curve.median_s[-1])} after {curve.at[-1]:.0f} ({seeds(curve.seeds)})"
+        for curve in record.curves
+        if curve.axis == "order" and curve.at
+    ]
+    return f"Best so far after so many measurements, the median over seeds with their range: {'; '.join(ends)}."
+
+
+def shown(count: int) -> str:
+    """How many cells a table has."""
+    return f"{count} cells, of which the filters above show {count}."
+
+
+def seeds(count: int) -> str:
+    """How many."""
+    return f"{count} seed" if count == 1 else f"{count} seeds"
+
+
 def said_of_timelines(record: RunRecord) -> str:
     told = [f"{panel.name}, {ms(panel.makespan_s)}" for panel in record.panels]
     return f"What devices and links do during a step: {'; '.join(told)}."

@@ -10,12 +10,14 @@ const Charts = (() => {
   };
   const ROW = 24;  // pixels of a lane
   const [FEW, NAMED] = [30, 0.05];  // nodes of which all are named; in larger graphs those that take a good part of the time
+  const [HIGH, LABEL] = [460, 66];  // pixels of the graph, and of half a node's label, which must not leave it
   const safe = (text) => echarts.format.encodeHTML(String(text));
   const ms = (seconds) => (seconds === null ? "unknown" : `${(seconds * 1e3).toPrecision(4)} ms`);
   const mib = (bytes) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
   const lines = (...parts) => parts.filter(Boolean).map(safe).join("<br>");
   const device = (i) => DEVICES[i % DEVICES.length];
   const searcher = (i) => SEARCHERS[i % SEARCHERS.length];
+  const symbol = (i) => SYMBOLS[i % SYMBOLS.length];
   const indices = (list) => Array.from((list || []).keys());
   const tail = (name, length) => (name.length > length ? `…${name.slice(1 - length)}` : name);
 
@@ -53,11 +55,12 @@ const Charts = (() => {
         ? {color: "transparent", borderColor: view.faint, borderType: "dashed", borderWidth: 1.5}
         : {color: all.is_delivered[i] ? view.accent : view.faint},
     }));
+    const left = Math.min(250, 0.4 * view.width);
     return {
       ...base(view), height: 60 + 34 * bars.length,
-      grid: {left: 250, right: 80, top: 4, bottom: 40},
+      grid: {left, right: 80, top: 4, bottom: 40},
       xAxis: axis(view, "ms a step", {type: "value", min: 0}),
-      yAxis: names(view, all.name, {axisLabel: {color: view.ink, width: 235, overflow: "truncate"}}),
+      yAxis: names(view, all.name, {axisLabel: {color: view.ink, width: left - 15, overflow: "truncate"}}),
       tooltip: {
         ...base(view).tooltip,
         formatter: (p) => lines(all.name[p.dataIndex], ms(all.step_s[p.dataIndex]), all.note[p.dataIndex]),
@@ -84,7 +87,7 @@ const Charts = (() => {
   function points(record, view, known, place) {
     const rows = shownRows(record, view).filter(known);
     return record.searchers.map((name, k) => ({
-      type: "scatter", name, symbol: SYMBOLS[k % SYMBOLS.length], symbolSize: 9, z: 3,
+      type: "scatter", name, symbol: symbol(k), symbolSize: 9, z: 3,
       itemStyle: {color: searcher(k), borderColor: searcher(k), borderWidth: 1.5},
       data: rows.filter((i) => record.rows.searcher[i] === name).map((i) => ({
         value: place(i), row: i, itemStyle: record.rows.is_comparable[i] ? {} : {color: view.paper},
@@ -201,7 +204,7 @@ const Charts = (() => {
     const every = indices(panels);
     return {
       ...option, height: top + 46,
-      legend: {data: Object.keys(KINDS), top: 0, left: 8, icon: "rect", itemWidth: 12, itemHeight: 12, textStyle: {color: view.ink}},
+      legend: {data: Object.keys(KINDS), top: 0, left: 8, icon: "rect", itemWidth: 12, itemHeight: 12, textStyle: {color: view.ink}, type: "scroll"},
       tooltip: {...base(view).tooltip, formatter: (p) => saidOfBar(panels[p.data.panel], p.data.bar)},
       dataZoom: [
         {type: "slider", xAxisIndex: every, bottom: 4, height: 20, left: 170, right: 24, showDetail: false, filterMode: "weakFilter",
@@ -262,12 +265,18 @@ const Charts = (() => {
   function graph(record, view) {
     const {shown, of} = units(record, view);
     const edges = links(record, of, shown);
-    const wide = Math.max(...shown.map((node) => node.x), 1e-9);
+    // As large as the room that they fill, because what is stretched to fill it stretches the marks, too.
+    const inside = {width: Math.max(80, view.width - 2 * LABEL), height: HIGH - 64};
+    const spread = (of, room) => {
+      const [least, most] = [Math.min(...shown.map(of)), Math.max(...shown.map(of))];
+      return (node) => (most > least ? (room * (of(node) - least)) / (most - least) : room / 2);
+    };
+    const [x, y] = [spread((node) => node.x, inside.width), spread((node) => node.y, inside.height)];
     const dearest = Math.max(...shown.map((node) => node.cost_s), 1e-12);
     const label = (node) => tail(record.nodes.name[node.first], 20);
     const named = (node) => shown.length <= FEW || node.cost_s > NAMED * dearest;
     return {
-      ...base(view), height: 460,
+      ...base(view), height: HIGH,
       tooltip: {
         ...base(view).tooltip,
         formatter: (p) => (p.dataType === "edge"
@@ -275,12 +284,12 @@ const Charts = (() => {
           : saidOfNode(record, shown[p.data.index])),
       },
       series: [{
-        type: "graph", layout: "none", roam: "move", left: 40, right: 40, top: 24, bottom: 40,
+        type: "graph", layout: "none", roam: "move", left: LABEL, right: LABEL, top: 24, bottom: 40,
         edgeSymbol: ["none", "arrow"], edgeSymbolSize: 5, labelLayout: {hideOverlap: true},
         emphasis: {focus: "adjacency"}, scaleLimit: {min: 0.5, max: 20},
         label: {show: true, position: "bottom", fontSize: 10, color: view.ink, formatter: (p) => label(shown[p.data.index])},
         data: shown.map((node, index) => ({
-          index, unit: node.unit, name: String(index), x: (1000 * node.x) / wide, y: 380 * node.y,
+          index, unit: node.unit, name: String(index), x: x(node), y: y(node),
           symbol: node.groups.some((i) => record.nodes.part[i]) ? "diamond" : node.groups.length > 1 ? "circle" : "rect",
           symbolSize: 7 + 25 * Math.sqrt(node.cost_s / dearest), label: {show: named(node)},
           itemStyle: {color: device(node.device), borderColor: view.paper, borderWidth: 1},
@@ -309,9 +318,11 @@ const Charts = (() => {
     const labels = shown.map((d) => all.name[d]);
     const titled = (text, left) => ({text, left, top: 0, textStyle: {color: view.ink, fontSize: 13, fontWeight: 600}});
     const height = 46 * Math.max(1, shown.length);
+    const isNarrow = view.width < 640;
     return {
       ...base(view), height: height + 84,
-      title: [titled("busy (dashed: best single device)", 8), titled("most at once, and variables (pale)", "52%")],
+      title: [titled(isNarrow ? "busy" : "busy (dashed: best single device)", 8),
+        titled(isNarrow ? "memory" : "most at once, and variables (pale)", "52%")],
       grid: [
         {left: 8, right: "52%", top: 28, height, containLabel: true}, {left: "52%", right: 24, top: 28, height, containLabel: true},
       ],
@@ -356,5 +367,8 @@ const Charts = (() => {
     };
   }
 
-  return {figures: {baselines, convergence, timelines, graph, loads, accuracy}, device, searcher, indices};
+  return {
+    figures: {baselines, convergence, timelines, graph, loads, accuracy},
+    base, axis, lines, ms, names, references, symbol, device, searcher, indices,
+  };
 })();

@@ -126,6 +126,17 @@ def test_the_report_names_the_baselines_and_how_far_each_searcher_had_come(done)
         assert 1 <= row["after"]["2"] <= row["after"]["5"]
 
 
+def test_the_report_is_a_page_where_the_file_is_called_so(done):
+    (done / "towers.json").unlink()  # what is only read from the store needs no files
+    ran = placer("report", done / "campaign.toml", "--out", done / "r.html", "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert set(json.loads(ran.stdout)) > {"cells", "after"}
+    page = (done / "r.html").read_text()
+    assert page.startswith("<!DOCTYPE html>") and "cannot be read any more" in page
+    refused = placer("report", done / "campaign.toml", "--out", done / "r.docx")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1) and ".html" in refused.stderr
+
+
 def test_a_resumed_run_says_where_it_goes_on(folder, edited, capsys):
     spec = read_spec(folder / "campaign.toml")
     with Store(spec.store) as store:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from placer.graph.coarsen import Groups, coarsen
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
+from search.page.campaign_record import CampaignRecord, CellRow, Failure
 from search.page.drawing import drawing_of
 from search.page.loads import loads_of
 from search.page.panels import panel_of
-from search.page.record import Baseline, Event, MeasuredRow, RunRecord
+from search.page.record import Baseline, Curve, Event, MeasuredRow, RunRecord
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
@@ -89,3 +91,36 @@ def measured_row(i: int) -> MeasuredRow:
 @pytest.fixture(scope="session")
 def record(make_record: Callable[[int], RunRecord]) -> RunRecord:
     return make_record(20)
+
+
+def curves(count: int = 20) -> tuple[Curve, ...]:
+    """Each searcher falls to another level, on both axes; the last has one seed only."""
+    found = []
+    for k, name in enumerate(SEARCHERS):
+        middle = tuple(0.09 / (1 + 0.1 * k * i) for i in range(count))
+        spread = 0.0 if name == SEARCHERS[-1] else 0.1
+        ends = [tuple(s * (1 + sign * spread) for s in middle) for sign in (-1, 1)]
+        for axis, at in (("order", range(count)), ("seconds", [0.5 * i for i in range(count)])):
+            found.append(Curve(name, axis, 2 if spread else 1, tuple(map(float, at)), middle, *ends))
+    return tuple(found)
+
+
+@pytest.fixture(scope="session")
+def campaign(make_record: Callable[[int], RunRecord]) -> CampaignRecord:
+    """Two cases, one predicted, of which the files are gone, and one measured; all searchers and two seeds of each."""
+    whole = replace(make_record(20), title="b <i> on two", events=(), curves=curves(), known_searchers=SEARCHERS)
+    bare = replace(
+        whole, title="a on two", rows=(), panels=(), nodes=(), edges=(), loads=(), devices=(),
+        missing=("No graph of the best mapping: a.json has changed.",),
+    )  # fmt: skip
+    cells = tuple(
+        CellRow(
+            case, name, seed, kind, "waiting" if seed else "done", 20, 20, 0.05 / (1 + k + seed / 9), 0.09, case == 1,
+            1.5, 2 * case,
+        )
+        for case, kind in enumerate(("predicted", "measured"))
+        for k, name in enumerate(SEARCHERS)
+        for seed in range(2)
+    )  # fmt: skip
+    failure = Failure("2026-01-02 03:04:05", "b on two: heft, seed 0, mapping 5", "memory", "no room </script>")
+    return CampaignRecord("Placer: campaign c", "of a test", ("It <went> well.",), (bare, whole), cells, (failure,))

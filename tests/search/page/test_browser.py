@@ -1,4 +1,4 @@
-"""The page in a real browser: figures have marks, choices change them, and the keyboard reaches all of it."""
+"""The pages in a real browser: figures have marks, choices change them, and the keyboard reaches all of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from search.page.campaign_page import write_campaign_page
+from search.page.campaign_record import CampaignRecord
 from search.page.page import write_page
 from search.page.record import RunRecord
 
@@ -19,7 +21,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,900",
 )  # fmt: skip
 FIGURES = ("baselines", "convergence", "timelines", "graph", "loads", "accuracy")
-CONTROLS = "main button, main summary, main input, nav input, header button"
+CONTROLS = "main button, main summary, main input, nav input, nav select, header button"
 MARKS = """
 const [figure, colours] = arguments;
 const filled = [...document.querySelectorAll(`#${figure} svg [fill]`)];
@@ -51,6 +53,15 @@ def page(driver: Any, record: RunRecord, tmp_path: Path) -> Any:
     write_page(record, tmp_path / "x.html")
     prefer(driver, "light")
     driver.get((tmp_path / "x.html").as_uri())
+    return driver
+
+
+@pytest.fixture
+def campaign_page(driver: Any, campaign: CampaignRecord, tmp_path: Path) -> Any:
+    """The page of a campaign, just opened in a light browser."""
+    write_campaign_page(campaign, tmp_path / "c.html")
+    prefer(driver, "light")
+    driver.get((tmp_path / "c.html").as_uri())
     return driver
 
 
@@ -176,3 +187,92 @@ def test_the_keyboard_reaches_every_control(page: Any, record: RunRecord) -> Non
     page.execute_script("arguments[0].focus()", box)
     ActionChains(page).send_keys(Keys.SPACE).perform()
     assert points(page, record, record.searchers[0]) == 0
+
+
+def filter_by(page: Any, name: str, text: str) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    Select(find(page, f"select[data-filter='{name}']")).select_by_visible_text(text)
+
+
+def shown_cells(page: Any) -> int:
+    rows = page.find_elements("css selector", "tr[data-state]")
+    return sum(not row.get_property("hidden") for row in rows)
+
+
+def test_a_case_is_drawn_when_it_is_opened(campaign_page: Any, campaign: CampaignRecord) -> None:
+    measured = campaign.cases[1]
+    assert marks(campaign_page, "curves-0", "[Charts.searcher(0)]") > 20
+    assert not campaign_page.find_elements("css selector", "#curves-1 svg, #graph-1 svg")
+    click(campaign_page, "details[data-run='1'] > summary")
+    figures = ("baselines", "curves", "timelines", "graph", "loads", "accuracy")
+    for figure in figures:
+        assert len(campaign_page.find_elements("css selector", f"#{figure}-1 svg text")) > 0
+    assert marks(campaign_page, "graph-1", "[0, 1].map(Charts.device)") == len({n.unit for n in measured.nodes})
+    ran = sum(row.step_s is not None for row in measured.rows)
+    assert marks(campaign_page, "accuracy-1", "[0, 1, 2].map(Charts.searcher)") == ran
+
+
+def test_curves_have_a_band_where_there_are_several_seeds(campaign_page: Any, campaign: CampaignRecord) -> None:
+    bands = "return document.querySelectorAll('#curves-0 svg [fill-opacity=\"0.14\"]').length"
+    assert campaign_page.execute_script(bands) == 2
+    for k, name in enumerate(campaign.searchers):
+        curve = next(curve for curve in campaign.cases[0].curves if curve.searcher == name)
+        legend, band = 1, int(curve.seeds > 1)
+        assert marks(campaign_page, "curves-0", f"[Charts.searcher({k})]") == len(curve.at) - 1 + legend + band
+    click(campaign_page, "details[data-run='0'] input[value='seconds']")
+    assert "seconds" in find(campaign_page, "#curves-0 svg").text
+    assert campaign_page.execute_script(bands) == 2
+
+
+def test_cells_are_filtered_by_case_kind_state_and_searcher(campaign_page: Any, campaign: CampaignRecord) -> None:
+    overview = "[0, 1, 2].map(Charts.searcher)"
+    legend = len(campaign.searchers)
+    assert shown_cells(campaign_page) == len(campaign.cells) == 12
+    assert marks(campaign_page, "overview", overview) == 6 + legend  # of predicted cells the mark is hollow
+    filter_by(campaign_page, "state", "done")
+    assert shown_cells(campaign_page) == 6 and marks(campaign_page, "overview", overview) == 3 + legend
+    click(campaign_page, "input[data-searcher='1']")
+    assert shown_cells(campaign_page) == 4 and marks(campaign_page, "overview", overview) == 2 + legend - 1
+    assert "show 4." in find(campaign_page, "#shown").text
+    filter_by(campaign_page, "case", "b <i> on two")
+    assert shown_cells(campaign_page) == 2
+    assert not find(campaign_page, "details[data-run='0']").is_displayed()
+    assert find(campaign_page, "#graph-1 svg").is_displayed()
+    filter_by(campaign_page, "case", "all")
+    filter_by(campaign_page, "kind", "predicted")
+    assert shown_cells(campaign_page) == 2 and not find(campaign_page, "details[data-run='1']").is_displayed()
+
+
+def test_devices_of_one_case_are_filtered_by_themselves(campaign_page: Any) -> None:
+    click(campaign_page, "details[data-run='1'] > summary")
+    click(campaign_page, "details[data-run='1'] input[data-device='1']")
+    assert (
+        marks(campaign_page, "graph-1", "[Charts.device(1)]")
+        == 0
+        < marks(campaign_page, "graph-1", "[Charts.device(0)]")
+    )
+    assert marks(campaign_page, "loads-1", "[Charts.device(1)]") == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_goes_wrong_on_the_page_of_a_campaign(campaign_page: Any, scheme: str) -> None:
+    prefer(campaign_page, scheme)
+    campaign_page.refresh()
+    campaign_page.execute_script("document.querySelectorAll('details.case').forEach((part) => { part.open = true; })")
+    for control in campaign_page.find_elements("css selector", "main button, main input, header button"):
+        campaign_page.execute_script("arguments[0].click()", control)
+    assert [line for line in campaign_page.get_log("browser") if line["level"] in ("SEVERE", "WARNING")] == []
+    assert campaign_page.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_the_keyboard_reaches_the_filters_of_a_campaign(campaign_page: Any) -> None:
+    from selenium.webdriver import ActionChains, Keys
+
+    named = [e for e in campaign_page.find_elements("css selector", CONTROLS) if e.get_attribute("type") != "radio"]
+    reachable = [e.id for e in named if e.is_displayed()]
+    reached = set()
+    for _ in range(2 * len(reachable)):
+        ActionChains(campaign_page).send_keys(Keys.TAB).perform()
+        reached.add(campaign_page.switch_to.active_element.id)
+    assert set(reachable) <= reached

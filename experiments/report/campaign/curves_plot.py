@@ -1,0 +1,48 @@
+"""Convergence as a picture: for each case, how fast its searchers approach the best known step."""
+
+from __future__ import annotations
+
+from math import inf
+
+from experiments.campaign.standing import best_single_s, standing
+from experiments.campaign.store import Store
+from experiments.report.campaign.curves import Course, curves_of
+from experiments.report.regret_plot import RegretCurve, RegretPanel, regret_picture
+from placer.errors import PlacerError
+from search.page.record import Curve
+
+
+def picture(store: Store, format: str) -> bytes:
+    """The picture in this format, such as "png". Raises PlacerError where there is nothing to draw."""
+    panels = regret_panels(store)
+    if not panels:
+        raise PlacerError(f"{store.path}: nothing ran yet, so that there is no convergence to draw.")
+    return regret_picture(panels, format)
+
+
+def regret_panels(store: Store) -> list[RegretPanel]:
+    """One for each case in which something ran, with each searcher's median and range over its seeds."""
+    states = {row["cell"]: row["state"] for row in standing(store)["cells"]}
+    courses: dict[str, list[Course]] = {}
+    for held in store.held():
+        course = Course.of(held, best_single_s(store.opened(held.case_key)), states[held.key] == "done")
+        courses.setdefault(held.case_key, []).append(course)
+    found = [_panel(case, searches) for case, searches in courses.items()]
+    return [panel for panel in found if panel.curves]
+
+
+def _panel(case: str, courses: list[Course]) -> RegretPanel:
+    best_s = min((min(course.best_s) for course in courses), default=inf)
+    curves = [_curve(curve, best_s) for curve in curves_of(courses) if curve.axis == "order"]
+    return RegretPanel(case, tuple(curves))
+
+
+def _curve(curve: Curve, best_s: float) -> RegretCurve:
+    """At every count, which the page's curve does not have; what stands at one holds until the next."""
+    spread = {int(at): values for at, *values in zip(curve.at, curve.median_s, curve.low_s, curve.high_s, strict=True)}
+    rows: list[tuple[float | None, ...]] = []
+    for count in range(int(curve.at[-1]) + 1):
+        known = [value / best_s - 1 for value in spread[count]] if count in spread else None
+        rows.append(tuple(known) if known else rows[-1] if rows else (None, None, None))
+    middle, low, high = zip(*rows, strict=True)
+    return RegretCurve(curve.searcher, middle, low=low, high=high)

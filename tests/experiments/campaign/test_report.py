@@ -1,0 +1,162 @@
+"""The report of a campaign: its record, its page, its picture, and what it says where files are gone."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from experiments.campaign.run import Campaign, wanted
+from experiments.campaign.spec import read_spec
+from experiments.campaign.standing import after, best_single_s, standing
+from experiments.campaign.store import Held, Store, Trial
+from experiments.report.campaign.curves import Course, curves_of
+from experiments.report.campaign.page_record import campaign_record
+from experiments.report.campaign.report import check_report, report_content
+from placer.errors import BadInputError
+from placer.result import Failed, Measured
+
+
+@pytest.fixture
+def done(folder):
+    """The folder of a campaign that has ended."""
+    spec = read_spec(folder / "campaign.toml")
+    with Store(spec.store) as store:
+        Campaign(spec, store).run()
+    return folder
+
+
+@pytest.fixture
+def record(done):
+    """Its record, by the spec that is there when it is called."""
+
+    def make():
+        spec = read_spec(done / "campaign.toml", lenient=True)
+        with Store(spec.store, reads=True) as store:
+            return campaign_record(store, {cell.case.key: cell.case for cell in spec.cells})
+
+    return make
+
+
+def held(searcher, seed, results, seconds=1.0, wanted=4):
+    trials = tuple(Trial(n, (0,), result, seconds) for n, result in enumerate(results))
+    return Held(f"{searcher} {seed}", "case", "measured", searcher, seed, wanted, None, None, None, None, trials)
+
+
+def ran(*seconds):
+    return [Failed("error", "no") if step_s is None else Measured(step_s) for step_s in seconds]
+
+
+def test_curves_are_the_median_and_range_of_the_best_so_far():
+    courses = [
+        Course.of(held("a", 0, ran(5.0, None, 3.0, 4.0)), 6.0, True),
+        Course.of(held("a", 1, ran(7.0, 2.0), seconds=2.0), 6.0, False),  # not so far yet
+        Course.of(held("a", 2, ran(4.0, 4.0, 4.0, 1.0)), 6.0, True),
+    ]
+    order, seconds = curves_of(courses)
+    assert (order.axis, order.seeds, order.at) == ("order", 3, (0, 1, 2, 3, 4))
+    assert order.median_s == (6.0, 5.0, 4.0, 3.5, 2.0)
+    assert (order.low_s, order.high_s) == ((6.0, 4.0, 2.0, 3.0, 1.0), (6.0, 6.0, 5.0, 4.0, 3.0))
+    assert (seconds.axis, seconds.at) == ("seconds", (1.0, 2.0, 3.0, 4.0))
+    assert seconds.low_s == (4.0, 4.0, 3.0, 1.0)
+
+
+def test_curves_agree_with_what_the_tables_say(done):
+    with Store(done / "campaign.sqlite", reads=True) as store:
+        single_s = best_single_s(store.opened("towers.json on two.json"))
+        curves = curves_of([Course.of(cell, single_s, True) for cell in store.held()])
+        for row in after(store, (2, 5)):
+            curve = next(c for c in curves if (c.searcher, c.axis) == (row["searcher"], "order"))
+            for count in (2, 5):
+                low_s, high_s = (ends[curve.at.index(count)] for ends in (curve.low_s, curve.high_s))
+                middle = (single_s / low_s + single_s / high_s) / 2  # of two seeds
+                assert row["after"][str(count)] == pytest.approx(middle)
+
+
+def test_long_curves_are_thinned_out_and_keep_round_counts_and_the_end():
+    course = Course.of(held("a", 0, ran(*(10_000.0 - i for i in range(9_999)))), 10_000.0, True)
+    order, seconds = curves_of([course])
+    assert {1, 50, 100, 200, 5000, 9_999} <= set(order.at) and len(order.at) < 200
+    assert len(seconds.at) < 200 and seconds.at[-1] == 9_999.0
+
+
+def test_a_search_in_which_nothing_ran_has_no_curve():
+    assert curves_of([Course.of(held("a", 0, ran(None)), float("inf"), False)]) == ()
+
+
+def test_the_record_has_the_figures_of_the_best_mapping(record, done):
+    found = record()
+    (case,) = found.cases
+    with Store(done / "campaign.sqlite", reads=True) as store:
+        facts = standing(store)
+    best_s = min(row["best_s"] for row in facts["cells"])
+    before, best = case.panels
+    assert best.makespan_s == pytest.approx(best_s) and before.makespan_s == facts["cells"][0]["best_single_s"]
+    assert {node.device for node in case.nodes} == {0, 1} and len(case.loads) == 2
+    assert case.missing == () and case.rows == ()
+    assert [cell.best_s for cell in found.cells] == [row["best_s"] for row in facts["cells"]]
+    assert any("by prediction only" in line for line in case.summary)
+    assert any("no gain is one before it is measured" in line for line in found.summary)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: path.unlink(), "cannot be read any more"),
+        (lambda path: path.write_text(path.read_text().replace("1.1", "1.2")), "has changed since"),
+    ],
+)
+def test_a_file_that_is_gone_or_changed_is_said_in_the_page(record, done, spoil, said):
+    spoil(done / "towers.json")
+    (case,) = record().cases
+    assert case.panels == case.nodes == case.loads == () and case.curves != ()
+    assert len(case.missing) == 1 and said in case.missing[0] and "towers.json" in case.missing[0]
+
+
+def test_a_store_alone_makes_a_page_without_the_best_mapping(done):
+    with Store(done / "campaign.sqlite", reads=True) as store:
+        (case,) = campaign_record(store, {}).cases
+        page = report_content(store, None, "html").decode()
+    assert "spec" in case.missing[0] and case.nodes == ()
+    assert "No timelines, no graph and no loads of the best mapping" in page
+
+
+def test_failures_are_told_with_their_cell(folder):
+    spec = read_spec(folder / "campaign.toml")
+    with Store(spec.store) as store:
+        store.want(wanted(spec))
+        store.keep_failure(spec.cells[0].case.key, spec.cells[0].key, 3, Failed("memory", "no room"))
+        store.keep(spec.cells[1].key, Trial(0, (0, 0), Failed("link", "missing"), 0.1), {})
+        found = campaign_record(store, {})
+    assert [(failure.reason, failure.detail) for failure in found.failures] == [
+        ("memory", "no room"),
+        ("link", "missing"),
+    ]
+    assert found.failures[0].where.endswith("mapping 4") and found.failures[0].at
+
+
+def test_a_picture_has_a_line_for_each_searcher(done):
+    with Store(done / "campaign.sqlite", reads=True) as store:
+        svg = report_content(store, None, "svg")
+        png = report_content(store, None, "png")
+    assert png.startswith(b"\x89PNG")
+    assert ET.fromstring(svg).tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("out", "format", "meant"),
+    [
+        (None, None, "md"),
+        (None, "html", "html"),
+        ("a.HTM", None, "html"),
+        ("a.png", None, "png"),
+        ("a.txt", "md", "md"),
+    ],
+)
+def test_the_format_is_as_the_file_is_called_or_as_asked_for(tmp_path, out, format, meant):
+    assert check_report(out and tmp_path / out, format) == meant
+
+
+@pytest.mark.parametrize(("out", "format"), [("a.txt", None), ("a.html", "pdf")])
+def test_an_unknown_format_is_refused(tmp_path, out, format):
+    with pytest.raises(BadInputError) as refused:
+        check_report(tmp_path / out, format)
+    assert "\n" not in str(refused.value) and "html" in str(refused.value)
