@@ -2,7 +2,7 @@
 
 Read `cluster` first, it opens them: `logical` divides this process's own devices, `workers` starts processes that are
 devices, ends those that do not answer, and brings lost ones back; `joining` joins them to this process. `ray` connects
-to Ray. `link_probes` measures the links once; `load_probes` and `load_reading` find out later what has become slower.
-`process_resources` tells what joining would drop. `variables` makes variables on a device, `gpu_wait` waits for
-kernels, `machine` names the machine.
+to Ray. `link_pairs` says which links `link_probes` measures once; `load_probes` and `load_reading` find out later what
+has become slower. `process_resources` tells what joining would drop. `variables` makes variables on a device,
+`gpu_wait` waits for kernels, `machine` names the machine.
 """

@@ -15,7 +15,7 @@ import psutil
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices.joining import Joined, check_hosts, fail_at_once, join_workers, leave, reach_one_another
+from placer.devices.joining import Joined, check_hosts, fail_at_once, join_workers, leave, own_node, reach_one_another
 from placer.devices.link_probes import measure_links
 from placer.devices.logical import division, gpu_names
 from placer.devices.logical import split as split
@@ -239,7 +239,7 @@ def _addresses(spec: str) -> tuple[str, ...]:
 def replace_links(devices: Devices) -> Devices:
     """The same devices with their links measured now."""
     names = [devices.tf_name(d) for d in range(len(devices.topology))]
-    links = measure_links(devices.topology.names, names)
+    links = measure_links(devices.topology.names, names, nodes=devices.topology.nodes)
     return replace(devices, topology=replace(devices.topology, links=links))
 
 
@@ -288,7 +288,8 @@ def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: 
     found, tf_names, by_name = _devices_of(joined, addresses, workers is not None)
     host = full_name(next(name for name in joined.cpus if "/job:worker" not in name))
     if include_local:
-        found.append(Device(LOCAL_CPU, "cpu", memory_bytes_each(len(addresses))))
+        node = None if workers is not None else own_node(addresses)
+        found.append(Device(LOCAL_CPU, "cpu", memory_bytes_each(len(addresses)), node=node))
         tf_names[LOCAL_CPU] = host
     topology = Topology(tuple(found), contention="link" if joined.gpus else "none")
     target, alone = f"grpc://{addresses[0]}", bool(joined.infos)
@@ -306,10 +307,13 @@ def _devices_of(
     for task, address in enumerate(addresses):
         gpus = [full_name(name) for name in joined.gpus if f"/task:{task}/" in full_name(name)]
         names = {f"worker:{task}/gpu:{i}": tf_name for i, tf_name in enumerate(gpus)}
-        found += [Device(name, "gpu", limits.get(tf_name), address=address) for name, tf_name in names.items()]
+        node = None if own else address.rpartition(":")[0]
+        found += [
+            Device(name, "gpu", limits.get(tf_name), address=address, node=node) for name, tf_name in names.items()
+        ]
         names[f"worker:{task}"] = full_name(f"/job:worker/task:{task}/device:CPU:0")
         share = _share_bytes(joined.infos.get(task), address, addresses)
-        found.append(Device(f"worker:{task}", "cpu", share, address=None if own else address))
+        found.append(Device(f"worker:{task}", "cpu", share, address=None if own else address, node=node))
         tf_names |= names
         by_name |= dict.fromkeys(names, address)
     return found, tf_names, by_name

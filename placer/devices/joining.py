@@ -124,6 +124,13 @@ def _ip(address: str) -> str:
         raise PlacerError(f"no host is called {short(host)} ({error}); correct --devices.") from None
 
 
+def own_node(addresses: Sequence[str]) -> str:
+    """The host of those addresses (host:port) that is this machine; where none is, this machine's own address."""
+    hosts = [address.rpartition(":")[0] for address in addresses]
+    mine = own_address(_ip(addresses[0]))
+    return next((host for host, address in zip(hosts, addresses, strict=True) if _ip(address) == mine), mine)
+
+
 def reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
     """Wait until a tensor gets from each worker to each other. A worker that met a dead one tries it again only about a
     second later, and transfers until then fail although no worker is lost. Raises PlacerError after JOIN_TIMEOUT_S.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from placer.devices.link_pairs import representatives
 from placer.devices.variables import variable_on
 from placer.devices.workers.deadline import waiting
-from placer.graph.topology import Link
+from placer.graph.topology import ANY, Link
 
 # (floats per tensor, tensors per probe): from a scalar's size to beyond any cache, where a byte costs more.
 PROBES = ((16, 8), (65_536, 8), (1_048_576, 4), (4_194_304, 4))
@@ -29,8 +31,10 @@ def measure_links(
     clock: Callable[[], float] = time.perf_counter,
     probes: Sequence[tuple[int, int]] = PROBES,
     repeats: int = REPEATS,
+    nodes: Sequence[str | None] = (),
 ) -> tuple[Link, ...]:
     """Measure one link per ordered pair of devices. probes: (floats per tensor, tensors) of each, run `repeats` times.
+    nodes: of each device; where they are known, and devices are many, few links between nodes stand for all of them.
 
     Two kinds of probes per tensor size, each compared with the same work where nothing crosses. In the *chain*, tensors
     cross back and forth one after the other: each takes send + transfer + receive. Each end does half of the work, so
@@ -40,18 +44,20 @@ def measure_links(
     is no stream: its copies run beside its kernels and queue for the link (`contention` "link"), not for compute.
     """
     links = []
-    for a in range(len(names)):
-        for b in range(a + 1, len(names)):
-            ends = tf_names[a], tf_names[b]
-            with waiting("links were measured", first=True):
-                hop = _line_over_sizes(_chain, ends, ends, clock, probes, repeats)
-            for src, dst in ((a, b), (b, a)):
-                busy = 0.0, 0.0
-                if not any("/device:GPU:" in end for end in ends):
-                    way = tf_names[src], tf_names[dst]
-                    with waiting("links were measured", first=True):
-                        busy = _line_over_sizes(_stream, way, way[:1], clock, probes, repeats)
-                links.append(Link(names[src], names[dst], **_split(hop, busy)))
+    kinds = ["gpu" if "/device:GPU:" in tf_name else "cpu" for tf_name in tf_names]
+    for (a, b), alike in representatives(kinds, nodes or [None] * len(names)).items():
+        ends = tf_names[a], tf_names[b]
+        with waiting("links were measured", first=True):
+            hop = _line_over_sizes(_chain, ends, ends, clock, probes, repeats)
+        for forth in (True, False):
+            busy = 0.0, 0.0
+            if "gpu" not in (kinds[a], kinds[b]):
+                way = ends if forth else ends[::-1]
+                with waiting("links were measured", first=True):
+                    busy = _line_over_sizes(_stream, way, way[:1], clock, probes, repeats)
+            for pair in alike:
+                src, dst = pair if forth else pair[::-1]
+                links.append(replace(_split(hop, busy), src=names[src], dst=names[dst]))
     return tuple(links)
 
 
@@ -74,18 +80,20 @@ def _line_over_sizes(
     return _line(sizes, seconds)
 
 
-def _split(hop: tuple[float, float], busy: tuple[float, float]) -> dict[str, float]:
-    """The fields of a Link: a hop split into the work of both ends and the transfer between them."""
+def _split(hop: tuple[float, float], busy: tuple[float, float]) -> Link:
+    """A link between any devices: a hop split into the work of both ends and the transfer between them."""
     busy_s, busy_s_per_byte = min(busy[0], hop[0] / 2), min(busy[1], hop[1] / 2)
     way_s_per_byte = max(hop[1] - 2 * busy_s_per_byte, 1 / MOST_BYTES_PER_S)
-    return {
-        "latency_s": max(hop[0] - 2 * busy_s, LEAST_S),
-        "bandwidth_bytes_per_s": 1 / way_s_per_byte,
-        "send_s": busy_s,
-        "send_s_per_byte": busy_s_per_byte,
-        "receive_s": busy_s,
-        "receive_s_per_byte": busy_s_per_byte,
-    }
+    return Link(
+        ANY,
+        ANY,
+        latency_s=max(hop[0] - 2 * busy_s, LEAST_S),
+        bandwidth_bytes_per_s=1 / way_s_per_byte,
+        send_s=busy_s,
+        send_s_per_byte=busy_s_per_byte,
+        receive_s=busy_s,
+        receive_s_per_byte=busy_s_per_byte,
+    )
 
 
 def _chain(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:

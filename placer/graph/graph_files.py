@@ -63,6 +63,7 @@ class DeviceEntry(Document):
     ingress_bytes_per_s: Rate | None = None
     egress_bytes_per_s: Rate | None = None
     address: Name | None = None
+    node: Name | None = None
 
 
 class LinkEntry(Document):
@@ -76,6 +77,7 @@ class LinkEntry(Document):
     send_s_per_byte: Seconds = 0.0
     receive_s: Seconds = 0.0
     receive_s_per_byte: Seconds = 0.0
+    tier: Literal["within", "between"] | None = None
 
 
 class TopologyFile(Document):

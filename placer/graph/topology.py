@@ -10,6 +10,7 @@ from functools import cached_property
 from placer.errors import BadInputError, listed, plain, short
 
 CONTENTIONS = ("none", "link", "port")
+TIERS = ("within", "between")
 ANY = "*"
 
 
@@ -24,11 +25,13 @@ class Device:
     ingress_bytes_per_s: float | None = None  # ingress and egress: max-load objective only; None = free
     egress_bytes_per_s: float | None = None
     address: str | None = None  # host:port of the worker that serves it; None = this process's, or not to be joined
+    node: str | None = None  # the machine it is in; links may be given by tier where every device has one
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a transfer from `src` to `dst` costs; `*` matches any device.
+    """What a transfer from `src` to `dst` costs; `*` matches any device, `tier` only pairs within a node or between
+    nodes.
 
     A transfer lasts latency_s + bytes / bandwidth_bytes_per_s and overlaps compute. Before it starts, the sending
     device is busy for send_s + bytes * send_s_per_byte; after it arrives, the receiving device is busy for
@@ -43,6 +46,7 @@ class Link:
     send_s_per_byte: float = 0.0
     receive_s: float = 0.0
     receive_s_per_byte: float = 0.0
+    tier: str | None = None  # one of TIERS; None = both
 
     def transfer_s(self, link_bytes: float) -> float:
         """Seconds of the transfer, without either end's work."""
@@ -101,6 +105,11 @@ class Topology:
     def names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.devices)
 
+    @property
+    def nodes(self) -> tuple[str | None, ...]:
+        """The node of each device."""
+        return tuple(device.node for device in self.devices)
+
     @cached_property
     def table(self) -> tuple[tuple[Link | None, ...], ...]:
         """table[src][dst]: the link in effect; None on the diagonal and where none was given."""
@@ -109,7 +118,7 @@ class Topology:
         for link in self.links:
             for s in self._matching(link.src):
                 for d in self._matching(link.dst):
-                    if s != d:
+                    if s != d and link.tier in (None, self.tier(s, d)):
                         table[s][d] = link
         return tuple(tuple(row) for row in table)
 
@@ -138,6 +147,13 @@ class Topology:
             raise BadInputError(f"the topology has no link {pair}, and a tensor must cross it; add one to 'links'.")
         return link
 
+    def tier(self, src: int, dst: int) -> str | None:
+        """Whether two devices are `within` one node or lie `between` two; None where that is not known."""
+        here, there = self.devices[src].node, self.devices[dst].node
+        if here is None or there is None:
+            return None
+        return "within" if here == there else "between"
+
     def _matching(self, end: str) -> Sequence[int]:
         return range(len(self.devices)) if end == ANY else (self.index[end],)
 
@@ -146,6 +162,8 @@ class Topology:
             if end != ANY and end not in self.index:
                 raise BadInputError(f"a link names the device {short(end)}; the topology has {listed(self.names)}.")
         where = f"link {_pair(link.src, link.dst)}"
+        if link.tier is not None:
+            self._check_tier(link, where)
         if not link.bandwidth_bytes_per_s > 0:
             raise BadInputError(f"{where}: bandwidth_bytes_per_s is {link.bandwidth_bytes_per_s}; give one > 0.")
         seconds = {
@@ -158,6 +176,21 @@ class Topology:
         for name, value in seconds.items():
             if not 0 <= value < math.inf:
                 raise BadInputError(f"{where}: {name} is {value}; give seconds >= 0.")
+
+    def _check_tier(self, link: Link, where: str) -> None:
+        if link.tier not in TIERS:
+            raise BadInputError(f"{where}: the tier {short(str(link.tier))} is none of {', '.join(TIERS)}.")
+        ends = (self.devices[i] for end in (link.src, link.dst) for i in self._matching(end))
+        if (bare := next((device for device in ends if device.node is None), None)) is not None:
+            raise BadInputError(
+                f"{where} is for the tier {link.tier}, and device {short(bare.name)} has no node; give it one, or "
+                "leave the tier out."
+            )
+        if ANY not in (link.src, link.dst) and self.tier(self.index[link.src], self.index[link.dst]) != link.tier:
+            nodes = (short(str(self.devices[self.index[end]].node)) for end in (link.src, link.dst))
+            raise BadInputError(
+                f"{where} is for the tier {link.tier}, and its ends are on {' and '.join(nodes)}; leave the tier out."
+            )
 
 
 def _pair(src: str, dst: str) -> str:
@@ -176,3 +209,5 @@ def _check_device(device: Device) -> None:
         rate = getattr(device, name)
         if rate is not None and not rate > 0:
             raise BadInputError(f"{where}: {name} is {rate}; give one > 0, or leave it out.")
+    if device.node == "":
+        raise BadInputError(f"{where}: its node has no name; name it, or leave node out.")

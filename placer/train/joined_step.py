@@ -35,7 +35,8 @@ class JoinedStep:
         """The same with the links between `devices`, which are all of them, measured now; they keep them, too."""
         names = devices.topology.names
         tf_names = [devices.tf_names[name] for name in names]
-        links = measure_links(names, tf_names, probes=QUICK_PROBES, repeats=QUICK_REPEATS)
+        nodes = devices.topology.nodes
+        links = measure_links(names, tf_names, probes=QUICK_PROBES, repeats=QUICK_REPEATS, nodes=nodes)
         devices.topology = topology = Topology(devices.topology.devices, links, devices.topology.contention)
         return replace(self, topology=topology)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from placer.devices.cluster import Devices
-from placer.devices.joining import Joined
+from placer.devices.joining import Joined, own_node
 from placer.errors import BadInputError, PlacerError
 from placer.graph.topology import Device, Link, Topology
 
@@ -144,6 +144,21 @@ def test_survivors_keep_their_names_order_links_and_task_numbers(served, monkeyp
     assert left.join_all() is devices
     with pytest.raises(PlacerError, match="no device is left without worker:1"):
         left.without(["worker:1"])
+
+
+@pytest.mark.parametrize(
+    ("addresses", "node"),
+    [
+        (["127.0.0.1:70", "127.0.0.1:71"], "127.0.0.1"),
+        (["localhost:70"], "localhost"),
+        (["10.1.2.3:70", "10.1.2.4:70"], "10.1.2.4"),
+        (["10.1.2.3:70"], "10.1.2.4"),
+    ],
+)
+def test_the_node_of_this_process_is_that_of_the_workers_beside_it(monkeypatch, addresses, node):
+    """On a machine that other machines know as 10.1.2.4."""
+    monkeypatch.setattr("placer.devices.joining.own_address", lambda ip: ip if ip == "127.0.0.1" else "10.1.2.4")
+    assert own_node(addresses) == node
 
 
 def test_a_worker_that_does_not_answer_is_refused_before_tensorflow_waits_for_it(served):

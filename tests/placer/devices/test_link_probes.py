@@ -62,6 +62,19 @@ def test_a_copy_to_or_from_a_gpu_is_no_work_of_the_ends(monkeypatch):
         assert (link.send_busy_s(1e6), link.receive_busy_s(1e6)) == (0.0, 0.0)
 
 
+def test_one_link_between_two_nodes_stands_for_all_of_its_kind(monkeypatch):
+    machine = Machine()
+    monkeypatch.setattr(probes, "_chain", machine.probe)
+    names = [f"worker:{i}" for i in range(10)]
+    machine.add_s = {f"/task:{i}/device:GPU:0": 1e-5 for i in range(10)}
+    nodes = ["one"] * 5 + ["two"] * 5
+    links = measure_links(names, list(machine.add_s), machine.clock, ((16, 8), (4096, 4)), 1, nodes=nodes)
+    assert len({(link.src, link.dst) for link in links}) == len(links) == 90
+    crossing = {tuple(sorted(ends)) for ends in machine.asked if ends[0] != ends[1]}
+    assert len(crossing) == 10 + 10 + 1
+    assert [link.latency_s for link in links] == pytest.approx([Machine.HOP_S] * 90)
+
+
 @pytest.mark.parametrize("probe", [probes._chain, probes._stream])
 @pytest.mark.parametrize("floats", [16, 65_536])
 def test_every_tensor_of_a_probe_crosses_whole(two_cpus, probe, floats):

@@ -186,6 +186,7 @@ def test_a_search_over_workers_that_others_started(tmp_path):
         assert json.loads(ended.stdout)["devices"] == ["worker:0", "worker:1"]
         written = json.loads((out / "topology.json").read_text())
         assert [device["address"] for device in written["devices"]] == addresses
+        assert [device["node"] for device in written["devices"]] == [host.rpartition(":")[0] for host in addresses]
         again = placer("devices", "--devices", str(out / "topology.json"), "--json")
         assert [device["name"] for device in json.loads(again.stdout)["devices"]] == ["worker:0", "worker:1"]
         for process, _ in served:
