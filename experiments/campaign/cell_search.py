@@ -59,6 +59,14 @@ class CellSearch:
         """The best so far, single devices included; infinity where nothing ran."""
         return min((result.step_s for _, result in self.told if isinstance(result, Measured)), default=inf)
 
+    @property
+    def finalist(self) -> Placement | None:
+        """The fastest placement that is no device alone, one that took all its steps before one that was stopped early;
+        None where none ran.
+        """
+        ran = [(r.stopped_early, r.step_s, p) for p, r in self.told if isinstance(r, Measured) and len(set(p)) > 1]
+        return min(ran)[2] if ran else None
+
     def ask(self) -> Placement | None:
         """The next placement; None where nothing is left to ask, and `ended` says why."""
         bound_s = max(self.case.bound_s, self.session.searcher.bound())

@@ -12,7 +12,7 @@ from placer.errors import BadInputError
 
 Terms = tuple[tuple[str, Any], ...]
 
-PREDICTED = "predicted"
+PREDICTED, MEASURED = "predicted", "measured"
 DIGEST = 16  # characters
 
 
@@ -20,10 +20,10 @@ DIGEST = 16  # characters
 class Case:
     """What is placed where. terms: by the keys of the spec, all else that decides what a measurement of it means."""
 
-    kind: str  # PREDICTED
+    kind: str  # PREDICTED or MEASURED
     key: str  # its name in reports and in the store
-    what: str  # the graph file, as the spec writes it
-    where: str  # the topology file
+    what: str  # the graph file or the model, as the spec writes it
+    where: str  # the topology file or the devices
     folder: Path  # of the spec, from which files are found
     terms: Mapping[str, Any]
 
@@ -68,6 +68,39 @@ def graph_case(
     }
     name = f"{graph} on {topology}" + ("" if objective == "makespan" else f" ({objective})")
     return Case(PREDICTED, name, graph, topology, folder, terms)
+
+
+def model_case(
+    folder: Path,
+    model: str,
+    devices: str,
+    *,
+    batch: int | None,
+    groups: int,
+    pins: tuple[str, ...],
+    include_local: bool,
+    seed: int,
+) -> Case:
+    """A model on devices, to be measured. Whether the model is still the same is checked when it is traced."""
+    terms = {
+        "models": model,
+        "devices": devices,
+        "batch": batch,
+        "groups": groups,
+        "pins": list(pins),
+        "include_local": include_local,
+        "seed": seed,
+    }
+    name = f"{model}{'' if batch is None else f' (batch {batch})'} on {devices}"
+    return Case(MEASURED, name, model, devices, folder, terms)
+
+
+def located(folder: Path, name: str) -> str:
+    """A model or devices as they are named from here: a file of either is found from the spec's folder."""
+    path, colon, function = name.rpartition(":")
+    if path.endswith(".py"):
+        return f"{folder / path}{colon}{function}"
+    return str(folder / name) if name.endswith(".json") else name
 
 
 def _digest(path: Path, lenient: bool) -> str | None:

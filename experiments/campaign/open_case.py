@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from placer.result import Result
+from placer.errors import PlacerError
+from placer.result import Failed, Result
 from search.problem.problem import Placement, Problem
 
 Told = Sequence[tuple[Placement, Result]]
@@ -14,11 +15,20 @@ Calibration = dict[str, Any] | None
 """Corrections to the problem's costs, as plain data; None where there are none."""
 
 
+class CaseError(PlacerError):
+    """A case cannot be opened, or not again; what else is to be searched may go on."""
+
+
+class InterruptedOpeningError(Exception):
+    """Ctrl-C came while a case was being opened."""
+
+
 class OpenCase(ABC):
     """What all searches of a case share. What `opened` returns is stored, so that a resumed search has the same."""
 
     kind: str
     clocked: bool  # whether placements are measured, so that failing may pass and a repeat may help
+    profile: bytes | None = None  # what is stored with it, and too large to be read where nothing is searched
 
     @abstractmethod
     def opened(self) -> dict[str, Any]:
@@ -46,8 +56,10 @@ class OpenCase(ABC):
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
         """What a placement comes to."""
 
-    def final(self, best: Placement) -> dict[str, Any] | None:
-        """The best placement, the best single device and the untouched step side by side; None where nothing runs."""
+    def final(self, best: Placement | None, calibration: Calibration) -> dict[str, Any] | Failed | None:
+        """The best placement, the best single device and the untouched step side by side; None where nothing runs.
+        best: None where only devices alone ran.
+        """
         return None
 
     def close(self) -> None:  # noqa: B027 - most hold nothing

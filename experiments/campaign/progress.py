@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from experiments.campaign.cells import Cell
 from experiments.campaign.store import Trial
 
@@ -23,6 +25,9 @@ class Progress:
 
     def ended(self, cell: Cell, why: str, skipped: int) -> None:
         """A cell ended; so many of its measurements will not be needed."""
+
+    def final(self, cell: Cell, final: dict[str, Any]) -> None:
+        """The best mapping of a cell was measured side by side with its baselines."""
 
     def failed(self, what: str, reason: str) -> None:
         """A measurement, or all of a case, failed, and may be tried again."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import count, groupby
 from math import inf
 from typing import Any
 
 from experiments.campaign.cell_search import CellSearch
-from experiments.campaign.cells import Case, Cell
-from experiments.campaign.open_case import Calibration, OpenCase
+from experiments.campaign.cells import MEASURED, Case, Cell
+from experiments.campaign.open_case import Calibration, CaseError, InterruptedOpeningError, OpenCase
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.progress import Progress
 from experiments.campaign.spec import Spec
@@ -34,10 +35,18 @@ from search.problem.problem import Placement
 from search.problem.searcher import Stop, never
 
 Clock = Callable[[], float]
+DEVICE_RETRIES = 1  # at least, of a measurement during which a device was lost: that says nothing of the placement
 
 
-def open_case(case: Case, store: Store, progress: Progress) -> OpenCase:
-    """The case, ready to evaluate placements. Raises PlacerError where that fails."""
+def open_case(case: Case, store: Store, progress: Progress, over: Stop = never) -> OpenCase:
+    """The case, ready to evaluate placements.
+
+    Raises PlacerError where that fails, and InterruptedOpeningError where `over()` meanwhile.
+    """
+    if case.kind == MEASURED:
+        from experiments.campaign.measured.case import MeasuredCase
+
+        return MeasuredCase(case, store, progress, over)
     progress.phase(f"{case.key}: reading")
     return PredictedCase(case)
 
@@ -51,11 +60,12 @@ class Campaign:
     progress: Progress = field(default_factory=Progress)
     over: Stop = never
     clock: Clock = time.perf_counter
-    opener: Callable[[Case, Store, Progress], OpenCase] = open_case
+    opener: Callable[[Case, Store, Progress, Stop], OpenCase] = open_case
     in_a_row: int = 0
+    lost: list[str] = field(default_factory=list)  # what could not be measured, case or cell
 
     def run(self) -> None:
-        """Search every cell to its end, or until `over()`.
+        """Search every cell to its end, or until `over()`. A case that cannot be opened is left out, and is in `lost`.
 
         Raises BadInputError where the spec contradicts what is stored, and PlacerError where the store cannot be
         written, or too much failed in a row.
@@ -68,21 +78,23 @@ class Campaign:
         self.progress.begin(sum(len(held[cell.key].trials) for cell in self.spec.cells), total)
         try:
             for case, cells in groupby(self.spec.cells, key=lambda cell: cell.case):
-                left = [cell for cell in cells if done(self.spec, held[cell.key]) is None]
+                left = [cell for cell in cells if done(self.spec, held[cell.key]) is None or held[cell.key].lacks_final]
                 if left and not self.over():
                     self._case(case, left, held)
         finally:
             self.progress.end()
 
     def _case(self, case: Case, cells: list[Cell], held: dict[str, Held]) -> None:
-        opened = self.opener(case, self.store, self.progress)
         try:
-            facts = self.store.opened(case.key) or self._opened(case, opened)
-            for cell in cells:
-                if not self.over():
-                    self._cell(cell, held[cell.key], opened, carried_placements(facts))
-        finally:
-            opened.close()
+            with closing(self.opener(case, self.store, self.progress, self.over)) as opened:
+                facts = self.store.opened(case.key) or self._opened(case, opened)
+                for cell in cells:
+                    if not self.over():
+                        self._cell(cell, held[cell.key], opened, carried_placements(facts))
+        except CaseError as error:
+            self._lose(case, None, Failed("case", str(error)))
+        except InterruptedOpeningError:
+            return
 
     def _opened(self, case: Case, opened: OpenCase) -> dict[str, Any]:
         """Store what was found out of a case before its first search, and what is carried over to it."""
@@ -91,7 +103,7 @@ class Campaign:
         if self.spec.warm_start:
             facts[WARM] = warm_start(problem, self._sources)
             self.progress.phase(f"{case.key}: {carried_line(facts[WARM])}")
-        self.store.keep_opened(case.key, facts)
+        self.store.keep_opened(case.key, facts, opened.profile)
         return facts
 
     @cached_property
@@ -106,11 +118,12 @@ class Campaign:
             _ = self._sources
 
     def _cell(self, cell: Cell, held: Held, case: OpenCase, carried: Sequence[Placement]) -> None:
+        """The rest of a cell's measurements, and its final ones."""
         asked = [(trial.placement, trial.result) for trial in held.trials]
         search = CellSearch(cell, case, held.state, asked, self.over, carried)
         n, spent_s = len(held.trials), sum(trial.seconds for trial in held.trials)
         self.progress.cell(cell, n, search.best_s, _best_single_s(case))
-        while n < self.spec.measurements and spent_s < 60 * (self.spec.minutes or inf):
+        while held.ended is None and n < self.spec.measurements and spent_s < 60 * (self.spec.minutes or inf):
             begin_s = self.clock()
             placement = search.ask()
             if self.over():  # the question may have been cut short
@@ -118,26 +131,64 @@ class Campaign:
             if placement is None:
                 self.store.keep_end(cell.key, search.ended or "")
                 self.progress.ended(cell, search.ended or "", self.spec.measurements - n)
-                return
+                break
             result = self._evaluated(cell, n, case, placement, search.calibration)
+            if result is None:
+                return
             search.tell(placement, result)
             trial = Trial(n, placement, result, self.clock() - begin_s)
             self.store.keep(cell.key, trial, search.state())
             self.progress.trial(trial, search.best_s)
             n, spent_s = n + 1, spent_s + trial.seconds
             self._count(cell, result, case.clocked)
+        if not self.over():
+            self._final(cell, n, case, search)
 
-    def _evaluated(self, cell: Cell, n: int, case: OpenCase, placement: Placement, calibration: Calibration) -> Result:
-        """What a placement comes to, tried again where that failed and may pass."""
-        for attempt in range(1 + self.spec.retries):
+    def _final(self, cell: Cell, n: int, case: OpenCase, search: CellSearch) -> None:
+        """Measure the best side by side with the baselines, after n measurements."""
+        for attempt in count():
+            final = case.final(search.finalist, search.calibration)
+            if isinstance(final, Failed) and attempt >= self._retries(final):
+                self._lose(cell.case, cell, final)
+                break
+            if isinstance(final, Failed):
+                self._failed(cell, n, final)
+                continue
+            if final is not None:
+                self.store.keep_final(cell.key, {**final, "n": n})
+                self.progress.final(cell, final)
+            break
+
+    def _evaluated(
+        self, cell: Cell, n: int, case: OpenCase, placement: Placement, calibration: Calibration
+    ) -> Result | None:
+        """What a placement comes to, tried again where that failed and may pass; None where it might have been tried
+        again and `over()`.
+        """
+        for attempt in count():
             result = case.evaluate(placement, calibration)
             if isinstance(result, Measured) or not case.clocked:
+                return result
+            self._failed(cell, n, result)
+            if attempt >= self._retries(result):
+                return result
+            if self.over():
                 break
-            self.store.keep_failure(cell.case.key, cell.key, n, result)
-            self.progress.failed(cell.key, f"{result.reason}: {result.detail}")
-            if attempt == self.spec.retries or self.over():
-                break
-        return result
+        return None
+
+    def _retries(self, failed: Failed) -> int:
+        return max(self.spec.retries, DEVICE_RETRIES if failed.reason == "device" else 0)
+
+    def _failed(self, cell: Cell, n: int, failed: Failed) -> None:
+        self.store.keep_failure(cell.case.key, cell.key, n, failed)
+        self.progress.failed(cell.key, f"{failed.reason}: {failed.detail}")
+
+    def _lose(self, case: Case, cell: Cell | None, failed: Failed) -> None:
+        """Store that a whole case, or the end of a cell, could not be measured."""
+        what = case.key if cell is None else cell.key
+        self.store.keep_failure(case.key, None if cell is None else cell.key, None, failed)
+        self.progress.failed(what, failed.detail)
+        self.lost.append(what)
 
     def _count(self, cell: Cell, result: Result, clocked: bool) -> None:
         """Raises PlacerError after too many failures in a row."""

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from experiments.campaign.cells import Case, Cell, graph_case
+from experiments import zoo
+from experiments.campaign.cells import Case, Cell, graph_case, located, model_case
 from placer.errors import BadInputError, listed, short
 from placer.files import Document, Name
 from placer.graph.pins import parse_pin
@@ -35,6 +36,18 @@ class PredictedTable(Document):
     pins: list[Name] = msgspec.field(default_factory=list)
 
 
+class MeasuredTable(Document):
+    """A [[measured]] table: every model on all devices of every entry, measured by the clock."""
+
+    models: Names
+    devices: Names
+    batch: Count | None = None
+    groups: Annotated[int, msgspec.Meta(ge=2)] = 192
+    pins: list[Name] = msgspec.field(default_factory=list)
+    include_local: bool = False
+    seed: Seed = 0
+
+
 class SpecFile(Document):
     """The whole file."""
 
@@ -48,9 +61,10 @@ class SpecFile(Document):
     store: Name | None = None
     warm_start: list[Name] = msgspec.field(default_factory=list)
     predicted: list[PredictedTable] = msgspec.field(default_factory=list)
+    measured: list[MeasuredTable] = msgspec.field(default_factory=list)
 
 
-TABLES = {"predicted": PredictedTable}
+TABLES: dict[str, type[Document]] = {"predicted": PredictedTable, "measured": MeasuredTable}
 
 
 @dataclass(frozen=True)
@@ -80,9 +94,12 @@ def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = Fa
     file = _parsed(path)
     _check_words(path, file)
     warm = _warm_start(path, file, warm_start)
-    cases = [_predicted(path, table, i, lenient) for i, table in enumerate(file.predicted)]
+    cases = [
+        *(_predicted(path, table, i, lenient) for i, table in enumerate(file.predicted)),
+        *(_measured(path, table, i, lenient) for i, table in enumerate(file.measured)),
+    ]
     if not any(cases):
-        raise BadInputError(f"{path}: there is nothing to search; add a table [[predicted]].")
+        raise BadInputError(f"{path}: there is nothing to search; add a table [[predicted]] or [[measured]].")
     cells = [
         Cell(_with_warm_start(case, warm), searcher, seed)
         for case in _unlike(path, [case for found in cases for case in found])
@@ -146,6 +163,27 @@ def _predicted(path: Path, table: PredictedTable, i: int, lenient: bool) -> list
         ]
     except BadInputError as error:
         raise BadInputError(str(error) if str(error).startswith(str(path)) else f"{here}: {error}") from None
+
+
+def _measured(path: Path, table: MeasuredTable, i: int, lenient: bool) -> list[Case]:
+    """The cases of a [[measured]] table."""
+    key = f"measured[{i}]"
+    try:
+        for pin in table.pins:
+            parse_pin(pin)
+        for model in [] if lenient else table.models:
+            zoo.find(located(path.parent, model))
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {key}: {error}") from None
+    return [
+        model_case(
+            path.parent, model, devices, batch=table.batch, groups=table.groups, pins=tuple(table.pins),
+            include_local=table.include_local, seed=table.seed,
+        )
+        for model, devices in product(
+            _once(path, f"{key}.models", table.models), _once(path, f"{key}.devices", table.devices)
+        )
+    ]  # fmt: skip
 
 
 def _once(path: Path, key: str, values: list[Any]) -> list[Any]:

@@ -39,7 +39,7 @@ def standing(store: Store) -> Facts:
 def _cell(held: Held, opened: Facts | None, failures: int) -> Facts:
     single_s = best_single_s(opened)
     raced_s = best_s(held.trials, single_s)
-    final = held.final
+    final = None if held.lacks_final else held.final
     found_s, against_s = (final["best_s"], final["best_single_s"]) if final else (raced_s, single_s)
     return {
         "cell": held.key,
@@ -54,7 +54,8 @@ def _cell(held: Held, opened: Facts | None, failures: int) -> Facts:
         "best_single_s": _finite(against_s),
         "ratio_to_best_single": against_s / found_s if _finite(found_s) and _finite(against_s) else None,
         "side_by_side": final is not None,
-        "untouched_s": (final or opened or {}).get("untouched_s"),
+        "untouched_s": (final or {}).get("untouched_s") or (opened or {}).get("untouched_s"),
+        "untouched_beside": (final or {}).get("untouched_s") is not None,
         "bound_s": (opened or {}).get("bound_s"),
         "seconds": sum(trial.seconds for trial in held.trials),
         "failures": failures,
@@ -67,7 +68,8 @@ def _state(held: Held) -> str:
     if held.wanted is None:
         return "not in the spec"
     spent_s = sum(trial.seconds for trial in held.trials)
-    if held.ended is not None or len(held.trials) >= held.wanted or spent_s >= 60 * (held.minutes or inf):
+    finished = held.ended is not None or len(held.trials) >= held.wanted or spent_s >= 60 * (held.minutes or inf)
+    if finished and not held.lacks_final:
         return "done"
     return "begun" if held.trials else "waiting"
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import msgspec
 
+from experiments.campaign.cells import MEASURED
 from placer.errors import PlacerError
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement
@@ -40,6 +41,9 @@ MIGRATIONS = (
         id INTEGER PRIMARY KEY, case_key TEXT NOT NULL, cell TEXT, n INTEGER, reason TEXT NOT NULL,
         detail TEXT NOT NULL, at REAL NOT NULL
     );
+    """,
+    """
+    CREATE TABLE profiles (case_key TEXT PRIMARY KEY REFERENCES cases, content BLOB NOT NULL) WITHOUT ROWID;
     """,
 )
 
@@ -83,6 +87,11 @@ class Held:
     ended: str | None  # why nothing more is to be measured
     final: dict[str, Any] | None  # its best mapping and the best single device side by side
     trials: tuple[Trial, ...]
+
+    @property
+    def lacks_final(self) -> bool:
+        """Whether its best mapping is still to be measured beside the baselines, or anew after more measurements."""
+        return self.kind == MEASURED and (self.final or {}).get("n") != len(self.trials)
 
 
 class Store:
@@ -202,10 +211,17 @@ class Store:
         row = self.connection.execute("SELECT opened FROM cases WHERE key = ?", (case_key,)).fetchone()
         return None if row is None or row[0] is None else dict(json.loads(row[0]))
 
-    def keep_opened(self, case_key: str, opened: dict[str, Any]) -> None:
-        """Store what was found out of a case."""
+    def profile(self, case_key: str) -> bytes | None:
+        """What is stored with `opened`; None where there is none."""
+        row = self.connection.execute("SELECT content FROM profiles WHERE case_key = ?", (case_key,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def keep_opened(self, case_key: str, opened: dict[str, Any], profile: bytes | None = None) -> None:
+        """Store what was found out of a case. profile: more of it, which `opened` does not return."""
         with self._transaction():
             self.connection.execute("UPDATE cases SET opened = ? WHERE key = ?", (json.dumps(opened), case_key))
+            if profile is not None:
+                self.connection.execute("INSERT OR REPLACE INTO profiles VALUES (?, ?)", (case_key, profile))
 
     def keep(self, cell: str, trial: Trial, state: dict[str, Any]) -> None:
         """Store a measurement, and the state from which its search goes on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,13 +46,18 @@ def run(
     from experiments.campaign.store import Store
     from experiments.jobs.interrupt import interruptible
     from experiments.report.campaign.terminal import progress, show_standing
+    from placer.errors import PlacerError, listed
 
     read = read_spec(spec, warm_start or ())
     with Store(read.store) as store:
         with interruptible() as pressed:
-            Campaign(read, store, progress(quiet), over=pressed).run()
+            (campaign := Campaign(read, store, progress(quiet), over=pressed)).run()
         facts = {**standing(store), "interrupted": pressed()}
     show_result(as_json, facts, lambda: show_standing(facts))
+    if campaign.lost:
+        raise PlacerError(
+            f"{listed(campaign.lost)} could not be measured, for the reasons above; the same command tries again."
+        )
 
 
 @app.command("status")
@@ -72,20 +77,31 @@ def status(spec: SpecOrStore, as_json: AsJson = False) -> None:
 @app.command("export")
 def export(
     spec: SpecOrStore,
-    out: Annotated[Path, typer.Option(help="A .csv or .parquet file.")],
+    out: Annotated[Path | None, typer.Option(help="Every measurement, in a .csv or .parquet file.")] = None,
+    best: Annotated[Path | None, typer.Option(help="A folder: each measured case's best mapping, a file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write every measurement of a campaign as a table.
+    """Write every measurement of a campaign as a table, or the best mappings that it measured.
 
-    Example: placer campaign export campaign.toml --out trials.csv
+    Example: placer campaign export campaign.toml --out trials.csv --best mappings
     """
     from experiments.campaign.export import check_export
     from experiments.campaign.export import export as write
+    from placer.errors import BadInputError
 
-    check_export(out)
+    if out is None and best is None:
+        raise BadInputError("there is nothing to write; give --out FILE, --best FOLDER, or both.")
+    facts: dict[str, Any] = {}
+    if out is not None:
+        check_export(out)
     with _opened(spec) as store:
-        rows = write(store, out)
-    show_result(as_json, {"out": str(out), "rows": rows}, lambda: print(f"wrote {rows} rows to {out}", file=sys.stderr))
+        if out is not None:
+            facts |= {"out": str(out), "rows": write(store, out)}
+        if best is not None:
+            from experiments.campaign.measured.mappings import write_best
+
+            facts["best"] = write_best(store, best)
+    show_result(as_json, facts, lambda: _show_written(facts))
 
 
 @app.command("report")
@@ -115,6 +131,13 @@ def report(
         print(json.dumps(facts))
     elif out is None and content is not None:
         print(content.decode())
+
+
+def _show_written(facts: dict[str, Any]) -> None:
+    if "out" in facts:
+        print(f"wrote {facts['rows']} rows to {facts['out']}", file=sys.stderr)
+    for case, path in facts.get("best", {}).items():
+        print(f"wrote the best mapping of {case} to {path}", file=sys.stderr)
 
 
 def _opened(path: Path) -> Store:

@@ -61,6 +61,13 @@ class CampaignBar(Progress):
         self.bar.update(self.task, total=self.total)
         self._say(f"  ended: {why}", style="dim")
 
+    def final(self, cell: Cell, final: Facts) -> None:
+        """Print what was measured side by side."""
+        against = (
+            "" if final["best_single_s"] is None else f", the best single device {ms(final['best_single_s'], None)}"
+        )
+        self._say(f"  side by side: {ms(final['best_s'], None)}{against}")
+
     def failed(self, what: str, reason: str) -> None:
         """Print a failure."""
         self._say(f"  failed: {what}: {reason}")
@@ -105,6 +112,11 @@ def standing_lines(facts: Facts) -> list[str]:
     lines = [f"{facts['done']} of {facts['total']} measurements, {facts['failures']} failures: {state}."]
     if any(row["kind"] == "predicted" for row in facts["cells"]):
         lines.append("Predicted cells are judged by the simulator: no gain is one before it is measured.")
+    if any(row["kind"] == "measured" for row in facts["cells"]):
+        lines.append(
+            "Measured cells are judged by the clock: x best single is side by side, in the same minutes; with a ~, it "
+            "is that of the races, until the cell has ended."
+        )
     lines += warm_lines(facts)
     if (last := facts["last_failure"]) is not None:
         lines.append(f"The last failure: {last['cell'] or last['case']}: {last['reason']}: {last['detail']}")
@@ -118,4 +130,7 @@ def best(row: Facts) -> str:
 
 def ratio(row: Facts) -> str:
     """How many times as fast as the best single device; "" where that is not known."""
-    return "" if row["ratio_to_best_single"] is None else f"{row['ratio_to_best_single']:.2f}"
+    if row["ratio_to_best_single"] is None:
+        return ""
+    raced = row["kind"] == "measured" and not row["side_by_side"]
+    return f"{'~' if raced else ''}{row['ratio_to_best_single']:.2f}"

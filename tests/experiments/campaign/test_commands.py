@@ -111,6 +111,14 @@ def test_export_has_a_row_for_each_measurement(done):
     assert [row["step_s"] for row in parquet] == [trial.result.step_s for trial in trials]
 
 
+def test_export_of_nothing_is_refused(done):
+    found = placer("export", done / "campaign.toml")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "--out FILE, --best FOLDER" in found.stderr
+    none = placer("export", done / "campaign.toml", "--best", done / "best")
+    assert none.returncode == 1 and "no measured cell" in none.stderr
+
+
 def test_export_to_another_format_is_refused_with_the_known_ones(done):
     with read(done) as store, pytest.raises(BadInputError, match=r"name a \.csv or \.parquet file"):
         export(store, done / "trials.xlsx")

@@ -235,7 +235,7 @@ def test_the_minutes_of_a_cell_count_what_earlier_runs_took(folder, edited):
 
 def failing(script):
     """What opens a case whose measurements come to what the script says."""
-    return lambda case, store, progress: Flaky(case, script)
+    return lambda case, store, progress, over: Flaky(case, script)
 
 
 def test_a_failure_is_kept_and_tried_again(folder):
@@ -266,9 +266,9 @@ def test_too_many_failures_in_a_row_end_the_campaign_and_say_why(folder):
 def test_cases_are_opened_once_for_all_their_searches(folder):
     opened = []
 
-    def opener(case, store, progress):
+    def opener(case, *more):
         opened.append(case.key)
-        return open_case(case, store, progress)
+        return open_case(case, *more)
 
     run(folder, opener=opener)
     assert opened == ["towers.json on two.json"]

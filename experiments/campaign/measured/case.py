@@ -1,0 +1,141 @@
+"""Cases of models: measured on devices that are open in a process of their own, which is started anew where it ends."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from experiments.campaign.cells import MEASURED, Case, located
+from experiments.campaign.measured.process import CHANGED, LOST, CaseProcess, ProcessError
+from experiments.campaign.measured.profiled import Profiled, plain_calibration
+from experiments.campaign.measured.session import Known
+from experiments.campaign.open_case import Calibration, CaseError, OpenCase, Told
+from experiments.campaign.progress import Progress
+from experiments.campaign.store import Store, unplain
+from experiments.jobs.search.settings import SearchSettings
+from placer.errors import BadInputError
+from placer.result import Failed, Measured, Result
+from search.problem.problem import Placement, Problem
+from search.problem.searcher import Stop, never
+
+DEVICE = "device"  # the reason of a failure that is not the placement's
+
+
+class MeasuredCase(OpenCase):
+    """As `placer search` measures, one placement at a time beside the anchor (see measured.session)."""
+
+    kind = MEASURED
+    clocked = True
+
+    def __init__(self, case: Case, store: Store, progress: Progress, over: Stop = never) -> None:
+        """Opens the devices. Raises CaseError where they, or the model, cannot be used, BadInputError where they are
+        not what the store says, and InterruptedOpeningError where `over()`.
+        """
+        self.case, self.progress, self.over = case, progress, over
+        self._process: CaseProcess | None = None
+        facts, profile = store.opened(case.key), store.profile(case.key)
+        if facts is None or profile is None:
+            process = self._running(None)
+            assert process.found is not None
+            facts, profile = process.found, process.profile
+        self._facts, self.profile = facts, profile
+        self._known = Known(profile, [(tuple(placement), unplain(data)) for placement, data in facts["told"]])
+        self._running(self._known)
+
+    def opened(self) -> dict[str, Any]:
+        """What the first session found out: devices, single ones' times, the bound, the untouched step's time."""
+        return self._facts
+
+    @property
+    def singles(self) -> Told:
+        """Each device alone, or nearly so where it cannot run some op."""
+        return self._known.told
+
+    @property
+    def bound_s(self) -> float:
+        """Seconds that no placement is predicted below, by the first calibration."""
+        return float(self._facts["bound_s"])
+
+    @cached_property
+    def profiled(self) -> Profiled:
+        """As it is stored, so that it is the same in every session."""
+        assert self.profile is not None
+        return Profiled.decoded(self.profile)
+
+    def problem(self, calibration: Calibration) -> Problem:
+        """The groups to place, their costs as calibrated."""
+        return self.profiled.calibrated(calibration).problem
+
+    def calibrated(self, told: Told, calibration: Calibration) -> Calibration:
+        """The profiled costs corrected by all that was measured."""
+        return plain_calibration(self.profiled.recalibrated(list(told), calibration))
+
+    def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
+        """The step time beside the anchor. A lost device or process is a failure, too; the next call opens them anew.
+
+        Raises CaseError where that is not possible, and InterruptedOpeningError.
+        """
+        found: Result = self._asked("measure", self._devices(placement), calibration)
+        return found
+
+    def final(self, best: Placement | None, calibration: Calibration) -> dict[str, Any] | Failed:
+        """`best`, the best single device, and the untouched step where it competes, side by side."""
+        alone = [(place, result) for place, result in self.singles if len(set(place)) == 1]
+        ran = [(result.step_s, place) for place, result in alone if isinstance(result, Measured)]
+        single = self._devices(min(ran)[1]) if ran else None
+        other = None if best is None else self._devices(best)
+        found: dict[str, Any] | Failed = self._asked("final", other, single, calibration)
+        return found
+
+    def close(self) -> None:
+        """End the process, and with it the workers that it started."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def _devices(self, placement: Placement) -> tuple[int, ...]:
+        return self.profiled.units.devices(placement)
+
+    def _asked(self, method: str, *arguments: Any) -> Any:
+        process = self._running(self._known)
+        try:
+            found = process.ask(method, *arguments)
+        except ProcessError as error:
+            found = Failed(DEVICE if error.reason == LOST else "error", str(error))
+            self.close()
+        except BaseException:  # it is amid a measurement, whose answer nobody will read
+            process.close(at_once=True)
+            raise
+        if isinstance(found, Failed) and found.reason == DEVICE:
+            self.close()
+        return found
+
+    def _running(self, known: Known | None) -> CaseProcess:
+        """The process, started where there is none."""
+        if self._process is None:
+            try:
+                self._process = CaseProcess(
+                    settings_of(self.case),
+                    known,
+                    lambda text: self.progress.phase(f"{self.case.key}: {text}"),
+                    self.over,
+                )
+            except ProcessError as error:
+                if error.reason == CHANGED:
+                    raise BadInputError(f"{self.case.key}: {error}.") from None
+                raise CaseError(f"{self.case.key} cannot be opened: {error}") from None
+        return self._process
+
+
+def settings_of(case: Case) -> SearchSettings:
+    """What `placer search` would be told; files are found from the spec's folder."""
+    terms = case.terms
+    return SearchSettings(
+        model=located(case.folder, case.what),
+        devices=located(case.folder, case.where),
+        include_local=terms["include_local"],
+        seed=terms["seed"],
+        batch=terms["batch"],
+        groups=terms["groups"],
+        pins=tuple(terms["pins"]),
+    )

@@ -1,0 +1,78 @@
+"""The best mapping of each measured case of a store, as a file that `placer.place` takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.campaign.cells import MEASURED
+from experiments.campaign.measured.profiled import Profiled
+from experiments.campaign.store import Held, Store
+from placer.errors import PlacerError
+from placer.graph.mapping import Mapping
+from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
+
+
+def write_best(store: Store, folder: Path) -> dict[str, str]:
+    """Write them to the folder; {case: file}. Only what was measured side by side with its baselines is written.
+
+    Raises PlacerError where there is nothing to write, or a file cannot be written.
+    """
+    cells = [held for held in store.held() if held.kind == MEASURED and held.final and not held.lacks_final]
+    cases = list(dict.fromkeys(held.case_key for held in cells))
+    if not cases:
+        raise PlacerError(
+            f"{store.path} has no measured cell that has come to its end; go on with placer campaign run, or leave "
+            "--best out."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PlacerError(f"--best {folder}: {error.strerror}; name another folder.") from None
+    names = _file_names(cases)
+    for case in cases:
+        file = _best(store, case, [held for held in cells if held.case_key == case])
+        write_mapping(folder / names[case], file)
+    return {case: str(folder / names[case]) for case in cases}
+
+
+def _best(store: Store, case: str, cells: Sequence[Held]) -> MappingFile:
+    """Of a case's cells the one that is the farthest ahead of what was measured beside it."""
+    held = max(cells, key=lambda held: _ratio(held.final or {}))
+    final, content, opened = held.final or {}, store.profile(case), store.opened(case) or {}
+    assert content is not None
+    prediction = Profiled.decoded(content).prediction
+    groups = prediction.groups
+    found = Mapping(groups.graph, prediction.topology, tuple(final["devices"]))
+    return mapping_file(
+        groups.expand_mapping(found),
+        objective="makespan",
+        measured_s=final["best_s"],
+        spread_s=final["spread_s"],
+        repeats=final["repeats"],
+        baseline={
+            "best_single": final["best_single_s"],
+            "tf_default": final["untouched_s"],
+            "in_process": opened.get("untouched_s"),
+        },
+        lower_bound_s=opened.get("bound_s"),
+        seed=held.seed,
+        searcher=held.searcher,
+    )
+
+
+def _ratio(final: dict[str, Any]) -> float:
+    """To the best single device; where none runs, to nothing: the fastest is the best."""
+    return float((final["best_single_s"] or 1.0) / final["best_s"])
+
+
+def _file_names(cases: Sequence[str]) -> dict[str, str]:
+    """A name for each case, by its own; numbered where two would be the same."""
+    names: dict[str, str] = {}
+    for case in cases:
+        stem = re.sub(r"[^\w.@-]+", "-", case).strip("-")
+        taken = sum(name.partition("~")[0].removesuffix(".json") == stem for name in names.values())
+        names[case] = f"{stem}~{taken + 1}.json" if taken else f"{stem}.json"
+    return names

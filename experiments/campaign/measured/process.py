@@ -1,0 +1,136 @@
+"""The process in which a case is measured: it ends with the case, and nothing of TensorFlow stays behind.
+
+Only there may devices be joined after the model was traced (docs/decisions/002-untouched-first.md), and only such a
+process can be ended where a call to a device never comes back.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from experiments.campaign.measured.session import ChangedError, Known, Session, opened
+from experiments.campaign.open_case import InterruptedOpeningError
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.settings import SearchSettings
+from placer.devices.workers.worker import end_with_parent
+from placer.errors import PlacerError, one_line
+from search.problem.searcher import Stop, never
+
+POLL_S = 0.2
+END_S = 20.0  # in which it must close its devices
+SPAWN = get_context("spawn")
+PHASE, DONE, CHANGED, LOST, FAILED = "phase", "done", "changed", "lost", "failed"
+
+
+class ProcessError(PlacerError):
+    """The process is of no use any more. reason: CHANGED, LOST or FAILED."""
+
+    def __init__(self, said: str, reason: str) -> None:
+        super().__init__(said)
+        self.reason = reason
+
+
+class CaseProcess:
+    """A `Session` in a process and session of its own, so that Ctrl-C on a terminal reaches only this process."""
+
+    def __init__(
+        self, settings: SearchSettings, known: Known | None, phase: Callable[[str], None], over: Stop = never
+    ) -> None:
+        """Starts it and waits until its devices are open; `found` is then what the case's first session found out.
+
+        Raises ProcessError where that fails, and InterruptedOpeningError where `over()`.
+        """
+        self._connection, theirs = SPAWN.Pipe()
+        self._process = SPAWN.Process(target=_serve, args=(theirs, settings, known))
+        self._process.start()
+        theirs.close()
+        try:
+            self.found: dict[str, Any] | None
+            self.found, self.profile = self._answer(phase, over)
+        except BaseException:
+            self.close(at_once=True)
+            raise
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """What the session's method returns. Raises ProcessError."""
+        try:
+            self._connection.send((method, arguments))
+        except OSError:
+            raise self._ended() from None
+        return self._answer(lambda _: None, never)
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Have it close its devices and end; harmless when called twice."""
+        self._connection.close()
+        if not at_once:
+            self._process.join(END_S)
+        self._process.kill()
+        self._process.join()
+
+    def _answer(self, phase: Callable[[str], None], over: Stop) -> Any:
+        while True:
+            while not self._connection.poll(POLL_S):
+                if over():
+                    raise InterruptedOpeningError
+            try:
+                kind, value = self._connection.recv()
+            except (EOFError, OSError):
+                raise self._ended() from None
+            if kind == PHASE:
+                phase(value)
+            elif kind == DONE:
+                return value
+            else:
+                raise ProcessError(value, kind)
+
+    def _ended(self) -> ProcessError:
+        self._process.join(END_S)
+        return ProcessError(f"the process that measures ended with code {self._process.exitcode}", LOST)
+
+
+def _serve(connection: Connection, settings: SearchSettings, known: Known | None) -> None:
+    """Measure until the other end is gone, or until a device is lost."""
+    end_with_parent()
+    os.setsid()
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print; stdout is for the campaign's facts
+    with suppress(EOFError, OSError):
+        try:
+            with opened(settings, known, _Phases(connection)) as session:
+                connection.send((DONE, _found(session, known)))
+                while True:
+                    method, arguments = connection.recv()
+                    connection.send((DONE, getattr(session, method)(*arguments)))
+        except (EOFError, OSError):
+            raise
+        except Exception as error:  # whatever it is, the campaign goes on with a fresh process or another case
+            connection.send(_said(error))
+
+
+def _found(session: Session, known: Known | None) -> tuple[dict[str, Any] | None, bytes]:
+    return (session.facts if known is None else None), session.known.profile
+
+
+def _said(error: Exception) -> tuple[str, str]:
+    from placer.devices.workers.deadline import DeviceLostError
+
+    kinds = ((ChangedError, CHANGED), (DeviceLostError, LOST))
+    kind = next((kind for error_type, kind in kinds if isinstance(error, error_type)), FAILED)
+    text = str(error) if isinstance(error, PlacerError) else f"{type(error).__name__}: {error}"
+    return kind, one_line(text.strip().partition("\n")[0])
+
+
+class _Phases(Progress):
+    """Sends what begins."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def phase(self, text: str) -> None:
+        """A new part begins."""
+        self.connection.send((PHASE, text))

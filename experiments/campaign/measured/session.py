@@ -1,0 +1,181 @@
+"""One session with a case's devices: the model is traced anew, the devices are opened, and placements are measured.
+
+Times of different sessions are not comparable as they are, because machines drift. So every session begins with the
+anchor, the fastest of the devices alone, measures each placement beside it, and scales its time by what the anchor
+took in the case's first session / what it takes now (placer.measure.runner.Runner). What was profiled in the first
+session is stored, and never profiled again: the searchers' questions depend on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experiments.campaign.measured.profiled import Profiled
+from experiments.campaign.store import plain
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SearchSettings
+from experiments.jobs.search.side_by_side import SideBySide, side_by_side
+from experiments.jobs.search.stages import Traced, profile_model, trace_model
+from placer.errors import BadInputError, PlacerError
+from placer.graph.mapping import Mapping
+from placer.measure.store import topology_key
+from placer.result import Failed, Measured, Result
+from search.problem.problem import Placement
+
+if TYPE_CHECKING:
+    from placer.devices.cluster import Devices
+
+FINAL_REPEATS = 30
+
+Told = list[tuple[Placement, Result]]
+
+
+class ChangedError(BadInputError):
+    """The model or the devices are not those that the case was begun with."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the case's first session found out. told: the devices alone, and what each came to."""
+
+    profile: bytes
+    told: Told
+
+    @property
+    def anchor(self) -> tuple[Placement, Measured]:
+        """The fastest of the devices alone. Raises PlacerError where none ran."""
+        ran = [(placement, result) for placement, result in self.told if isinstance(result, Measured)]
+        if not ran:
+            failed = {result.detail for _, result in self.told if isinstance(result, Failed)}
+            raise PlacerError(f"no device can run the step alone: {'; '.join(sorted(failed)) or 'memory does not do'}.")
+        return min(ran, key=lambda entry: entry[1].step_s)
+
+
+class Session:
+    """Open devices, and the step whose placements they measure."""
+
+    def __init__(self, job: Job, profiled: Profiled, known: Known | None) -> None:
+        """known: None in the case's first session. Raises PlacerError where the anchor does not run."""
+        self.job, self.profiled = job, profiled
+        self.known = known or self._first(job.topology.names)
+        self._anchor()
+
+    def _first(self, names: tuple[str, ...]) -> Known:
+        """Measure the devices alone, and keep what they say about the step as `facts`."""
+        job = self.job
+        job.progress.phase("measuring single devices")
+        job.measure_singles()
+        told: Told = [(job.problem.placement(row.mapping), row.result) for row in job.rows]
+        alone = [(names[placement[0]], result) for placement, result in told if len(set(placement)) == 1]
+        self.facts: dict[str, Any] = {
+            "devices": list(names),
+            "singles": [[name, result.step_s if isinstance(result, Measured) else None] for name, result in alone],
+            "told": [[list(placement), plain(result)] for placement, result in told],
+            "untouched_s": job.untouched.step_s,
+            "bound_s": job.prediction.bound_s(),
+            "ops": len(job.captured.graph),
+            "groups": len(job.groups.graph),
+        }
+        return Known(self.profiled.encoded(), told)
+
+    def _anchor(self) -> None:
+        """Measure the anchor; from now on all times are scaled to what it took in the first session."""
+        placement, stored = self.known.anchor
+        runner = self.job.runner
+        runner.close()
+        found = runner.measure(self._fine(self.profiled.units.devices(placement)))
+        if isinstance(found, Failed):
+            raise PlacerError(f"the fastest single device does not run the step any more: {found.detail}")
+        runner.anchor_s = stored.step_s
+
+    def measure(self, devices: tuple[int, ...], calibration: dict[str, Any] | None) -> Result:
+        """What a mapping of the groups comes to, its ops in the run order that the calibration predicts best.
+
+        Raises DeviceLostError where a device is lost.
+        """
+        self.job.prediction = self.profiled.calibrated(calibration)
+        return self.job.runner.measure(self._fine(devices))
+
+    def final(
+        self, best: tuple[int, ...] | None, single: tuple[int, ...] | None, calibration: dict[str, Any] | None
+    ) -> dict[str, Any] | Failed:
+        """Two mappings of the groups, a device alone the second, and the untouched step where this process has the
+        devices, side by side. The faster mapping is the `best`. Raises DeviceLostError where a device is lost.
+        """
+        self.job.prediction = self.profiled.calibrated(calibration)
+        tried = [self._mapping(devices) for devices in (single, best) if devices is not None]
+        found = side_by_side(self.job, tried, FINAL_REPEATS, untouched=True)
+        if not found.measured:
+            return Failed("error", "the mappings that were measured before do not run any more.")
+        return _final_facts(found, None if single is None else self._mapping(single))
+
+    def _mapping(self, devices: tuple[int, ...]) -> Mapping:
+        return Mapping(self.job.groups.graph, self.job.topology, devices)
+
+    def _fine(self, devices: tuple[int, ...]) -> Mapping:
+        return self.job.fine(self._mapping(devices))
+
+
+@contextmanager
+def opened(settings: SearchSettings, known: Known | None, progress: Progress) -> Iterator[Session]:
+    """A session whose devices are closed when the block ends.
+
+    Raises ChangedError where model or devices are not those of `known`, and BadInputError and PlacerError as the stages
+    of `placer search` do.
+    """
+    traced = trace_model(settings, progress)
+    profiled = None if known is None else Profiled.decoded(known.profile)
+    if profiled is not None:
+        _check_model(settings.model, traced, profiled)
+    from placer.devices.cluster import open_devices
+
+    progress.phase("opening devices" if known else "opening devices, measuring links")
+    with open_devices(
+        settings.devices, include_local=settings.include_local, links=known is None, deadlines=True
+    ) as devices:
+        if profiled is None:
+            prediction = profile_model(traced, devices, settings, progress)
+            profiled = Profiled.of(prediction, topology_key(devices.topology))
+        else:
+            _check_devices(settings.devices, devices, profiled)
+        begin_s = time.perf_counter()
+        job = Job(settings, traced, devices, profiled.prediction, progress, None, time.perf_counter, begin_s)
+        with closing(job.runner):
+            yield Session(job, profiled, known)
+
+
+def _check_model(model: str, traced: Traced, profiled: Profiled) -> None:
+    now, then = traced.captured.graph, profiled.fine
+    if now.fingerprint != then.fingerprint:
+        raise ChangedError(
+            f"{model} is graph {now.fingerprint} ({len(now)} ops) now, and was {then.fingerprint} ({len(then)}); "
+            "change it back, or name another store"
+        )
+
+
+def _check_devices(spec: str | None, devices: Devices, profiled: Profiled) -> None:
+    if topology_key(devices.topology) != profiled.made_on:
+        now, then = (", ".join(topology.names) for topology in (devices.topology, profiled.topology))
+        what = "of another machine" if now == then else f"{now}, and were {then}"
+        raise ChangedError(f"the devices {spec} are {what}; run it where it was begun, or name another store")
+
+
+def _final_facts(found: SideBySide, single: Mapping | None) -> dict[str, Any]:
+    best = min(found.measured, key=lambda mapping: found.measured[mapping].step_s)
+    ran = found.measured[best]
+    alone = None if single is None else found.measured.get(single)
+    return {
+        "best_s": ran.step_s,
+        "spread_s": ran.spread_s,
+        "repeats": ran.repeats,
+        "best_single_s": None if alone is None else alone.step_s,
+        "single_spread_s": None if alone is None else alone.spread_s,
+        "untouched_s": None if found.untouched is None else found.untouched.step_s,
+        "single": best.is_single,
+        "devices": list(best.devices),
+    }

@@ -1,0 +1,301 @@
+"""Measured cases without devices: a stand-in for the process that measures, told when to lose it."""
+
+import pytest
+
+from experiments.campaign.measured import case as measured_case
+from experiments.campaign.measured.mappings import write_best
+from experiments.campaign.measured.process import CHANGED, FAILED, LOST, ProcessError
+from experiments.campaign.measured.profiled import Profiled, plain_calibration
+from experiments.campaign.open_case import InterruptedOpeningError
+from experiments.campaign.run import Campaign
+from experiments.campaign.spec import read_spec
+from experiments.campaign.standing import standing
+from experiments.campaign.store import Store, plain
+from placer.errors import BadInputError, PlacerError
+from placer.graph.coarsen import Groups
+from placer.graph.mapping_files import read_mapping
+from placer.graph.topology import Device, Link, Topology
+from placer.result import Failed, Measured
+from search.session.prediction import Prediction
+from tests.experiments.campaign.conftest import towers
+from tests.experiments.campaign.test_run import Died, contents, dying
+
+SPEC = """\
+format = "placer.campaign/1"
+searchers = ["random", "hybrid"]
+measurements = 6
+
+[[measured]]
+models = ["towers"]
+devices = ["workers:2"]
+"""
+TOPOLOGY = Topology((Device("worker:0", "cpu"), Device("worker:1", "cpu", speed=0.9)), (Link("*", "*", 0.2, 100.0),))
+CASE = "towers on workers:2"
+
+
+def profiled():
+    """Two towers, profiled; each op is a group."""
+    graph = towers()
+    groups = Groups(graph, graph, tuple((i,) for i in range(len(graph))))
+    return Profiled.of(Prediction.profiled(groups, TOPOLOGY, 0.0), "here")
+
+
+class Process:
+    """Answers as a `CaseProcess` does. A step takes a little more than predicted, and a mapping always the same."""
+
+    begun: list = []  # noqa: RUF012 - of all tests, emptied before each
+    opening: list = []  # noqa: RUF012 - what the next ones raise when they are started, None for nothing
+    losing: list = []  # noqa: RUF012 - the same of questions
+
+    def __init__(self, settings, known, phase, over):
+        Process.begun.append((settings, known))
+        if Process.opening and (error := Process.opening.pop(0)):
+            raise error
+        self.step = profiled() if known is None else Profiled.decoded(known.profile)
+        self.profile = self.step.encoded()
+        problem = self.step.units
+        told = [(placement, self.measure(problem.devices(placement), None)) for placement in problem.singles()]
+        self.found = {
+            "devices": list(TOPOLOGY.names),
+            "singles": [[TOPOLOGY.names[place[0]], result.step_s] for place, result in told],
+            "told": [[list(place), plain(result)] for place, result in told],
+            "untouched_s": 0.5,
+            "bound_s": 0.1,
+            "ops": len(self.step.fine),
+        }
+
+    def ask(self, method, *arguments):
+        if Process.losing and (error := Process.losing.pop(0)):
+            raise error
+        return getattr(self, method)(*arguments)
+
+    def measure(self, devices, calibration):
+        del calibration
+        return Measured(0.05 + 1.1 * self._predicted(devices), 0.01, 12)
+
+    def final(self, best, single, calibration):
+        del calibration
+        tried = [devices for devices in (single, best) if devices is not None]
+        found = min(tried, key=self._predicted)
+        return {
+            "best_s": self._predicted(found), "spread_s": 0.01, "repeats": 30, "best_single_s": self._predicted(single),
+            "single_spread_s": 0.01, "untouched_s": None, "single": found == single, "devices": list(found),
+        }  # fmt: skip
+
+    def close(self, at_once=False):
+        pass
+
+    def _predicted(self, devices):
+        return self.step.units.simulator.makespans([devices])[0].item()
+
+
+@pytest.fixture(autouse=True)
+def process(monkeypatch):
+    for left in (Process.begun, Process.opening, Process.losing):
+        left.clear()
+    monkeypatch.setattr(measured_case, "CaseProcess", Process)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "campaign.toml").write_text(SPEC)
+    return tmp_path
+
+
+def run(folder, **fields):
+    """Run the folder's campaign; (all that must not depend on when it was measured, the campaign)."""
+    spec = read_spec(folder / "campaign.toml")
+    with Store(spec.store) as store:
+        campaign = Campaign(spec, store, **fields)
+        campaign.run()
+        finals = [held.final for held in store.held()]
+        return (contents(store), finals), campaign
+
+
+def read(folder):
+    return Store(folder / "campaign.sqlite", reads=True)
+
+
+@pytest.fixture
+def straight(folder):
+    """What an uninterrupted run stores."""
+    found, _ = run(folder)
+    (folder / "campaign.sqlite").unlink()
+    Process.begun.clear()
+    return found
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("method", "at"), [("keep_opened", 0), ("keep", 0), ("keep", 4), ("keep", 8), ("keep_final", 0), ("keep_final", 1)]
+)
+def test_a_campaign_that_dies_while_storing_goes_on_as_if_it_had_not(folder, straight, monkeypatch, method, at, after):
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, method, dying(method, at, after))
+        with pytest.raises(Died):
+            run(folder)
+    assert run(folder)[0] == straight
+
+
+def test_searchers_that_predict_go_on_from_their_calibration(straight):
+    """Otherwise the test above would not see a calibration that was lost."""
+    (cells, _) = straight
+    calibrations = [state["calibration"] for _, _, state, _ in cells]
+    assert calibrations[0] != calibrations[1]
+
+
+def test_what_was_profiled_is_not_profiled_again(folder):
+    run(folder)
+    (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
+    run(folder)
+    (_, first), (_, second) = Process.begun
+    assert first is None
+    with read(folder) as store:
+        assert second.profile == store.profile(CASE)
+        assert [list(placement) for placement, _ in second.told] == [row[0] for row in store.opened(CASE)["told"]]
+
+
+def test_a_stored_profile_is_what_it_was_to_the_last_bit():
+    before = profiled()
+    after = Profiled.decoded(before.encoded())
+    told = [(place, Measured(1.0 + 0.1 * i)) for i, place in enumerate(before.units.singles())]
+    calibrations = [plain_calibration(each.recalibrated(told, None)) for each in (before, after)]
+    assert calibrations[0] == calibrations[1]
+    placement = (0, *(1 for _ in before.units.units[1:]))
+    predicted = [each.calibrated(calibrations[0]).problem.predict(placement) for each in (before, after)]
+    assert predicted[0] == predicted[1]
+    assert (after.fine.ops, after.fine.edges, after.topology) == (before.fine.ops, before.fine.edges, before.topology)
+
+
+def test_a_damaged_profile_is_one_line():
+    with pytest.raises(PlacerError, match="name another store") as refused:
+        Profiled.decoded(b"nothing")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_lost_device_is_opened_again_and_the_measurement_is_made(folder, straight):
+    (folder / "campaign.toml").write_text("retries = 0\n" + SPEC)
+    Process.losing[:] = [None, ProcessError("worker:1 was lost", LOST)]
+    found, campaign = run(folder)
+    assert found == straight
+    assert campaign.lost == []
+    assert len(Process.begun) == 2
+    with read(folder) as store:
+        assert [(failure["reason"], failure["n"]) for failure in store.failures()] == [("device", 1)]
+
+
+def test_a_placement_that_loses_the_device_again_has_failed(folder):
+    Process.losing[:] = [ProcessError("worker:1 was lost", LOST)] * 2
+    (cells, _), _ = run(folder)
+    assert [isinstance(result, Failed) for _, _, result in cells[0][3]] == [True, *[False] * 5]
+
+
+def test_a_case_whose_devices_do_not_come_back_is_left_and_the_next_one_measured(folder):
+    (folder / "campaign.toml").write_text(SPEC.replace('["workers:2"]', '["workers:2", "workers:1"]'))
+    Process.losing[:] = [None, ProcessError("worker:1 was lost", LOST)]
+    Process.opening[:] = [None, ProcessError("no port is free", FAILED)]
+    (cells, finals), campaign = run(folder)
+    assert campaign.lost == [CASE]
+    assert [len(trials) for *_, trials in cells] == [1, 0, 6, 6]
+    assert [final is not None for final in finals] == [False, False, True, True]
+    assert run(folder)[1].lost == []
+    with read(folder) as store:
+        facts = standing(store)
+        assert store.failures()[-1]["detail"] == f"{CASE} cannot be opened: no port is free"
+    assert facts["complete"]
+
+
+def test_a_model_that_has_changed_is_refused(folder):
+    run(folder)
+    (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
+    Process.opening[:] = [ProcessError("towers is graph 3f2a now", CHANGED)]
+    with pytest.raises(BadInputError, match=f"{CASE}: towers is graph 3f2a now"):
+        run(folder)
+
+
+def test_ctrl_c_while_a_case_is_opened_stores_nothing(folder, straight):
+    Process.opening[:] = [InterruptedOpeningError()]
+    found, campaign = run(folder)
+    assert campaign.lost == []
+    assert [len(trials) for *_, trials in found[0]] == [0, 0]
+    assert run(folder)[0] == straight
+
+
+def test_an_end_that_fails_is_said_and_made_by_the_next_run(folder, straight):
+    Process.losing[:] = [*[None] * 6, *[ProcessError("it broke", FAILED)] * 2]
+    found, campaign = run(folder)
+    assert campaign.lost == [f"{CASE}: random, seed 0"]
+    assert [final is not None for final in found[1]] == [False, True]
+    assert run(folder)[0] == straight
+
+
+def test_more_measurements_are_compared_with_the_baselines_anew(folder):
+    run(folder)
+    with read(folder) as store:
+        assert standing(store)["complete"]
+    (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
+    assert [final["n"] for final in run(folder)[0][1]] == [8, 8]
+
+
+def test_the_figures_of_a_cell_are_those_of_its_end(folder):
+    run(folder)
+    with read(folder) as store:
+        for held, cell in zip(store.held(), standing(store)["cells"], strict=True):
+            assert cell["side_by_side"]
+            assert cell["best_s"] == held.final["best_s"] <= held.final["best_single_s"] == cell["best_single_s"]
+            assert (cell["untouched_s"], cell["untouched_beside"]) == (0.5, False)
+
+
+def test_the_best_mapping_is_a_file_of_the_ops(folder):
+    run(folder)
+    with read(folder) as store:
+        (path,) = write_best(store, folder / "best").values()
+        finals = [held.final for held in store.held()]
+    assert path.endswith("towers-on-workers-2.json")
+    mapping = read_mapping(path, profiled().fine, TOPOLOGY)
+    groups = profiled()
+    best = min(finals, key=lambda final: final["best_s"])
+    assert [mapping.devices[members[0]] for members in groups.members] == best["devices"]
+
+
+def test_a_campaign_that_measured_nothing_has_no_best_mapping(folder):
+    spec = read_spec(folder / "campaign.toml")
+    with Store(spec.store) as store, pytest.raises(PlacerError, match="no measured cell"):
+        write_best(store, folder)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "key", "allowed"),
+    [
+        ('devices = ["workers:2"]', "devices = []", "measured[0].devices", ">= 1"),
+        ('devices = ["workers:2"]', 'device = ["workers:2"]', "device", "include_local"),
+        ('["workers:2"]', '["workers:2"]\nsplit = "auto"', "split", "groups"),
+        ('["workers:2"]', '["workers:2"]\ngroups = 1', "measured[0].groups", ">= 2"),
+        ('["workers:2"]', '["workers:2"]\nbatch = 0', "measured[0].batch", ">= 1"),
+        ('["workers:2"]', '["workers:2"]\npins = ["(=x"]', "measured[0]", "pattern"),
+        ('["workers:2"]', '["workers:2", "workers:2"]', "measured[0].devices", "twice"),
+        ('["towers"]', '["towerz"]', "measured[0]", "towers"),
+        ('["towers"]', '["none.py:step"]', "measured[0]", "check the path"),
+    ],
+)
+def test_a_wrong_key_is_named_with_what_is_allowed(folder, before, after, key, allowed):
+    assert before in SPEC
+    (folder / "campaign.toml").write_text(SPEC.replace(before, after, 1))
+    with pytest.raises(BadInputError) as refused:
+        read_spec(folder / "campaign.toml")
+    said = str(refused.value)
+    assert key in said and allowed in said and "\n" not in said
+
+
+def test_a_spec_that_contradicts_the_store_is_refused(folder):
+    run(folder)
+    (folder / "campaign.toml").write_text(SPEC + "groups = 24\n")
+    with pytest.raises(BadInputError, match=f"measured.groups of {CASE} is '24', and was '192'"):
+        run(folder)
+
+
+def test_files_are_found_from_the_spec(folder):
+    (folder / "mine.py").write_text("def step(): ...")
+    (folder / "campaign.toml").write_text(SPEC.replace('["towers"]', '["mine.py:step"]').replace("workers:2", "t.json"))
+    settings = measured_case.settings_of(read_spec(folder / "campaign.toml").cells[0].case)
+    assert (settings.model, settings.devices) == (f"{folder}/mine.py:step", f"{folder}/t.json")
