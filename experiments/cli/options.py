@@ -23,7 +23,10 @@ TopologyFile = Annotated[Path, typer.Argument(help="Devices and links (placer.to
 Workers = Annotated[int | None, typer.Option("--workers", help="Start N worker processes on this machine's cores.")]
 DevicesSpec = Annotated[
     str | None,
-    typer.Option("--devices", help="gpus:N[@MIB], cpus:N, workers:N, host:port,host:port, or a topology file."),
+    typer.Option(
+        "--devices",
+        help="gpus:N[@MIB], cpus:N, workers:N, host:port,host:port, ray:N[@HOST:PORT], or a topology file.",
+    ),
 ]
 IncludeLocal = Annotated[bool, typer.Option("--include-local", help="Let the coordinating process compute, too.")]
 Batch = Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")]

@@ -19,6 +19,8 @@ from placer.devices.joining import Joined, check_hosts, fail_at_once, join_worke
 from placer.devices.link_probes import measure_links
 from placer.devices.logical import division, gpu_names
 from placer.devices.logical import split as split
+from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
+from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.workers.addresses import check_answers, listens
 from placer.devices.workers.deadline import drop_deadlines, keep_deadlines, waiting
 from placer.devices.workers.reconnect import Reconnection
@@ -31,7 +33,7 @@ from placer.graph.topology import ANY, Device, Topology
 LOCAL_CPU = "cpu:0"
 RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
-SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N, host:port,host:port or a topology file (.json)"
+SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N, host:port,host:port, ray:N, ray:N@HOST:PORT or a topology file (.json)"
 
 
 @dataclass
@@ -47,7 +49,8 @@ class Devices:
     tf_names: dict[str, str]  # TensorFlow's full name by device name
     host: str  # TensorFlow's name of the coordinating process's CPU
     session_target: str = ""
-    workers: Workers | None = None  # worker processes started for this topology
+    workers: Workers | None = None  # worker processes started for this topology on this machine
+    ray_workers: RayWorkers | None = None  # those that Ray started for it
     addresses: dict[str, str] = field(default_factory=dict)  # host:port of each worker by device name, in task order
     original: Devices | None = None  # all devices, where some are left out
     hardware: dict[str, str] = field(default_factory=dict)  # product name of each GPU by device name
@@ -142,8 +145,9 @@ class Devices:
             if self.leaves:
                 leave(self.addresses.values())
         finally:
-            if self.workers is not None:
-                self.workers.close()
+            for started in (self.workers, self.ray_workers):
+                if started is not None:
+                    started.close()
 
     def _answers(self, name: str) -> bool:
         """Check process and port: a process may exist and not listen yet, or not any more while it dies."""
@@ -151,6 +155,8 @@ class Devices:
         return there and listens(self.addresses[name])
 
     def _bring_back(self, name: str) -> bool:
+        if self.ray_workers is not None:
+            return self.ray_workers.bring_back(self._task(name))
         if self.workers is None:
             return listens(self.addresses[name])
         self.workers.restart(self._task(name))
@@ -182,20 +188,21 @@ def open_devices(
     links: bool = True,
     resilient: bool = False,
     deadlines: bool = False,
-    workers: Workers | None = None,
+    workers: Workers | RayWorkers | None = None,
 ) -> Devices:
     """Open the devices named by `spec`: None = this process's GPUs and CPU, "gpus:N" = the same with every GPU split
     into N logical ones of equal memory, "gpus:N@MIB" = of MIB mebibytes each, "cpus:N" = this process's CPU as N
     devices, "workers:N" = N local worker processes, "host:port,host:port" = workers that already serve,
-    "topology.json" = those whose addresses are in the file.
+    "topology.json" = those whose addresses are in the file, "ray:N" or "ray:N@ADDRESS" = a worker on each of N whole
+    nodes of a Ray cluster (placer.devices.ray.connection says where it is found without an address).
 
     GPUs and CPU can be divided only before TensorFlow initialises them: call `split` before models are made.
 
     links: measure latency, bandwidth and the ends' own work between every pair. resilient: ops on a lost worker fail
     at once instead of waiting forever; applies to the whole process, and only before it first joins workers.
     deadlines: the same, remote calls have deadlines until the devices are closed (placer.devices.workers.deadline), and
-    closing them leaves the cluster. workers: the processes of "workers:N", if already started. Raises BadInputError for
-    an unknown spec, PlacerError where a device does not answer.
+    closing them leaves the cluster. workers: those of "workers:N" or "ray:N", if already started. Raises BadInputError
+    for an unknown spec, PlacerError where a device does not answer.
     """
     if resilient or deadlines:
         fail_at_once()
@@ -216,8 +223,20 @@ def check_spec(spec: str | None) -> None:
         if not count.isdecimal():
             raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
         share_cores(int(count), sorted(os.sched_getaffinity(0)))
+    elif is_ray(spec):
+        RaySpec.parsed(spec)
     else:
         _addresses(spec)
+
+
+def start_own(spec: str | None) -> Workers | RayWorkers | None:
+    """Start the workers that `spec` has this process start; None for other devices. Raises as `open_devices`."""
+    check_spec(spec)
+    if spec is not None and is_ray(spec):
+        return start_ray_workers(RaySpec.parsed(spec))
+    if spec is not None and spec.startswith("workers:"):
+        return start_workers(int(spec.removeprefix("workers:")))
+    return None
 
 
 def _addresses(spec: str) -> tuple[str, ...]:
@@ -243,20 +262,14 @@ def replace_links(devices: Devices) -> Devices:
     return replace(devices, topology=replace(devices.topology, links=links))
 
 
-def _found(spec: str | None, workers: Workers | None, include_local: bool, deadlines: bool) -> Devices:
+def _found(spec: str | None, workers: Workers | RayWorkers | None, include_local: bool, deadlines: bool) -> Devices:
     check_spec(spec)
     split(spec)
     divided = None if spec is None else division(spec)
     if spec is None or divided is not None:
         return _in_process(gpus=divided is None or divided.kind == "GPU")
-    if spec.startswith("workers:"):
-        workers = workers or start_workers(int(spec.removeprefix("workers:")))
-        return _joined(workers.addresses, workers, include_local, deadlines)
-    addresses = _addresses(spec)
-    check_hosts(addresses)
-    for address in addresses:
-        check_answers(address)
-    return _joined(addresses, None, include_local, deadlines)
+    workers = workers or start_own(spec)
+    return _joined(workers.addresses if workers else _addresses(spec), workers, include_local, deadlines)
 
 
 def _in_process(*, gpus: bool) -> Devices:
@@ -274,16 +287,25 @@ def _in_process(*, gpus: bool) -> Devices:
     return Devices(topology, names, names[LOCAL_CPU], hardware=hardware)
 
 
-def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: bool, deadlines: bool) -> Devices:
-    """Join the workers at `addresses`; own ones are ended where that fails. deadlines: as for `open_devices`."""
+def _joined(
+    addresses: tuple[str, ...], started: Workers | RayWorkers | None, include_local: bool, deadlines: bool
+) -> Devices:
+    """Join the workers at `addresses`; those that were started are ended where that fails. deadlines: as for
+    `open_devices`.
+    """
+    workers = started if isinstance(started, Workers) else None
     try:
+        if workers is None:
+            check_hosts(addresses)
+            for address in addresses:
+                check_answers(address)
         if deadlines:
             _keep_deadlines(addresses, workers)
         joined = join_workers(dict(enumerate(addresses)))
     except BaseException:
         drop_deadlines()
-        if workers is not None:
-            workers.close()
+        if started is not None:
+            started.close()
         raise
     found, tf_names, by_name = _devices_of(joined, addresses, workers is not None)
     host = full_name(next(name for name in joined.cpus if "/job:worker" not in name))
@@ -293,7 +315,8 @@ def _joined(addresses: tuple[str, ...], workers: Workers | None, include_local: 
         tf_names[LOCAL_CPU] = host
     topology = Topology(tuple(found), contention="link" if joined.gpus else "none")
     target, alone = f"grpc://{addresses[0]}", bool(joined.infos)
-    return Devices(topology, tf_names, host, target, workers, by_name, leaves=deadlines, standalone=alone)
+    ray_workers = started if isinstance(started, RayWorkers) else None
+    return Devices(topology, tf_names, host, target, workers, ray_workers, by_name, leaves=deadlines, standalone=alone)
 
 
 def _devices_of(

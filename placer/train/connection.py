@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from placer.devices.cluster import Devices, open_devices
+from placer.devices.cluster import Devices, open_devices, start_own
 from placer.devices.logical import division
 from placer.devices.process_resources import dropped_by_joining
+from placer.devices.ray.ray_workers import RayWorkers
 from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, kept_by, waiting
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_watch import WorkerWatch
-from placer.devices.workers.workers import Workers, start_workers
+from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError, PlacerError
 from placer.train.variables.hooks import renew_all
 
@@ -33,7 +34,7 @@ class Connection:
         self.missing: tuple[str, ...] = ()  # lost, and not joined again yet
         self.generation = 0  # how often devices were joined
         self.is_away = False  # whether the devices were left for a while, until the next `join`
-        self.workers: Workers | None = None  # started by `prepare`
+        self.workers: Workers | RayWorkers | None = None  # started by `prepare`
         self._whole: Devices | None = None
         self._is_watching = False
         self._reconnections: list[Reconnection] = []
@@ -66,13 +67,11 @@ class Connection:
         """Do what takes long before joining; any thread. Raises BadInputError for devices that cannot be, PlacerError
         for workers that do not start.
         """
-        count = (self.spec or "").removeprefix("workers:")
         with self._preparing:
             if self.is_away and self.workers is not None:
                 self.workers.restart_ended()
-            wanted = self.workers is None and self._whole is None and (self.spec or "").startswith("workers:")
-            if wanted and count.isdigit():
-                self.workers = start_workers(int(count))
+            elif self.workers is None and self._whole is None:
+                self.workers = start_own(self.spec)
 
     def join(self) -> Devices:
         """All devices, joined to this process at the first call, and at the first after they were left.
@@ -87,7 +86,7 @@ class Connection:
             self.prepare()
             if self.joins_workers:  # one may freeze while it is joined
                 self._is_watching = True
-                kept_by(WorkerWatch(self.workers))
+                kept_by(WorkerWatch(self.workers if isinstance(self.workers, Workers) else None))
             self.devices = self._whole = self._come_back() if self._whole is not None else self._opened()
             self.generation += 1
             if self.fragile:
@@ -185,7 +184,7 @@ class Connection:
     def close(self) -> None:
         """End the workers that were started for this session, and leave variables usable without them."""
         if self._whole is not None:
-            if self._whole.workers is not None and not self.is_away:  # joined to dead workers, nothing can be compiled
+            if self.workers is not None and not self.is_away:  # joined to dead workers, nothing can be compiled
                 tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
                 renew_all()
             self._whole.close()

@@ -36,7 +36,7 @@ def autoplace(
     step: any function that trains tf.Variables, a tf.function or not. A plain Python step must not do what a trace
     would do only once (docs/guide.md, Autoplace): otherwise it runs untouched, and one line on stderr says why.
     devices: as for `placer search`: None = this process's GPUs and CPU, "gpus:N", "cpus:N" (call `placer.split` with it
-    before anything else), "workers:N", "host:port,host:port", "topology.json".
+    before anything else), "workers:N", "host:port,host:port", "ray:N", "topology.json".
     budget: mappings measured at most.
     store: SQLite file in which results are kept.
     include_local: with workers, let this process compute, too.

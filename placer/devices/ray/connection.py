@@ -11,20 +11,25 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address
 from typing import Any
 
+from placer.devices.workers.addresses import listens
+from placer.devices.workers.binding import interface_of, own_address
 from placer.errors import BadInputError, short
 
 LOCAL = "local"
 VARIABLE = "RAY_ADDRESS"
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9_.\-]+):(?P<port>[0-9]{1,5})")
 ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # read when Ray is loaded; off on other systems
-LOOPBACK = "127.0.0.1"
+OUTSIDE = "8.8.8.8"  # nothing is sent there: which interface leads there is asked
+AUTHENTICATION = "RAY_AUTH_MODE"
+TOKEN_FILE = "~/.ray/auth_token"
 PROBE_S, FOUND_S = 4.0, 8.0  # for a connection to the port; and with the search for its host
 JOIN_S = 30.0  # for what listens there to let this process in; Ray alone would wait for minutes
 STORE_BYTES = 200_000_000  # of Ray's object store on this machine; by default it takes a third of the memory
@@ -69,7 +74,19 @@ def connect(address: str | None = None) -> Connection:
     address (within 10 s), or what listens is no Ray of the same version (within 40 s).
     """
     check_address(address)
-    return _shared.join(_module(), address)
+    return _shared.join(address)
+
+
+def connected_address() -> str | None:
+    """HOST:PORT of the Ray to which this process is connected; None where it is to none. Does not load Ray."""
+    ray = _connected()
+    return None if ray is None else _head(ray)
+
+
+def _connected() -> Any | None:
+    """Ray, where this process is connected to one."""
+    ray = sys.modules.get("ray")
+    return ray if ray is not None and ray.is_initialized() else None
 
 
 class _Shared:
@@ -79,16 +96,19 @@ class _Shared:
         self._lock = threading.Lock()
         self._uses: set[Connection] = set()  # of a Ray that was connected here; empty where the program did it
         self._address = LOCAL
+        self._had_mode = True
 
-    def join(self, ray: Any, address: str | None) -> Connection:
+    def join(self, address: str | None) -> Connection:
         with self._lock:
-            if ray.is_initialized():
+            ray = _connected()
+            if ray is not None:
                 self._check_same(ray, address)
                 if not self._uses:
                     return Connection(_head(ray))
             else:
                 self._address = address or _named_by_environment() or LOCAL
-                _start(ray) if self._address == LOCAL else _join(ray, self._address)
+                self._had_mode = AUTHENTICATION in os.environ
+                _start() if self._address == LOCAL else _join(self._address)
                 self._uses.clear()
             use = Connection(self._address)
             self._uses.add(use)
@@ -98,8 +118,10 @@ class _Shared:
         with self._lock:
             if use in self._uses:
                 self._uses.remove(use)
-                if not self._uses:
-                    _module().shutdown()
+                if not self._uses and (ray := _connected()) is not None:
+                    ray.shutdown()
+                    if not self._had_mode:  # Ray sets it where it starts by itself; for other clusters it may be wrong
+                        os.environ.pop(AUTHENTICATION, None)
 
     def _check_same(self, ray: Any, address: str | None) -> None:
         """Raises BadInputError where the program is connected to another Ray than the one asked for."""
@@ -115,19 +137,29 @@ class _Shared:
 _shared = _Shared()
 
 
-def _module() -> Any:
-    """Ray, told by the variable of other systems to stay on loopback where it starts by itself. Raises BadInputError
-    where the extra is not installed.
+def _module(on_loopback: bool) -> Any:
+    """Ray. on_loopback: it takes 127.0.0.1 for just that, where it listens, and where it looks for a head; unless told
+    by a variable for other systems, it takes the machine's address in the network instead. Raises BadInputError where
+    the extra is not installed.
     """
-    before = os.environ.setdefault(ON_LOOPBACK, "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise BadInputError(f"Ray cannot be loaded ({error}): pip install 'placer[ray]'.") from None
-    finally:
-        if before == "0":
-            os.environ.pop(ON_LOOPBACK)
+    with _unless_set(ON_LOOPBACK, "0") if on_loopback else nullcontext():
+        try:
+            import ray
+        except ImportError as error:
+            raise BadInputError(f"Ray cannot be loaded ({error}): pip install 'placer[ray]'.") from None
     return ray
+
+
+@contextmanager
+def _unless_set(name: str, value: str) -> Iterator[None]:
+    """Within the block, an environment variable that is not set has a value."""
+    sets = name not in os.environ
+    os.environ.setdefault(name, value)
+    try:
+        yield
+    finally:
+        if sets:
+            os.environ.pop(name, None)
 
 
 def _named_by_environment() -> str | None:
@@ -139,8 +171,9 @@ def _named_by_environment() -> str | None:
     return address
 
 
-def _start(ray: Any) -> None:
+def _start() -> None:
     """Start Ray on this machine, reachable over loopback alone."""
+    ray = _module(on_loopback=True)
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
@@ -158,12 +191,13 @@ def _start(ray: Any) -> None:
             signal.signal(signal.SIGTERM, handler)
 
 
-def _join(ray: Any, address: str) -> None:
+def _join(address: str) -> None:
     """Join the cluster at HOST:PORT."""
     try:
         _within(FOUND_S, partial(_probe, address))
     except (OSError, UnicodeError) as error:
         raise BadInputError(f"no Ray answers at {address} ({error}); {INSTEAD}") from None
+    ray = _module(on_loopback=_is_here(address) and _only_on_loopback(address))
     join = partial(ray.init, address=address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         _within(JOIN_S, join, late=ray.shutdown)
@@ -173,13 +207,38 @@ def _join(ray: Any, address: str) -> None:
             f"what listens at {address} did not let this process in as Ray does, in {JOIN_S:.0f} s; {INSTEAD}"
         ) from None
     except Exception as error:
-        raise BadInputError(f"Ray at {address}: {_said(error)}") from error
+        raise BadInputError(f"Ray at {address}: {_said(error)}{_hint()}") from error
 
 
 def _probe(address: str) -> None:
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=PROBE_S):
         pass
+
+
+def _is_here(address: str) -> bool:
+    """Whether HOST:PORT is on this machine."""
+    try:
+        return interface_of(socket.gethostbyname(address.rpartition(":")[0])) is not None
+    except (OSError, UnicodeError):
+        return False
+
+
+def _only_on_loopback(address: str) -> bool:
+    """Whether a head on this machine does not listen at the machine's address in the network."""
+    try:
+        return not listens(f"{own_address(OUTSIDE)}:{address.rpartition(':')[2]}")
+    except OSError:
+        return True
+
+
+def _hint() -> str:
+    """What else there is to do. Ray does not say that a cluster asks for a token; where one is sent unasked, it starts
+    no actors.
+    """
+    if os.environ.get(AUTHENTICATION) == "token":
+        return f"; where it asks for a token, {TOKEN_FILE} must be that of its head."
+    return f"; where it asks for a token, set {AUTHENTICATION}=token, and have its head's {TOKEN_FILE} here."
 
 
 def _within(limit_s: float, call: Callable[[], object], late: Callable[[], object] = lambda: None) -> None:
@@ -218,14 +277,7 @@ def _is_same(address: str, head: str) -> bool:
         ip = socket.gethostbyname(host)
     except (OSError, UnicodeError):
         return False
-    own = ip_address(ip).is_loopback and head_host in (LOOPBACK, *_own_ips())
-    return port == head_port and (ip == head_host or own)
-
-
-def _own_ips() -> list[str]:
-    import psutil
-
-    return [entry.address for entries in psutil.net_if_addrs().values() for entry in entries]
+    return port == head_port and (ip == head_host or (_is_here(address) and _is_here(head)))
 
 
 def _said(error: BaseException) -> str:

@@ -69,10 +69,15 @@ class Listen:
     def warning(self) -> str:
         """Who may run code here, in one line."""
         who = "this machine alone does" if self.on_loopback else f"it is open to all on interface {self.interface}"
-        return (
-            "placer: TensorFlow's servers have no authentication: whoever reaches the port runs code as you; "
-            f"{who}; for trusted networks only."
-        )
+        return warning(who)
+
+
+def warning(who: str) -> str:
+    """What everybody who serves is told, in one line. who: reaches the port."""
+    return (
+        "placer: TensorFlow's servers have no authentication: whoever reaches the port runs code as you; "
+        f"{who}; for trusted networks only."
+    )
 
 
 def parse_cores(text: str | None) -> list[int]:

@@ -1,0 +1,161 @@
+"""A lease of nodes: a process that has Ray start a worker on each, and holds them until its stdin closes.
+
+Run as `python -m placer.devices.ray.lease`; `ray_workers` starts it. Ray ends a process whose cluster it loses, and
+changes how one handles signals, so the training's process stays out of it (docs/decisions/021-ray-workers.md).
+
+Prints one JSON object on a line: {"workers"}, or {"error", "exit_code"}. Then it reads lines "restart TASK", and
+answers each by {"back": whether that worker serves again}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from placer.devices.ray.connection import connect
+from placer.devices.ray.node_worker import NodeWorker
+from placer.devices.ray.nodes import Group, Node, first_core, nodes_of, reserve
+from placer.devices.ray.spec import RaySpec
+from placer.devices.workers.workers import START_TIMEOUT_S
+from placer.errors import PlacerError, one_line
+
+MODULE = "placer.devices.ray.lease"
+END_S = 5.0  # for a node to end its worker
+
+
+class RayGroups:
+    """Placement groups of Ray, each bundle on a node of its own."""
+
+    def make(self, bundles: Sequence[Mapping[str, float]]) -> Group:
+        """As `Groups`."""
+        from ray.util import placement_group
+
+        group: Group = placement_group([dict(bundle) for bundle in bundles], strategy="STRICT_SPREAD")
+        return group
+
+    def nodes_of(self, group: Group) -> list[str]:
+        """As `Groups`."""
+        from ray.util import placement_group_table
+
+        by_bundle = placement_group_table(group)["bundles_to_node_id"]
+        return [by_bundle[bundle] for bundle in sorted(by_bundle)]
+
+    def remove(self, group: Group) -> None:
+        """As `Groups`."""
+        from ray.util import remove_placement_group
+
+        remove_placement_group(group)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The workers of reserved nodes, in their order. ray: the module."""
+
+    ray: Any
+    actors: tuple[Any, ...]
+    said: tuple[Mapping[str, Any], ...]  # by each worker when it was ready
+
+    @classmethod
+    def taken(cls, spec: RaySpec, stack: ExitStack) -> Lease:
+        """Reserve nodes and start their workers; both end with `stack`. Raises PlacerError."""
+        where = stack.enter_context(connect(spec.address)).address
+        import ray
+
+        nodes, groups = nodes_of(ray.nodes()), RayGroups()
+        group, mine = reserve(spec, nodes, groups, where)
+        stack.callback(groups.remove, group)
+        actors = tuple(_actor(ray, group, i, node, nodes) for i, node in enumerate(mine))
+        for actor in actors:
+            stack.callback(_end, ray, actor)
+        try:
+            said = ray.get([actor.serve.remote() for actor in actors], timeout=START_TIMEOUT_S)
+        except ray.exceptions.RayError as error:
+            raise PlacerError(f"{spec}: a worker does not start at {where}: {_reason(error)}") from error
+        failed = next((facts["error"] for facts in said if "error" in facts), None)
+        if failed:
+            raise PlacerError(f"{spec}: a worker does not start at {where}: {failed}")
+        return cls(ray, actors, tuple(said))
+
+    def restart(self, task: int) -> bool:
+        """Start a worker anew at its port unless it serves; False where it or its node does not come back."""
+        actor, port = self.actors[task], int(self.said[task]["address"].rpartition(":")[2])
+        try:
+            if self.ray.get(actor.serves.remote(), timeout=END_S):
+                return True
+            return "error" not in self.ray.get(actor.serve.remote(port), timeout=START_TIMEOUT_S)
+        except self.ray.exceptions.RayError:
+            return False
+
+
+def main() -> None:
+    """Hold the lease until stdin closes."""
+    parser = argparse.ArgumentParser(prog=MODULE, description=__doc__)
+    parser.add_argument("spec", help="ray:N or ray:N@ADDRESS")
+    spec = parser.parse_args().spec
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever Ray prints
+    is_ready = threading.Event()
+    requests = _requests(is_ready)
+    with ExitStack() as stack:
+        try:
+            lease = Lease.taken(RaySpec.parsed(spec), stack)
+        except PlacerError as error:
+            print(json.dumps({"error": one_line(str(error)), "exit_code": error.exit_code}), file=out)
+            return
+        is_ready.set()
+        print(json.dumps({"workers": lease.said}), file=out)
+        while (request := requests.get()) is not None:
+            print(json.dumps({"back": lease.restart(int(request.removeprefix("restart ")))}), file=out)
+
+
+def _requests(is_ready: threading.Event) -> queue.SimpleQueue[str | None]:
+    """The lines of stdin, and None at its end. Where that comes before the lease is ready, this process ends at once;
+    Ray ends what was begun.
+    """
+    requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            requests.put(line)
+        if not is_ready.is_set():
+            os._exit(1)
+        requests.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    return requests
+
+
+def _actor(ray: Any, group: Group, bundle: int, node: Node, nodes: Sequence[Node]) -> Any:
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
+    worker = ray.remote(NodeWorker).options(num_cpus=node.cpus, num_gpus=node.gpus, scheduling_strategy=strategy)
+    return worker.remote(node.ip, first_core(node, nodes), node.cpus, node.gpus)
+
+
+def _end(ray: Any, actor: Any) -> None:
+    with suppress(Exception):  # a node that is gone has ended it
+        ray.get(actor.end.remote(), timeout=END_S)
+    with suppress(Exception):
+        ray.kill(actor)
+
+
+def _reason(error: Exception) -> str:
+    """The last line that Ray, or what ran there, says of it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[-1] if lines else type(error).__name__
+    if "No module named" in str(error):
+        return f"{said}; install placer, with its TensorFlow, on all nodes."
+    return said
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""An actor that runs one worker on the node where Ray put it; the worker ends with the actor."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import tempfile
+from typing import Any
+
+from placer.devices.workers.addresses import listens
+from placer.devices.workers.standalone import command, environment
+from placer.devices.workers.workers import START_TIMEOUT_S
+
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
+
+
+class NodeWorker:
+    """The worker of a node. It ends when its stdin closes: with `end`, with the actor, with the node."""
+
+    def __init__(self, host: str, first_core: int, cores: int, gpus: int) -> None:
+        """host: the node's address. first_core, cores: its share of the cores that it may use. gpus: how many."""
+        self.host, self.gpus = host, gpus
+        self.cores = share(sorted(os.sched_getaffinity(0)), first_core, cores)
+        self._process: subprocess.Popen[str] | None = None
+        self._address = ""
+
+    def serve(self, port: int = 0) -> dict[str, Any]:
+        """Start the worker, anew if there is one, and return what it says: its address (host:port), its cores, its
+        TensorFlow. port: 0 for a free one. A worker that does not start says {"error": why}.
+        """
+        self.end()
+        listen = f"{self.host}:{port}"
+        flags = ["--cores", ",".join(map(str, self.cores)), "--json", "--until-eof"]
+        with tempfile.TemporaryFile("w+") as said:
+            self._process = subprocess.Popen(
+                command(listen, *flags),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                env=environment() | ({} if self.gpus else NO_GPU),
+            )
+            line = _first_line(self._process)
+            if line:
+                facts = dict(json.loads(line))
+                self._address = facts["address"]
+                return facts
+            self.end()
+            said.seek(0)
+            return {"error": said.read().strip().removeprefix("placer: ") or f"no worker came up at {listen}."}
+
+    def serves(self) -> bool:
+        """Whether the worker's process is there, and takes connections: one that dies is there for a while."""
+        return self._process is not None and self._process.poll() is None and listens(self._address)
+
+    def end(self) -> None:
+        """End the worker; harmless where there is none."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+def share(allowed: list[int], first: int, count: int) -> list[int]:
+    """The cores of a node; all that it may use where it was given more CPUs than its machine has cores."""
+    mine = allowed[first : first + count]
+    return mine if len(mine) == count else allowed
+
+
+def _first_line(process: subprocess.Popen[str]) -> str:
+    """What it prints; nothing where it ends, or takes too long."""
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        return process.stdout.readline().strip() if selector.select(START_TIMEOUT_S) else ""
