@@ -23,6 +23,7 @@ from search.problem.searcher import never
 
 MOST = 3  # placements carried to a case, each of which every search of it measures
 LEAST = 0.5  # likeness of a case from which anything is carried
+FAR = 1.1  # nothing is carried that is predicted so many times slower than the best start that is known without it
 SHAPE, WARM = "shape", "warm_start"  # keys of what is stored with an opened case
 
 Facts = dict[str, Any]
@@ -88,21 +89,23 @@ def warm_start(problem: Problem, sources: Sequence[Source]) -> Facts:
     target = Shape.of(problem)
     shares = [_likeness(problem, target, source) for source in sources]
     alike = sorted((i for i, share in enumerate(shares) if share >= LEAST), key=lambda i: -shares[i])
+    start_s = min(problem.predict_many(starts(problem, never)).tolist())
     seen = {problem.canonical(placement) for placement in problem.singles()}
     found: list[Facts] = []
     for source, step_s, theirs in _in_turn([sources[i] for i in alike]):
         placement = None if source.shape is None else carried(problem, target, source.shape, theirs)
-        if placement is not None and problem.canonical(placement) not in seen and len(found) < MOST:
-            seen.add(problem.canonical(placement))
+        if placement is None or problem.canonical(placement) in seen or len(found) == MOST:
+            continue
+        seen.add(problem.canonical(placement))
+        if (predicted_s := problem.predict(placement)) <= FAR * start_s:
             found.append({
                 "placement": list(placement), "store": source.store, "case": source.case, "step_s": step_s,
-                "predicted_s": problem.predict(placement),
+                "predicted_s": predicted_s,
             })  # fmt: skip
     cases = [
         {"store": source.store, "case": source.case, "likeness": share, "mappings": len(source.fastest)}
         for source, share in zip(sources, shares, strict=True)
     ]
-    start_s = min(problem.predict_many(starts(problem, never)).tolist())
     return {"carried": found, "cases": cases, "start_s": start_s if start_s < inf else None}
 
 
@@ -130,7 +133,8 @@ def carried_line(warm: Facts) -> str:
     if not carried:
         most = max((row["likeness"] for row in cases), default=0.0)
         alike = sum(row["likeness"] >= LEAST for row in cases)
-        why = "none of their mappings is new and fits" if alike else f"none is alike (at most {most:.0%})"
+        near = "none of their mappings is new, fits, and is predicted to be near the best start"
+        why = near if alike else f"none is alike (at most {most:.0%})"
         return f"nothing is carried over from {len(cases)} cases of other campaigns: {why}"
     origins = dict.fromkeys((row["case"], row["store"]) for row in carried)
     where = ", ".join(f"{case} in {store}" for case, store in origins)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from itertools import product
 from math import inf
 
+import numpy as np
+
 from placer.errors import BadInputError
 from search.initial.likeness import Ops, Shape, by_name, by_place, devices_by_name, devices_by_speed
+from search.list_scheduling.perturbed_heft import View, heft_seen
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
@@ -17,7 +20,8 @@ def carried(problem: Problem, target: Shape, source: Shape, placement: Placement
     """A placement of `source` carried over to `problem`, whose shape is `target`; None where it does not fit there.
 
     Ops follow those of the same name, or all go by their places; devices those of the same name, or go by their speed.
-    Of what these give, the best predicted is returned. The same graph goes by names alone, and the same devices too.
+    Units that are new then go where HEFT puts them beside the others, which stay where they were found to be good. Of
+    what these ways give, the best predicted is returned. The same graph goes by names alone, and the same devices too.
     """
     ways = [by_name(source, target)]
     if source.fingerprint != target.fingerprint:
@@ -43,7 +47,24 @@ def _placed(
     except BadInputError:
         return None
     stayed = sum(sum(row) for row, d, there in zip(work, found, wanted, strict=True) if d == there)
-    return found if stayed >= KEPT * sum(map(sum, work)) else None
+    return _settled(problem, found, _known(target, source, ops)) if stayed >= KEPT * sum(map(sum, work)) else None
+
+
+def _known(target: Shape, source: Shape, ops: Ops) -> set[int]:
+    """The units with an op whose stand-in stands for no other one; of several, it is that of its name, or the first."""
+    line = sorted(range(len(ops)), key=lambda i: (target.names[i] == source.names[ops[i]], -i))
+    owner = {ops[i]: i for i in line}  # the last one wins
+    return {target.units[i] for i in owner.values()}
+
+
+def _settled(problem: Problem, placement: Placement, known: set[int]) -> Placement:
+    """The placement with all but these units where HEFT puts them beside these, if that is predicted to be faster."""
+    if len(known) == len(placement):
+        return placement
+    feasible = problem.limits.feasible.copy()
+    for u in known:
+        feasible[u] = np.arange(len(problem.topology)) == placement[u]
+    return min(placement, heft_seen(problem, View.plain(problem), feasible), key=problem.predict)
 
 
 def _device(problem: Problem, unit: int, wanted: int) -> int:

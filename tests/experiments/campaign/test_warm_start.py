@@ -137,6 +137,15 @@ def test_what_did_not_beat_the_best_single_device_is_not_carried(folder, edited)
     assert run(folder)[0]["warm_starts"][0]["carried"] == []
 
 
+def test_what_is_predicted_far_behind_the_best_start_is_not_carried(warm):
+    """Links have become so slow that no split is worth trying."""
+    devices = (Device("cpu:0", "cpu"), Device("cpu:1", "cpu", speed=0.9))
+    write_topology(warm / "two.json", Topology(devices, (Link("*", "*", 1000.0, 100.0),)))
+    (row,) = run(warm)[0]["warm_starts"]
+    assert row["carried"] == []
+    assert row["cases"][0]["mappings"] > 0 and "near the best start" in row["line"]
+
+
 def test_what_the_clock_said_is_carried_not_what_was_predicted(folder, edited):
     """The other campaign measured that its simulator is wrong; a search with the same simulator gains from it."""
     edited("[2, 5]", "12")

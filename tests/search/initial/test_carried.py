@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.graph.op_graph import OpGraph
+from placer.graph.op_graph import Edge, OpGraph
 from placer.graph.topology import Topology
 from search.initial.baselines import Random, random_placement
 from search.initial.carried import carried
@@ -51,6 +51,21 @@ def test_the_same_network_under_other_names_gets_the_same_mapping(towers):
     other = replace(towers, graph=OpGraph("other", ops, towers.graph.edges))
     best = tuple(0 if "tower0" in towers.graph.ops[unit[0]].name else 1 for unit in towers.units)
     assert over(one, other, best) == best
+
+
+def test_ops_that_are_new_go_where_heft_puts_them_and_the_others_stay(towers):
+    """A third tower beside two that were side by side; a third device beside theirs."""
+    ops, edges = list(towers.graph.ops), list(towers.graph.edges)
+    first, join = len(ops), towers.graph.index["join"]
+    ops += [replace(ops[1], name=f"tower2/{i}") for i in range(4)]
+    edges += [Edge(0, first, 1), *(Edge(v, v + 1, 1) for v in range(first, first + 3)), Edge(first + 3, join, 1)]
+    devices = (*towers.topology.devices, replace(towers.topology.devices[0], name="third"))
+    wider = replace(
+        towers, graph=OpGraph("three", tuple(ops), tuple(edges)), topology=Topology(devices, towers.topology.links)
+    )
+    best = tuple(int("tower1" in towers.graph.ops[unit[0]].name) for unit in towers.units)
+    at = dict(zip((wider.graph.ops[unit[0]].name for unit in wider.units), over(towers, wider, best), strict=True))
+    assert [at[f"tower{t}/{i}"] for t in range(3) for i in range(4)] == [0] * 4 + [1] * 4 + [2] * 4
 
 
 @settings(max_examples=60, deadline=None)
