@@ -14,6 +14,7 @@ from typing import Any
 
 from placer.devices.cluster import SPECS, check_spec, split
 from placer.errors import BadInputError, PlacerError
+from placer.files import write_whole
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, read_mapping, write_mapping
 from placer.measure.store import Store
@@ -190,13 +191,23 @@ class AutoStep:
 
         Raises PlacerError where it cannot be written.
         """
-        from search.online.step_record import step_record  # a page takes time to load, and few trainings ask for one
-        from search.page.page import page_html, write_page
-
-        record = step_record(self, self._live.mapping)
+        page = self.later_report_html()()
         if path is not None:
-            write_page(record, Path(path))
-        return page_html(record)
+            write_whole(path, page.encode())
+        return page
+
+    def later_report_html(self) -> Callable[[], str]:
+        """What gives the page of this moment whenever it is called, also after `close()`; only then it is made."""
+        from search.online.step_record import later_record  # a page takes time to load, and few trainings ask for one
+
+        record = later_record(self, self._live.mapping)
+
+        def page() -> str:
+            from search.page.page import page_html
+
+            return page_html(record())
+
+        return page
 
     def close(self) -> None:
         """End the search, give the devices back, and leave the step's variables true and unwatched.

@@ -11,6 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from placer.errors import PlacerError
+from placer.files import write_whole
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
@@ -59,6 +61,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         self._mapping = mapping
         self._function: TrainFunction | None = None
         self._report: str | None = None
+        self._page: Callable[[], str] | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Take the place of the function that `fit` calls for each batch."""
@@ -96,6 +99,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         self.step = self._function = None
         if step is not None:
             self._report = step.report()
+            self._page = step.later_report_html()
             step.close()
         if function is not None:
             function.leave()
@@ -105,6 +109,22 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         if self.step is not None:
             return self.step.report()
         return self._report or "nothing was placed yet."
+
+    def report_html(self, path: str | Path | None = None) -> str:
+        """The same as one self-contained HTML page with figures, while `fit` runs and after it; written to `path`, too,
+        where one is given.
+
+        Raises PlacerError where nothing was placed yet, and where it cannot be written.
+        """
+        later = self.step.later_report_html() if self.step is not None else self._page
+        if later is None:
+            raise PlacerError(
+                "nothing was placed yet, so that there is no report; call it while fit runs, or after it."
+            )
+        page = later()
+        if path is not None:
+            write_whole(path, page.encode())
+        return page
 
 
 class TrainFunction:

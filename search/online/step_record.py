@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -28,21 +29,30 @@ Mapped = Callable[[tuple[int, ...], int], Mapping]
 
 def step_record(step: AutoStep, mapped: Mapped) -> RunRecord:
     """The record of a step as it is now. Timelines are predicted by costs as profiled; there are none without costs."""
-    before, after = _single(step, mapped), None if step.mapping is None else _timeline(step.mapping)
-    nodes, edges = ((), ()) if after is None else drawing_of_step(after, GROUPS)
-    return RunRecord(
+    return later_record(step, mapped)()
+
+
+def later_record(step: AutoStep, mapped: Mapped) -> Callable[[], RunRecord]:
+    """What makes the same record at any time later: here is noted only what takes no time."""
+    alone, mapping = _single(step, mapped), step.mapping
+    noted = RunRecord(
         title=f"Placer: {step.name}",
         subtitle=f"{head(step)}, on {', '.join(step.device_names) or 'devices that are not joined yet'}",
         summary=tuple(facts(step)),
         devices=step.device_names,
         baselines=tuple(_baselines(step)),
         rows=_rows(step),
-        panels=tuple(_panels(before, after)),
-        nodes=nodes,
-        edges=edges,
-        loads=_loads(before, after),
         events=_events(step),
     )
+    return lambda: _drawn(noted, alone, mapping)
+
+
+def _drawn(noted: RunRecord, alone: Mapping | None, mapping: Mapping | None) -> RunRecord:
+    """With the figures of the mapping that runs, and of the fastest single device."""
+    before, after = _timeline(alone), _timeline(mapping)
+    nodes, edges = ((), ()) if after is None else drawing_of_step(after, GROUPS)
+    panels, loads = tuple(_panels(before, after)), _loads(before, after)
+    return replace(noted, panels=panels, nodes=nodes, edges=edges, loads=loads)
 
 
 def _baselines(step: AutoStep) -> Iterator[Baseline]:
@@ -83,16 +93,16 @@ def _events(step: AutoStep) -> tuple[Event, ...]:
     return tuple(Event(e.at_s - entries[0].at_s, e.step, e.kind, e.sentence, e.dry_run) for e in entries)
 
 
-def _single(step: AutoStep, mapped: Mapped) -> Timeline | None:
+def _single(step: AutoStep, mapped: Mapped) -> Mapping | None:
     """The step on the fastest single device, whole; None where none was measured."""
     alone = [t for t in step.tried if len(set(t.devices)) == 1 and isinstance(t.result, Measured) and t.plan == WHOLE]
     fastest = min(alone, key=lambda trial: trial.result.step_s, default=None)
-    return None if fastest is None else _timeline(mapped(fastest.devices, fastest.plan))
+    return None if fastest is None else mapped(fastest.devices, fastest.plan)
 
 
-def _timeline(mapping: Mapping) -> Timeline | None:
-    """As predicted; None before the step is profiled."""
-    if not any(op.cost_s for op in mapping.graph.ops):
+def _timeline(mapping: Mapping | None) -> Timeline | None:
+    """As predicted; None where there is no mapping, and before the step is profiled."""
+    if mapping is None or not any(op.cost_s for op in mapping.graph.ops):
         return None
     timeline = Simulator(mapping.graph, mapping.topology).timeline(mapping.devices)
     return timeline if isfinite(timeline.makespan_s) else None

@@ -19,7 +19,7 @@ import psutil
 import pytest
 import tensorflow as tf
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 from placer.keras import AutoPlace
 from placer.trace.capture import capture
 from placer.train.session import DeviceSession
@@ -301,6 +301,13 @@ def test_fits_in_a_row_with_whatever_comes_between(stored: Any, tmp_path: Path) 
     assert_same_weights(keras.models.load_model(tmp_path / "model.keras"), model)
     assert_same_weights(model, plain)
     assert "2 steps" not in placing.report() and "placed by the mapping given" in placing.report()
+    page = placing.report_html(tmp_path / "fit.html")  # of the end of `fit`, before the devices were given back
+    assert page == (tmp_path / "fit.html").read_text() and "placed by the mapping given" in page
+
+
+def test_there_is_no_page_before_fit() -> None:
+    with pytest.raises(PlacerError, match="nothing was placed yet"):
+        AutoPlace().report_html()
 
 
 class Penalised(keras.Model):
