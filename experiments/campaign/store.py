@@ -254,6 +254,10 @@ class Store:
         rows = self.connection.execute("SELECT case_key, cell, n, reason, detail, at FROM failures ORDER BY id")
         return [dict(zip(names, row, strict=True)) for row in rows]
 
+    def times(self) -> dict[tuple[str, int], float]:
+        """When each measurement was stored, by cell and number, in seconds since the epoch."""
+        return {(cell, n): at for cell, n, at in self.connection.execute("SELECT cell, n, at FROM trials")}
+
     def held(self) -> list[Held]:
         """All cells, in the order of the spec, those that it no longer has last. One moment's view."""
         with suppress(sqlite3.Error):

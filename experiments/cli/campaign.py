@@ -77,26 +77,30 @@ def status(spec: SpecOrStore, as_json: AsJson = False) -> None:
 @app.command("export")
 def export(
     spec: SpecOrStore,
-    out: Annotated[Path | None, typer.Option(help="Every measurement, in a .csv or .parquet file.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="A .csv, .parquet or .db (Optuna) file, a storage (sqlite:///FILE), or a folder.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="csv, parquet, optuna, tensorboard or perfetto, if the name does not say.")
+    ] = None,
     best: Annotated[Path | None, typer.Option(help="A folder: each measured case's best mapping, a file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write every measurement of a campaign as a table, or the best mappings that it measured.
+    """Write a campaign's measurements for other programs, or the best mappings that it measured.
 
     Example: placer campaign export campaign.toml --out trials.csv --best mappings
     """
-    from experiments.campaign.export import check_export
-    from experiments.campaign.export import export as write
+    from experiments.report.campaign.export import check_export
+    from experiments.report.campaign.export import export as write
     from placer.errors import BadInputError
 
     if out is None and best is None:
         raise BadInputError("there is nothing to write; give --out FILE, --best FOLDER, or both.")
+    meant = None if out is None else check_export(out, format)
     facts: dict[str, Any] = {}
-    if out is not None:
-        check_export(out)
     with _opened(spec) as store:
-        if out is not None:
-            facts |= {"out": str(out), "rows": write(store, out)}
+        if out is not None and meant is not None:
+            facts |= write(store, _read(spec), out, meant)
         if best is not None:
             from experiments.campaign.measured.mappings import write_best
 
@@ -135,7 +139,10 @@ def report(
 
 def _show_written(facts: dict[str, Any]) -> None:
     if "out" in facts:
-        print(f"wrote {facts['rows']} rows to {facts['out']}", file=sys.stderr)
+        what = f"{facts['rows']} rows" if "rows" in facts else f"{facts['traces']} traces"
+        print(f"wrote {what} to {facts['out']}", file=sys.stderr)
+    for case, why in facts.get("left_out", {}).items():
+        print(f"left out {case}: {why}", file=sys.stderr)
     for case, path in facts.get("best", {}).items():
         print(f"wrote the best mapping of {case} to {path}", file=sys.stderr)
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from experiments.campaign.cells import PREDICTED, Case
+from experiments.campaign.cells import MEASURED, Case
+from experiments.campaign.measured.profiled import Profiled
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.store import Held, Store
 from experiments.jobs.plan import timeline_of
 from placer.errors import PlacerError
+from placer.graph.coarsen import Groups
 from placer.result import Measured
 from search.problem.problem import Placement, Problem
 from surrogate.simulate.timeline import Timeline
@@ -26,11 +28,15 @@ class GoneError(PlacerError):
 
 @dataclass(frozen=True)
 class Best:
-    """A case's problem, its best placement, and that of the best single device, where one can run it."""
+    """A case's problem, its best placement, and that of the best single device, where one can run it.
+
+    groups: those that the problem places, where it places groups.
+    """
 
     problem: Problem
     placement: Placement
     single: Placement | None
+    groups: Groups | None = None
 
     @cached_property
     def after(self) -> Timeline:
@@ -44,6 +50,8 @@ class Best:
 
     def _timeline(self, placement: Placement) -> Timeline:
         problem = self.problem
+        if problem.objective == "makespan":  # by the costs of the problem, which need not be those of its graph
+            return problem.simulator.timeline(problem.devices(placement))
         return timeline_of(problem.mapping(placement), problem.objective, problem.schedule)
 
 
@@ -54,14 +62,23 @@ def best_of(key: str, cells: Sequence[Held], cases: Mapping[str, Case], store: S
     ran = [(t.result.step_s, t.placement) for held in cells for t in held.trials if isinstance(t.result, Measured)]
     if alone is None and not ran:
         raise GoneError("nothing ran yet")
-    problem = problem_of(key, cells[0].kind, cases, store)
+    problem, groups = searched(key, cells[0].kind, cases, store)
     single = None if alone is None else _all_on(problem, alone[1])
     if alone is not None and single is not None:
         ran.append((alone[0], single))
-    best = min(ran)[1]
+    best = _beside(problem, cells) or min(ran)[1]
     if len(best) != len(problem.units) or not all(0 <= d < len(problem.topology) for d in best):
         raise GoneError("the stored mappings are of another graph")
-    return Best(problem, best, single)
+    return Best(problem, best, single, groups)
+
+
+def _beside(problem: Problem, cells: Sequence[Held]) -> Placement | None:
+    """Of the mappings that were measured side by side with the best single device, the one farthest ahead of it."""
+    finals = [held.final for held in cells if held.final and not held.lacks_final]
+    if not finals:
+        return None
+    devices = max(finals, key=lambda final: (final["best_single_s"] or 1.0) / final["best_s"])["devices"]
+    return tuple(devices[unit[0]] for unit in problem.units)
 
 
 def _all_on(problem: Problem, name: str) -> Placement:
@@ -70,10 +87,16 @@ def _all_on(problem: Problem, name: str) -> Placement:
     return (problem.topology.names.index(name),) * len(problem.units)
 
 
-def problem_of(key: str, kind: str, cases: Mapping[str, Case], store: Store) -> Problem:
-    """What is searched in a case. Raises GoneError."""
-    if kind != PREDICTED:
-        raise GoneError(f"what a {kind} case places is not stored")
+def searched(key: str, kind: str, cases: Mapping[str, Case], store: Store) -> tuple[Problem, Groups | None]:
+    """What is searched in a case, and the groups that it places: of a measured one as it was profiled, which is stored;
+    of another as its files have it, without groups. Raises GoneError.
+    """
+    if kind == MEASURED:
+        content = store.profile(key)
+        if content is None:
+            raise GoneError("its model was not profiled yet")
+        prediction = Profiled.decoded(content).prediction
+        return prediction.problem, prediction.groups
     if key not in cases:
         raise GoneError("its files are named by the campaign's spec, which has the case no more, or was not given")
     case = cases[key]
@@ -81,7 +104,7 @@ def problem_of(key: str, kind: str, cases: Mapping[str, Case], store: Store) -> 
     if differs:
         raise GoneError(_why_not(case, *differs[0]))
     try:
-        return PredictedCase(case).problem(None)
+        return PredictedCase(case).problem(None), None
     except PlacerError as error:
         raise GoneError(str(error).rstrip(".")) from None
 

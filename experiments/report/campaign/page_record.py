@@ -17,10 +17,10 @@ from experiments.report.campaign.terminal import standing_lines
 from experiments.report.text import ms
 from placer.result import Failed, Measured
 from search.page.campaign_record import CampaignRecord, CellRow, Failure
-from search.page.drawing import drawing_of_step
+from search.page.drawing import drawing_of, drawing_of_step
 from search.page.loads import loads_of
 from search.page.panels import MOST_BARS, panel_of
-from search.page.record import Baseline, MeasuredRow, Panel, RunRecord
+from search.page.record import Baseline, Edge, MeasuredRow, Node, Panel, RunRecord
 
 Facts = dict[str, Any]
 # Of all cases together, so that the page of a campaign of many stays small.
@@ -120,8 +120,11 @@ def _baselines(rows: list[Facts]) -> Iterator[Baseline]:
     if best["best_single_s"] is not None:
         yield Baseline("best single device", best["best_single_s"], note=judged)
     if best["untouched_s"] is not None:
-        note = "TensorFlow in one process with all of this machine's cores"
-        yield Baseline("untouched, in one process", best["untouched_s"], is_reference=True, note=note)
+        whole = "TensorFlow in one process with all of this machine's cores"
+        beside = best["untouched_beside"]
+        note = "side by side" if beside else f"for reference: {whole}"
+        name = "untouched" if beside else "untouched, in one process"
+        yield Baseline(name, best["untouched_s"], is_reference=not beside, note=note)
     if best["bound_s"]:
         note = "no mapping can be predicted below it"
         yield Baseline("lower bound, predicted", best["bound_s"], is_reference=True, note=note)
@@ -139,7 +142,7 @@ def _drawn(
         return replace(record, missing=(f"No timelines, no graph and no loads of the best mapping: {gone}.",))
     shared = min(count, DRAWN)
     bars = min(MOST_BARS, ALL_BARS // (2 * shared))
-    nodes, edges = drawing_of_step(best.after, max(FEWEST_NODES, min(MOST_NODES, ALL_NODES // shared)))
+    nodes, edges = _drawing(best, max(FEWEST_NODES, min(MOST_NODES, ALL_NODES // shared)))
     return replace(
         record,
         subtitle=f"{record.subtitle}; {len(best.problem.graph)} ops on {len(best.problem.topology)} devices",
@@ -150,6 +153,13 @@ def _drawn(
         edges=edges,
         loads=loads_of(best.after, best.before),
     )
+
+
+def _drawing(best: Best, most: int) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
+    """The graph of the best mapping: the groups that were placed, where they are few enough."""
+    if best.groups is None or len(best.groups.graph) > most:
+        return drawing_of_step(best.after, most)
+    return drawing_of(best.problem.graph, best.groups, best.problem.topology, best.after.devices)
 
 
 def _panels(best: Best, bars: int) -> Iterator[Panel]:

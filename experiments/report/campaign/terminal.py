@@ -92,18 +92,25 @@ def progress(quiet: bool) -> Progress:
 
 
 def show_standing(facts: Facts) -> None:
-    """The table of cells, and how much is done."""
+    """A table of cells for each case, which 80 columns have room for, and how much is done."""
     console = Console()
-    table = Table()
-    for head in ("cell", "state", "measured", "best", "x best single", "failures"):
-        table.add_column(head, justify="left" if head in ("cell", "state") else "right")
-    for row in facts["cells"]:
-        count = str(row["done"]) if row["total"] is None else f"{row['done']}/{row['total']}"
-        failures = str(row["failures"] or "")
-        table.add_row(shown(row["cell"], 200), row["state"], count, best(row), ratio(row), failures)
-    console.print(table)
+    for case in dict.fromkeys(row["case"] for row in facts["cells"]):
+        console.print(shown(case, 200), style="bold", highlight=False)
+        console.print(_cells([row for row in facts["cells"] if row["case"] == case]))
     for line in standing_lines(facts):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _cells(rows: list[Facts]) -> Table:
+    table = Table()
+    for head in ("searcher", "seed", "state", "measured", "best", "x best single", "failures"):
+        table.add_column(head, justify="left" if head in ("searcher", "state") else "right")
+    for row in rows:
+        count = str(row["done"]) if row["total"] is None else f"{row['done']}/{row['total']}"
+        failures = str(row["failures"] or "")
+        named = (shown(row["searcher"]), str(row["seed"]), row["state"])
+        table.add_row(*named, count, best(row), ratio(row), failures)
+    return table
 
 
 def standing_lines(facts: Facts) -> list[str]:

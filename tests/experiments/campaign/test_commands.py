@@ -14,7 +14,7 @@ from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, standing
 from experiments.campaign.store import Store
 from experiments.report.campaign.markdown import report_markdown
-from experiments.report.campaign.terminal import CampaignBar
+from experiments.report.campaign.terminal import CampaignBar, show_standing
 from placer.errors import BadInputError
 
 WITHOUT_TENSORFLOW = """
@@ -96,6 +96,25 @@ def test_status_says_what_is_best_against_the_best_single_device(done):
         assert cell["bound_s"] <= cell["best_s"] <= cell["best_single_s"]
         assert cell["ratio_to_best_single"] == cell["best_single_s"] / cell["best_s"]
     assert max(cell["ratio_to_best_single"] for cell in facts["cells"]) > 1.2
+
+
+def test_status_needs_no_more_than_80_columns(done, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with read(done) as store:
+        facts = standing(store)
+    facts["cells"] = [
+        {
+            **row,
+            "case": "some-long-network.json on four-gpus.json (max-load)",
+            "searcher": "bayes-rf",
+            "best_s": 1.2345e-3,
+        }
+        for row in facts["cells"]
+    ]
+    show_standing(facts)
+    said = capsys.readouterr().out.splitlines()
+    assert max(map(len, said[:-1])) <= 80
+    assert sum("bayes-rf" in line and "done" in line and "5/5" in line and "1.234 ms" in line for line in said) == 4
 
 
 def test_export_has_a_row_for_each_measurement(done):

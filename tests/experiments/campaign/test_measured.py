@@ -17,6 +17,8 @@ from experiments.campaign.measured.case import MeasuredCase
 from experiments.campaign.progress import Progress
 from experiments.campaign.spec import read_spec
 from experiments.campaign.store import Store
+from experiments.report.campaign.page_record import campaign_record
+from placer.result import Measured
 from tests.experiments.campaign.test_run import lasting
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
@@ -181,6 +183,15 @@ def test_the_best_mapping_can_be_placed(folder):
     found = json.loads(placed.stdout.splitlines()[-1])
     assert found["assignment"] == json.loads(Path(mapping).read_text())["assignment"]
     assert found["losses"][-1] < found["losses"][0]
+
+
+def test_the_page_has_the_figures_of_what_was_measured(folder):
+    with Store(folder[0] / "campaign.sqlite", reads=True) as store:
+        (case,) = campaign_record(store, {}).cases
+        ran = sum(isinstance(trial.result, Measured) for held in store.held() for trial in held.trials)
+    assert case.missing == () and len(case.rows) == ran > 0
+    assert case.panels and case.nodes and case.loads
+    assert any("side by side" in line for line in case.summary)
 
 
 def test_another_model_under_the_same_name_is_refused(folder):

@@ -4,15 +4,20 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from experiments.campaign.cells import MEASURED
+from experiments.campaign.measured.profiled import Profiled
 from experiments.campaign.run import Campaign, wanted
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, best_single_s, standing
-from experiments.campaign.store import Held, Store, Trial
+from experiments.campaign.store import Held, Store, Trial, Wanted
 from experiments.report.campaign.curves import Course, curves_of
 from experiments.report.campaign.page_record import campaign_record
 from experiments.report.campaign.report import check_report, report_content
 from placer.errors import BadInputError
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
+from tests.experiments.campaign.conftest import towers
 
 
 @pytest.fixture
@@ -160,3 +165,42 @@ def test_an_unknown_format_is_refused(tmp_path, out, format):
     with pytest.raises(BadInputError) as refused:
         check_report(tmp_path / out, format)
     assert "\n" not in str(refused.value) and "html" in str(refused.value)
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A store with one measured cell of a graph of eight ops in two groups: three mappings, and what they came to."""
+    fine = towers(1e-3)
+    members = ((0, 1, 2, 3, 7), (4, 5, 6))
+    cost_s = [{"cpu": sum(fine.ops[i].cost_s["cpu"] for i in group)} for group in members]
+    ops = tuple(Op(name, cost_s=cost) for name, cost in zip(("left", "right"), cost_s, strict=True))
+    topology = Topology((Device("worker:0", "cpu"), Device("worker:1", "cpu")), (Link("*", "*", 1e-6, 1e9),))
+    profiled = Profiled(fine, OpGraph("towers", ops, (Edge(0, 1, 8),)), members, topology, 0.0, "here")
+    ran = [Measured(0.9, 0.01, 8), Measured(0.8, 0.01, 8), Failed("memory", "no room")]
+    with Store(tmp_path / "m.sqlite") as store:
+        store.want([Wanted("m: a, seed 0", "m", MEASURED, {}, "a", 0, 3, None)])
+        store.keep_opened("m", {"singles": [["worker:0", 1.0], ["worker:1", None]], "bound_s": 0.1}, profiled.encoded())
+        for n, (placement, result) in enumerate(zip(((1, 1), (0, 1), (1, 0)), ran, strict=True)):
+            store.keep("m: a, seed 0", Trial(n, placement, result, 1.0), {})
+        final = {"n": 3, "best_s": 0.75, "best_single_s": 1.5, "untouched_s": 1.2, "devices": [0, 1]}
+        store.keep_final("m: a, seed 0", {**final, "spread_s": 0.1, "repeats": 9})
+    with Store(tmp_path / "m.sqlite", reads=True) as store:
+        yield store
+
+
+def test_a_measured_case_is_drawn_by_its_stored_profile(measured):
+    (case,) = campaign_record(measured, {}).cases
+    assert case.missing == ()
+    assert {node.name: node.device for node in case.nodes} == {"left": 0, "right": 1}
+    assert [node.op_count for node in case.nodes] == [5, 3]
+    assert [baseline.step_s for baseline in case.baselines] == [0.75, 1.5, 1.2, 0.1]
+    assert any("side by side" in line and "2.00x" in line for line in case.summary)
+
+
+def test_predictions_stand_beside_what_was_measured(measured):
+    (case,) = campaign_record(measured, {}).cases
+    problem = Profiled.decoded(measured.profile("m")).prediction.problem
+    assert [(row.step_s, row.predicted_s) for row in case.rows] == [
+        (0.9, pytest.approx(problem.predict((1, 1)))), (0.8, pytest.approx(problem.predict((0, 1)))),
+    ]  # fmt: skip
+    assert "Predicted against measured" in report_content(measured, None, "html").decode()

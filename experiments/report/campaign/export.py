@@ -1,0 +1,64 @@
+"""What a campaign measured, for other programs: tables, an Optuna study, TensorBoard, Perfetto."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from experiments.campaign.export import check_export as check_table
+from experiments.campaign.export import export as write_table
+from experiments.campaign.spec import Spec
+from experiments.campaign.store import Store
+from experiments.report.campaign.optuna_study import optuna, write_studies
+from experiments.report.campaign.report import MARKDOWN, report_content
+from experiments.report.campaign.scalars import check_tensorboard, write_scalars
+from experiments.report.campaign.traces import write_traces
+from placer.errors import BadInputError, PlacerError, short
+
+CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO = "csv", "parquet", "optuna", "tensorboard", "perfetto"
+FORMATS = (CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO)
+ENDINGS = {".csv": CSV, ".parquet": PARQUET, ".db": OPTUNA}
+FOLDERS = (TENSORBOARD, PERFETTO)
+
+
+def check_export(out: str, format: str | None) -> str:
+    """Which format is meant, as the option or the name says. Raises BadInputError, also where its extra is missing."""
+    if format is not None and format not in FORMATS:
+        raise BadInputError(f"--format is {short(format)}; choose one of {', '.join(FORMATS)}.")
+    meant = format or (OPTUNA if "://" in out else ENDINGS.get(Path(out).suffix.lower()))
+    if meant is None:
+        raise BadInputError(
+            f"--out {short(out)}: name a file that ends in {', '.join(ENDINGS)}, or a storage (sqlite:///FILE), or a "
+            f"folder with --format {' or '.join(FOLDERS)}."
+        )
+    if meant in FOLDERS and Path(out).is_file():
+        raise BadInputError(f"--out {short(out)}: is a file; {meant} needs a folder.")
+    _check_extra(meant, Path(out))
+    return meant
+
+
+def _check_extra(format: str, out: Path) -> None:
+    if format in (CSV, PARQUET):
+        check_table(out)  # which goes by the name alone
+    elif format == OPTUNA:
+        optuna()
+    elif format == TENSORBOARD:
+        check_tensorboard()
+
+
+def export(store: Store, spec: Spec | None, out: str, format: str) -> dict[str, Any]:
+    """Write it; returns what was written. Raises BadInputError and PlacerError where that cannot be."""
+    facts: dict[str, Any] = {"out": out, "format": format}
+    if format == OPTUNA:
+        return {**facts, "rows": write_studies(store, out)}
+    if format == TENSORBOARD:
+        report = report_content(store, spec, MARKDOWN).decode()
+        return {**facts, "rows": write_scalars(store, Path(out), report)}
+    if format == PERFETTO:
+        cases = {} if spec is None else {cell.case.key: cell.case for cell in spec.cells}
+        count, left_out = write_traces(store, cases, Path(out))
+        if not count:
+            why = next(iter(left_out.values()), "there is no case")
+            raise PlacerError(f"{store.path}: no best mapping can be traced: {why}.")
+        return {**facts, "traces": count, "left_out": left_out}
+    return {**facts, "rows": write_table(store, Path(out))}

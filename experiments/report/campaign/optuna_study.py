@@ -1,0 +1,93 @@
+"""A campaign as Optuna's studies, for its dashboard: one study for each case, one trial for each measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from experiments.campaign.standing import standing
+from experiments.campaign.store import Held, Store, Trial
+from placer.errors import BadInputError, PlacerError, short
+from placer.files import write_whole
+from placer.result import Measured
+
+BASELINES = ("best_single_s", "untouched_s", "bound_s")
+
+
+def optuna() -> Any:
+    """The module. Raises BadInputError where the extra is not installed."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise BadInputError(
+            "An Optuna study needs optuna, which is not installed: pip install 'placer[optuna]', or export to .csv."
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def write_studies(store: Store, out: str) -> int:
+    """Write the studies into a new file, or into a storage that is named as `sqlite:///...`; returns how many trials.
+
+    Raises BadInputError where the storage has such a study already, and PlacerError where it cannot be written.
+    """
+    if "://" in out:
+        return _fill(store, out)
+    with TemporaryDirectory(prefix="placer-optuna-") as folder:  # a file that is there in part is none
+        whole = Path(folder) / "study.db"
+        count = _fill(store, f"sqlite:///{whole}")
+        write_whole(out, whole.read_bytes())
+    return count
+
+
+def _fill(store: Store, url: str) -> int:
+    module = optuna()
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        storage = module.storages.RDBStorage(url)
+        cases: dict[str, list[Held]] = {}
+        for held in store.held():
+            cases.setdefault(held.case_key, []).append(held)
+        count = sum(_study(module, storage, store, key, cells) for key, cells in cases.items())
+        storage.engine.dispose()
+        return count
+    except module.exceptions.DuplicatedStudyError as error:
+        raise BadInputError(f"{url}: {short(str(error))}; name another storage.") from None
+    except (SQLAlchemyError, module.exceptions.StorageInternalError, ImportError, ValueError) as error:
+        raise PlacerError(
+            f"{url}: the studies cannot be written: {short(str(error).partition(chr(10))[0])}; check the address."
+        ) from None
+
+
+def _study(module: Any, storage: Any, store: Store, key: str, cells: Sequence[Held]) -> int:
+    """One case; returns its trials."""
+    study = module.create_study(study_name=f"{store.path.stem}: {key}", storage=storage, direction="minimize")
+    facts = next(row for row in standing(store)["cells"] if row["case"] == key)
+    study.set_user_attr("value", "seconds a step")
+    study.set_user_attr("judged", facts["kind"])
+    for name in BASELINES:
+        if facts[name] is not None:
+            study.set_user_attr(name, facts[name])
+    category = module.distributions.CategoricalDistribution
+    seeds = sorted({held.seed for held in cells})
+    spaces = {"searcher": category(sorted({held.searcher for held in cells})), "seed": category(seeds)}
+    trials = [_trial(module, spaces, held, trial) for held in cells for trial in held.trials]
+    study.add_trials(trials)
+    return len(trials)
+
+
+def _trial(module: Any, spaces: dict[str, Any], held: Held, trial: Trial) -> Any:
+    """A measurement; one that failed has no value."""
+    result = trial.result
+    known = {"n": trial.n, "seconds": trial.seconds, "placement": " ".join(map(str, trial.placement))}
+    params = {"searcher": held.searcher, "seed": held.seed}
+    if not isinstance(result, Measured):
+        known |= {"failed": result.reason, "detail": result.detail}
+        state, value = module.trial.TrialState.FAIL, None
+    else:
+        known |= {"spread_s": result.spread_s, "repeats": result.repeats, "stopped_early": result.stopped_early}
+        state, value = module.trial.TrialState.COMPLETE, result.step_s
+    return module.trial.create_trial(state=state, value=value, params=params, distributions=spaces, user_attrs=known)

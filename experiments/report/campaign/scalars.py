@@ -1,0 +1,110 @@
+"""A campaign for TensorBoard: scalars of each search by its measurements, and the report as text.
+
+The event files are written by TensorBoard's own modules, of those that do not load TensorFlow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from experiments.campaign.standing import best_single_s
+from experiments.campaign.store import Held, Store
+from placer.errors import BadInputError, PlacerError
+from placer.result import Measured
+
+NAME = "events.out.tfevents.{:010d}.placer"
+VERSION = "brain.Event:2"
+
+
+def check_tensorboard() -> None:
+    """Raises BadInputError where the extra is not installed."""
+    try:
+        import tensorboard  # noqa: F401
+    except ImportError as error:
+        raise BadInputError(
+            "TensorBoard's files need tensorboard, which is not installed: pip install 'placer[tensorboard]', or "
+            "export to .csv."
+        ) from error
+
+
+def write_scalars(store: Store, folder: Path, report: str) -> int:
+    """One run for each search, CASE/SEARCHER-SEED, and one with the report; returns how many measurements.
+
+    What an earlier export wrote is replaced. Raises PlacerError where it cannot be written.
+    """
+    check_tensorboard()
+    count, times = 0, store.times()
+    try:
+        for held in store.held():
+            single_s = best_single_s(store.opened(held.case_key))
+            at = [times[held.key, trial.n] for trial in held.trials]
+            _write(folder / run_name(held), _scalars(held, single_s, at))
+            count += len(held.trials)
+        _write(folder / "report", [_text(report, max(times.values(), default=0.0))])
+    except OSError as error:
+        raise PlacerError(f"{folder}: cannot be written ({error.strerror}).") from None
+    return count
+
+
+def run_name(held: Held) -> str:
+    """The folder of a search."""
+    return f"{file_name(held.case_key)}/{held.searcher}-{held.seed}"
+
+
+def file_name(text: str) -> str:
+    """The text without what a file's name had better not have."""
+    return re.sub(r"[^\w.-]+", "_", text).strip("._") or "_"
+
+
+def _write(folder: Path, events: list[Any]) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("events.out.tfevents.*.placer"):
+        old.unlink()
+    begin = events[0].wall_time if events else 0.0
+    writer = RecordWriter((folder / NAME.format(int(begin))).open("wb"))
+    for event in [Event(wall_time=begin, file_version=VERSION), *events]:
+        writer.write(event.SerializeToString())
+    writer.close()
+
+
+def _scalars(held: Held, single_s: float, at: list[float]) -> list[Any]:
+    """After each measurement, its step and the best so far, of which the best single device is the first."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    def values() -> Iterator[tuple[int, float, dict[str, float]]]:
+        best_s = single_s
+        for trial, wall in zip(held.trials, at, strict=True):
+            ran = {"step_s": trial.result.step_s} if isinstance(trial.result, Measured) else {}
+            best_s = min(best_s, ran.get("step_s", inf))
+            yield trial.n + 1, wall, ran | ({"best_so_far_s": best_s} if best_s < inf else {})
+
+    return [
+        Event(
+            wall_time=wall,
+            step=n,
+            summary=Summary(value=[Summary.Value(tag=t, simple_value=v) for t, v in row.items()]),
+        )
+        for n, wall, row in values()
+    ]
+
+
+def _text(report: str, wall: float) -> Any:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.text.metadata import create_summary_metadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    told = Summary.Value(
+        tag="report",
+        metadata=create_summary_metadata(display_name="report", description="placer campaign report"),
+        tensor=make_tensor_proto(report.encode()),
+    )
+    return Event(wall_time=wall, step=0, summary=Summary(value=[told]))

@@ -1,0 +1,38 @@
+"""The step of each case's best mapping, as predicted, for Perfetto: what `--trace` writes of one step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from experiments.campaign.cells import Case
+from experiments.campaign.store import Held, Store
+from experiments.report.campaign.best import GoneError, best_of
+from experiments.report.campaign.scalars import file_name
+from placer.errors import PlacerError
+from placer.files import write_whole
+
+
+def write_traces(store: Store, cases: Mapping[str, Case], folder: Path) -> tuple[int, dict[str, str]]:
+    """CASE.json in the folder; returns how many, and why of the other cases there is none. cases: of the spec, by key.
+
+    Raises PlacerError where they cannot be written.
+    """
+    cells: dict[str, list[Held]] = {}
+    for held in store.held():
+        cells.setdefault(held.case_key, []).append(held)
+    left_out = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PlacerError(f"{folder}: cannot be written ({error.strerror}).") from None
+    for key, found in cells.items():
+        try:
+            best = best_of(key, found, cases, store)
+        except GoneError as gone:
+            left_out[key] = str(gone)
+            continue
+        trace = best.after.to_trace(f"{key}: best mapping, predicted")
+        write_whole(folder / f"{file_name(key)}.json", json.dumps(trace).encode())
+    return len(cells) - len(left_out), left_out
