@@ -101,7 +101,7 @@ class Campaign:
         problem = opened.problem(None)
         facts = {**opened.opened(), SHAPE: stored_shape(problem)}
         if self.spec.warm_start:
-            facts[WARM] = warm_start(problem, self._sources)
+            facts[WARM] = warm_start(problem, self._sources, [placement for placement, _ in opened.singles])
             self.progress.phase(f"{case.key}: {carried_line(facts[WARM])}")
         self.store.keep_opened(case.key, facts, opened.profile)
         return facts

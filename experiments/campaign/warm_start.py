@@ -79,8 +79,8 @@ def _fastest(cells: Sequence[Held], single_s: float) -> tuple[tuple[float, Place
     return tuple(sorted((step_s, placement) for placement, step_s in first.items())[:MOST])
 
 
-def warm_start(problem: Problem, sources: Sequence[Source]) -> Facts:
-    """What is carried over to a problem, as plain data to be stored.
+def warm_start(problem: Problem, sources: Sequence[Source], told: Sequence[Placement]) -> Facts:
+    """What is carried over to a problem, as plain data to be stored. told: placements that its searches are told.
 
     `carried`: each placement, with where it is from, what it came to there and what is predicted here, the fastest of
     the most alike case first. `cases`: all of the sources, with their likeness or why nothing is carried. `start_s`:
@@ -90,7 +90,7 @@ def warm_start(problem: Problem, sources: Sequence[Source]) -> Facts:
     shares = [_likeness(problem, target, source) for source in sources]
     alike = sorted((i for i, share in enumerate(shares) if share >= LEAST), key=lambda i: -shares[i])
     start_s = min(problem.predict_many(starts(problem, never)).tolist())
-    seen = {problem.canonical(placement) for placement in problem.singles()}
+    seen = {problem.canonical(placement) for placement in told}
     found: list[Facts] = []
     for source, step_s, theirs in _in_turn([sources[i] for i in alike]):
         placement = None if source.shape is None else carried(problem, target, source.shape, theirs)

@@ -150,7 +150,7 @@ def test_what_the_clock_said_is_carried_not_what_was_predicted(folder, edited):
     """The other campaign measured that its simulator is wrong; a search with the same simulator gains from it."""
     edited("[2, 5]", "12")
     edited("seeds = [0, 1]", f'seeds = [0, 1]\nstore = "{OTHER}"')
-    opener = {"opener": lambda case, store, progress: Contrary(case)}
+    opener = {"opener": lambda case, *_: Contrary(case)}
     run(folder, **opener)
     edited(f'store = "{OTHER}"', f'warm_start = ["{OTHER}"]')
     (row,) = run(folder, **opener)[0]["warm_starts"]
