@@ -123,7 +123,7 @@ class MeasuredCase(OpenCase):
             except ProcessError as error:
                 if error.reason == CHANGED:
                     raise BadInputError(f"{self.case.key}: {error}.") from None
-                raise CaseError(f"{self.case.key} cannot be opened: {error}") from None
+                raise CaseError(f"cannot be opened: {error}") from None
         return self._process
 
 

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experiments.campaign.measured.profiled import Profiled
+from experiments.campaign.measured.profiled import Profiled, plain_calibration
 from experiments.campaign.store import plain
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
@@ -78,6 +78,7 @@ class Session:
             "told": [[list(placement), plain(result)] for placement, result in told],
             "untouched_s": job.untouched.step_s,
             "bound_s": job.prediction.bound_s(),
+            "calibration": plain_calibration(job.prediction),
             "ops": len(job.captured.graph),
             "groups": len(job.groups.graph),
         }

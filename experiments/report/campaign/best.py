@@ -88,14 +88,16 @@ def _all_on(problem: Problem, name: str) -> Placement:
 
 
 def searched(key: str, kind: str, cases: Mapping[str, Case], store: Store) -> tuple[Problem, Groups | None]:
-    """What is searched in a case, and the groups that it places: of a measured one as it was profiled, which is stored;
-    of another as its files have it, without groups. Raises GoneError.
+    """What is searched in a case, and the groups that it places: of a measured one as it was profiled and corrected by
+    the single devices alone, both before it was measured; of another as its files have it, without groups.
+
+    Raises GoneError.
     """
     if kind == MEASURED:
         content = store.profile(key)
         if content is None:
             raise GoneError("its model was not profiled yet")
-        prediction = Profiled.decoded(content).prediction
+        prediction = Profiled.decoded(content).calibrated((store.opened(key) or {}).get("calibration"))
         return prediction.problem, prediction.groups
     if key not in cases:
         raise GoneError("its files are named by the campaign's spec, which has the case no more, or was not given")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from experiments.report.campaign.terminal import Facts, best, ratio, standing_lines
+from experiments.report.campaign.terminal import Facts, best, ratio, standing_lines, untouched_lines
 from experiments.report.text import markdown_table, ms
 
 
@@ -21,7 +21,15 @@ def _case(rows: list[Facts]) -> list[str]:
     judged = "predicted" if first["kind"] == "predicted" else "measured"
     heads = ("searcher", "seed", "measured" if judged == "measured" else "tried", "best", "x best single", "state")
     table = [[row["searcher"], str(row["seed"]), str(row["done"]), best(row), ratio(row), _ended(row)] for row in rows]
-    return [f"## {first['case']} ({judged})", "", *_baselines(rows), "", *markdown_table(heads, table, left=(0, 5)), ""]
+    return [
+        f"## {first['case']} ({judged})",
+        "",
+        *_baselines(rows),
+        *untouched_lines(rows),
+        "",
+        *markdown_table(heads, table, left=(0, 5)),
+        "",
+    ]
 
 
 def _ended(row: Facts) -> str:
@@ -36,7 +44,12 @@ def _baselines(rows: list[Facts]) -> list[str]:
     if single is not None:
         said.append(f"the best single device takes {ms(single, None)}")
     if untouched is not None:
-        said.append(f"one TensorFlow process with all of this machine's cores {ms(untouched, None)}")
+        what = (
+            "the untouched step"
+            if first["untouched_beside"]
+            else "one TensorFlow process with all of this machine's cores"
+        )
+        said.append(f"{what} {ms(untouched, None)}")
     if bound:
         said.append(f"no mapping can be predicted below {ms(bound, None)}")
     return [f"Baselines: {', '.join(said)}." if said else "Nothing was opened yet, so there is no baseline."]

@@ -13,7 +13,7 @@ from experiments.campaign.standing import best_single_s, standing
 from experiments.campaign.store import Held, Store
 from experiments.report.campaign.best import Best, GoneError, best_of
 from experiments.report.campaign.curves import Course, curves_of
-from experiments.report.campaign.terminal import standing_lines
+from experiments.report.campaign.terminal import standing_lines, untouched_lines
 from experiments.report.text import ms
 from placer.result import Failed, Measured
 from search.page.campaign_record import CampaignRecord, CellRow, Failure
@@ -103,6 +103,7 @@ def _said(rows: list[Facts]) -> Iterator[str]:
     ratio = "" if against is None else f", {against:.2f}x the best single device"
     judged = "by prediction only" if best["kind"] == PREDICTED else "side by side" if best["side_by_side"] else "raced"
     yield f"The best: {ms(best['best_s'], None)} a step ({judged}) by {best['searcher']}, seed {best['seed']}{ratio}."
+    yield from untouched_lines(rows)
     if best["bound_s"]:
         over = best["best_s"] / best["bound_s"] - 1
         above = f", which it is {over:.1%} above" if best["kind"] == PREDICTED else ""

@@ -130,6 +130,14 @@ def standing_lines(facts: Facts) -> list[str]:
     return lines
 
 
+def untouched_lines(rows: list[Facts]) -> list[str]:
+    """Where the untouched step, measured side by side, is faster than every mapping of a case."""
+    ended = [row for row in rows if row["untouched_beside"]]
+    if not ended or any(row["best_s"] <= row["untouched_s"] for row in ended):
+        return []
+    return ["The untouched step is faster than every mapping: TensorFlow's own placement is the best one here."]
+
+
 def best(row: Facts) -> str:
     """The best step of a cell; "" where nothing ran."""
     return "" if row["best_s"] is None else ms(row["best_s"], None)

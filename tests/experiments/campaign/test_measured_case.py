@@ -11,6 +11,8 @@ from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
 from experiments.campaign.store import Store, plain
+from experiments.report.campaign.page_record import campaign_record
+from experiments.report.campaign.terminal import untouched_lines
 from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import Groups
 from placer.graph.mapping_files import read_mapping
@@ -61,6 +63,7 @@ class Process:
             "told": [[list(place), plain(result)] for place, result in told],
             "untouched_s": 0.5,
             "bound_s": 0.1,
+            "calibration": plain_calibration(self.step.recalibrated(told, None)),
             "ops": len(self.step.fine),
         }
 
@@ -201,7 +204,7 @@ def test_a_case_whose_devices_do_not_come_back_is_left_and_the_next_one_measured
     assert run(folder)[1].lost == []
     with read(folder) as store:
         facts = standing(store)
-        assert store.failures()[-1]["detail"] == f"{CASE} cannot be opened: no port is free"
+        assert store.failures()[-1]["detail"] == "cannot be opened: no port is free"
     assert facts["complete"]
 
 
@@ -256,6 +259,27 @@ def test_the_best_mapping_is_a_file_of_the_ops(folder):
     groups = profiled()
     best = min(finals, key=lambda final: final["best_s"])
     assert [mapping.devices[members[0]] for members in groups.members] == best["devices"]
+
+
+def test_the_page_shows_the_best_mapping_and_what_was_predicted_before_it_was_measured(folder):
+    run(folder)
+    with read(folder) as store:
+        (case,) = campaign_record(store, {}).cases
+        best = min((held.final for held in store.held()), key=lambda final: final["best_s"])
+    assert case.missing == ()
+    assert [panel.name for panel in case.panels] == ["best single device, predicted", "best mapping, predicted"]
+    assert {node.device for node in case.nodes} == set(best["devices"])
+    assert len(case.rows) == 12
+    for row in case.rows:
+        assert row.predicted_s == pytest.approx(row.step_s, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("untouched_s", "beside", "said"), [(0.5, True, True), (2.0, True, False), (0.5, False, False)]
+)
+def test_an_untouched_step_that_beats_every_mapping_is_said(untouched_s, beside, said):
+    rows = [{"untouched_s": untouched_s, "untouched_beside": beside, "best_s": best_s} for best_s in (1.0, 1.2)]
+    assert bool(untouched_lines(rows)) == said
 
 
 def test_a_campaign_that_measured_nothing_has_no_best_mapping(folder):
