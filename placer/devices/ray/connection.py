@@ -31,7 +31,9 @@ OUTSIDE = "8.8.8.8"  # nothing is sent there: which interface leads there is ask
 AUTHENTICATION = "RAY_AUTH_MODE"
 TOKEN_FILE = "~/.ray/auth_token"
 PROBE_S, FOUND_S = 4.0, 8.0  # for a connection to the port; and with the search for its host
-JOIN_S = 30.0  # for what listens there to let this process in; Ray alone would wait for minutes
+JOIN_S = 60.0  # for what speaks gRPC there to let this process in; Ray alone would wait for minutes
+# RFC 9113: a client's preface with an empty frame of settings. The server begins with a frame of that type, too.
+GREETING, FRAME_BYTES, SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 9, b"\4"
 STORE_BYTES = 200_000_000  # of Ray's object store on this machine; by default it takes a third of the memory
 INSTEAD = f"name the HOST:PORT of a cluster's head, or write {LOCAL} to start Ray on this machine."
 
@@ -70,8 +72,8 @@ def connect(address: str | None = None) -> Connection:
     address: "local" starts Ray in this process, on loopback and with the cores that it may use; HOST:PORT is the head
     of a cluster. None: the Ray to which this process is connected already, else that in RAY_ADDRESS, else "local".
 
-    Raises BadInputError where Ray is not installed, the program is connected to another one, nothing listens at the
-    address (within 10 s), or what listens is no Ray of the same version (within 40 s).
+    Raises BadInputError where Ray is not installed, the program is connected to another one, nothing is at the
+    address that speaks gRPC (within 10 s), or what does is no Ray of the same version (70 s).
     """
     check_address(address)
     return _shared.join(address)
@@ -211,9 +213,14 @@ def _join(address: str) -> None:
 
 
 def _probe(address: str) -> None:
+    """Raises OSError where nothing at HOST:PORT answers a greeting of HTTP/2, which gRPC and so Ray is made of."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=PROBE_S):
-        pass
+    with socket.create_connection((host, int(port)), timeout=PROBE_S) as head:
+        if os.environ.get("RAY_USE_TLS", "0") == "1":  # where it would have to be encrypted
+            return
+        head.sendall(GREETING)
+        if head.recv(FRAME_BYTES, socket.MSG_WAITALL)[3:4] != SETTINGS:
+            raise OSError("what listens there does not speak as Ray does")
 
 
 def _is_here(address: str) -> bool:

@@ -167,7 +167,42 @@ def test_an_address_where_nothing_listens_is_refused_and_ray_never_asked(ray, mo
     assert ray.calls == []
 
 
-def test_what_listens_and_is_no_ray_is_given_up_and_left_should_it_still_answer(ray, monkeypatch):
+@pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"", b"-ERR"])
+def test_what_listens_and_does_not_speak_grpc_is_refused_and_ray_never_asked(ray, monkeypatch, says):
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            client, _ = listener.accept()
+            with client:
+                client.recv(len(connection.GREETING), socket.MSG_WAITALL)
+                client.sendall(says)
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(BadInputError, match="does not speak as Ray does"):
+            connect(f"127.0.0.1:{listener.getsockname()[1]}")
+    assert ray.calls == []
+
+
+def test_a_server_that_greets_as_grpc_does_is_asked_further(ray, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            client, _ = listener.accept()
+            with client:
+                client.sendall(b"\0\0\x18\4\0\0\0\0\0")
+                client.recv(len(connection.GREETING), socket.MSG_WAITALL)
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        connect(address).close()
+    assert ray.calls == [address, "shutdown"]
+
+
+def test_what_speaks_grpc_and_is_no_ray_is_given_up_and_left_should_it_still_answer(ray, monkeypatch):
     answers, left = threading.Event(), threading.Event()
     unregistered = []
     monkeypatch.setattr(connection, "JOIN_S", 0.01)
