@@ -9,7 +9,7 @@ from experiments.report.text import markdown_table
 
 def page_lines(facts: Facts) -> list[str]:
     """The section of BENCHMARKS.md: each question that was asked."""
-    return _kills(facts)
+    return [*_kills(facts), *_report(facts)]
 
 
 def _kills(facts: Facts) -> list[str]:
@@ -27,3 +27,18 @@ def _kills(facts: Facts) -> list[str]:
         "",
         *markdown_table(("what", "measured"), [(what, str(value)) for what, value in rows]),
     ]
+
+
+def _report(facts: Facts) -> list[str]:
+    """Nothing where the record is from before it was asked."""
+    if "report_s" not in facts:
+        return []
+    usable_s = facts["report_usable_s"]
+    opened = "there was no browser" if usable_s is None else f"{usable_s:.2f} s"
+    rows = [
+        ("`placer campaign report --out x.html`, from start to end", f"{facts['report_s']:.2f} s"),
+        ("its file", f"{facts['report_bytes'] / 1e6:.2f} MB"),
+        ("from opening it to its first figures, in headless Chromium", opened),
+    ]
+    return ["", f"The page of a campaign of {facts['report_measurements']} measurements:", "",
+            *markdown_table(("what", "measured"), rows)]  # fmt: skip

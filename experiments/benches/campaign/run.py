@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.campaign.kills import kill_facts
+from experiments.benches.campaign.report import report_facts
 from experiments.benches.takes import Takes
 
 TAKES = Takes(models=None)
@@ -12,4 +13,4 @@ KILLS = 100
 
 def bench_facts(options: BenchOptions) -> Facts:
     """All figures. options.measurements: how many times to kill."""
-    return kill_facts(options.measurements or KILLS)
+    return {**kill_facts(options.measurements or KILLS), **report_facts()}

@@ -171,7 +171,7 @@ def _panels(best: Best, bars: int) -> Iterator[Panel]:
 
 
 def _rows(best: Best, cells: Sequence[Held], most: int) -> Iterator[MeasuredRow]:
-    """Measured mappings beside their prediction by the costs as profiled; of many, evenly thinned out."""
+    """Measured mappings beside what they are predicted at without them; of many, evenly thinned out."""
     found = [(held.searcher, trial) for held in cells for trial in held.trials if isinstance(trial.result, Measured)]
     kept = found[:: max(1, -(-len(found) // most))]
     predicted = best.problem.predict_many([trial.placement for _, trial in kept]).tolist() if kept else []

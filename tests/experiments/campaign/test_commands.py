@@ -164,6 +164,13 @@ def test_the_report_is_a_page_where_the_file_is_called_so(done):
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1) and ".html" in refused.stderr
 
 
+def test_exports_need_no_tensorflow(done):
+    pytest.importorskip("tensorboard")
+    ran = placer("export", done / "campaign.toml", "--out", done / "board", "--format", "tensorboard", "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == {"out": str(done / "board"), "format": "tensorboard", "rows": 20}
+
+
 def test_a_resumed_run_says_where_it_goes_on(folder, edited, capsys):
     spec = read_spec(folder / "campaign.toml")
     with Store(spec.store) as store:
