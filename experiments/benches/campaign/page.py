@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts
+from experiments.benches.campaign import warm_start
 from experiments.benches.campaign.kills import MEASUREMENTS, OPS, SEARCHERS, SEEDS
+from experiments.benches.campaign.networks import ALIKE, FIRST
 from experiments.report.text import markdown_table
 
 
 def page_lines(facts: Facts) -> list[str]:
     """The section of BENCHMARKS.md: each question that was asked."""
-    return [*_kills(facts), *_report(facts)]
+    return [*_kills(facts), *_report(facts), *_warm_start(facts)]
 
 
 def _kills(facts: Facts) -> list[str]:
@@ -42,3 +44,25 @@ def _report(facts: Facts) -> list[str]:
     ]
     return ["", f"The page of a campaign of {facts['report_measurements']} measurements:", "",
             *markdown_table(("what", "measured"), rows)]  # fmt: skip
+
+
+def _warm_start(facts: Facts) -> list[str]:
+    """Nothing where the record is from before it was asked."""
+    if "warm_start_ratio" not in facts:
+        return []
+    low, high = facts["warm_start_quartiles"]
+    table = [
+        [searcher, *(f"{row[name]:g}" for name in ("cold", "warm")), f"{row['ratio']:.2f}"]
+        for searcher, row in facts["warm_start_by_searcher"].items()
+    ]
+    return [
+        "",
+        f"What a campaign over one network saves a second one over a network that is alike ({', '.join(ALIKE)}; "
+        f"{len(FIRST.graph())} ops, a GPU and a CPU, a clock on which each op takes other seconds than were profiled, "
+        f"by {warm_start.OFF:.0%}): measurements until a search is within {warm_start.NEAR - 1:.0%} of the best that "
+        "all cold searches found, medians over networks and seeds. Cold searches have HEFT and the other starts, too; "
+        f"{facts['warm_start_at_once']:.0%} of them were there with their first measurement, so that nothing could be "
+        f"saved. Warm by cold, over all: {facts['warm_start_ratio']:.2f} (quartiles {low:.2f} and {high:.2f}).",
+        "",
+        *markdown_table(("searcher", "cold", "warm", "warm by cold"), table),
+    ]
