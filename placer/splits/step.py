@@ -9,7 +9,7 @@ import tensorflow as tf
 from placer.graph.op_graph import Op, OpGraph
 from placer.splits.divide import DividedGraph, divide
 from placer.splits.local_statistics import with_whole_statistics
-from placer.splits.plan import SplitPlan
+from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured, build_graph
 
@@ -24,14 +24,16 @@ class SplitStep:
 
 
 def split_step(
-    captured: Captured, plan: SplitPlan, graph: StepGraph | None = None, *, stored: bool = True
+    captured: Captured, plan: SplitPlan, graph: StepGraph | None = None, *, stored: bool = True, limited: bool = False
 ) -> SplitStep:
     """The step with the parts as ops. Its divided variables are new ones, with the values of now.
 
     graph: of `captured`, where it was made before. stored: else divided variables are only described, by a
-    tf.TensorSpec for each part. Raises PlanError.
+    tf.TensorSpec for each part. limited: refuse micro-batches that need each other. Raises PlanError.
     """
     made = divide(graph or StepGraph(captured.graph_def), plan, captured.output_names, captured.writes)
+    if limited and plan.in_flight is not None and not made.is_limited:
+        raise PlanError("micro-batches of this step need each other, so that all of them are under way at once.")
     variables = {}
     for node, variable in captured.variables.items():
         parts = made.variables.get(node)

@@ -42,6 +42,12 @@ def candidates(
             yield policy, plan
 
 
+def ranked(graph: StepGraph, phases: Mapping[str, str | None], rates: Rates, parts: int) -> list[tuple[str, SplitPlan]]:
+    """`candidates`, the cheapest first as `Propagation.seconds` counts them."""
+    found = candidates(graph, phases, rates, parts)
+    return sorted(found, key=lambda entry: Propagation(graph, rates, parts).seconds(entry[1]))
+
+
 def plan_by(policy: str, graph: StepGraph, phases: Mapping[str, str | None], rates: Rates, parts: int) -> SplitPlan:
     """The plan that one of POLICIES gives."""
     variables = dict(_weights(policy, Propagation(graph, rates, parts), phases))

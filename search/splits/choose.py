@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import islice
 from math import inf
 from statistics import mean
 
@@ -18,12 +19,14 @@ from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
-from search.splits.candidates import candidates
+from search.splits.candidates import ranked
 from search.splits.estimate import estimated, unfused
 from search.splits.pipeline import pipelines
 from search.splits.propagate import Rates
 
 SEARCHER = "hybrid"
+# Policies' plans for which mappings are sought, the cheapest first. The best was second or third only for ResNet-50.
+JUDGED = 3
 ASKED = 48  # mappings of each plan, the best by groups, of which the best op by op counts
 WORTH = 0.95  # a plan is tried where it promises at most this many times the whole step's best
 
@@ -80,26 +83,30 @@ class Judge:
         graph = StepGraph(self.captured.graph_def)
         fine = self.fine
         phases = {op.name: op.phase for op in fine.ops}
-        found = []
-        by_policy = candidates(graph, phases, self._rates(fine), parts)
-        for policy, plan in chain(by_policy, pipelines(graph, parts)):
-            note(policy)
-            plan = with_local_statistics(graph, plan)[0] if self.local else plan
-            try:
-                step, predicted_s = self.fitting(plan, graph)
-            except PlanError:  # a policy that this step has no rules for
-                continue
-            if plan.in_flight is None or step.is_limited:  # else no stage can begin before the one before it has ended
-                found.append(Judged(policy, step, predicted_s))
+        by_policy = ranked(graph, phases, self._rates(fine), parts)
+        most = len(by_policy) if self.local else JUDGED  # what statistics of their own save is not in the ranking
+        found = [
+            *islice(self._judged(graph, by_policy, note), most),
+            *self._judged(graph, pipelines(graph, parts), note),
+        ]
         return sorted(found, key=lambda judged: judged.predicted_s)
 
-    def fitting(self, plan: SplitPlan, graph: StepGraph) -> tuple[SplitStep, float]:
+    def _judged(
+        self, graph: StepGraph, plans: Iterable[tuple[str, SplitPlan]], note: Callable[[str], None]
+    ) -> Iterator[Judged]:
+        for policy, plan in plans:
+            note(policy)
+            plan = with_local_statistics(graph, plan)[0] if self.local else plan
+            with suppress(PlanError):  # a policy that this step has no rules for, or a pipeline without overlap
+                yield Judged(policy, *self.fitting(plan, graph, limited=True))
+
+    def fitting(self, plan: SplitPlan, graph: StepGraph, *, limited: bool = False) -> tuple[SplitStep, float]:
         """(the step divided by a plan, predicted seconds of its best mapping). Where no mapping that was found lets
         devices hold the activations of so many micro-batches, fewer are under way at once; infinity where one is too
-        much, too. The number is halved, because each is a search.
+        much, too. The number is halved, because each is a search. limited: as in `split_step`. Raises PlanError.
         """
         while True:
-            step = split_step(self.captured, plan, graph, stored=self.stored)
+            step = split_step(self.captured, plan, graph, stored=self.stored, limited=limited)
             predicted_s = self.predicted_s(step)
             if predicted_s < inf or plan.in_flight in (None, 1) or not step.is_limited:
                 return step, predicted_s

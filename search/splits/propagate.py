@@ -10,6 +10,7 @@ from typing import Any
 from placer.graph.op_flops import MULTIPLY_ADDS
 from placer.splits.pieces import names_of, text_of
 from placer.splits.plan import Division, SplitPlan
+from placer.splits.rules.copies import COPIES
 from placer.splits.rules.way import Copied, Cut, Joined, Local, Own, Way
 from placer.splits.step_graph import StepGraph
 from search.splits.kin import tensors_like
@@ -63,6 +64,22 @@ class Propagation:
             if wanted is not None:
                 self.divisions[op.name] = Division(wanted, self.parts)
         return SplitPlan(self.divisions)
+
+    def seconds(self, plan: SplitPlan) -> float:
+        """What a plan's step takes with part i on device i, one op after another. Call it before anything is divided.
+
+        Whole ops wait for each other, and nothing overlaps; so it ranks plans, and is no prediction.
+        """
+        return sum(self._planned_s(op, plan.divisions.get(op.name)) for op in self.graph.order)
+
+    def _planned_s(self, op: Any, division: Division | None) -> float:
+        texts = self._texts(op)
+        way = None if division is None else self.graph.way(op.name, division.way)
+        if division is None or way is None:
+            return self._whole_s(op, texts)
+        seconds = self.rates.op_s.get(op.name, 0.0) if division.way == COPIES else self._way_s(op, texts, way)
+        self.take(op, division.way, way)
+        return seconds
 
     def visit(self, op: Any) -> None:
         """Divide an op, whose inputs were visited, in the way that costs least, or leave it whole."""

@@ -14,9 +14,10 @@ from placer.execute.outputs import values
 from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.op_flops import op_flops
+from placer.splits.plan import SplitPlan
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
-from search.splits.candidates import POLICIES, candidates, plan_by
+from search.splits.candidates import POLICIES, candidates, plan_by, ranked
 from search.splits.propagate import Propagation, Rates
 from tests.search.splits.trainings import apart, attention, captured_training, convolutional, dense
 
@@ -108,6 +109,22 @@ def test_plans_differ_and_by_examples_no_variable_is_divided(training):
     found = dict(candidates(graph, phases, free_rates(graph), 2))
     assert len({tuple(sorted(plan.divisions.items(), key=str)) for plan in found.values()}) == len(found) >= 2
     assert not any(graph.op(name).type == "VarHandleOp" for name in found["batch"].divisions)
+
+
+def test_the_cheapest_plan_is_first_and_an_undivided_step_takes_what_its_ops_take(training):
+    captured, _, _ = training
+    graph = StepGraph(captured.graph_def)
+    phases = {op.name: op.phase for op in captured.graph.ops}
+    free = free_rates(graph)
+    dear = Rates(free.op_s, 1e-6, 1e-3)
+    for rates in (free, dear):
+        plans = ranked(graph, phases, rates, 2)
+        taken_s = [Propagation(graph, rates, 2).seconds(plan) for _, plan in plans]
+        assert taken_s == sorted(taken_s)
+        assert dict(plans) == dict(candidates(graph, phases, rates, 2))
+        whole_s = Propagation(graph, rates, 2).seconds(SplitPlan({}))
+        assert whole_s == pytest.approx(sum(rates.op_s.values()))
+        assert all(seconds < whole_s for seconds in taken_s) == (rates is free)
 
 
 def test_where_moving_data_is_dear_nothing_is_divided(training):

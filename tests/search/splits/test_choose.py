@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from placer.splits.plan import PlanError, SplitPlan
 from search.splits import choose
 from search.splits.choose import Judge
 
@@ -35,3 +36,26 @@ def test_where_a_searcher_has_nothing_to_ask_a_single_device_is_promised(monkeyp
 
 def test_where_nothing_fits_nothing_is_promised(monkeypatch):
     assert worth(monkeypatch, range(48), lambda mapping: True) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("local", "judged"), [(False, ["b", "c", "d", "4 micro-batches"]), (True, ["b", "c", "d", "e", "4 micro-batches"])]
+)
+def test_mappings_are_sought_for_the_cheapest_plans_that_can_be_carried_out(monkeypatch, local, judged):
+    plans = [(name, SplitPlan({})) for name in "abcde"]
+    monkeypatch.setattr(choose, "StepGraph", lambda graph_def: None)
+    monkeypatch.setattr(choose, "ranked", lambda *args: plans)
+    monkeypatch.setattr(choose, "pipelines", lambda *args: [("4 micro-batches", SplitPlan({}, in_flight=3))])
+    monkeypatch.setattr(choose, "with_local_statistics", lambda graph, plan: (plan, 0, 0))
+    noted = []
+
+    def fitting(self, plan, graph, *, limited):
+        if noted[-1] == "a":
+            raise PlanError("op x has no such way.")
+        return f"step of {noted[-1]}", float(ord(noted[-1][0]))
+
+    monkeypatch.setattr(Judge, "fitting", fitting)
+    monkeypatch.setattr(Judge, "_rates", lambda self, fine: None)
+    monkeypatch.setattr(Judge, "fine", SimpleNamespace(ops=()))
+    judge = Judge(SimpleNamespace(graph_def=None), None, 192, 0, local=local)
+    assert sorted(found.policy for found in judge.candidates(2, noted.append)) == sorted(judged)

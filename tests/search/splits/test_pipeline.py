@@ -137,6 +137,17 @@ def test_no_more_are_under_way_than_allowed_unless_they_need_each_other(training
     assert most_under_way(found.captured.graph) == (in_flight if found.is_limited else 4)
 
 
+def test_micro_batches_that_need_each_other_are_refused_where_that_is_asked_for(training):
+    captured, _, _ = training
+    graph = StepGraph(captured.graph_def)
+    plan = pipeline(graph, 4, 2)
+    if captured.name == "convolutional":
+        with pytest.raises(PlanError, match="need each other"):
+            split_step(captured, plan, graph, stored=False, limited=True)
+    else:
+        assert split_step(captured, plan, graph, stored=False, limited=True).is_limited
+
+
 def test_more_micro_batches_need_less_memory(training):
     captured, _, _ = training
     if captured.name != "deep_convolutional":  # in the others, weights are larger than what is kept for them
