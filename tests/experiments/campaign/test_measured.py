@@ -18,6 +18,7 @@ from experiments.campaign.progress import Progress
 from experiments.campaign.spec import read_spec
 from experiments.campaign.store import Store
 from experiments.report.campaign.page_record import campaign_record
+from placer.errors import PlacerError
 from placer.result import Measured
 from tests.experiments.campaign.test_run import lasting
 
@@ -95,10 +96,18 @@ def trials(held):
     return [(cell.key, trial) for cell in held for trial in cell.trials]
 
 
+def measured(folder):
+    """How many measurements are stored; none while the store is being made."""
+    try:
+        return len(trials(stored(folder)))
+    except PlacerError:
+        return 0
+
+
 def wait_for(folder, count, process):
     """Wait until so many measurements are stored; the processes below this one by then."""
     late_s = time.monotonic() + LATE_S
-    while not (folder / "campaign.sqlite").is_file() or len(trials(stored(folder))) < count:
+    while measured(folder) < count:
         assert process.poll() is None and time.monotonic() < late_s, process.stderr.read()
         time.sleep(0.02)  # a file has no event to wait for
     return psutil.Process(process.pid).children(recursive=True)
