@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-LATE_S = 300
+LATE_S = 900
 MARK = "PLACER_TEST_OF_RAY"
 CLUSTER = """
 import sys
