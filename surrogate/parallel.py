@@ -1,8 +1,9 @@
-"""All cores for what is computed row by row."""
+"""All cores, or as many as are allowed, for what is computed row by row."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -13,10 +14,18 @@ WORTH_A_THREAD = 15_000
 # Pieces per core, so that one that is held up leaves its share to the others; fewer where there is little to share.
 PIECES = 4
 
+_most_cores: int | None = None  # that this process may use; None: all it has
+
+
+def use_cores(most: int) -> None:
+    """Compute on at most so many cores from now on, in a process that has others like it beside it."""
+    global _most_cores
+    _most_cores = most
+
 
 def in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:
     """`compute` all rows, on all cores where that many rows of `size` steps are worth it; it must let go of the GIL."""
-    cores = len(os.sched_getaffinity(0))
+    cores = min(_most_cores or sys.maxsize, len(os.sched_getaffinity(0)))
     pieces = min(rows, cores * PIECES, rows * size // WORTH_A_THREAD)
     if cores == 1 or pieces < 2:
         compute(slice(0, rows))

@@ -2,7 +2,7 @@
 
 Read in this order: `cells` are what is searched, `spec` the file that names them, `store` what was measured so far.
 `open_case` is what a search asks of its case, `predicted` the case of files, and `measured/` that of a model on
-devices, in a process of its own. `cell_search` is one search, pure; `run` goes through all of them, and says what
-happens to a `progress`. `standing` is where a campaign stands, read from its store, and `export` its measurements as a
-table.
+devices, in a process of its own. `cell_search` is one search, pure; `run` goes through all of them, or has `ray/`
+search those of files side by side, and says what happens to a `progress`. `standing` is where a campaign stands, read
+from its store, and `export` its measurements as a table.
 """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
+from experiments.campaign.cells import Case
 from placer.errors import PlacerError
-from placer.result import Failed, Result
+from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 
 Told = Sequence[tuple[Placement, Result]]
@@ -40,6 +42,11 @@ class OpenCase(ABC):
         """Each device alone, where it can run and hold everything, and what it came to."""
 
     @property
+    def best_single_s(self) -> float:
+        """Seconds on the fastest single device; infinity where none ran."""
+        return min((result.step_s for _, result in self.singles if isinstance(result, Measured)), default=inf)
+
+    @property
     @abstractmethod
     def bound_s(self) -> float:
         """Seconds that no placement is predicted below."""
@@ -64,3 +71,7 @@ class OpenCase(ABC):
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
         """Give back what it holds."""
+
+
+Ready = Callable[[Case], tuple[OpenCase, Sequence[Placement]]]
+"""Opens a case, stores what that found out, and returns what is carried over to its searches, too."""

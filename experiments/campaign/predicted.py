@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -29,6 +30,10 @@ class PredictedCase(OpenCase):
         topology = read_topology(case.folder / case.where)
         graph = pinned(read_graph(case.folder / case.what), [parse_pin(pin) for pin in terms["pins"]], topology)
         self._problem = Problem(graph, topology, terms["objective"], terms["schedule"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: without what was computed of the problem, which takes longer to send than to compute."""
+        return {**self.__dict__, "_problem": replace(self._problem)}
 
     def opened(self) -> dict[str, Any]:
         """The devices, the single ones' values and the bound."""

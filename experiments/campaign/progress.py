@@ -9,7 +9,7 @@ from experiments.campaign.store import Trial
 
 
 class Progress:
-    """What happens, as it happens."""
+    """What happens, as it happens; cells may be under way side by side."""
 
     def begin(self, done: int, total: int) -> None:
         """So many of all measurements were stored before."""
@@ -20,8 +20,8 @@ class Progress:
     def cell(self, cell: Cell, done: int, best_s: float, single_s: float) -> None:
         """The search of a cell begins, or goes on after so many measurements. best_s: so far; both may be infinity."""
 
-    def trial(self, trial: Trial, best_s: float) -> None:
-        """One more measurement was stored."""
+    def trial(self, cell: Cell, trial: Trial, best_s: float) -> None:
+        """One more measurement of a cell was stored."""
 
     def ended(self, cell: Cell, why: str, skipped: int) -> None:
         """A cell ended; so many of its measurements will not be needed."""

@@ -12,8 +12,8 @@ from math import inf
 from typing import Any
 
 from experiments.campaign.cell_search import CellSearch
-from experiments.campaign.cells import MEASURED, Case, Cell
-from experiments.campaign.open_case import Calibration, CaseError, InterruptedOpeningError, OpenCase
+from experiments.campaign.cells import MEASURED, PREDICTED, Case, Cell
+from experiments.campaign.open_case import Calibration, CaseError, InterruptedOpeningError, OpenCase, Ready
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.progress import Progress
 from experiments.campaign.spec import Spec
@@ -35,6 +35,8 @@ from search.problem.problem import Placement
 from search.problem.searcher import Stop, never
 
 Clock = Callable[[], float]
+SideBySide = Callable[[Sequence[Cell], dict[str, Held], Ready], None]
+"""Searches cells until they are done or `over()`: the cells, what is stored of each by its key, and who opens cases."""
 DEVICE_RETRIES = 1  # at least, of a measurement during which a device was lost: that says nothing of the placement
 
 
@@ -61,6 +63,7 @@ class Campaign:
     over: Stop = never
     clock: Clock = time.perf_counter
     opener: Callable[[Case, Store, Progress, Stop], OpenCase] = open_case
+    beside: SideBySide | None = None  # searches the cells of files instead, before those of devices
     in_a_row: int = 0
     lost: list[str] = field(default_factory=list)  # what could not be measured, case or cell
 
@@ -77,12 +80,20 @@ class Campaign:
         total = sum(done(self.spec, held[cell.key]) or self.spec.measurements for cell in self.spec.cells)
         self.progress.begin(sum(len(held[cell.key].trials) for cell in self.spec.cells), total)
         try:
-            for case, cells in groupby(self.spec.cells, key=lambda cell: cell.case):
+            for case, cells in groupby(self._one_by_one(held), key=lambda cell: cell.case):
                 left = [cell for cell in cells if done(self.spec, held[cell.key]) is None or held[cell.key].lacks_final]
                 if left and not self.over():
                     self._case(case, left, held)
         finally:
             self.progress.end()
+
+    def _one_by_one(self, held: dict[str, Held]) -> Sequence[Cell]:
+        """The cells that are searched one after another; all others have been searched before."""
+        if self.beside is None:
+            return self.spec.cells
+        files = [cell for cell in self.spec.cells if cell.case.kind == PREDICTED]
+        self.beside([cell for cell in files if done(self.spec, held[cell.key]) is None], held, self._ready)
+        return [cell for cell in self.spec.cells if cell.case.kind != PREDICTED]
 
     def _case(self, case: Case, cells: list[Cell], held: dict[str, Held]) -> None:
         try:
@@ -95,6 +106,12 @@ class Campaign:
             self._lose(case, None, Failed("case", str(error)))
         except InterruptedOpeningError:
             return
+
+    def _ready(self, case: Case) -> tuple[OpenCase, Sequence[Placement]]:
+        """A case of files, and what is carried over to its searches; what was found out of it is stored."""
+        opened = self.opener(case, self.store, self.progress, self.over)
+        facts = self.store.opened(case.key) or self._opened(case, opened)
+        return opened, carried_placements(facts)
 
     def _opened(self, case: Case, opened: OpenCase) -> dict[str, Any]:
         """Store what was found out of a case before its first search, and what is carried over to it."""
@@ -122,7 +139,7 @@ class Campaign:
         asked = [(trial.placement, trial.result) for trial in held.trials]
         search = CellSearch(cell, case, held.state, asked, self.over, carried)
         n, spent_s = len(held.trials), sum(trial.seconds for trial in held.trials)
-        self.progress.cell(cell, n, search.best_s, _best_single_s(case))
+        self.progress.cell(cell, n, search.best_s, case.best_single_s)
         while held.ended is None and n < self.spec.measurements and spent_s < 60 * (self.spec.minutes or inf):
             begin_s = self.clock()
             placement = search.ask()
@@ -138,7 +155,7 @@ class Campaign:
             search.tell(placement, result)
             trial = Trial(n, placement, result, self.clock() - begin_s)
             self.store.keep(cell.key, trial, search.state())
-            self.progress.trial(trial, search.best_s)
+            self.progress.trial(cell, trial, search.best_s)
             n, spent_s = n + 1, spent_s + trial.seconds
             self._count(cell, result, case.clocked)
         if not self.over():
@@ -242,7 +259,3 @@ def done(spec: Spec, held: Held) -> int | None:
     spent_s = sum(trial.seconds for trial in held.trials)
     finished = held.ended is not None or count >= spec.measurements or spent_s >= 60 * (spec.minutes or inf)
     return count if finished else None
-
-
-def _best_single_s(case: OpenCase) -> float:
-    return min((result.step_s for _, result in case.singles if isinstance(result, Measured)), default=inf)

@@ -225,9 +225,17 @@ class Store:
 
     def keep(self, cell: str, trial: Trial, state: dict[str, Any]) -> None:
         """Store a measurement, and the state from which its search goes on."""
-        row = (cell, trial.n, json.dumps(trial.placement), json.dumps(plain(trial.result)), trial.seconds, time.time())
+        self.keep_all(cell, [trial], state)
+
+    def keep_all(self, cell: str, trials: Iterable[Trial], state: dict[str, Any]) -> None:
+        """Store measurements together, and the state from which their search goes on."""
+        at = time.time()
+        rows = [
+            (cell, trial.n, json.dumps(trial.placement), json.dumps(plain(trial.result)), trial.seconds, at)
+            for trial in trials
+        ]
         with self._transaction():
-            self.connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?)", row)
+            self.connection.executemany("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?)", rows)
             self.connection.execute("UPDATE cells SET state = ? WHERE key = ?", (msgspec.msgpack.encode(state), cell))
 
     def keep_end(self, cell: str, why: str) -> None:

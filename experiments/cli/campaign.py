@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,13 +34,18 @@ def run(
         list[Path] | None,
         typer.Option(metavar="STORE", help="Begin with the best mappings of alike cases in another campaign's store."),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="local|HOST:PORT", help="Search cells of files side by side over this Ray cluster."),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search every cell of a campaign; the same command goes on where it was stopped or killed.
+    """Search every cell of a campaign; the same command goes on where it was stopped or killed, with --ray or without.
 
     Example: placer campaign run campaign.toml --warm-start last-week.sqlite
     """
+    from experiments.campaign.ray.side_by_side import SideBySide
     from experiments.campaign.run import Campaign
     from experiments.campaign.spec import read_spec
     from experiments.campaign.standing import standing
@@ -49,9 +55,12 @@ def run(
     from placer.errors import PlacerError, listed
 
     read = read_spec(spec, warm_start or ())
-    with Store(read.store) as store:
+    with nullcontext() if ray is None else _ray(ray), Store(read.store) as store:
         with interruptible() as pressed:
-            (campaign := Campaign(read, store, progress(quiet), over=pressed)).run()
+            shown = progress(quiet, several=ray is not None)
+            beside = None if ray is None else SideBySide(read, store, shown, pressed).run
+            campaign = Campaign(read, store, shown, pressed, beside=beside)
+            campaign.run()
         facts = {**standing(store), "interrupted": pressed()}
     show_result(as_json, facts, lambda: show_standing(facts))
     if campaign.lost:
@@ -145,6 +154,13 @@ def _show_written(facts: dict[str, Any]) -> None:
         print(f"left out {case}: {why}", file=sys.stderr)
     for case, path in facts.get("best", {}).items():
         print(f"wrote the best mapping of {case} to {path}", file=sys.stderr)
+
+
+def _ray(address: str) -> AbstractContextManager[object]:
+    """The connection to a Ray cluster. Raises BadInputError where there is none."""
+    from placer.devices.ray.connection import connect
+
+    return connect(address)
 
 
 def _opened(path: Path) -> Store:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts
-from experiments.benches.campaign import warm_start
+from experiments.benches.campaign import speed, warm_start
 from experiments.benches.campaign.kills import MEASUREMENTS, OPS, SEARCHERS, SEEDS
 from experiments.benches.campaign.networks import ALIKE, FIRST
 from experiments.report.text import markdown_table
@@ -11,7 +11,7 @@ from experiments.report.text import markdown_table
 
 def page_lines(facts: Facts) -> list[str]:
     """The section of BENCHMARKS.md: each question that was asked."""
-    return [*_kills(facts), *_report(facts), *_warm_start(facts)]
+    return [*_kills(facts), *_speed(facts), *_report(facts), *_warm_start(facts)]
 
 
 def _kills(facts: Facts) -> list[str]:
@@ -28,6 +28,22 @@ def _kills(facts: Facts) -> list[str]:
         f"{len(SEEDS)} seeds, {MEASUREMENTS} measurements each. After each SIGKILL the same command goes on.",
         "",
         *markdown_table(("what", "measured"), [(what, str(value)) for what, value in rows]),
+    ]
+
+
+def _speed(facts: Facts) -> list[str]:
+    """Nothing where the record is from before it was asked."""
+    if "ray_speedup" not in facts:
+        return []
+    return [
+        "",
+        f"Over Ray on {facts['ray_cpus']:g} cores a campaign over one graph of {speed.OPS} ops "
+        f"({', '.join(speed.SEARCHERS)}, "
+        f"{len(speed.SEEDS)} seeds, {facts['ray_measurements']} measurements) took "
+        f"{facts['ray_per_s']:.0f} measurements a second, in one process {facts['one_process_per_s']:.0f}: "
+        f"{facts['ray_speedup']:.2f} times as many (interquartile range {facts['ray_speedup_spread']:.2f} over "
+        f"{facts['ray_repeats']} repeats, the two in turn; wanted: 1.7 on two cores). The start of Ray and of its "
+        "processes is not counted.",
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.campaign.kills import kill_facts
 from experiments.benches.campaign.report import report_facts
+from experiments.benches.campaign.speed import speed_facts
 from experiments.benches.campaign.warm_start import warm_start_facts
 from experiments.benches.takes import Takes
 
@@ -14,4 +15,4 @@ KILLS = 100
 
 def bench_facts(options: BenchOptions) -> Facts:
     """All figures. options.measurements: how many times to kill."""
-    return {**kill_facts(options.measurements or KILLS), **report_facts(), **warm_start_facts()}
+    return {**kill_facts(options.measurements or KILLS), **speed_facts(), **report_facts(), **warm_start_facts()}

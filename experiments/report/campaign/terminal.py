@@ -20,13 +20,17 @@ Facts = dict[str, Any]
 
 
 class CampaignBar(Progress):
-    """A bar on a terminal, its ETA by this run's pace; a line per cell and improvement everywhere; all on stderr."""
+    """A bar on a terminal, its ETA by this run's pace; a line per cell and improvement everywhere; all on stderr.
 
-    def __init__(self, console: Console | None = None) -> None:
+    several: cells are under way side by side, so that each line names its cell.
+    """
+
+    def __init__(self, console: Console | None = None, *, several: bool = False) -> None:
+        self.several = several
         self.console = console or Console(stderr=True)
         self.bar = rich_progress(self.console, hidden=not self.console.is_terminal)
         self.done = self.total = 0
-        self.best_s = self.single_s = inf
+        self.best_s: dict[str, tuple[float, float]] = {}  # of each cell, and of its single devices
 
     def begin(self, done: int, total: int) -> None:
         """Show the bar."""
@@ -42,24 +46,25 @@ class CampaignBar(Progress):
 
     def cell(self, cell: Cell, done: int, best_s: float, single_s: float) -> None:
         """Print which search begins."""
-        self.best_s, self.single_s = best_s, single_s
+        self.best_s[cell.key] = best_s, single_s
         begun = f", from measurement {done + 1} on" if done else ""
         self._say(f"{cell.key}{begun} ({self.done} of {self.total})")
-        self.bar.update(self.task, description=self._best())
+        self.bar.update(self.task, description=self._described(cell))
 
-    def trial(self, trial: Trial, best_s: float) -> None:
+    def trial(self, cell: Cell, trial: Trial, best_s: float) -> None:
         """Advance, and print a line for an improvement."""
         self.done += 1
-        if best_s < self.best_s:
-            self.best_s = best_s
-            self._say(f"  {trial.n + 1:4}  {self._best()}")
-        self.bar.update(self.task, advance=1, description=self._best())
+        before_s, single_s = self.best_s[cell.key]
+        if best_s < before_s:
+            self.best_s[cell.key] = best_s, single_s
+            self._say(f"  {trial.n + 1:4}  {self._best(cell)}{self._name(cell)}")
+        self.bar.update(self.task, advance=1, description=self._described(cell))
 
     def ended(self, cell: Cell, why: str, skipped: int) -> None:
         """Print why a cell ended before its last measurement."""
         self.total -= skipped
         self.bar.update(self.task, total=self.total)
-        self._say(f"  ended: {why}", style="dim")
+        self._say(f"  ended: {why}{self._name(cell)}", style="dim")
 
     def final(self, cell: Cell, final: Facts) -> None:
         """Print what was measured side by side."""
@@ -79,16 +84,24 @@ class CampaignBar(Progress):
     def _say(self, text: str, style: str | None = None) -> None:
         self.console.print(shown(text, 2000), highlight=False, soft_wrap=True, style=style)
 
-    def _best(self) -> str:
-        if self.best_s == inf:
+    def _name(self, cell: Cell) -> str:
+        return f"  {cell.key}" if self.several else ""
+
+    def _described(self, cell: Cell) -> str:
+        """What stands before the bar."""
+        return "measured" if self.several else self._best(cell)
+
+    def _best(self, cell: Cell) -> str:
+        best_s, single_s = self.best_s[cell.key]
+        if best_s == inf:
             return "nothing ran yet"
-        against = f" ({self.single_s / self.best_s:.2f}x the best single device)" if self.single_s < inf else ""
-        return f"best {ms(self.best_s, None)}{against}"
+        against = f" ({single_s / best_s:.2f}x the best single device)" if single_s < inf else ""
+        return f"best {ms(best_s, None)}{against}"
 
 
-def progress(quiet: bool) -> Progress:
-    """A CampaignBar, or nothing where `quiet`."""
-    return Progress() if quiet else CampaignBar()
+def progress(quiet: bool, *, several: bool = False) -> Progress:
+    """A CampaignBar, or nothing where `quiet`. several: cells are under way side by side."""
+    return Progress() if quiet else CampaignBar(several=several)
 
 
 def show_standing(facts: Facts) -> None:

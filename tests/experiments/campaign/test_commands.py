@@ -12,10 +12,11 @@ from experiments.campaign.export import export
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, standing
-from experiments.campaign.store import Store
+from experiments.campaign.store import Store, Trial
 from experiments.report.campaign.markdown import report_markdown
 from experiments.report.campaign.terminal import CampaignBar, show_standing
 from placer.errors import BadInputError
+from placer.result import Measured
 
 WITHOUT_TENSORFLOW = """
 import sys
@@ -23,7 +24,7 @@ from experiments.cli import main
 try:
     main()
 finally:
-    assert "tensorflow" not in sys.modules, "TensorFlow was loaded"
+    assert not {"tensorflow", "ray"} & sys.modules.keys(), "TensorFlow or Ray was loaded"
 """
 
 
@@ -71,6 +72,29 @@ def test_a_warm_start_is_an_option_and_what_is_no_store_is_one_line_and_exit_cod
     assert row["carried"] and row["carried"][0]["store"] == "campaign.sqlite"
     again = placer("run", path)
     assert again.returncode == 2 and "warm_start" in again.stderr
+
+
+def test_a_ray_address_that_is_none_is_refused_before_anything_is_stored(folder):
+    found = placer("run", folder / "campaign.toml", "--ray", "nowhere")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith("placer: ") and "'nowhere'" in found.stderr and found.stderr.count("\n") == 1
+    assert not (folder / "campaign.sqlite").exists()
+
+
+def test_lines_name_their_cells_where_several_are_under_way(folder, capsys):
+    cells = read_spec(folder / "campaign.toml").cells
+    bar = CampaignBar(several=True)
+    bar.begin(0, 20)
+    for cell in cells[:2]:
+        bar.cell(cell, 0, 2.0, 2.0)
+    for n, best_s in enumerate((1.0, 1.5)):
+        bar.trial(cells[n], Trial(n, (0,), Measured(best_s), 0.1), best_s)
+    bar.end()
+    said = [line.rstrip() for line in capsys.readouterr().err.splitlines() if "best" in line]
+    assert said == [
+        f"     1  best 1000 ms (2.00x the best single device)  {cells[0].key}",
+        f"     2  best 1500 ms (1.33x the best single device)  {cells[1].key}",
+    ]
 
 
 def test_ctrl_c_ends_a_run_with_what_it_has_and_the_same_command_goes_on(folder, edited):

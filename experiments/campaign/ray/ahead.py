@@ -1,0 +1,108 @@
+"""The search of one cell away from its store: it runs ahead in batches, each with the state to go on from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from experiments.campaign.cell_search import CellSearch
+from experiments.campaign.cells import Cell
+from experiments.campaign.open_case import OpenCase
+from experiments.campaign.store import Trial
+from search.problem.problem import Placement
+
+Clock = Callable[[], float]
+
+BATCH_S = 0.1  # of search in a batch: a message through Ray costs about a millisecond, and storing it another
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a search stands between two measurements: those it took, and its state (None: none yet)."""
+
+    trials: tuple[Trial, ...]
+    state: dict[str, Any] | None
+
+    def after(self, batch: Batch) -> Point:
+        """Where it stands a batch later."""
+        return Point((*self.trials, *batch.trials), batch.state)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a search goes: measurements, and seconds over all runs."""
+
+    measurements: int
+    seconds: float = inf
+
+    def allow(self, n: int, spent_s: float) -> bool:
+        """Whether one more measurement may begin."""
+        return n < self.measurements and spent_s < self.seconds
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A search is ready. best_s, single_s: so far, and of the single devices; maybe infinity."""
+
+    best_s: float
+    single_s: float
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What was measured since the batch before, and the state after it. best_s: after each trial."""
+
+    trials: tuple[Trial, ...]
+    best_s: tuple[float, ...]
+    state: dict[str, Any] | None
+    ended: str | None = None  # why nothing more is to be asked
+
+
+def search_ahead(
+    cell: Cell,
+    case: OpenCase,
+    carried: Sequence[Placement],
+    point: Point,
+    limits: Limits,
+    batch_s: float = BATCH_S,
+    clock: Clock = time.perf_counter,
+) -> Iterator[Begun | Batch]:
+    """Go on from a point to the limits, or to the end of the search: the same questions, whatever the batches are.
+
+    carried: what a search asks first. batch_s: seconds of search in a batch. What was yielded depends on nothing that
+    comes later, so that whoever keeps only the first batches can go on from the last of them. For cases of files: what
+    a placement comes to is not measured, and cannot fail in passing.
+    """
+    asked = [(trial.placement, trial.result) for trial in point.trials]
+    search = CellSearch(cell, case, point.state, asked, carried=carried)
+    yield Begun(search.best_s, case.best_single_s)
+    trials: list[Trial] = []
+    best_s: list[float] = []
+    state, begin_s = point.state, clock()
+    for trial in _trials(search, point, limits, clock):
+        trials.append(trial)
+        best_s.append(search.best_s)
+        state = search.state()
+        if clock() - begin_s >= batch_s:
+            yield Batch(tuple(trials), tuple(best_s), state)
+            trials, best_s, begin_s = [], [], clock()
+    if trials or search.ended is not None:
+        yield Batch(tuple(trials), tuple(best_s), state, search.ended)
+
+
+def _trials(search: CellSearch, point: Point, limits: Limits, clock: Clock) -> Iterator[Trial]:
+    """One measurement after another; each is yielded between its result and the next question."""
+    n, spent_s = len(point.trials), sum(trial.seconds for trial in point.trials)
+    while limits.allow(n, spent_s):
+        begin_s = clock()
+        placement = search.ask()
+        if placement is None:
+            return
+        result = search.case.evaluate(placement, search.calibration)
+        search.tell(placement, result)
+        trial = Trial(n, placement, result, clock() - begin_s)
+        yield trial
+        n, spent_s = n + 1, spent_s + trial.seconds
