@@ -114,6 +114,7 @@ class Store:
             self.connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}", uri=True, isolation_level=None
             )
+            self._check_ours()
             if not reads:
                 self.connection.execute("PRAGMA journal_mode=WAL")
                 self.connection.execute("PRAGMA synchronous=FULL")
@@ -153,6 +154,12 @@ class Store:
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
+
+    def _check_ours(self) -> None:
+        """Raises PlacerError for a file that has something else in it."""
+        tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and not {"cases", "cells", "trials"} <= tables:
+            raise PlacerError(f"{self.path} is an SQLite file, but no store of a campaign; name another.")
 
     def _migrate(self, reads: bool) -> None:
         version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])

@@ -106,7 +106,7 @@ def _serve(connection: Connection, settings: SearchSettings, known: Known | None
                 while True:
                     method, arguments = connection.recv()
                     connection.send((DONE, getattr(session, method)(*arguments)))
-        except (EOFError, OSError):
+        except EOFError:
             raise
         except Exception as error:  # whatever it is, the campaign goes on with a fresh process or another case
             connection.send(_said(error))

@@ -108,7 +108,7 @@ class SideBySide:
             except StopIteration:
                 continue
             except ray.exceptions.RayTaskError as error:
-                raise error.cause from error
+                raise _cause(error) from error
             except ray.exceptions.RayError as error:
                 self._lost(search, error)
                 continue
@@ -201,3 +201,11 @@ def _free() -> str:
     import ray
 
     return f"{ray.available_resources().get('CPU', 0):g} of the Ray cluster's {_cpus():g} CPUs are free"
+
+
+def _cause(error: Any) -> BaseException:
+    """What a task raised. A node without Placer cannot load the task, which Ray says at length."""
+    cause: BaseException = error.cause
+    if "failed to import" in str(cause) or isinstance(cause, ImportError):
+        return PlacerError("a node of the Ray cluster has no Placer; install this version on all nodes.")
+    return cause

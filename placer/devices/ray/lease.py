@@ -15,6 +15,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from placer.errors import PlacerError, one_line
 
 MODULE = "placer.devices.ray.lease"
 END_S = 5.0  # for a node to end its worker
+LOOK_S = 1.0  # between two looks at whether the process that asked is still there
 
 
 class RayGroups:
@@ -117,8 +119,8 @@ def main() -> None:
 
 
 def _requests(is_ready: threading.Event) -> queue.SimpleQueue[str | None]:
-    """The lines of stdin, and None at its end. Where that comes before the lease is ready, this process ends at once;
-    Ray ends what was begun.
+    """The lines of stdin, and None at its end, or when the process that asked is gone: one that it forked may hold its
+    end of the pipe. Where that comes before the lease is ready, this process ends at once; Ray ends what was begun.
     """
     requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
@@ -129,7 +131,16 @@ def _requests(is_ready: threading.Event) -> queue.SimpleQueue[str | None]:
             os._exit(1)
         requests.put(None)
 
-    threading.Thread(target=read, daemon=True).start()
+    def watch() -> None:
+        parent = os.getppid()
+        while os.getppid() == parent:
+            time.sleep(LOOK_S)
+        if not is_ready.is_set():
+            os._exit(1)
+        requests.put(None)
+
+    for look in (read, watch):
+        threading.Thread(target=look, daemon=True).start()
     return requests
 
 

@@ -139,3 +139,17 @@ def test_a_transaction_that_dies_leaves_no_half(spec):
     with Store(spec.store) as store:
         assert len(store.held()[0].trials) == 3
     assert sqlite3.connect(spec.store).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_an_sqlite_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path):
+    path = tmp_path / "results.sqlite"
+    for version in (0, 1, 2):
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS results (a INTEGER)")
+            connection.execute(f"PRAGMA user_version={version}")
+        connection.close()
+        before = path.read_bytes()
+        for reads in (False, True):
+            with pytest.raises(PlacerError, match="no store of a campaign; name another"):
+                Store(path, reads=reads)
+        assert path.read_bytes() == before
