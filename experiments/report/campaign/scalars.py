@@ -6,7 +6,7 @@ The event files are written by TensorBoard's own modules, of those that do not l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,13 @@ def write_scalars(store: Store, folder: Path, report: str) -> int:
     check_tensorboard()
     count, times = 0, store.times()
     try:
-        for held in store.held():
+        cells = store.held()
+        folders = file_names(held.case_key for held in cells)
+        for held in cells:
             single_s = best_single_s(store.opened(held.case_key))
             at = [times[held.key, trial.n] for trial in held.trials]
-            _write(folder / run_name(held), _scalars(held, single_s, at))
+            run = folder / folders[held.case_key] / f"{held.searcher}-{held.seed}"
+            _write(run, _scalars(held, single_s, at))
             count += len(held.trials)
         _write(folder / "report", [_text(report, max(times.values(), default=0.0))])
     except OSError as error:
@@ -50,14 +53,17 @@ def write_scalars(store: Store, folder: Path, report: str) -> int:
     return count
 
 
-def run_name(held: Held) -> str:
-    """The folder of a search."""
-    return f"{file_name(held.case_key)}/{held.searcher}-{held.seed}"
-
-
-def file_name(text: str) -> str:
-    """The text without what a file's name had better not have."""
-    return re.sub(r"[^\w.-]+", "_", text).strip("._") or "_"
+def file_names(keys: Iterable[str]) -> dict[str, str]:
+    """For each key a name without what a file's name had better not have; numbered where two would be the same."""
+    names: dict[str, str] = {}
+    for key in dict.fromkeys(keys):
+        stem = name = re.sub(r"[^\w.-]+", "_", key).strip("._") or "_"
+        number = 1
+        while name in names.values():
+            number += 1
+            name = f"{stem}~{number}"
+        names[key] = name
+    return names
 
 
 def _write(folder: Path, events: list[Any]) -> None:

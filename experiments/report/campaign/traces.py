@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.campaign.cells import Case
 from experiments.campaign.store import Held, Store
 from experiments.report.campaign.best import GoneError, best_of
-from experiments.report.campaign.scalars import file_name
+from experiments.report.campaign.scalars import file_names
 from placer.errors import PlacerError
 from placer.files import write_whole
 
@@ -22,7 +22,7 @@ def write_traces(store: Store, cases: Mapping[str, Case], folder: Path) -> tuple
     cells: dict[str, list[Held]] = {}
     for held in store.held():
         cells.setdefault(held.case_key, []).append(held)
-    left_out = {}
+    left_out, names = {}, file_names(cells)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -34,5 +34,5 @@ def write_traces(store: Store, cases: Mapping[str, Case], folder: Path) -> tuple
             left_out[key] = str(gone)
             continue
         trace = best.after.to_trace(f"{key}: best mapping, predicted")
-        write_whole(folder / f"{file_name(key)}.json", json.dumps(trace).encode())
+        write_whole(folder / f"{names[key]}.json", json.dumps(trace).encode())
     return len(cells) - len(left_out), left_out

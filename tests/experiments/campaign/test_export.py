@@ -11,6 +11,7 @@ from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
 from experiments.campaign.store import Store, Trial
 from experiments.report.campaign.export import check_export, export
+from experiments.report.campaign.scalars import file_names
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
 
@@ -149,3 +150,10 @@ def test_a_missing_extra_is_named(monkeypatch, tmp_path, package, out, format):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(BadInputError, match=rf"pip install 'placer\[{package}\]'"):
         check_export(str(tmp_path / out), format)
+
+
+def test_no_two_cases_are_written_under_one_name():
+    keys = ("a/b.json on t.json", "a_b.json on t.json", "../a_b.json on t.json", "a_b.json on t.json~2", "..")
+    names = file_names(keys)
+    assert tuple(names) == keys and len(set(names.values())) == len(keys)
+    assert names[keys[0]] == "a_b.json_on_t.json"
