@@ -7,7 +7,7 @@ from pathlib import Path
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
 from experiments.benches.takes import Takes
-from experiments.report.regret_plot import RegretCurve, RegretPanel, draw_regret
+from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
 from experiments.report.text import markdown_table, percent
 from search.offline.plan import DEFAULT_SEARCHER
 

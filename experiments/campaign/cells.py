@@ -35,6 +35,18 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How far a search goes: measurements, and minutes over all runs."""
+
+    measurements: int
+    minutes: float | None = None
+
+    def allow(self, n: int, spent_s: float) -> bool:
+        """Whether one more measurement may begin after n, which took so many seconds."""
+        return n < self.measurements and (self.minutes is None or spent_s < 60 * self.minutes)
+
+
+@dataclass(frozen=True)
 class Cell:
     """One search of a campaign."""
 

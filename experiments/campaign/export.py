@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.campaign.store import Held, Store, Trial
-from placer.errors import BadInputError
 from placer.files import parquet, write_whole
 from placer.result import Measured
 
@@ -16,24 +15,14 @@ COLUMNS = (
     *("case", "kind", "searcher", "seed", "n", "step_s", "spread_s", "repeats", "stopped_early", "failed", "detail"),
     *("seconds", "placement"),
 )
-SUFFIXES = (".csv", ".parquet")
 
 
-def check_export(path: Path) -> None:
-    """Raises BadInputError for a file that is of no known format, or Parquet where that is not installed."""
-    if path.suffix not in SUFFIXES:
-        raise BadInputError(f"--out {path}: {path.suffix or 'no'} format is known; name a .csv or .parquet file.")
-    if path.suffix == ".parquet":
-        parquet()
-
-
-def export(store: Store, path: Path) -> int:
-    """Write all measurements; returns how many. Raises BadInputError as `check_export` does, and PlacerError where the
-    file cannot be written.
+def export(store: Store, path: Path, *, as_parquet: bool = False) -> int:
+    """Write all measurements; returns how many. Raises PlacerError where the file cannot be written, and BadInputError
+    where Parquet is not installed.
     """
-    check_export(path)
     rows = [_row(held, trial) for held in store.held() for trial in held.trials]
-    write_whole(path, _csv(rows) if path.suffix == ".csv" else _parquet(rows))
+    write_whole(path, _parquet(rows) if as_parquet else _csv(rows))
     return len(rows)
 
 

@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, groupby
-from math import inf
 from typing import Any
 
 from experiments.campaign.cell_search import CellSearch
@@ -17,9 +16,8 @@ from experiments.campaign.open_case import Calibration, CaseError, InterruptedOp
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.progress import Progress
 from experiments.campaign.spec import Spec
-from experiments.campaign.store import Held, Store, Trial, Wanted
+from experiments.campaign.store import PROFILE, SHAPE, Held, Store, Trial, Wanted
 from experiments.campaign.warm_start import (
-    SHAPE,
     WARM,
     Source,
     carried_line,
@@ -77,11 +75,15 @@ class Campaign:
         self._check_warm_start()
         self.store.want(wanted(self.spec))
         held = {cell.key: cell for cell in self.store.held()}
-        total = sum(done(self.spec, held[cell.key]) or self.spec.measurements for cell in self.spec.cells)
+        limits = self.spec.limits
+        total = sum(
+            len(cell.trials) if cell.is_searched(limits) else limits.measurements
+            for cell in (held[cell.key] for cell in self.spec.cells)
+        )
         self.progress.begin(sum(len(held[cell.key].trials) for cell in self.spec.cells), total)
         try:
             for case, cells in groupby(self._one_by_one(held), key=lambda cell: cell.case):
-                left = [cell for cell in cells if done(self.spec, held[cell.key]) is None or held[cell.key].lacks_final]
+                left = [c for c in cells if not held[c.key].is_searched(limits) or held[c.key].lacks_final]
                 if left and not self.over():
                     self._case(case, left, held)
         finally:
@@ -92,7 +94,7 @@ class Campaign:
         if self.beside is None:
             return self.spec.cells
         files = [cell for cell in self.spec.cells if cell.case.kind == PREDICTED]
-        self.beside([cell for cell in files if done(self.spec, held[cell.key]) is None], held, self._ready)
+        self.beside([cell for cell in files if not held[cell.key].is_searched(self.spec.limits)], held, self._ready)
         return [cell for cell in self.spec.cells if cell.case.kind != PREDICTED]
 
     def _case(self, case: Case, cells: list[Cell], held: dict[str, Held]) -> None:
@@ -116,11 +118,12 @@ class Campaign:
     def _opened(self, case: Case, opened: OpenCase) -> dict[str, Any]:
         """Store what was found out of a case before its first search, and what is carried over to it."""
         problem = opened.problem(None)
-        facts = {**opened.opened(), SHAPE: stored_shape(problem)}
+        facts = dict(opened.opened())
         if self.spec.warm_start:
             facts[WARM] = warm_start(problem, self._sources, [placement for placement, _ in opened.singles])
             self.progress.phase(f"{case.key}: {carried_line(facts[WARM])}")
-        self.store.keep_opened(case.key, facts, opened.profile)
+        contents = {SHAPE: stored_shape(problem)} | ({} if opened.profile is None else {PROFILE: opened.profile})
+        self.store.keep_opened(case.key, facts, contents)
         return facts
 
     @cached_property
@@ -138,9 +141,9 @@ class Campaign:
         """The rest of a cell's measurements, and its final ones."""
         asked = [(trial.placement, trial.result) for trial in held.trials]
         search = CellSearch(cell, case, held.state, asked, self.over, carried)
-        n, spent_s = len(held.trials), sum(trial.seconds for trial in held.trials)
+        n, spent_s = len(held.trials), held.spent_s
         self.progress.cell(cell, n, search.best_s, case.best_single_s)
-        while held.ended is None and n < self.spec.measurements and spent_s < 60 * (self.spec.minutes or inf):
+        while held.ended is None and self.spec.limits.allow(n, spent_s):
             begin_s = self.clock()
             placement = search.ask()
             if self.over():  # the question may have been cut short
@@ -251,11 +254,3 @@ def wanted(spec: Spec) -> list[Wanted]:
         )
         for cell in spec.cells
     ]  # fmt: skip
-
-
-def done(spec: Spec, held: Held) -> int | None:
-    """How many measurements a finished cell took; None where more are to be made."""
-    count = len(held.trials)
-    spent_s = sum(trial.seconds for trial in held.trials)
-    finished = held.ended is not None or count >= spec.measurements or spent_s >= 60 * (spec.minutes or inf)
-    return count if finished else None

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from experiments import zoo
-from experiments.campaign.cells import Case, Cell, graph_case, located, model_case
+from experiments.campaign.cells import Case, Cell, Limits, graph_case, located, model_case
 from placer.errors import BadInputError, listed, short
 from placer.files import Document, Name
 from placer.graph.pins import parse_pin
@@ -84,6 +84,11 @@ class Spec:
     def measurements(self) -> int:
         """How many each cell may take."""
         return self.budgets[-1]
+
+    @property
+    def limits(self) -> Limits:
+        """How far each cell goes."""
+        return Limits(self.measurements, self.minutes)
 
 
 def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = False) -> Spec:

@@ -6,6 +6,7 @@ from math import inf
 from statistics import median
 from typing import Any
 
+from experiments.campaign.cells import Limits
 from experiments.campaign.store import Held, Store, Trial
 from experiments.campaign.warm_start import WARM, warm_facts
 from placer.result import Measured
@@ -16,7 +17,7 @@ Facts = dict[str, Any]
 def standing(store: Store) -> Facts:
     """What `placer campaign status --json` prints. Times are seconds."""
     held, failures = store.held(), store.failures()
-    opened = {cell.case_key: store.opened(cell.case_key) for cell in held}
+    opened = {key: store.opened(key) for key in dict.fromkeys(cell.case_key for cell in held)}
     failed = [(failure["cell"], failure["case"]) for failure in failures]
     cells = [_cell(cell, opened[cell.case_key], sum(key == cell.key for key, _ in failed)) for cell in held]
     wanted = [cell for cell in cells if cell["total"] is not None]
@@ -57,7 +58,7 @@ def _cell(held: Held, opened: Facts | None, failures: int) -> Facts:
         "untouched_s": (final or {}).get("untouched_s") or (opened or {}).get("untouched_s"),
         "untouched_beside": (final or {}).get("untouched_s") is not None,
         "bound_s": (opened or {}).get("bound_s"),
-        "seconds": sum(trial.seconds for trial in held.trials),
+        "seconds": held.spent_s,
         "failures": failures,
         "ended": held.ended,
     }
@@ -67,9 +68,7 @@ def _state(held: Held) -> str:
     """`done`, `begun`, `waiting`, or `not in the spec`."""
     if held.wanted is None:
         return "not in the spec"
-    spent_s = sum(trial.seconds for trial in held.trials)
-    finished = held.ended is not None or len(held.trials) >= held.wanted or spent_s >= 60 * (held.minutes or inf)
-    if finished and not held.lacks_final:
+    if held.is_searched(Limits(held.wanted, held.minutes)) and not held.lacks_final:
         return "done"
     return "begun" if held.trials else "waiting"
 

@@ -7,21 +7,22 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import msgspec
 
-from experiments.campaign.cells import MEASURED
+from experiments.campaign.cells import MEASURED, Limits
 from placer.errors import PlacerError
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement
 
 SQLITE = b"SQLite format 3\0"
+PROFILE, SHAPE = "profile", "shape"  # names of contents
 # Each script raises the schema by one version; a file of an older one gets those that it lacks.
 MIGRATIONS = (
     """
@@ -43,7 +44,9 @@ MIGRATIONS = (
     );
     """,
     """
-    CREATE TABLE profiles (case_key TEXT PRIMARY KEY REFERENCES cases, content BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE contents (
+        case_key TEXT NOT NULL REFERENCES cases, name TEXT NOT NULL, content BLOB NOT NULL, PRIMARY KEY (case_key, name)
+    ) WITHOUT ROWID;
     """,
 )
 
@@ -87,6 +90,15 @@ class Held:
     ended: str | None  # why nothing more is to be measured
     final: dict[str, Any] | None  # its best mapping and the best single device side by side
     trials: tuple[Trial, ...]
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that its measurements took."""
+        return sum(trial.seconds for trial in self.trials)
+
+    def is_searched(self, limits: Limits) -> bool:
+        """Whether nothing more is to be asked."""
+        return self.ended is not None or not limits.allow(len(self.trials), self.spent_s)
 
     @property
     def lacks_final(self) -> bool:
@@ -169,6 +181,8 @@ class Store:
                 f"the store {self.path} has schema {version}, this Placer knows {newest}; use a newer Placer, or name "
                 "another store."
             )
+        if reads and version == 0:
+            raise PlacerError(f"the store {self.path} is just being made; try again in a moment.")
         if reads and version < newest:
             raise PlacerError(f"the store {self.path} has the older schema {version}; placer campaign run renews it.")
         for k in range(version, newest):
@@ -194,9 +208,16 @@ class Store:
                 with suppress(sqlite3.Error):
                     self.connection.execute("ROLLBACK")
 
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        """What a query finds. Raises PlacerError for a store that is damaged."""
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise PlacerError(f"the store {self.path} cannot be read: {error}; name another, or a copy.") from None
+
     def terms(self) -> dict[str, dict[str, Any]]:
         """The terms of each case that is stored."""
-        return {key: json.loads(text) for key, text in self.connection.execute("SELECT key, terms FROM cases")}
+        return {key: json.loads(text) for key, text in self._rows("SELECT key, terms FROM cases")}
 
     def want(self, cells: Iterable[Wanted]) -> None:
         """Take over the cells of a spec; what is stored of others stays."""
@@ -215,20 +236,22 @@ class Store:
 
     def opened(self, case_key: str) -> dict[str, Any] | None:
         """What was found out of a case before its search began; None where that is not stored."""
-        row = self.connection.execute("SELECT opened FROM cases WHERE key = ?", (case_key,)).fetchone()
-        return None if row is None or row[0] is None else dict(json.loads(row[0]))
+        found = self._rows("SELECT opened FROM cases WHERE key = ? AND opened IS NOT NULL", case_key)
+        return dict(json.loads(found[0][0])) if found else None
 
-    def profile(self, case_key: str) -> bytes | None:
-        """What is stored with `opened`; None where there is none."""
-        row = self.connection.execute("SELECT content FROM profiles WHERE case_key = ?", (case_key,)).fetchone()
-        return None if row is None else bytes(row[0])
+    def content(self, case_key: str, name: str) -> bytes | None:
+        """More of what was found out of a case, which few ask for: PROFILE or SHAPE. None where there is none."""
+        found = self._rows("SELECT content FROM contents WHERE case_key = ? AND name = ?", case_key, name)
+        return bytes(found[0][0]) if found else None
 
-    def keep_opened(self, case_key: str, opened: dict[str, Any], profile: bytes | None = None) -> None:
-        """Store what was found out of a case. profile: more of it, which `opened` does not return."""
+    def keep_opened(
+        self, case_key: str, opened: dict[str, Any], contents: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
+        """Store what was found out of a case. contents: by name, what `content` returns."""
         with self._transaction():
             self.connection.execute("UPDATE cases SET opened = ? WHERE key = ?", (json.dumps(opened), case_key))
-            if profile is not None:
-                self.connection.execute("INSERT OR REPLACE INTO profiles VALUES (?, ?)", (case_key, profile))
+            rows = [(case_key, name, content) for name, content in contents.items()]
+            self.connection.executemany("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", rows)
 
     def keep(self, cell: str, trial: Trial, state: dict[str, Any]) -> None:
         """Store a measurement, and the state from which its search goes on."""
@@ -266,12 +289,12 @@ class Store:
     def failures(self) -> list[dict[str, Any]]:
         """All failures, in their order: `case`, `cell`, `n`, `reason`, `detail`, `at`."""
         names = ("case", "cell", "n", "reason", "detail", "at")
-        rows = self.connection.execute("SELECT case_key, cell, n, reason, detail, at FROM failures ORDER BY id")
+        rows = self._rows("SELECT case_key, cell, n, reason, detail, at FROM failures ORDER BY id")
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def times(self) -> dict[tuple[str, int], float]:
         """When each measurement was stored, by cell and number, in seconds since the epoch."""
-        return {(cell, n): at for cell, n, at in self.connection.execute("SELECT cell, n, at FROM trials")}
+        return {(cell, n): at for cell, n, at in self._rows("SELECT cell, n, at FROM trials")}
 
     def held(self) -> list[Held]:
         """All cells, in the order of the spec, those that it no longer has last. One moment's view."""
@@ -279,15 +302,15 @@ class Store:
             self.connection.execute("BEGIN")
         try:
             trials: dict[str, list[Trial]] = {}
-            for cell, n, placement, result, seconds in self.connection.execute(
+            for cell, n, placement, result, seconds in self._rows(
                 "SELECT cell, n, placement, result, seconds FROM trials ORDER BY cell, n"
             ):
                 found = Trial(n, tuple(json.loads(placement)), unplain(json.loads(result)), seconds)
                 trials.setdefault(cell, []).append(found)
-            rows = self.connection.execute(
+            rows = self._rows(
                 "SELECT cells.key, case_key, kind, searcher, seed, wanted, minutes, state, ended, final FROM cells "
                 "JOIN cases ON cases.key = case_key ORDER BY wanted = 0, place, cells.key"
-            ).fetchall()
+            )
         finally:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
 from math import inf
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from experiments.campaign.store import Held, Store, is_store
+from experiments.campaign.store import SHAPE, Held, Store, is_store
 from placer.errors import BadInputError
 from placer.result import Measured
 from search.initial.carried import carried
@@ -24,7 +24,7 @@ from search.problem.searcher import never
 MOST = 3  # placements carried to a case, each of which every search of it measures
 LEAST = 0.5  # likeness of a case from which anything is carried
 FAR = 1.1  # nothing is carried that is predicted so many times slower than the best start that is known without it
-SHAPE, WARM = "shape", "warm_start"  # keys of what is stored with an opened case
+WARM = "warm_start"  # key of what is stored with an opened case
 
 Facts = dict[str, Any]
 
@@ -61,7 +61,8 @@ def _sources(name: str, path: Path) -> Iterator[Source]:
         cells, terms = store.held(), store.terms()
         for case in dict.fromkeys(held.case_key for held in cells):
             opened = store.opened(case) or {}
-            shape = msgspec.convert(opened[SHAPE], Shape) if SHAPE in opened else None
+            content = store.content(case, SHAPE)
+            shape = None if content is None else msgspec.msgpack.decode(content, type=Shape)
             singles = [step_s for _, step_s in opened.get("singles", []) if step_s is not None]
             fastest = _fastest([held for held in cells if held.case_key == case], min(singles, default=inf))
             yield Source(name, case, terms[case].get("objective", "makespan"), shape, fastest)
@@ -164,6 +165,6 @@ def _median_s(cells: Sequence[Held], n: int) -> float | None:
     return median(ran) if ran else None
 
 
-def stored_shape(problem: Problem) -> Facts:
-    """A problem's shape as plain data, from which other campaigns carry."""
-    return asdict(Shape.of(problem))
+def stored_shape(problem: Problem) -> bytes:
+    """A problem's shape as it is stored, from which other campaigns carry."""
+    return msgspec.msgpack.encode(Shape.of(problem))

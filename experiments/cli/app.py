@@ -61,7 +61,7 @@ def devices(
 
     Example: placer devices --workers 2
     """
-    from experiments.report.tables import show_topology, topology_facts
+    from experiments.report.topology import show_topology, topology_facts
     from placer.devices.cluster import open_devices
 
     with measuring(), open_devices(device_spec(workers, spec), include_local=include_local, deadlines=True) as opened:
@@ -163,7 +163,7 @@ def compare(
     from experiments.jobs.search.compare import CompareSettings, run_comparison
     from experiments.jobs.search.settings import SearchSettings
     from experiments.report import standings, tables
-    from experiments.report.picture import check_picture
+    from experiments.report.plots.picture import check_picture
     from experiments.report.progress import bar
 
     search = SearchSettings(
@@ -220,7 +220,7 @@ def simulate(
     Example: placer simulate graph.json topology.json mapping.json --gantt step.png
     """
     from experiments.jobs.plan import simulate_command
-    from experiments.report.picture import check_picture
+    from experiments.report.plots.picture import check_picture
     from experiments.report.tables import show_simulated, write_simulated
 
     check_picture(gantt)

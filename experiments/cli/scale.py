@@ -76,9 +76,9 @@ def predict(
     """
     from experiments.cli.scale_words import assigned, check_pays, varied
     from experiments.jobs.scale import prediction_facts
-    from experiments.report.picture import check_picture
+    from experiments.report.plots.picture import check_picture
+    from experiments.report.plots.scaling import draw_curve
     from experiments.report.scaling import prediction_curve, show_prediction
-    from experiments.report.scaling_plot import draw_curve
     from surrogate.scaling.files import read_scaling
 
     check_picture(plot, "--plot")
@@ -120,9 +120,9 @@ def sgd(
     """
     from experiments.cli.scale_words import check_pays, counts
     from experiments.jobs.scale import sgd_command
-    from experiments.report.picture import check_picture
+    from experiments.report.plots.picture import check_picture
+    from experiments.report.plots.scaling import draw_sgd
     from experiments.report.scaling import sgd_curve, show_sgd
-    from experiments.report.scaling_plot import draw_sgd
     from surrogate.scaling.sync_sgd import SgdSettings
 
     settings = SgdSettings(form, overlap, batch, slots, bucket, input_bytes, io, host, prefetch)

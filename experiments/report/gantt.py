@@ -1,4 +1,4 @@
-"""Gantt charts of simulated or measured steps, as facts and as text; experiments/report/gantt_plot.py draws them."""
+"""Gantt charts of simulated or measured steps, as facts and as text; experiments/report/plots/gantt.py draws them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `placer scale` prints: tables and sentences; experiments/report/scaling_plot.py draws the curves."""
+"""What `placer scale` prints: tables and sentences; experiments/report/plots/scaling.py draws the curves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.report.scaling_plot import ScalingCurve, SgdCurve
+from experiments.report.plots.scaling import ScalingCurve, SgdCurve
 from experiments.report.text import cell, ms, printable
 from surrogate.scaling.model import LEVEL, Value
 from surrogate.scaling.sync_sgd import Iteration

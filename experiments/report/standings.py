@@ -10,7 +10,7 @@ from rich.table import Table
 
 from experiments.jobs.search.compare import Comparison, Standing
 from experiments.jobs.search.finding import Row, step_s
-from experiments.report.regret_plot import RegretCurve, RegretPanel, draw_regret
+from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
 from experiments.report.tables import groups_per_device, reference_line, result_facts
 from experiments.report.text import markdown_table, ms
 from placer.files import write_whole

@@ -1,108 +1,39 @@
-"""What `search`, `plan`, `simulate` and `devices` print and write: facts first, then tables made of them."""
+"""What `search`, `plan` and `simulate` print and write: facts first, then tables made of them."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from itertools import permutations
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from experiments.jobs.plan import Simulated
 from experiments.jobs.search.finding import Finding, Pipelined, Row, step_s
 from experiments.jobs.search.timelines import one_trace
 from experiments.report.gantt import gantt_facts, gantt_text
-from experiments.report.gantt_plot import draw
-from experiments.report.picture import check_picture
+from experiments.report.plots.gantt import draw
+from experiments.report.plots.picture import check_picture
 from experiments.report.report_files import is_page
 from experiments.report.text import cell, markdown_table, ms, printable
-from placer.devices.link_pairs import ALL
 from placer.errors import PlacerError
 from placer.files import write_whole
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
-from placer.graph.topology import Link, Topology
 from placer.result import Failed, Measured
 from placer.splits.plan import SplitPlan
 from placer.splits.plan_files import regions_of
 
 Facts = dict[str, Any]
 HEADS = ("mapping", "step", "spread", "repeats", "x best single", "predicted", "off by")
-
-
-def topology_facts(topology: Topology, hardware: dict[str, str]) -> Facts:
-    """What `placer devices --json` prints. hardware: product names by device, where they are known."""
-    devices = [
-        {
-            "name": d.name,
-            "kind": d.kind,
-            "memory_bytes": d.memory_bytes,
-            "hardware": hardware.get(d.name),
-            "node": d.node,
-        }
-        for d in topology.devices
-    ]
-    fields = ("src", "dst", "latency_s", "bandwidth_bytes_per_s", "send_s", "send_s_per_byte")
-    links = [
-        {name: getattr(link, name) for name in (*fields, "receive_s", "receive_s_per_byte")} for link in topology.links
-    ]
-    return {"devices": devices, "links": links, "contention": topology.contention}
-
-
-def show_topology(topology: Topology, hardware: dict[str, str]) -> None:
-    """Devices and links as two tables."""
-    console = Console()
-    table = Table("device", "kind", "memory", *(["hardware"] if hardware else []))
-    for d in topology.devices:
-        table.add_row(
-            escape(d.name),
-            escape(d.kind),
-            "unlimited" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB",
-            *([escape(hardware.get(d.name, ""))] if hardware else []),
-        )
-    console.print(table)
-    if topology.links:
-        table = Table("link", "on the way", "work at each end", "1 MiB in all")
-        for name, links in _link_rows(topology).items():
-            k = sorted(links, key=_mebibyte_s)[len(links) // 2]
-            work = f"{k.send_s * 1e6:.0f} us + {k.send_s_per_byte * 1e9:.2f} ns/byte"
-            way = f"{k.latency_s * 1e6:.0f} us, {k.bandwidth_bytes_per_s / 1e9:.3g} GB/s"
-            table.add_row(name, way, work, _range_ms([_mebibyte_s(link) for link in links]))
-        console.print(table)
-
-
-def _link_rows(topology: Topology) -> dict[str, list[Link]]:
-    """Each link by itself; of many devices whose nodes are known, those of a tier and of the same kinds together."""
-    if len(topology) <= ALL or None in topology.nodes:
-        return {f"{link.src} -> {link.dst}": [link] for link in topology.links}
-    rows: dict[str, list[Link]] = {}
-    for s, d in permutations(range(len(topology)), 2):
-        link, ends = topology.table[s][d], (topology.devices[s], topology.devices[d])
-        if link is not None:
-            rows.setdefault(f"{topology.tier(s, d)} nodes, {ends[0].kind} -> {ends[1].kind}", []).append(link)
-    return {f"{name} ({len(links)} links)": links for name, links in sorted(rows.items(), reverse=True)}
-
-
-def _mebibyte_s(link: Link) -> float:
-    return link.transfer_s(2**20) + link.send_busy_s(2**20) + link.receive_busy_s(2**20)
-
-
-def _range_ms(seconds: Sequence[float]) -> str:
-    """The median, and the least and the most where they differ."""
-    low, middle, high = min(seconds), sorted(seconds)[len(seconds) // 2], max(seconds)
-    between = f" ({low * 1e3:.2f} to {high * 1e3:.2f})" if high > low else ""
-    return f"{middle * 1e3:.2f} ms{between}"
 
 
 def finding_facts(found: Finding) -> Facts:

@@ -198,16 +198,9 @@ class AutoStep:
 
     def later_report_html(self) -> Callable[[], str]:
         """What gives the page of this moment whenever it is called, also after `close()`; only then it is made."""
-        from search.online.step_record import later_record  # a page takes time to load, and few trainings ask for one
+        from search.online.step_record import later_page  # it takes time to load, and few trainings ask for a page
 
-        record = later_record(self, self._live.mapping)
-
-        def page() -> str:
-            from search.page.page import page_html
-
-            return page_html(record())
-
-        return page
+        return later_page(self, self._live.mapping)
 
     def close(self) -> None:
         """End the search, give the devices back, and leave the step's variables true and unwatched.

@@ -27,6 +27,18 @@ Mapped = Callable[[tuple[int, ...], int], Mapping]
 """The mapping of the step's ops, by a plan of splits, on devices; `placer.train.live_step.LiveStep.mapping`."""
 
 
+def later_page(step: AutoStep, mapped: Mapped) -> Callable[[], str]:
+    """What makes the page of this moment at any time later."""
+    record = later_record(step, mapped)
+
+    def page() -> str:
+        from search.page.page import page_html  # with a library of a megabyte
+
+        return page_html(record())
+
+    return page
+
+
 def step_record(step: AutoStep, mapped: Mapped) -> RunRecord:
     """The record of a step as it is now. Timelines are predicted by costs as profiled; there are none without costs."""
     return later_record(step, mapped)()

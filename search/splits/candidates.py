@@ -18,7 +18,7 @@ from placer.splits.rules.way import Cut
 from placer.splits.step_graph import StepGraph
 from search.splits.copying import with_copies
 from search.splits.kin import is_used_in_parts, kin, may_be_divided, readers, variable_shape
-from search.splits.propagate import Propagation, Rates
+from search.splits.propagate import Propagation, Rates, in_turn_s
 
 POLICIES = ("batch", "columns", "alternate", "heavy", "heavy-alternate")
 WEIGHTED = {
@@ -43,9 +43,9 @@ def candidates(
 
 
 def ranked(graph: StepGraph, phases: Mapping[str, str | None], rates: Rates, parts: int) -> list[tuple[str, SplitPlan]]:
-    """`candidates`, the cheapest first as `Propagation.seconds` counts them."""
+    """`candidates`, the cheapest first by `in_turn_s`."""
     found = candidates(graph, phases, rates, parts)
-    return sorted(found, key=lambda entry: Propagation(graph, rates, parts).seconds(entry[1]))
+    return sorted(found, key=lambda entry: in_turn_s(graph, rates, parts, entry[1]))
 
 
 def plan_by(policy: str, graph: StepGraph, phases: Mapping[str, str | None], rates: Rates, parts: int) -> SplitPlan:

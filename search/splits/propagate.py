@@ -36,6 +36,14 @@ Held = Cut | Joined | Own | Copied | Local | None
 by each part."""
 
 
+def in_turn_s(graph: StepGraph, rates: Rates, parts: int, plan: SplitPlan) -> float:
+    """Seconds of a plan's step with part i on device i, where ops run one after another and the parts of one together.
+    That ranks plans, and is no prediction.
+    """
+    state = Propagation(graph, rates, parts)
+    return sum(state.take_planned(op, plan.divisions.get(op.name)) for op in graph.order)
+
+
 @dataclass
 class Propagation:
     """Chooses the divisions of a step's ops. variables: node of a variable -> the axis along which it is divided.
@@ -65,14 +73,8 @@ class Propagation:
                 self.divisions[op.name] = Division(wanted, self.parts)
         return SplitPlan(self.divisions)
 
-    def seconds(self, plan: SplitPlan) -> float:
-        """What a plan's step takes with part i on device i, one op after another. Call it before anything is divided.
-
-        Whole ops wait for each other, and nothing overlaps; so it ranks plans, and is no prediction.
-        """
-        return sum(self._planned_s(op, plan.divisions.get(op.name)) for op in self.graph.order)
-
-    def _planned_s(self, op: Any, division: Division | None) -> float:
+    def take_planned(self, op: Any, division: Division | None) -> float:
+        """Divide an op as a plan has it, or leave it whole; returns its seconds, moving what it takes included."""
         texts = self._texts(op)
         way = None if division is None else self.graph.way(op.name, division.way)
         if division is None or way is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.benches.bench import Facts
 from experiments.benches.gpu.figures import with_ratio
-from experiments.report.picture import COLOURS, diagonal, light_grid, name_rows, save_picture
+from experiments.report.plots.picture import COLOURS, diagonal, light_grid, name_rows, save_picture
 
 PICTURE = Path("docs/gpu.png")
 WIDTH_IN, ROW_IN, LEAST_IN = 15.0, 0.3, 4.2

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.benches.bench import Facts
-from experiments.report.picture import COLOURS, MARKERS, diagonal, light_grid, name_rows, save_picture
+from experiments.report.plots.picture import COLOURS, MARKERS, diagonal, light_grid, name_rows, save_picture
 
 PICTURE = Path("docs/scaling.png")
 GENERIC = "generic"

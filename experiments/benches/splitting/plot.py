@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.report.picture import COLOURS, light_grid, name_rows, save_picture
+from experiments.report.plots.picture import COLOURS, light_grid, name_rows, save_picture
 
 PICTURE = Path("docs/splitting.png")
 WIDTH_IN, ROW_IN, LEAST_IN = 8.0, 0.5, 2.8

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.benches.bench import Facts
 from experiments.benches.spoc.analysis import FLOPS, SPOC
-from experiments.report.picture import MARKERS, diagonal, light_grid, name_rows, save_picture
+from experiments.report.plots.picture import MARKERS, diagonal, light_grid, name_rows, save_picture
 
 PICTURE = Path("docs/spoc.png")
 SIZE_IN = (15.0, 5.4)

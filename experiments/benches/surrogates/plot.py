@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.report.picture import COLOURS, MARKERS, diagonal, light_grid, name_rows, save_picture
+from experiments.report.plots.picture import COLOURS, MARKERS, diagonal, light_grid, name_rows, save_picture
 
 PICTURE = Path("docs/surrogates.png")
 WIDTH_IN, ROW_IN = 13.0, 0.32

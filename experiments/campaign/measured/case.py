@@ -6,19 +6,19 @@ from functools import cached_property
 from typing import Any
 
 from experiments.campaign.cells import MEASURED, Case, located
-from experiments.campaign.measured.process import CHANGED, LOST, CaseProcess, ProcessError
+from experiments.campaign.measured.process import LOST, CaseProcess, ProcessError
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
 from experiments.campaign.measured.session import Known
 from experiments.campaign.open_case import Calibration, CaseError, OpenCase, Told
 from experiments.campaign.progress import Progress
-from experiments.campaign.store import Store, unplain
+from experiments.campaign.store import PROFILE, Store, unplain
 from experiments.jobs.search.settings import SearchSettings
-from placer.errors import BadInputError
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 
 DEVICE = "device"  # the reason of a failure that is not the placement's
+ASK_S, STEPS = 900.0, 1000  # an answer may take so long, and so many steps of the anchor; else the process is frozen
 
 
 class MeasuredCase(OpenCase):
@@ -28,12 +28,12 @@ class MeasuredCase(OpenCase):
     clocked = True
 
     def __init__(self, case: Case, store: Store, progress: Progress, over: Stop = never) -> None:
-        """Opens the devices. Raises CaseError where they, or the model, cannot be used, BadInputError where they are
-        not what the store says, and InterruptedOpeningError where `over()`.
+        """Opens the devices. Raises CaseError where they, or the model, cannot be used or are not what the store
+        says, and InterruptedOpeningError where `over()`.
         """
         self.case, self.progress, self.over = case, progress, over
         self._process: CaseProcess | None = None
-        facts, profile = store.opened(case.key), store.profile(case.key)
+        facts, profile = store.opened(case.key), store.content(case.key, PROFILE)
         if facts is None or profile is None:
             process = self._running(None)
             assert process.found is not None
@@ -99,7 +99,7 @@ class MeasuredCase(OpenCase):
     def _asked(self, method: str, *arguments: Any) -> Any:
         process = self._running(self._known)
         try:
-            found = process.ask(method, *arguments)
+            found = process.ask(method, *arguments, limit_s=ASK_S + STEPS * self._known.anchor[1].step_s)
         except ProcessError as error:
             found = Failed(DEVICE if error.reason == LOST else "error", str(error))
             self.close()
@@ -121,8 +121,6 @@ class MeasuredCase(OpenCase):
                     self.over,
                 )
             except ProcessError as error:
-                if error.reason == CHANGED:
-                    raise BadInputError(f"{self.case.key}: {error}.") from None
                 raise CaseError(f"cannot be opened: {error}") from None
         return self._process
 

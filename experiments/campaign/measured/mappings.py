@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured.profiled import Profiled
-from experiments.campaign.store import Held, Store
+from experiments.campaign.store import PROFILE, Held, Store
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
@@ -41,7 +41,7 @@ def write_best(store: Store, folder: Path) -> dict[str, str]:
 def _best(store: Store, case: str, cells: Sequence[Held]) -> MappingFile:
     """Of a case's cells the one that is the farthest ahead of what was measured beside it."""
     held = max(cells, key=lambda held: _ratio(held.final or {}))
-    final, content, opened = held.final or {}, store.profile(case), store.opened(case) or {}
+    final, content, opened = held.final or {}, store.content(case, PROFILE), store.opened(case) or {}
     assert content is not None
     prediction = Profiled.decoded(content).prediction
     groups = prediction.groups

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from experiments.campaign.measured.session import ChangedError, Known, Session, opened
+from experiments.campaign.measured.session import Known, Session, opened
 from experiments.campaign.open_case import InterruptedOpeningError
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.settings import SearchSettings
@@ -25,11 +26,11 @@ from search.problem.searcher import Stop, never
 POLL_S = 0.2
 END_S = 20.0  # in which it must close its devices
 SPAWN = get_context("spawn")
-PHASE, DONE, CHANGED, LOST, FAILED = "phase", "done", "changed", "lost", "failed"
+PHASE, DONE, LOST, FAILED = "phase", "done", "lost", "failed"
 
 
 class ProcessError(PlacerError):
-    """The process is of no use any more. reason: CHANGED, LOST or FAILED."""
+    """The process is of no use any more. reason: LOST, with a device or by itself, or FAILED."""
 
     def __init__(self, said: str, reason: str) -> None:
         super().__init__(said)
@@ -57,13 +58,18 @@ class CaseProcess:
             self.close(at_once=True)
             raise
 
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """What the session's method returns. Raises ProcessError."""
+    def ask(self, method: str, *arguments: Any, limit_s: float) -> Any:
+        """What the session's method returns. Raises ProcessError, also where that takes longer."""
         try:
             self._connection.send((method, arguments))
         except OSError:
             raise self._ended() from None
-        return self._answer(lambda _: None, never)
+        until_s = time.monotonic() + limit_s
+        try:
+            return self._answer(lambda _: None, lambda: time.monotonic() > until_s)
+        except InterruptedOpeningError:
+            self.close(at_once=True)
+            raise ProcessError(f"no answer within {limit_s:.0f} s", LOST) from None
 
     def close(self, *, at_once: bool = False) -> None:
         """Have it close its devices and end; harmless when called twice."""
@@ -119,8 +125,7 @@ def _found(session: Session, known: Known | None) -> tuple[dict[str, Any] | None
 def _said(error: Exception) -> tuple[str, str]:
     from placer.devices.workers.deadline import DeviceLostError
 
-    kinds = ((ChangedError, CHANGED), (DeviceLostError, LOST))
-    kind = next((kind for error_type, kind in kinds if isinstance(error, error_type)), FAILED)
+    kind = LOST if isinstance(error, DeviceLostError) else FAILED
     text = str(error) if isinstance(error, PlacerError) else f"{type(error).__name__}: {error}"
     return kind, one_line(text.strip().partition("\n")[0])
 

@@ -35,10 +35,6 @@ FINAL_REPEATS = 30
 Told = list[tuple[Placement, Result]]
 
 
-class ChangedError(BadInputError):
-    """The model or the devices are not those that the case was begun with."""
-
-
 @dataclass(frozen=True)
 class Known:
     """What the case's first session found out. told: the devices alone, and what each came to."""
@@ -126,8 +122,8 @@ class Session:
 def opened(settings: SearchSettings, known: Known | None, progress: Progress) -> Iterator[Session]:
     """A session whose devices are closed when the block ends.
 
-    Raises ChangedError where model or devices are not those of `known`, and BadInputError and PlacerError as the stages
-    of `placer search` do.
+    Raises BadInputError where model or devices are not those of `known`, and as the stages of `placer search` do, like
+    PlacerError.
     """
     traced = trace_model(settings, progress)
     profiled = None if known is None else Profiled.decoded(known.profile)
@@ -153,7 +149,7 @@ def opened(settings: SearchSettings, known: Known | None, progress: Progress) ->
 def _check_model(model: str, traced: Traced, profiled: Profiled) -> None:
     now, then = traced.captured.graph, profiled.fine
     if now.fingerprint != then.fingerprint:
-        raise ChangedError(
+        raise BadInputError(
             f"{model} is graph {now.fingerprint} ({len(now)} ops) now, and was {then.fingerprint} ({len(then)}); "
             "change it back, or name another store"
         )
@@ -163,7 +159,7 @@ def _check_devices(spec: str | None, devices: Devices, profiled: Profiled) -> No
     if topology_key(devices.topology) != profiled.made_on:
         now, then = (", ".join(topology.names) for topology in (devices.topology, profiled.topology))
         what = "of another machine" if now == then else f"{now}, and were {then}"
-        raise ChangedError(f"the devices {spec} are {what}; run it where it was begun, or name another store")
+        raise BadInputError(f"the devices {spec} are {what}; run it where it was begun, or name another store")
 
 
 def _final_facts(found: SideBySide, single: Mapping | None) -> dict[str, Any]:

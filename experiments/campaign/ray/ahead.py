@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 from experiments.campaign.cell_search import CellSearch
-from experiments.campaign.cells import Cell
+from experiments.campaign.cells import Cell, Limits
 from experiments.campaign.open_case import OpenCase
 from experiments.campaign.store import Trial
 from search.problem.problem import Placement
@@ -29,18 +28,6 @@ class Point:
     def after(self, batch: Batch) -> Point:
         """Where it stands a batch later."""
         return Point((*self.trials, *batch.trials), batch.state)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How far a search goes: measurements, and seconds over all runs."""
-
-    measurements: int
-    seconds: float = inf
-
-    def allow(self, n: int, spent_s: float) -> bool:
-        """Whether one more measurement may begin."""
-        return n < self.measurements and spent_s < self.seconds
 
 
 @dataclass(frozen=True)

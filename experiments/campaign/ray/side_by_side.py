@@ -12,10 +12,10 @@ from math import inf
 from typing import Any
 
 import placer
-from experiments.campaign.cells import Cell
+from experiments.campaign.cells import Cell, Limits
 from experiments.campaign.open_case import Ready
 from experiments.campaign.progress import Progress
-from experiments.campaign.ray.ahead import BATCH_S, Batch, Begun, Clock, Limits, Point, search_ahead
+from experiments.campaign.ray.ahead import BATCH_S, Batch, Begun, Clock, Point, search_ahead
 from experiments.campaign.spec import Spec
 from experiments.campaign.store import Held, Store
 from placer.errors import PlacerError, one_line
@@ -90,9 +90,8 @@ class SideBySide:
         task = ray.remote(_searched).options(
             num_cpus=1, max_retries=0, num_returns="streaming", _generator_backpressure_num_objects=AHEAD
         )
-        limits = Limits(self.spec.measurements, 60 * (self.spec.minutes or inf))
         stream = task.remote(
-            search.case, search.cell, search.carried, search.point, limits, self.batch_s, placer.__version__
+            search.case, search.cell, search.carried, search.point, self.spec.limits, self.batch_s, placer.__version__
         )
         self._streams[stream] = search
 

@@ -10,7 +10,7 @@ from typing import Any
 from experiments.campaign.cells import MEASURED, Case
 from experiments.campaign.measured.profiled import Profiled
 from experiments.campaign.predicted import PredictedCase
-from experiments.campaign.store import Held, Store
+from experiments.campaign.store import PROFILE, Held, Store
 from experiments.jobs.plan import timeline_of
 from placer.errors import PlacerError
 from placer.graph.coarsen import Groups
@@ -94,7 +94,7 @@ def searched(key: str, kind: str, cases: Mapping[str, Case], store: Store) -> tu
     Raises GoneError.
     """
     if kind == MEASURED:
-        content = store.profile(key)
+        content = store.content(key, PROFILE)
         if content is None:
             raise GoneError("its model was not profiled yet")
         prediction = Profiled.decoded(content).calibrated((store.opened(key) or {}).get("calibration"))

@@ -7,7 +7,7 @@ from math import inf
 from experiments.campaign.standing import best_single_s, standing
 from experiments.campaign.store import Store
 from experiments.report.campaign.curves import Course, curves_of
-from experiments.report.regret_plot import RegretCurve, RegretPanel, regret_picture
+from experiments.report.plots.regret import RegretCurve, RegretPanel, regret_picture
 from placer.errors import PlacerError
 from search.page.record import Curve
 

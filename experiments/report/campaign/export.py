@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from experiments.campaign.export import check_export as check_table
 from experiments.campaign.export import export as write_table
 from experiments.campaign.spec import Spec
 from experiments.campaign.store import Store
@@ -14,11 +13,12 @@ from experiments.report.campaign.report import MARKDOWN, report_content
 from experiments.report.campaign.scalars import check_tensorboard, write_scalars
 from experiments.report.campaign.traces import write_traces
 from placer.errors import BadInputError, PlacerError, short
+from placer.files import parquet
 
 CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO = "csv", "parquet", "optuna", "tensorboard", "perfetto"
 FORMATS = (CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO)
 ENDINGS = {".csv": CSV, ".parquet": PARQUET, ".db": OPTUNA}
-FOLDERS = (TENSORBOARD, PERFETTO)
+TABLES, FOLDERS = (CSV, PARQUET), (TENSORBOARD, PERFETTO)
 
 
 def check_export(out: str, format: str | None) -> str:
@@ -31,15 +31,18 @@ def check_export(out: str, format: str | None) -> str:
             f"--out {short(out)}: name a file that ends in {', '.join(ENDINGS)}, or a storage (sqlite:///FILE), or a "
             f"folder with --format {' or '.join(FOLDERS)}."
         )
+    says = ENDINGS.get(Path(out).suffix.lower(), meant)
+    if meant in TABLES and says != meant:
+        raise BadInputError(f"--out {short(out)} is the name of a {says} file, and --format is {meant}; change one.")
     if meant in FOLDERS and Path(out).is_file():
         raise BadInputError(f"--out {short(out)}: is a file; {meant} needs a folder.")
-    _check_extra(meant, Path(out))
+    _check_extra(meant)
     return meant
 
 
-def _check_extra(format: str, out: Path) -> None:
-    if format in (CSV, PARQUET):
-        check_table(out)  # which goes by the name alone
+def _check_extra(format: str) -> None:
+    if format == PARQUET:
+        parquet()
     elif format == OPTUNA:
         optuna()
     elif format == TENSORBOARD:
@@ -61,4 +64,4 @@ def export(store: Store, spec: Spec | None, out: str, format: str) -> dict[str, 
             why = next(iter(left_out.values()), "there is no case")
             raise PlacerError(f"{store.path}: no best mapping can be traced: {why}.")
         return {**facts, "traces": count, "left_out": left_out}
-    return {**facts, "rows": write_table(store, Path(out))}
+    return {**facts, "rows": write_table(store, Path(out), as_parquet=format == PARQUET)}

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from experiments.campaign.standing import standing
+from experiments.campaign.standing import Facts, standing
 from experiments.campaign.store import Held, Store, Trial
 from placer.errors import BadInputError, PlacerError, short
 from placer.files import write_whole
@@ -51,21 +51,30 @@ def _fill(store: Store, url: str) -> int:
         cases: dict[str, list[Held]] = {}
         for held in store.held():
             cases.setdefault(held.case_key, []).append(held)
-        count = sum(_study(module, storage, store, key, cells) for key, cells in cases.items())
+        rows = {row["case"]: row for row in standing(store)["cells"]}
+        _check_new(storage, [_study_name(store, key) for key in cases], url)
+        count = sum(_study(module, storage, _study_name(store, key), rows[key], cells) for key, cells in cases.items())
         storage.engine.dispose()
         return count
-    except module.exceptions.DuplicatedStudyError as error:
-        raise BadInputError(f"{url}: {short(str(error))}; name another storage.") from None
     except (SQLAlchemyError, module.exceptions.StorageInternalError, ImportError, ValueError) as error:
         raise PlacerError(
             f"{url}: the studies cannot be written: {short(str(error).partition(chr(10))[0])}; check the address."
         ) from None
 
 
-def _study(module: Any, storage: Any, store: Store, key: str, cells: Sequence[Held]) -> int:
+def _study_name(store: Store, case: str) -> str:
+    return f"{store.path.stem}: {case}"
+
+
+def _check_new(storage: Any, names: Sequence[str], url: str) -> None:
+    known = {study.study_name for study in storage.get_all_studies()}
+    if twice := next((name for name in names if name in known), None):
+        raise BadInputError(f"{url} has a study {short(twice)} already; name another storage.")
+
+
+def _study(module: Any, storage: Any, name: str, facts: Facts, cells: Sequence[Held]) -> int:
     """One case; returns its trials."""
-    study = module.create_study(study_name=f"{store.path.stem}: {key}", storage=storage, direction="minimize")
-    facts = next(row for row in standing(store)["cells"] if row["case"] == key)
+    study = module.create_study(study_name=name, storage=storage, direction="minimize")
     study.set_user_attr("value", "seconds a step")
     study.set_user_attr("judged", facts["kind"])
     for name in BASELINES:

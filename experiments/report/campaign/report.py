@@ -8,7 +8,7 @@ from experiments.campaign.spec import Spec
 from experiments.campaign.standing import after, standing
 from experiments.campaign.store import Store
 from experiments.report.campaign.markdown import report_markdown
-from experiments.report.picture import FORMATS
+from experiments.report.plots.picture import FORMATS
 from placer.errors import BadInputError, short
 
 HTML, MARKDOWN = "html", "md"

@@ -15,7 +15,6 @@ import os
 import queue
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -24,13 +23,13 @@ from typing import Any
 from placer.devices.ray.connection import connect
 from placer.devices.ray.node_worker import NodeWorker
 from placer.devices.ray.nodes import Group, Node, first_core, nodes_of, reserve
+from placer.devices.ray.parent import when_parent_ends
 from placer.devices.ray.spec import RaySpec
 from placer.devices.workers.workers import START_TIMEOUT_S
 from placer.errors import PlacerError, one_line
 
 MODULE = "placer.devices.ray.lease"
 END_S = 5.0  # for a node to end its worker
-LOOK_S = 1.0  # between two looks at whether the process that asked is still there
 
 
 class RayGroups:
@@ -74,11 +73,13 @@ class Lease:
         nodes, groups = nodes_of(ray.nodes()), RayGroups()
         group, mine = reserve(spec, nodes, groups, where)
         stack.callback(groups.remove, group)
-        actors = tuple(_actor(ray, group, i, node, nodes) for i, node in enumerate(mine))
+        # Ray numbers nodes of one size as it likes, and a search that goes on later has to find them as they were.
+        numbered = sorted(enumerate(mine), key=lambda entry: (*(-size for size in entry[1].size), entry[1].ip))
+        actors = tuple(_actor(ray, group, bundle, node, nodes) for bundle, node in numbered)
         for actor in actors:
             stack.callback(_end, ray, actor)
         try:
-            said = ray.get([actor.serve.remote() for actor in actors], timeout=START_TIMEOUT_S)
+            said = ray.get([actor.serve.remote() for actor in actors], timeout=START_TIMEOUT_S + END_S)
         except ray.exceptions.RayError as error:
             raise PlacerError(f"{spec}: a worker does not start at {where}: {_reason(error)}") from error
         failed = next((facts["error"] for facts in said if "error" in facts), None)
@@ -112,6 +113,10 @@ def main() -> None:
         except PlacerError as error:
             print(json.dumps({"error": one_line(str(error)), "exit_code": error.exit_code}), file=out)
             return
+        except Exception as error:  # Ray's own; nobody sees a traceback from here
+            why = one_line(f"{spec}: Ray does not provide the nodes: {type(error).__name__}: {_reason(error)}")
+            print(json.dumps({"error": why, "exit_code": PlacerError.exit_code}), file=out)
+            return
         is_ready.set()
         print(json.dumps({"workers": lease.said}), file=out)
         while (request := requests.get()) is not None:
@@ -124,23 +129,18 @@ def _requests(is_ready: threading.Event) -> queue.SimpleQueue[str | None]:
     """
     requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
+    def end() -> None:
+        if not is_ready.is_set():
+            os._exit(1)
+        requests.put(None)
+
     def read() -> None:
         for line in sys.stdin:
             requests.put(line)
-        if not is_ready.is_set():
-            os._exit(1)
-        requests.put(None)
+        end()
 
-    def watch() -> None:
-        parent = os.getppid()
-        while os.getppid() == parent:
-            time.sleep(LOOK_S)
-        if not is_ready.is_set():
-            os._exit(1)
-        requests.put(None)
-
-    for look in (read, watch):
-        threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=read, daemon=True).start()
+    when_parent_ends(end)
     return requests
 
 

@@ -7,16 +7,15 @@ import os
 import selectors
 import subprocess
 import tempfile
-import threading
-import time
+from functools import partial
 from typing import Any
 
+from placer.devices.ray.parent import when_parent_ends
 from placer.devices.workers.addresses import listens
 from placer.devices.workers.standalone import command, environment
 from placer.devices.workers.workers import START_TIMEOUT_S
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
-LOOK_S = 1.0  # between two looks at whether the node's Ray is still there
 
 
 class NodeWorker:
@@ -28,7 +27,8 @@ class NodeWorker:
         self.cores = share(sorted(os.sched_getaffinity(0)), first_core, cores)
         self._process: subprocess.Popen[str] | None = None
         self._address = ""
-        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+        # Ray looks, too, but takes a raylet that was killed for alive until whoever started it has waited for it.
+        when_parent_ends(partial(os._exit, 1))
 
     def serve(self, port: int = 0) -> dict[str, Any]:
         """Start the worker, anew if there is one, and return what it says: its address (host:port), its cores, its
@@ -65,15 +65,6 @@ class NodeWorker:
         if process is not None:
             process.kill()
             process.communicate()
-
-
-def _end_with(parent: int) -> None:
-    """End this process soon after its parent, the node's raylet. Ray looks, too, but takes a killed one for alive until
-    whoever started it has waited for it.
-    """
-    while os.getppid() == parent:
-        time.sleep(LOOK_S)
-    os._exit(1)
 
 
 def share(allowed: list[int], first: int, count: int) -> list[int]:

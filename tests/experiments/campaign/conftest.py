@@ -2,6 +2,9 @@
 
 import pytest
 
+from experiments.campaign.run import Campaign
+from experiments.campaign.spec import read_spec
+from experiments.campaign.store import Store
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
@@ -37,6 +40,15 @@ def folder(tmp_path):
     write_topology(tmp_path / "two.json", Topology(devices, (Link("*", "*", 0.2, 100.0),)))
     (tmp_path / "campaign.toml").write_text(SPEC)
     return tmp_path
+
+
+@pytest.fixture
+def done(folder):
+    """The folder of a campaign that has ended."""
+    spec = read_spec(folder / "campaign.toml")
+    with Store(spec.store) as store:
+        Campaign(spec, store).run()
+    return folder
 
 
 @pytest.fixture

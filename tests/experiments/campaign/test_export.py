@@ -136,7 +136,8 @@ def test_perfetto_without_the_files_says_why(write, folder):
         ("x.csv", "excel", "choose one of csv"),
         ("folder", None, "tensorboard or perfetto"),
         ("campaign.toml", "perfetto", "is a file"),
-        ("x.txt", "csv", "format is known"),
+        ("x.csv", "parquet", "the name of a csv file"),
+        ("x.PARQUET", "csv", "the name of a parquet file"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(folder, out, format, said):

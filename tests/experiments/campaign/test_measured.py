@@ -211,6 +211,7 @@ def test_another_model_under_the_same_name_is_refused(folder):
     done = subprocess.run(command(path, "run", "--quiet"), capture_output=True, text=True, check=False)
     spec.write_text(SPEC)
     model.write_text(MODEL)
-    assert done.returncode == 2
-    said = done.stderr.strip().splitlines()[-1]
-    assert said.startswith("placer: small.py:small_step on workers:2: ") and "name another store" in said
+    assert done.returncode == 1
+    with Store(path / "campaign.sqlite", reads=True) as store:
+        said = store.failures()[-1]["detail"]
+    assert said.startswith("cannot be opened: ") and "name another store" in said

@@ -4,13 +4,13 @@ import pytest
 
 from experiments.campaign.measured import case as measured_case
 from experiments.campaign.measured.mappings import write_best
-from experiments.campaign.measured.process import CHANGED, FAILED, LOST, ProcessError
+from experiments.campaign.measured.process import FAILED, LOST, ProcessError
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
 from experiments.campaign.open_case import InterruptedOpeningError
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
-from experiments.campaign.store import Store, plain
+from experiments.campaign.store import PROFILE, Store, plain
 from experiments.report.campaign.page_record import campaign_record
 from experiments.report.campaign.terminal import untouched_lines
 from placer.errors import BadInputError, PlacerError
@@ -67,7 +67,8 @@ class Process:
             "ops": len(self.step.fine),
         }
 
-    def ask(self, method, *arguments):
+    def ask(self, method, *arguments, limit_s):
+        assert limit_s > 0
         if Process.losing and (error := Process.losing.pop(0)):
             raise error
         return getattr(self, method)(*arguments)
@@ -154,7 +155,7 @@ def test_what_was_profiled_is_not_profiled_again(folder):
     (_, first), (_, second) = Process.begun
     assert first is None
     with read(folder) as store:
-        assert second.profile == store.profile(CASE)
+        assert second.profile == store.content(CASE, PROFILE)
         assert [list(placement) for placement, _ in second.told] == [row[0] for row in store.opened(CASE)["told"]]
 
 
@@ -208,12 +209,14 @@ def test_a_case_whose_devices_do_not_come_back_is_left_and_the_next_one_measured
     assert facts["complete"]
 
 
-def test_a_model_that_has_changed_is_refused(folder):
+def test_a_model_that_has_changed_is_left_out_with_the_reason(folder):
     run(folder)
     (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
-    Process.opening[:] = [ProcessError("towers is graph 3f2a now", CHANGED)]
-    with pytest.raises(BadInputError, match=f"{CASE}: towers is graph 3f2a now"):
-        run(folder)
+    Process.opening[:] = [ProcessError("towers is graph 3f2a now", FAILED)]
+    _, campaign = run(folder)
+    assert campaign.lost == [CASE]
+    with read(folder) as store:
+        assert store.failures()[-1]["detail"] == "cannot be opened: towers is graph 3f2a now"
 
 
 def test_ctrl_c_while_a_case_is_opened_stores_nothing(folder, straight):

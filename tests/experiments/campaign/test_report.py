@@ -6,10 +6,10 @@ import pytest
 
 from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured.profiled import Profiled
-from experiments.campaign.run import Campaign, wanted
+from experiments.campaign.run import wanted
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, best_single_s, standing
-from experiments.campaign.store import Held, Store, Trial, Wanted
+from experiments.campaign.store import PROFILE, Held, Store, Trial, Wanted
 from experiments.report.campaign.curves import Course, curves_of
 from experiments.report.campaign.page_record import campaign_record
 from experiments.report.campaign.report import check_report, report_content
@@ -18,15 +18,6 @@ from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from tests.experiments.campaign.conftest import towers
-
-
-@pytest.fixture
-def done(folder):
-    """The folder of a campaign that has ended."""
-    spec = read_spec(folder / "campaign.toml")
-    with Store(spec.store) as store:
-        Campaign(spec, store).run()
-    return folder
 
 
 @pytest.fixture
@@ -179,7 +170,9 @@ def measured(tmp_path):
     ran = [Measured(0.9, 0.01, 8), Measured(0.8, 0.01, 8), Failed("memory", "no room")]
     with Store(tmp_path / "m.sqlite") as store:
         store.want([Wanted("m: a, seed 0", "m", MEASURED, {}, "a", 0, 3, None)])
-        store.keep_opened("m", {"singles": [["worker:0", 1.0], ["worker:1", None]], "bound_s": 0.1}, profiled.encoded())
+        store.keep_opened(
+            "m", {"singles": [["worker:0", 1.0], ["worker:1", None]], "bound_s": 0.1}, {PROFILE: profiled.encoded()}
+        )
         for n, (placement, result) in enumerate(zip(((1, 1), (0, 1), (1, 0)), ran, strict=True)):
             store.keep("m: a, seed 0", Trial(n, placement, result, 1.0), {})
         final = {"n": 3, "best_s": 0.75, "best_single_s": 1.5, "untouched_s": 1.2, "devices": [0, 1]}
@@ -199,7 +192,7 @@ def test_a_measured_case_is_drawn_by_its_stored_profile(measured):
 
 def test_predictions_stand_beside_what_was_measured(measured):
     (case,) = campaign_record(measured, {}).cases
-    problem = Profiled.decoded(measured.profile("m")).prediction.problem
+    problem = Profiled.decoded(measured.content("m", PROFILE)).prediction.problem
     assert [(row.step_s, row.predicted_s) for row in case.rows] == [
         (0.9, pytest.approx(problem.predict((1, 1)))), (0.8, pytest.approx(problem.predict((0, 1)))),
     ]  # fmt: skip

@@ -153,3 +153,16 @@ def test_an_sqlite_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path):
             with pytest.raises(PlacerError, match="no store of a campaign; name another"):
                 Store(path, reads=reads)
         assert path.read_bytes() == before
+
+
+def test_a_store_that_is_just_being_made_and_one_that_is_damaged_are_named_in_one_line(tmp_path):
+    path = tmp_path / "new.sqlite"
+    sqlite3.connect(path).execute("PRAGMA journal_mode=WAL").close()
+    with pytest.raises(PlacerError, match="just being made; try again"):
+        Store(path, reads=True)
+    Store(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE failures")
+    connection.close()
+    with Store(path, reads=True) as store, pytest.raises(PlacerError, match="cannot be read: no such table"):
+        store.failures()

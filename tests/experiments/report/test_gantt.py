@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.report.gantt import MOST_KINDS, gantt_facts, gantt_text
-from experiments.report.gantt_plot import draw
+from experiments.report.plots.gantt import draw
 from placer.errors import BadInputError, PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology

@@ -18,7 +18,7 @@ from placer.splits.plan import SplitPlan
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from search.splits.candidates import POLICIES, candidates, plan_by, ranked
-from search.splits.propagate import Propagation, Rates
+from search.splits.propagate import Propagation, Rates, in_turn_s
 from tests.search.splits.trainings import apart, attention, captured_training, convolutional, dense
 
 BATCH = 7  # does not divide evenly
@@ -119,10 +119,10 @@ def test_the_cheapest_plan_is_first_and_an_undivided_step_takes_what_its_ops_tak
     dear = Rates(free.op_s, 1e-6, 1e-3)
     for rates in (free, dear):
         plans = ranked(graph, phases, rates, 2)
-        taken_s = [Propagation(graph, rates, 2).seconds(plan) for _, plan in plans]
+        taken_s = [in_turn_s(graph, rates, 2, plan) for _, plan in plans]
         assert taken_s == sorted(taken_s)
         assert dict(plans) == dict(candidates(graph, phases, rates, 2))
-        whole_s = Propagation(graph, rates, 2).seconds(SplitPlan({}))
+        whole_s = in_turn_s(graph, rates, 2, SplitPlan({}))
         assert whole_s == pytest.approx(sum(rates.op_s.values()))
         assert all(seconds < whole_s for seconds in taken_s) == (rates is free)
 

@@ -5,8 +5,9 @@ from itertools import count, islice
 import msgspec
 import pytest
 
+from experiments.campaign.cells import Limits
 from experiments.campaign.predicted import PredictedCase
-from experiments.campaign.ray.ahead import BATCH_S, Begun, Limits, Point, search_ahead
+from experiments.campaign.ray.ahead import BATCH_S, Begun, Point, search_ahead
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.store import Store
@@ -95,8 +96,8 @@ def test_seconds_of_earlier_runs_count(straight):
     """By this clock a measurement takes a second."""
     cell, case, held = straight[0]
     ticks = count()
-    _, *batches = search_ahead(cell, case, (), START, Limits(9, 4), clock=lambda: next(ticks) * 1.0)
+    _, *batches = search_ahead(cell, case, (), START, Limits(9, 4 / 60), clock=lambda: next(ticks) * 1.0)
     assert sum(len(batch.trials) for batch in batches) == 4
     point = START.after(batches[0]).after(batches[1])
-    _, *batches = search_ahead(cell, case, (), point, Limits(9, 4), clock=lambda: next(ticks) * 1.0)
+    _, *batches = search_ahead(cell, case, (), point, Limits(9, 4 / 60), clock=lambda: next(ticks) * 1.0)
     assert asked(t for batch in batches for t in batch.trials) == asked(held.trials[len(point.trials) : 4])

@@ -14,8 +14,8 @@ from experiments.jobs.interrupt import interruptible
 from experiments.jobs.search.compare import CompareSettings, Contest, run_comparison
 from experiments.jobs.search.finding import Progress, Row
 from experiments.jobs.search.settings import SearchSettings
-from experiments.report.picture import check_picture
-from experiments.report.regret_plot import OURS, RegretCurve, RegretPanel, _styles, draw_regret
+from experiments.report.plots.picture import check_picture
+from experiments.report.plots.regret import OURS, RegretCurve, RegretPanel, _styles, draw_regret
 from experiments.report.standings import comparison_facts, comparison_lines, show_comparison, write_comparison
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured

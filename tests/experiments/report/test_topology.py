@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.report.tables import show_topology, topology_facts
+from experiments.report.topology import show_topology, topology_facts
 from placer.graph.topology import Device, Link, Topology
 
 TOPOLOGY = Topology((Device("gpu:0", "gpu", 2**30), Device("cpu:0", "cpu")))

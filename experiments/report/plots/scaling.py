@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.report.picture import check_picture, plain_axes, save_picture
+from experiments.report.plots.picture import check_picture, plain_axes, save_picture
 
 LINE, GREY = "#4c78a8", "#999999"
 PARTS = (("compute", "#4c78a8"), ("sums not hidden", "#e45756"), ("waiting for input", "#b5b5b5"))

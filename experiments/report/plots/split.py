@@ -1,6 +1,6 @@
 """Draws a step's graph before and after ops are divided, each op in the colour of its device.
 
-`python -m experiments.report.split_plot docs/split.png` draws the picture of the guide: a small dense net, divided by
+`python -m experiments.report.plots.split docs/split.png` draws the picture of the guide: a small dense net, divided by
 examples over two devices.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.report.picture import COLOURS, save_picture
+from experiments.report.plots.picture import COLOURS, save_picture
 from placer.graph.op_graph import Op, OpGraph
 
 SHARED, CROSSES = "#8c8c8c", "#e45756"

@@ -9,7 +9,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from experiments.report.picture import check_picture, picture_bytes, plain_axes
+from experiments.report.plots.picture import check_picture, picture_bytes, plain_axes
 from experiments.report.text import printable
 from placer.files import write_whole
 

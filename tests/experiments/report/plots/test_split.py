@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.report.split_plot import HIDDEN, draw, example, places
+from experiments.report.plots.split import HIDDEN, draw, example, places
 
 
 def test_data_flows_to_the_right_and_devices_have_bands_of_their_own(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.report.gantt import OTHER, RECEIVE, SEND, TRANSFER, Bar, Chart, Lane, Panel
-from experiments.report.picture import check_picture, save_picture
+from experiments.report.plots.picture import check_picture, save_picture
 from experiments.report.text import ms, printable
 
 COLOURS = {
