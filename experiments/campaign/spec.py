@@ -15,6 +15,7 @@ import msgspec
 
 from experiments import zoo
 from experiments.campaign.cells import Case, Cell, Limits, graph_case, located, model_case
+from placer.devices.specs import check_spec
 from placer.errors import BadInputError, listed, short
 from placer.files import Document, Name
 from placer.graph.pins import parse_pin
@@ -178,6 +179,8 @@ def _measured(path: Path, table: MeasuredTable, i: int, lenient: bool) -> list[C
             parse_pin(pin)
         for model in [] if lenient else table.models:
             zoo.find(located(path.parent, model))
+        for devices in [] if lenient else table.devices:
+            check_spec(located(path.parent, devices))
     except BadInputError as error:
         raise BadInputError(f"{path}: {key}: {error}") from None
     return [

@@ -33,7 +33,7 @@ def standing(store: Store) -> Facts:
             for case, facts in opened.items()
             if facts is not None and WARM in facts
         ],
-        "complete": all(cell["state"] == "done" for cell in wanted),
+        "complete": bool(wanted) and all(cell["state"] == "done" for cell in wanted),
     }
 
 

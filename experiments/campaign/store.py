@@ -17,7 +17,7 @@ from typing import Any, Self
 import msgspec
 
 from experiments.campaign.cells import MEASURED, Limits
-from placer.errors import PlacerError
+from placer.errors import BadInputError
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement
 
@@ -112,8 +112,8 @@ class Store:
     def __init__(self, path: Path, *, reads: bool = False, migrations: Sequence[str] = MIGRATIONS) -> None:
         """Opens the file, which is made where there is none. reads: only to read what is there.
 
-        Raises PlacerError where it cannot be used, where another campaign writes to it, and where a newer Placer wrote
-        it.
+        Raises BadInputError where it cannot be used, where another campaign writes to it, and where a newer Placer
+        wrote it.
         """
         self.path, self.migrations = path, migrations
         self._lock_fd: int | None = None
@@ -121,7 +121,7 @@ class Store:
             if not reads:
                 self._lock()
             elif not path.is_file():
-                raise PlacerError(f"there is no store {path}; begin the campaign with placer campaign run.")
+                raise BadInputError(f"there is no store {path}; begin the campaign with placer campaign run.")
             # Waits for nobody but a reader that is opening the file.
             self.connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}", uri=True, isolation_level=None
@@ -133,8 +133,8 @@ class Store:
             self._migrate(reads)
         except (sqlite3.Error, OSError) as error:
             self._unlock()
-            raise PlacerError(f"the store {path} cannot be used: {error}; correct that, or name another.") from None
-        except PlacerError:
+            raise BadInputError(f"the store {path} cannot be used: {error}; correct that, or name another.") from None
+        except BadInputError:
             self._unlock()
             raise
 
@@ -157,7 +157,7 @@ class Store:
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise PlacerError(
+            raise BadInputError(
                 f"another campaign writes to {self.path}; wait for it, look at it with placer campaign status, or name "
                 "another store."
             ) from None
@@ -168,23 +168,23 @@ class Store:
             self._lock_fd = None
 
     def _check_ours(self) -> None:
-        """Raises PlacerError for a file that has something else in it."""
+        """Raises BadInputError for a file that has something else in it."""
         tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and not {"cases", "cells", "trials"} <= tables:
-            raise PlacerError(f"{self.path} is an SQLite file, but no store of a campaign; name another.")
+            raise BadInputError(f"{self.path} is an SQLite file, but no store of a campaign; name another.")
 
     def _migrate(self, reads: bool) -> None:
         version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
         newest = len(self.migrations)
         if not 0 <= version <= newest:
-            raise PlacerError(
+            raise BadInputError(
                 f"the store {self.path} has schema {version}, this Placer knows {newest}; use a newer Placer, or name "
                 "another store."
             )
         if reads and version == 0:
-            raise PlacerError(f"the store {self.path} is just being made; try again in a moment.")
+            raise BadInputError(f"the store {self.path} is just being made; try again in a moment.")
         if reads and version < newest:
-            raise PlacerError(f"the store {self.path} has the older schema {version}; placer campaign run renews it.")
+            raise BadInputError(f"the store {self.path} has the older schema {version}; placer campaign run renews it.")
         for k in range(version, newest):
             with self._transaction():
                 for statement in filter(str.strip, self.migrations[k].split(";")):
@@ -193,13 +193,13 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All that is executed in the block, or nothing. Raises PlacerError where it cannot be written."""
+        """All that is executed in the block, or nothing. Raises BadInputError where it cannot be written."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             yield
             self.connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise PlacerError(
+            raise BadInputError(
                 f"the store {self.path} cannot be written: {error}; what was stored before is kept. Make room, then "
                 "run the same command again."
             ) from None
@@ -209,11 +209,11 @@ class Store:
                     self.connection.execute("ROLLBACK")
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        """What a query finds. Raises PlacerError for a store that is damaged."""
+        """What a query finds. Raises BadInputError for a store that is damaged."""
         try:
             return self.connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise PlacerError(f"the store {self.path} cannot be read: {error}; name another, or a copy.") from None
+            raise BadInputError(f"the store {self.path} cannot be read: {error}; name another, or a copy.") from None
 
     def terms(self) -> dict[str, dict[str, Any]]:
         """The terms of each case that is stored."""

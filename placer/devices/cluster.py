@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -17,23 +15,20 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.joining import Joined, check_hosts, fail_at_once, join_workers, leave, own_node, reach_one_another
 from placer.devices.link_probes import measure_links
-from placer.devices.logical import division, gpu_names
-from placer.devices.logical import split as split
+from placer.devices.logical import gpu_names, split
 from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
 from placer.devices.ray.spec import RaySpec, is_ray
+from placer.devices.specs import check_spec, division, worker_addresses
 from placer.devices.workers.addresses import check_answers, listens
 from placer.devices.workers.deadline import drop_deadlines, keep_deadlines, waiting
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_info import WorkerInfo
-from placer.devices.workers.workers import Workers, memory_bytes_each, share_cores, start_workers
-from placer.errors import BadInputError, PlacerError, listed, short
-from placer.graph.graph_files import read_topology
+from placer.devices.workers.workers import Workers, memory_bytes_each, start_workers
+from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.topology import ANY, Device, Topology
 
 LOCAL_CPU = "cpu:0"
 RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
-ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
-SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N, host:port,host:port, ray:N, ray:N@HOST:PORT or a topology file (.json)"
 
 
 @dataclass
@@ -214,21 +209,6 @@ def open_devices(
         raise
 
 
-def check_spec(spec: str | None) -> None:
-    """Raises BadInputError for a spec that is unknown or asks for more workers than cores."""
-    if spec is None or division(spec) is not None:
-        return
-    if spec.startswith("workers:"):
-        count = spec.removeprefix("workers:")
-        if not count.isdecimal():
-            raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
-        share_cores(int(count), sorted(os.sched_getaffinity(0)))
-    elif is_ray(spec):
-        RaySpec.parsed(spec)
-    else:
-        _addresses(spec)
-
-
 def start_own(spec: str | None) -> Workers | RayWorkers | None:
     """Start the workers that `spec` has this process start; None for other devices. Raises as `open_devices`."""
     check_spec(spec)
@@ -237,22 +217,6 @@ def start_own(spec: str | None) -> Workers | RayWorkers | None:
     if spec is not None and spec.startswith("workers:"):
         return start_workers(int(spec.removeprefix("workers:")))
     return None
-
-
-def _addresses(spec: str) -> tuple[str, ...]:
-    """Those listed, or those of a topology file's devices, in order; a worker's second device adds none. Raises
-    BadInputError.
-    """
-    if not spec.endswith(".json"):
-        if not all(map(ADDRESS.match, spec.split(","))):
-            raise BadInputError(f"devices {spec!r} is unknown; write {SPECS}, or leave it out.")
-        return tuple(spec.split(","))
-    for device in (devices := read_topology(spec).devices):
-        if device.address is None:
-            raise BadInputError(f"{spec}: device {short(device.name)} has no address; add host:port, or leave it out.")
-        if not ADDRESS.match(device.address):
-            raise BadInputError(f"{spec}: device {short(device.name)}: {short(device.address)} is no host:port.")
-    return tuple(dict.fromkeys(device.address for device in devices if device.address is not None))
 
 
 def replace_links(devices: Devices) -> Devices:
@@ -269,7 +233,7 @@ def _found(spec: str | None, workers: Workers | RayWorkers | None, include_local
     if spec is None or divided is not None:
         return _in_process(gpus=divided is None or divided.kind == "GPU")
     workers = workers or start_own(spec)
-    return _joined(workers.addresses if workers else _addresses(spec), workers, include_local, deadlines)
+    return _joined(workers.addresses if workers else worker_addresses(spec), workers, include_local, deadlines)
 
 
 def _in_process(*, gpus: bool) -> Devices:

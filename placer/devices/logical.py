@@ -3,57 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.errors import BadInputError, short
+from placer.devices.specs import NUMBER, Division, division
+from placer.errors import BadInputError
 
-MOST = 64  # logical devices per physical one
 HEADROOM_MIB, HEADROOM_SHARE = 2048, 0.02  # of a GPU, for what TensorFlow does not count: driver context, kernels
 MOST_HEADROOM_SHARE = 0.25
 ASK_TIMEOUT_S = 30.0
 ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.free", "--format=csv,noheader,nounits")
 VISIBLE, GROWTH = "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"
-NUMBER = re.compile(r"[0-9]{1,9}")
-
-
-@dataclass(frozen=True)
-class Division:
-    """Every physical device of a kind as `count` logical ones."""
-
-    spec: str  # as the user wrote it
-    kind: str  # TensorFlow's name: "GPU" or "CPU"
-    count: int
-    mib: int | None = None  # mebibytes of each; None = an equal share of what is free
-
-    def is_made(self, parts: Sequence[Any] | None) -> bool:
-        """Whether a physical device already has this configuration. parts: its current one, None where it has none."""
-        if parts is None:
-            return self.count == 1 and self.mib is None
-        limits = {part.memory_limit for part in parts}
-        return len(parts) == self.count and len(limits) == 1 and self.mib in (None, *limits)
-
-
-def division(spec: str) -> Division | None:
-    """Parse "gpus:N", "gpus:N@MIB" or "cpus:N"; None for any other spec. Raises BadInputError for invalid numbers."""
-    kind, colon, rest = spec.partition(":")
-    if kind not in ("gpus", "cpus") or not colon:
-        return None
-    count, at, mib = rest.partition("@")
-    if not NUMBER.fullmatch(count) or not 1 <= int(count) <= MOST:
-        raise BadInputError(f"devices {short(spec)}: give how many logical ones, 1 to {MOST}, as in {kind}:2.")
-    if at and kind == "cpus":
-        raise BadInputError(f"devices {short(spec)}: a CPU's memory is not divided; write cpus:{int(count)}.")
-    if at and (not NUMBER.fullmatch(mib) or int(mib) < 1):
-        raise BadInputError(f"devices {short(spec)}: give whole mebibytes of each, as in gpus:{int(count)}@4096.")
-    return Division(spec, "GPU" if kind == "gpus" else "CPU", int(count), int(mib) if at else None)
 
 
 def split(spec: str | None = None) -> None:

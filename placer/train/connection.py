@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from placer.devices.cluster import Devices, open_devices, start_own
-from placer.devices.logical import division
 from placer.devices.process_resources import dropped_by_joining
 from placer.devices.ray.ray_workers import RayWorkers
+from placer.devices.specs import division
 from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, kept_by, waiting
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_watch import WorkerWatch

@@ -12,7 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from placer.devices.cluster import SPECS, check_spec, split
+from placer.devices.logical import split
+from placer.devices.specs import SPECS, check_spec
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from placer.graph.mapping import Mapping

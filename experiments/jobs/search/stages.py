@@ -44,7 +44,8 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     that cannot be used.
     """
     settings.check()
-    from placer.devices.cluster import check_spec, split
+    from placer.devices.logical import split
+    from placer.devices.specs import check_spec
     from placer.measure.runner import measure_untouched
     from placer.trace.capture import capture
 

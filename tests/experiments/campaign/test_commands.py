@@ -71,6 +71,17 @@ def test_a_ray_address_that_is_none_is_refused_before_anything_is_stored(folder)
     assert not (folder / "campaign.sqlite").exists()
 
 
+def test_a_store_in_which_nothing_was_begun_is_not_complete(folder):
+    Store(folder / "campaign.sqlite").close()
+    facts = json.loads(placer("status", folder / "campaign.sqlite", "--json").stdout)
+    assert (facts["cells"], facts["complete"]) == ([], False)
+
+
+def test_a_store_that_is_not_there_is_one_line_and_exit_code_2(folder):
+    found = placer("status", folder / "campaign.toml")
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+
+
 def test_lines_name_their_cells_where_several_are_under_way(folder, capsys):
     cells = read_spec(folder / "campaign.toml").cells
     bar = CampaignBar(several=True)

@@ -54,6 +54,22 @@ def test_a_case_that_stands_there_twice_is_refused_with_what_differs(edited):
     assert "towers.json on two.json" in said and "schedule" in said
 
 
+@pytest.mark.parametrize(
+    ("named", "word"),
+    [
+        ('models = ["two_towers"]\ndevices = ["workers:2"]', "two_towers"),
+        ('models = ["two_tower"]\ndevices = ["workers:1", "wrokers"]', "wrokers"),
+        ('models = ["two_tower"]\ndevices = ["workers:0"]', "0 workers"),
+        ('models = ["two_tower"]\ndevices = ["two.json"]', "has no address"),
+    ],
+)
+def test_a_model_or_device_to_be_measured_that_does_not_exist_is_refused_before_anything_runs(edited, named, word):
+    path = edited("[[predicted]]", f"[[measured]]\n{named}\n[[predicted]]")
+    said = refused(path)
+    assert "measured[0]" in said and word in said
+    assert read_spec(path, lenient=True).cells, "what was measured can be looked at where these devices are not"
+
+
 def test_without_a_table_there_is_nothing_to_search(edited):
     path = edited("[[predicted]]", "[[predicted]]")
     path.write_text(path.read_text().split("[[")[0])

@@ -10,8 +10,9 @@ import pytest
 
 from placer import tf_internals
 from placer.devices import cluster, logical
-from placer.devices.cluster import check_spec, open_devices
-from placer.devices.logical import Division, division, least_free_mib, share_mib, split
+from placer.devices.cluster import open_devices
+from placer.devices.logical import least_free_mib, share_mib, split
+from placer.devices.specs import Division, check_spec, division
 from placer.errors import BadInputError
 
 NONSENSE = "gpus cpus gpus: gpus:0 gpus:two gpus:65 gpus:-1 gpus:1,gpus:2 gpus:2@0 gpus:2@ gpus:2@1.5 gpus:2@4G"

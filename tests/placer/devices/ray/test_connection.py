@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -167,10 +168,9 @@ def test_an_address_where_nothing_listens_is_refused_and_ray_never_asked(ray, mo
     assert ray.calls == []
 
 
-@pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"", b"-ERR"])
-def test_what_listens_and_does_not_speak_grpc_is_refused_and_ray_never_asked(ray, monkeypatch, says):
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "ray", ray)
+@contextmanager
+def answering(says):
+    """host:port of a server that says so to the first that greets it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer():
@@ -180,24 +180,22 @@ def test_what_listens_and_does_not_speak_grpc_is_refused_and_ray_never_asked(ray
                 client.sendall(says)
 
         threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(BadInputError, match="does not speak as Ray does"):
-            connect(f"127.0.0.1:{listener.getsockname()[1]}")
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"", b"-ERR"])
+def test_what_listens_and_does_not_speak_grpc_is_refused_and_ray_never_asked(ray, monkeypatch, says):
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with answering(says) as address, pytest.raises(BadInputError, match="does not speak as Ray does"):
+        connect(address)
     assert ray.calls == []
 
 
 def test_a_server_that_greets_as_grpc_does_is_asked_further(ray, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "ray", ray)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer():
-            client, _ = listener.accept()
-            with client:
-                client.sendall(b"\0\0\x18\4\0\0\0\0\0")
-                client.recv(len(connection.GREETING), socket.MSG_WAITALL)
-
-        threading.Thread(target=answer, daemon=True).start()
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    with answering(b"\0\0\x18\4\0\0\0\0\0") as address:
         connect(address).close()
     assert ray.calls == [address, "shutdown"]
 

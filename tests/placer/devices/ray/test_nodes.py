@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from placer.devices.cluster import check_spec
 from placer.devices.ray.node_worker import share
 from placer.devices.ray.nodes import RESERVE_S, Node, first_core, nodes_of, reserve, sizes
 from placer.devices.ray.spec import RaySpec, is_ray
+from placer.devices.specs import check_spec
 from placer.errors import BadInputError, PlacerError
 
 HEAD = "10.0.0.1:6379"

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 import psutil
 import pytest
 
-from placer.devices.cluster import _addresses, check_spec
 from placer.devices.joining import check_hosts
+from placer.devices.specs import check_spec, worker_addresses
 from placer.devices.workers.binding import bind_to_interfaces, interface_of, own_address
 from placer.devices.workers.standalone import Listen, parse_cores
 from placer.devices.workers.worker_info import WorkerInfo
@@ -153,7 +153,7 @@ def test_a_topology_file_names_workers_in_its_order_and_each_once(tmp_path):
     devices = [{"name": n, "kind": "cpu", "address": a} for n, a in (("a", "b:2"), ("c", "a:1"), ("d", "b:2"))]
     spec = written(tmp_path / "topology.json", *devices)
     check_spec(spec)
-    assert _addresses(spec) == ("b:2", "a:1")
+    assert worker_addresses(spec) == ("b:2", "a:1")
 
 
 @pytest.mark.parametrize(

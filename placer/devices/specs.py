@@ -1,0 +1,82 @@
+"""Devices as a user names them (--devices, a campaign's `devices`), checked without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placer.devices.ray.spec import RaySpec, is_ray
+from placer.devices.workers.workers import share_cores
+from placer.errors import BadInputError, short
+from placer.graph.graph_files import read_topology
+
+SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N, host:port,host:port, ray:N, ray:N@HOST:PORT or a topology file (.json)"
+MOST = 64  # logical devices per physical one
+NUMBER = re.compile(r"[0-9]{1,9}")
+ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
+
+
+def check_spec(spec: str | None) -> None:
+    """Raises BadInputError for a spec that is unknown or asks for more workers than cores."""
+    if spec is None or division(spec) is not None:
+        return
+    if spec.startswith("workers:"):
+        count = spec.removeprefix("workers:")
+        if not count.isdecimal():
+            raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
+        share_cores(int(count), sorted(os.sched_getaffinity(0)))
+    elif is_ray(spec):
+        RaySpec.parsed(spec)
+    else:
+        worker_addresses(spec)
+
+
+@dataclass(frozen=True)
+class Division:
+    """Every physical device of a kind as `count` logical ones."""
+
+    spec: str  # as the user wrote it
+    kind: str  # TensorFlow's name: "GPU" or "CPU"
+    count: int
+    mib: int | None = None  # mebibytes of each; None = an equal share of what is free
+
+    def is_made(self, parts: Sequence[Any] | None) -> bool:
+        """Whether a physical device already has this configuration. parts: its current one, None where it has none."""
+        if parts is None:
+            return self.count == 1 and self.mib is None
+        limits = {part.memory_limit for part in parts}
+        return len(parts) == self.count and len(limits) == 1 and self.mib in (None, *limits)
+
+
+def division(spec: str) -> Division | None:
+    """Parse "gpus:N", "gpus:N@MIB" or "cpus:N"; None for any other spec. Raises BadInputError for invalid numbers."""
+    kind, colon, rest = spec.partition(":")
+    if kind not in ("gpus", "cpus") or not colon:
+        return None
+    count, at, mib = rest.partition("@")
+    if not NUMBER.fullmatch(count) or not 1 <= int(count) <= MOST:
+        raise BadInputError(f"devices {short(spec)}: give how many logical ones, 1 to {MOST}, as in {kind}:2.")
+    if at and kind == "cpus":
+        raise BadInputError(f"devices {short(spec)}: a CPU's memory is not divided; write cpus:{int(count)}.")
+    if at and (not NUMBER.fullmatch(mib) or int(mib) < 1):
+        raise BadInputError(f"devices {short(spec)}: give whole mebibytes of each, as in gpus:{int(count)}@4096.")
+    return Division(spec, "GPU" if kind == "gpus" else "CPU", int(count), int(mib) if at else None)
+
+
+def worker_addresses(spec: str) -> tuple[str, ...]:
+    """Those listed, or those of a topology file's devices, in order; a worker's second device adds none. Raises
+    BadInputError.
+    """
+    if not spec.endswith(".json"):
+        if not all(map(ADDRESS.match, spec.split(","))):
+            raise BadInputError(f"devices {spec!r} is unknown; write {SPECS}, or leave it out.")
+        return tuple(spec.split(","))
+    for device in (devices := read_topology(spec).devices):
+        if device.address is None:
+            raise BadInputError(f"{spec}: device {short(device.name)} has no address; add host:port, or leave it out.")
+        if not ADDRESS.match(device.address):
+            raise BadInputError(f"{spec}: device {short(device.name)}: {short(device.address)} is no host:port.")
+    return tuple(dict.fromkeys(device.address for device in devices if device.address is not None))
