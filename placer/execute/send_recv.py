@@ -99,7 +99,9 @@ def chain(nodes: Nodes, order: Sequence[str], sends: MappingABC[str, Sequence[st
         node = by_name[name]
         before = last.get(node.device)
         if before is not None:
-            _gate(nodes, heads.get(name, node), sends.get(before) or [before])
+            first, waits = heads.get(name, node), sends.get(before) or [before]
+            if waits != [before] or before not in map(source_of, first.input):  # else it waits for that one anyway
+                _gate(nodes, first, waits)
         last[node.device] = name
 
 

@@ -73,6 +73,20 @@ def test_an_op_waits_for_the_one_before_it_and_for_what_that_one_sends():
     assert "b/gate" not in found  # alone on its device
 
 
+def test_an_op_that_reads_the_one_before_it_needs_no_gate_unless_that_one_sends():
+    nodes = function(("a", "Relu", HERE, ["x"]), ("b", "Neg", HERE, ["a:activations:0"]), ("c", "Relu", HERE, ["y"]))
+    chain(nodes, ["a", "b", "c"], {})
+    found = by_name(nodes)
+    assert list(found["b"].input) == ["a:activations:0"] and "b/gate" not in found
+    assert list(found["c/gate"].input) == ["y", "^b"]
+    nodes = function(
+        ("a", "Relu", HERE, ["x"]), ("b", "Neg", HERE, ["a:activations:0"]), ("d", "Neg", THERE, ["a:activations:0"])
+    )
+    sends = connect(nodes)
+    chain(nodes, ["a", "b"], sends)
+    assert list(by_name(nodes)["b/gate"].input) == ["a:activations:0", f"^{sends['a'][0]}"]
+
+
 def test_a_convolution_fused_with_its_bias_gets_no_control_input_of_its_own():
     nodes = function(
         ("a", "Relu", HERE, ["x"]),
