@@ -36,6 +36,19 @@ def summary(seconds: Sequence[float]) -> Measured:
     return Measured(float(middle), float(high - low), len(seconds))
 
 
+def is_clearly_slower(seconds: Sequence[float], fastest: Sequence[float]) -> bool:
+    """Whether three quarters of the steps took longer than three quarters of the fastest's."""
+    return bool(np.percentile(seconds, 25) > np.percentile(fastest, 75))
+
+
+def relative_error(seconds: Sequence[float]) -> float:
+    """The standard error of the median of step times, by the median; infinite for fewer than four."""
+    if len(seconds) < 4:
+        return float("inf")
+    found = summary(seconds)
+    return float(1.25 * found.spread_s / (1.35 * found.step_s * len(seconds) ** 0.5))
+
+
 def heats(entries: int, repeats: int) -> list[int]:
     """Successive halving: after how many steps the slower half drops out. heats(4, 12) = [3, 6, 12]."""
     halvings = max(entries - 1, 0).bit_length()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Protocol
 
@@ -22,10 +22,11 @@ from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
 from placer.execute.variable_copies import Pair, Transfers
 from placer.graph.mapping import Mapping
-from placer.result import Failed, Measured, Result, heats, summary
+from placer.result import Failed, Measured, Result, heats, is_clearly_slower, relative_error, summary
 from placer.trace.capture import Captured
 
 SWITCHED = "a mapping was set up"
+PRECISE = 0.004  # relative standard error of a median at which more steps would change no figure that is quoted
 CHECKED_STEPS = 2  # the second loss depends on the first update
 
 RunOrder = Callable[[Mapping], Sequence[str]]
@@ -193,16 +194,29 @@ class Runner:
                     entry.step.close()
         return [placed if isinstance(placed, Failed) else next(results) for placed in ready]
 
-    def compare(self, steps: Sequence[Step], repeats: int) -> list[Measured]:
-        """Time steps interleaved, none stopped early: figures that a report may quote."""
+    def compare(
+        self, steps: Sequence[Step], repeats: int, *, fewest: int | None = None, kept: Collection[Step] = ()
+    ) -> list[Measured]:
+        """Time steps in turn: figures that a report may quote.
+
+        fewest: after so many turns, a step that is clearly slower than the fastest is left out, unless it is in `kept`,
+        and all end once the medians of the others are known to PRECISE. None: all take `repeats` turns.
+        """
         for step in steps:
             for _ in range(self.settings.warm_up):
                 timed(step, self.inputs, self.clock)
         seconds: list[list[float]] = [[] for _ in steps]
-        for _ in range(repeats):
-            for step, into in zip(steps, seconds, strict=True):
-                into.append(timed(step, self.inputs, self.clock))
-        return [summary(s) for s in seconds]
+        live = list(range(len(steps)))
+        for turn in range(1, repeats + 1):
+            for i in live:
+                seconds[i].append(timed(steps[i], self.inputs, self.clock))
+            if fewest is not None and turn >= fewest:
+                fastest = min((seconds[i] for i in live), key=median)
+                live = [i for i in live if steps[i] in kept or not is_clearly_slower(seconds[i], fastest)]
+                if all(relative_error(seconds[i]) <= PRECISE for i in live):
+                    break
+        turns = max(map(len, seconds), default=0)
+        return [replace(summary(s), stopped_early=len(s) < turns) for s in seconds]
 
     def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
         """`prepare`, with a failure as a value."""

@@ -21,7 +21,8 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.execute.rewrite import PlacedStep
 
 FINAL_REPEATS = 30
-FEWEST_REPEATS, MOST_REPEATS = 10, 200  # where the finalists may take a certain time
+FEWEST_REPEATS = 10  # after which a finalist that is clearly slower is left out
+MOST_REPEATS = 200  # where the finalists may take a certain time
 SWITCHES = 4
 
 
@@ -124,7 +125,11 @@ def _final(jobs: Sequence[Job], beside: Sequence[Row]) -> Final:
         if not ready:
             raise PlacerError(f"no finalist of {whole.settings.model} runs any more; run the search again.")
         repeats = _repeats(whole, [finalist.row for finalist, _ in ready])
-        results, untouched = stepped(whole, [step for _, step in ready], repeats, untouched=True)
+        kept = [step for finalist, step in ready if finalist.single or finalist.row in beside]
+        fewest = FEWEST_REPEATS if whole.settings.final_s is None else None
+        results, untouched = stepped(
+            whole, [step for _, step in ready], repeats, untouched=True, fewest=fewest, kept=kept
+        )
         finalists = [
             Finalist(finalist.job, replace(finalist.row, result=result))
             for (finalist, _), result in zip(ready, results, strict=True)

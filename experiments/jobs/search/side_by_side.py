@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -65,11 +65,18 @@ def in_turn(job: Job, steps: Steps, repeats: int, *, anchor: bool = True, untouc
 
 
 def stepped(
-    job: Job, steps: Sequence[PlacedStep], repeats: int, *, untouched: bool
+    job: Job,
+    steps: Sequence[PlacedStep],
+    repeats: int,
+    *,
+    untouched: bool,
+    fewest: int | None = None,
+    kept: Collection[PlacedStep] = (),
 ) -> tuple[list[Measured], Measured | None]:
     """Step all in turn, as `in_turn` does without an anchor: (their times, the untouched step's if it was stepped).
 
-    steps: of the job, or of the same step with ops divided.
+    steps: of the job, or of the same step with ops divided. fewest, kept: as for Runner.compare, which never leaves
+    out the untouched step.
     """
     from placer.measure.runner import UntouchedStep
 
@@ -77,7 +84,7 @@ def stepped(
         timed: list[Step] = [*steps]
         if untouched and job.devices.has_local:
             timed.append(stack.enter_context(closing(UntouchedStep(job.captured))))
-        results = job.runner.compare(timed, repeats)
+        results = job.runner.compare(timed, repeats, fewest=fewest, kept=[*kept, *timed[len(steps) :]])
     return results[: len(steps)], results[len(steps)] if len(timed) > len(steps) else None
 
 

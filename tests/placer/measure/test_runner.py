@@ -238,3 +238,31 @@ def test_timed_uses_the_clock_it_is_given():
 
 def test_settings_are_frozen():
     assert replace(FEW, repeats=7).repeats == 7
+
+
+@pytest.fixture
+def bare(clock):
+    """A runner for steps that exist already."""
+    runner = object.__new__(Runner)
+    runner.settings, runner.inputs, runner.clock = FEW, [], clock
+    return runner
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_finalists_that_are_clearly_slower_are_left_out_and_the_kept_ones_are_not(bare, clock):
+    noisy = lambda mean: (mean * (1 + 0.1 * (i % 5 - 2)) for i in count())  # noqa: E731
+    fast, near, slow, single = (FakeStep(clock, noisy(mean)) for mean in (1.0, 1.02, 1.5, 2.0))
+    found = bare.compare([fast, near, slow, single], 40, fewest=10, kept=[single])
+    assert [m.repeats for m in found] == [40, 40, 10, 40]
+    assert [m.stopped_early for m in found] == [False, False, True, False]
+    assert found[3].step_s == pytest.approx(2.0)
+
+
+def test_finalists_that_hold_still_are_stepped_no_longer_than_it_takes_to_know_them(bare, clock):
+    steps = [FakeStep(clock, forever(seconds)) for seconds in (1.0, 1.001)]
+    assert [m.repeats for m in bare.compare(steps, 30, fewest=10)] == [10, 10]
+    assert [m.repeats for m in bare.compare(steps, 30)] == [30, 30]
