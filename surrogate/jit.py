@@ -15,6 +15,9 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+# What only compiled functions call gets no entry for Python, which took longer to compile than the function.
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -25,19 +28,19 @@ def jit(function: F) -> F:
 
 def inlined(function: F) -> F:
     """A part of a jitted function that is copied to where it is called: passing its arrays would take longer."""
-    return _compiled(function, forceinline=True)
+    return _compiled(function, forceinline=True, **INNER)
 
 
 def kernel(function: F) -> F:
     """As `jit`, where nothing is allocated: no references are counted, which made loops over arrays in tuples up to
     seven times faster. Call it from a jitted function, which keeps the arrays alive.
     """
-    return _compiled(function, _nrt=False)
+    return _compiled(function, _nrt=False, **INNER)
 
 
 def part(function: F) -> F:
     """A part of a kernel, copied to where it is called."""
-    return _compiled(function, forceinline=True, _nrt=False)
+    return _compiled(function, forceinline=True, _nrt=False, **INNER)
 
 
 def _compiled(function: F, **options: bool) -> F:

@@ -40,9 +40,17 @@ def _rules(problem: Problem) -> Iterator[Callable[[], list[Placement]]]:
     yield from (lambda rule=rule: [repaired(problem, rule(problem))] for rule in (heft, donf, peft, cpop))
     yield lambda: expert_placements(problem)
     yield lambda: part_placements(problem)
+    if problem.objective == "max-load":
+        yield lambda: _cuts(problem)
     if problem.objective == "makespan":
         yield from (lambda k=k: [_heft_on(problem, k, 1.0)] for k in range(2, len(problem.topology)))
         yield from (lambda f=f: [_heft_on(problem, len(problem.topology), f)] for f in LINK_FACTORS)
+
+
+def _cuts(problem: Problem) -> list[Placement]:
+    from search.initial.contiguous import contiguous_placements  # numba is slow to import
+
+    return contiguous_placements(problem)
 
 
 def _heft_on(problem: Problem, devices: int, factor: float) -> Placement:

@@ -66,8 +66,7 @@ class Operators:
     def _region(self, rng: np.random.Generator) -> NDArray[np.int64]:
         clusters = self.moves.clusters
         if clusters and rng.random() < 0.5:
-            cluster: NDArray[np.int64] = clusters[int(rng.integers(len(clusters)))]
-            return cluster
+            return clusters[int(rng.integers(len(clusters)))].astype(np.int64)
         first, end = np.sort(rng.integers(self.moves.units + 1, size=2))
         run: NDArray[np.int64] = np.arange(first, max(end, first + 1)) % self.moves.units
         return run

@@ -14,10 +14,10 @@ from placer.result import Measured
 from search.exact.exact import Exact, ExactSettings
 from search.initial.starts import starts
 from search.list_scheduling.perturbed_heft import View, breed
-from search.local.anneal import Cooling, Elites, anneal
+from search.local.anneal import EXACT, Cooling, Elites, anneal, prepare
 from search.local.moves import Moves
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Searcher, Stop, fitting_placements, never
+from search.problem.searcher import Deadline, Searcher, Stop, fitting_placements, never
 
 if TYPE_CHECKING:
     from surrogate.learn.residual import MappingViews, Residual
@@ -35,6 +35,9 @@ class HybridSettings:
     # Predictions of a round. Where nothing but the simulator judges, rounds double.
     work: int = 6_000_000  # predictions times the ops and edges of each
     doublings: int = 5  # rounds after which they double no more
+    quicker: float = 3.0  # so many times as many moves are annealed in the time, most of which are not simulated whole
+    load_quicker: float = 60.0  # the same for max-load
+    last: float = 3.0  # a round takes all the time that is left where that is less than for so many such rounds
     per_flip: int = 50  # at most so many predictions for each unit and device
     most: int = 8_000
     fewest: int = 640
@@ -65,8 +68,13 @@ class Hybrid(Searcher):
         self.elites = Elites(self.settings.pool)
         self.rounds = 0
         self.told_then = -1
+        self._per_s = 0.0  # of a round's budget, as fast as the last one went
         self._starts: list[Placement] = []
         self._least = 0.0
+
+    @classmethod
+    def prepare(cls, objective: str) -> None:
+        prepare(objective)
 
     @cached_property
     def moves(self) -> Moves:
@@ -83,7 +91,7 @@ class Hybrid(Searcher):
         elif self.told_then != len(self.told):
             if trusted and self.rounds == 1 and len(self.problem.units) <= self.settings.certify:
                 self._certify()
-            self._improve(self._budget(doubled=trusted))
+            self._improve(self._budget(doubled=trusted), trusted)
             self.told_then = len(self.told)
         placement = self._best_predicted() if trusted else self._most_promising(self._residual())
         return placement if placement is not None else self.first_new()
@@ -115,22 +123,31 @@ class Hybrid(Searcher):
         best = exact.ranking[: self.settings.pool]
         self.elites.add(np.array([p for _, p in best], np.int32), np.array([value for value, _ in best]))
 
-    def _improve(self, budget: int) -> None:
-        """One round of so many predictions: variants of HEFT, then annealing from the best of all that is known."""
+    def _improve(self, budget: int, trusted: bool) -> None:
+        """One round of so many predictions: variants of HEFT, then annealing from the best of all that is known.
+
+        trusted: whether the simulator is the clock.
+        """
         rng = np.random.default_rng(self.rng.getrandbits(64))
         if self.rounds == 0:
             self._begin()
+        whole, begin_s = budget, self._left_s()
         if self.problem.objective == "makespan":
             budget -= self._breed(int(budget * self.settings.bred), rng)
         self.moves.forget()
         explore = self.rounds % 2 == 1
-        cooling = Cooling(hot=Cooling.hot * self.settings.hotter) if explore else Cooling()
+
+        cooling = EXACT[self.problem.objective] if trusted else Cooling()
+        cooling = replace(cooling, hot=cooling.hot * self.settings.hotter) if explore else cooling
         lines = self._lines(explore, cooling.chains)
-        anneal(
-            self.problem, self.moves, lines, self._predict, self.elites,
-            evaluations=budget, rng=rng, stop=self.stop, cooling=cooling,
-        )  # fmt: skip
+        moves = int(
+            budget * (self.settings.quicker if self.problem.objective == "makespan" else self.settings.load_quicker)
+        )
+        self.evaluations += anneal(
+            self.problem, self.moves, lines, self.elites, evaluations=moves, rng=rng, stop=self.stop, cooling=cooling
+        )
         self.rounds += 1
+        self._per_s = whole / max(begin_s - self._left_s(), 1e-6) if begin_s < math.inf else 0.0
 
     def _begin(self) -> None:
         self._starts = starts(self.problem, self.stop)
@@ -167,7 +184,15 @@ class Hybrid(Searcher):
         flips = self.problem.limits.feasible.size
         most = min(self.settings.most, self.settings.per_flip * flips, self.settings.work // each)
         first = max(self.settings.fewest, most)
-        return first << (min(self.rounds, self.settings.doublings) if doubled else 0)
+        if not doubled:
+            return first
+        wanted = first << min(self.rounds, self.settings.doublings)
+        affordable = int(self._per_s * self._left_s()) if self._per_s else 0
+        return max(self.settings.fewest, affordable) if 0 < affordable < self.settings.last * wanted else wanted
+
+    def _left_s(self) -> float:
+        """Seconds that are left; infinite where nobody knows."""
+        return self.stop.left_s() if isinstance(self.stop, Deadline) else math.inf
 
     def _is_small(self) -> bool:
         return self.problem.space <= self.settings.enumerate
@@ -286,7 +311,7 @@ class Hybrid(Searcher):
             "told": self.told_then,
             "elites": [[value, list(placement)] for value, placement in self.elites.ranked()],
             "least": self._least,
-            "moves": [self.moves.share.tolist(), self.moves.focus.tolist()] if self.rounds else None,
+            "moves": self.moves.share.tolist() if self.rounds else None,
         }
 
     def _recall(self, memory: dict[str, Any]) -> None:
@@ -296,8 +321,7 @@ class Hybrid(Searcher):
             self.elites.value[np.array(placement, np.int32).tobytes()] = value
         if self.rounds:
             self._starts = starts(self.problem, never)
-            share, focus = memory["moves"]
-            self.moves.share, self.moves.focus = np.array(share), np.array(focus, np.int64)
+            self.moves.share = np.array(memory["moves"])
 
 
 def _noise(result: Measured) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +13,15 @@ from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
 from surrogate.costs.cost_matrix import mean_cost_s
+from surrogate.parallel import in_pieces
 from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
 
 Floats = NDArray[np.float64]
 
 BEGIN, LEAST, MOST = 0.1, 0.02, 1.0  # width of the change from parent to child, in logarithms of the costs
 UP, DOWN = 1.3, 0.985  # of the width after a gain, and after none: in balance where one child in twenty gains
+BROOD = 4  # children of one parent that are judged side by side
+TIMES = 10  # a variant takes as long as so many simulations
 SHARES = (1.0, 0.3, 0.1, 0.03)  # of the ops whose costs a child changes
 
 
@@ -52,24 +56,36 @@ class View:
 def breed(
     problem: Problem, first: View, *, rounds: int, rng: np.random.Generator, stop: Stop
 ) -> list[tuple[float, Placement]]:
-    """A (1+1) evolution strategy with the step size by success (Rechenberg 1973) from `first` on.
+    """An evolution strategy with the step size by success (Rechenberg 1973) from `first` on, BROOD children a parent.
 
     Returns (value, placement) of the first and of each that was no worse than the best before it: the best comes last.
     """
     best, width = first, BEGIN
     value, placement = _judged(problem, first)
     found = [(value, placement)]
-    for _ in range(rounds):
+    for done in range(0, rounds, BROOD):
         if stop():
             break
-        child = best.child(width, rng)
-        child_value, placement = _judged(problem, child)
-        if child_value <= value:
-            width = min(MOST, width * UP) if child_value < value else width
-            best, value = child, child_value
-            found.append((value, placement))
-        else:
-            width = max(LEAST, width * DOWN)
+        brood = [best.child(width, rng) for _ in range(min(BROOD, rounds - done))]
+        for child, (child_value, placement) in zip(brood, _all_judged(problem, brood), strict=True):
+            if child_value <= value:
+                width = min(MOST, width * UP) if child_value < value else width
+                best, value = child, child_value
+                found.append((value, placement))
+            else:
+                width = max(LEAST, width * DOWN)
+    return found
+
+
+def _all_judged(problem: Problem, views: Sequence[View]) -> list[tuple[float, Placement]]:
+    """`_judged` of each, on all cores."""
+    found: list[tuple[float, Placement]] = [(0.0, ())] * len(views)
+
+    def judge(part: slice) -> None:
+        for i in range(part.start, part.stop):
+            found[i] = _judged(problem, views[i])
+
+    in_pieces(judge, len(views), TIMES * (len(problem.graph) + len(problem.graph.edges)))
     return found
 
 

@@ -1,21 +1,29 @@
-"""Annealing a population: many rows cool side by side, are predicted as one batch, and take parts of each other."""
+"""Annealing a population: many chains cool side by side, compiled, on all cores, and take parts of each other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
 from search.local.moves import Moves
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Stop
-from surrogate.simulate.critical_path import critical_chain
-from surrogate.simulate.max_load import loads
+from search.problem.searcher import Stop, never
+from surrogate.parallel import in_pieces
+
+if TYPE_CHECKING:
+    from search.local.kernels.chain import Chain, Stretch
+    from search.local.kernels.taste import Taste
 
 Rows = NDArray[np.int32]
-Predict = Callable[[Rows], NDArray[np.float64]]
+Cool = Callable[["Chain", "Taste", "Stretch"], None]
+"""Goes on with a chain for a stretch."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +35,17 @@ class Cooling:
     cold: float = 0.0002  # and at the end
     large: float = 0.5  # share of the units that one move may concern, at the beginning
     small: float = 0.02  # and at the end
-    renewal: int = 25  # rounds after which the worst row becomes a copy of the best
-    attention: int = 100  # rounds after which moves turn to what is critical in the best, found for the price of many
+    stretch: int = 100  # steps of each chain until the worst becomes a copy of the best
+    load_stretch: int = 2_000  # the same where the objective is the largest load, whose steps take far less
+    good: float = 0.02  # placements that are within this of the best are handed over
+
+
+# Where the simulator is the clock, every thousandth counts: few chains, so that each takes many steps, and little heat.
+# Where it errs by percents, heat finds more that is worth measuring.
+EXACT = {
+    "makespan": Cooling(chains=4, hot=0.001, cold=3e-5, large=0.1, small=0.01),
+    "max-load": Cooling(chains=4, hot=0.003, cold=3e-5, small=0.01),
+}
 
 
 @dataclass
@@ -61,69 +78,79 @@ def anneal(
     problem: Problem,
     moves: Moves,
     starts: Sequence[Placement],
-    predict: Predict,
     elites: Elites,
     *,
     evaluations: int,
     rng: np.random.Generator,
     stop: Stop,
     cooling: Cooling | None = None,
-) -> None:
-    """Anneal from `starts` (which fit) until `evaluations` predictions are spent or `stop()`; fills `elites`.
+) -> int:
+    """Anneal from `starts` (which fit) until `evaluations` moves are judged or `stop()`; fills `elites`.
 
-    Metropolis et al. 1953 with a temperature per round relative to the best value so far; rows exchange parts and the
-    worst is now and then replaced, as in a genetic algorithm.
+    Metropolis et al. 1953 with a temperature per stretch relative to the best value so far; rows exchange parts and
+    the worst is now and then replaced, as in a genetic algorithm. Returns how many moves were judged.
     """
+    from search.local.kernels.chain import Stretch, new_chain  # numba is slow to import
+    from search.local.kernels.dice import thrown
+
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)
-    values = predict(rows)
+    values = problem.predict_many(rows)
     elites.add(rows, values)
     best, best_value = rows[values.argmin()].copy(), float(values.min())
-    rounds = max(1, evaluations // cooling.chains - 1)
-    for turn in range(rounds):
+    chains = [new_chain(moves.space, row, dice) for row, dice in zip(rows, thrown(rng, len(rows)), strict=True)]
+    cool, size = _cooler(problem, moves)
+    steps = cooling.load_stretch if problem.objective == "max-load" else cooling.stretch
+    steps = max(1, min(steps, evaluations // cooling.chains))
+    base_s = problem.base_s if problem.objective == "makespan" else 0.0
+    turns = max(1, evaluations // (cooling.chains * steps))
+    for turn in range(turns):
         if stop():
-            return
-        if turn % cooling.attention == 0:
-            moves.attend(critical_units(problem, best))
-        done = turn / rounds
-        others = [*rows[:], best]
-        drawn = rows.copy()
-        scale = cooling.large * (cooling.small / cooling.large) ** done
-        kinds = np.array([moves.draw(row, others, scale, rng) for row in drawn])
-        changed = (drawn != rows).any(axis=1) & problem.fits_many(drawn)
-        if not changed.any():
-            continue
-        found = np.full(len(rows), np.inf)
-        found[changed] = predict(drawn[changed])
-        heat = cooling.hot * (cooling.cold / cooling.hot) ** done * best_value
-        taken = changed & _accepted(found, values, heat, rng)
-        moves.learn(kinds, taken & (found < values))
-        good = taken & (found < best_value * (1 + cooling.hot))
-        elites.add(drawn[good], found[good])
-        rows[taken], values[taken] = drawn[taken], found[taken]
-        if values.min() < best_value:
-            best, best_value = rows[values.argmin()].copy(), float(values.min())
-        if turn % cooling.renewal == cooling.renewal - 1:
-            worst = values.argmax()
-            rows[worst], values[worst] = best, best_value
+            return len(rows) + turn * steps * len(rows)
+        done = turn / turns
+        taste = moves.taste([*(chain.row for chain in chains), best])
+        stretch = Stretch(
+            steps,
+            heat_s=cooling.hot * (cooling.cold / cooling.hot) ** done * best_value if best_value < np.inf else 0.0,
+            scale=cooling.large * (cooling.small / cooling.large) ** done,
+            good_s=best_value * (1 + cooling.good) - base_s,
+        )
+        in_pieces(partial(_each, cool, chains, taste, stretch), len(chains), steps * size)
+        for chain in chains:
+            elites.add(chain.found, chain.found_s + base_s)
+        moves.learn(np.sum([chain.gained for chain in chains], axis=0))
+        first = min(chains, key=lambda chain: float(chain.found_s[0]))
+        if first.found_s[0] + base_s < best_value:
+            best, best_value = first.found[0].copy(), float(first.found_s[0] + base_s)
+        worst = max(chains, key=lambda chain: float(chain.value_s[0]))
+        worst.row[:] = best
+    return len(rows) * (1 + turns * steps)
 
 
-def critical_units(problem: Problem, row: NDArray[np.int32]) -> list[int]:
-    """The units that determine the objective: those on the critical chain, or on the busiest device."""
-    devices = row[problem.limits.unit_of]
+def prepare(objective: str) -> None:
+    """Compile what `anneal` needs for an objective, unless the cache on disk has it."""
+    ops = (Op("a", cost_s={"cpu": 1.0}), Op("b", cost_s={"cpu": 1.0}))
+    machine = Topology((Device("x", "cpu"), Device("y", "cpu")), (Link("*", "*", 1.0, 1.0),))
+    problem = Problem(OpGraph("two ops", ops, (Edge(0, 1, 1),)), machine, objective)
+    anneal(problem, Moves(problem), [(0, 0)], Elites(), evaluations=1, rng=np.random.default_rng(0), stop=never)
+
+
+def _cooler(problem: Problem, moves: Moves) -> tuple[Cool, int]:
+    """How a chain goes on, and about how many ops and edges one step looks at."""
+    size = len(problem.graph) + len(problem.graph.edges)
     if problem.objective == "max-load":
-        load_s = loads(problem.graph, problem.simulator.cost_s, problem.topology, devices.tolist())
-        return np.flatnonzero(row == int(np.argmax(load_s))).tolist()
-    chain = critical_chain(problem.simulator.timeline(devices.tolist()))
-    return [problem.unit_of[v] for v in chain]
+        from search.local.kernels.load_chain import cool_loads
+
+        ends = problem.max_load.ends
+        return lambda chain, t, x: cool_loads(ends, moves.space, t, chain, x), 1 + size // 100
+    from search.local.kernels.makespan_chain import cool_makespan
+    from search.problem.longest_paths import tails, ways_of
+
+    tables = problem.simulator.tables
+    tail_s = tails(ways_of(tables, problem.limits, problem.graph.order)).min(axis=1)
+    return lambda chain, t, x: cool_makespan(tables._replace(tail_s=tail_s), moves.space, t, chain, x), size
 
 
-def _accepted(
-    found: NDArray[np.float64], values: NDArray[np.float64], heat: float, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Metropolis: accept what is no worse, and what is worse by x with probability exp(-x / heat)."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        loss = np.where(np.isfinite(found), found - values, np.inf)
-        likely = np.exp(-np.maximum(loss, 0.0) / max(heat, 1e-300))
-    accepted: NDArray[np.bool_] = (loss <= 0) | (rng.random(len(found)) < likely)
-    return accepted & np.isfinite(found)
+def _each(cool: Cool, chains: Sequence[Chain], taste: Taste, stretch: Stretch, part: slice) -> None:
+    for chain in chains[part]:
+        cool(chain, taste, stretch)

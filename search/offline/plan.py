@@ -12,7 +12,8 @@ from search.exact.bounds import lower_bound
 from search.list_scheduling.heft import heft_placement
 from search.problem.memory_fit import packed
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Stop, never
+from search.problem.searcher import Deadline, Stop, never
+from search.session.registry import SEARCHERS
 from search.session.session import SearchSession
 
 DEFAULT_SEARCHER = "hybrid"
@@ -46,8 +47,10 @@ def plan(
     searcher, and where no mapping fits into memory, with what is missing.
     """
     problem.predict_many([heft_placement(problem)])
+    if searcher_name in SEARCHERS:  # else the session refuses it
+        SEARCHERS[searcher_name].prepare(problem.objective)
     start_s = clock()
-    session = SearchSession(searcher_name, problem, seed=seed, stop=lambda: over() or clock() >= start_s + seconds)
+    session = SearchSession(searcher_name, problem, seed=seed, stop=Deadline(seconds, clock, over))
     searcher = session.searcher
     singles = [(problem.predict(placement), placement) for placement in problem.singles()]
     value, best = min(singles) if singles else _any_fitting(problem)

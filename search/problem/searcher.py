@@ -27,6 +27,22 @@ def never() -> bool:
     return False
 
 
+class Deadline:
+    """A `Stop` that knows how much time is left, so that a search can spend what is left on one thing."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float], over: Stop = never) -> None:
+        """seconds: from now on. over: whether to stop before."""
+        self.until_s = clock() + seconds
+        self.clock, self.over = clock, over
+
+    def __call__(self) -> bool:
+        return self.over() or self.left_s() <= 0
+
+    def left_s(self) -> float:
+        """Seconds until time is up; below 0 afterwards."""
+        return self.until_s - self.clock()
+
+
 class Searcher(ABC):
     """Proposes mappings of one problem; none twice, unless a repeat was requested.
 
@@ -45,6 +61,11 @@ class Searcher(ABC):
         self.told: dict[Placement, Result] = {}
         self.repeats: list[Placement] = []
         self.evaluations = 0
+
+    @classmethod
+    def prepare(cls, objective: str) -> None:
+        """Compile what searches for this objective will need, so that it takes none of their time."""
+        return
 
     def ask(self) -> Mapping:
         """The next mapping to measure. Raises SearchExhausted where none is left."""

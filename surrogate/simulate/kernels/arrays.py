@@ -39,7 +39,7 @@ class Tables(NamedTuple):
     link: [6, devices, devices], by the constants above; a missing link has infinite latency and bandwidth,
     staying on a device takes no time.
     place: each op's place in line (for fifo it says nothing), op_at: its inverse. ends_work: whether any link makes
-    its ends work.
+    its ends work. tail_s: [n] seconds from the end of op v to the end of the step, at the least; 0 says nothing.
     """
 
     start: NDArray[np.int32]
@@ -57,6 +57,7 @@ class Tables(NamedTuple):
     fifo: bool
     contention: int
     ends_work: bool
+    tail_s: NDArray[np.float64]
 
 
 def needs_of(graph: OpGraph) -> Needs:
@@ -119,4 +120,5 @@ def tables_of(needs: Needs, costs: Costs, topology: Topology, place: NDArray[np.
         fifo=place is None,
         contention=CONTENTIONS.index(topology.contention),
         ends_work=bool(link[SEND:].any()),
+        tail_s=np.zeros(len(costs)),
     )

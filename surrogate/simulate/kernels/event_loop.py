@@ -44,82 +44,98 @@ def makespans(tables: Tables, placements: Ints, makespan_s: Floats) -> None:
     """
     run = workspace(tables)
     if tables.contention == NO_CONTENTION and not tables.ends_work:
-        _light(tables, run, placements, makespan_s)
+        _all_light(tables, run, placements, makespan_s)
     else:
-        _heavy(tables, run, placements, makespan_s)
+        _all_heavy(tables, run, placements, makespan_s)
 
 
 @kernel
-def _light(tables: Tables, run: RunState, placements: Ints, out: Floats) -> None:
-    """Tensors cross without waiting, and nobody works for it."""
-    n, devices = tables.cost_s.shape
+def _all_light(tables: Tables, run: RunState, placements: Ints, out: Floats) -> None:
     for row in range(len(placements)):
         out[row] = np.nan
-        left = n if begins(tables, run, placements, row) else 0
-        while left > 0:
-            now_s, first, ties = run.next_s[0], 0, 1
-            for device in range(1, devices):
-                at_s = run.next_s[device]
-                ties = 1 if at_s < now_s else ties + (at_s == now_s)
-                first = device if at_s < now_s else first
-                now_s = min(now_s, at_s)
-            out[row] = now_s
-            if now_s == np.inf:
-                break
-            # Most often one device is due, and wakes no other.
-            end = first + 1
-            if ties > 1:
-                first, end = 0, devices
-            woken = False
-            for device in range(first, end):
-                op = run.running[device]
-                if op >= 0 and run.next_s[device] == now_s:
-                    run.running[device] = IDLE
-                    left -= 1
-                    for need in range(tables.start[op], tables.start[op + 1]):
-                        user = tables.dst[need]
-                        there = run.device[user]
-                        # Staying is a crossing over a link that takes no time.
-                        _, way_s, _ = transfer_s(tables.link, device, there, tables.tensor_bytes[need])
-                        at_s = now_s + way_s
-                        if input_comes(tables, run, user, there, at_s, now_s):
-                            woken = True
-            if woken:
-                first, end = 0, devices
-            for device in range(first, end):
-                if run.running[device] == IDLE and run.next_s[device] <= now_s:
-                    take_op(tables, run, device, now_s)
+        if begins(tables, run, placements, row):
+            _, out[row] = light(tables, run, len(tables.cost_s), 0, np.inf)
 
 
 @kernel
-def _heavy(tables: Tables, run: RunState, placements: Ints, out: Floats) -> None:
-    """Sending and receiving keep devices busy, and links or ports may be taken."""
+def _all_heavy(tables: Tables, run: RunState, placements: Ints, out: Floats) -> None:
+    for row in range(len(placements)):
+        out[row] = np.nan
+        if begins(tables, run, placements, row):
+            out[row] = heavy(tables, run, np.inf)
+
+
+@kernel
+def light(tables: Tables, run: RunState, left: int, until: int, limit_s: float) -> tuple[int, float]:
+    """Tensors cross without waiting, and nobody works for it: go on while more than `until` ops have not ended.
+
+    left: how many have not. Returns how many are left then, and the second; infinity where a link or cost is missing,
+    and as soon as the makespan is sure to be above limit_s.
+    """
+    devices, now_s = len(run.running), 0.0
+    while left > until:
+        now_s, first, ties = run.next_s[0], 0, 1
+        for device in range(1, devices):
+            at_s = run.next_s[device]
+            ties = 1 if at_s < now_s else ties + (at_s == now_s)
+            first = device if at_s < now_s else first
+            now_s = min(now_s, at_s)
+        if now_s == np.inf or run.least_s[0] > limit_s:
+            return left, np.inf
+        # Most often one device is due, and wakes no other.
+        end = first + 1
+        if ties > 1:
+            first, end = 0, devices
+        woken = False
+        for device in range(first, end):
+            op = run.running[device]
+            if op >= 0 and run.next_s[device] == now_s:
+                run.running[device] = IDLE
+                left -= 1
+                run.end_s[op] = now_s
+                for need in range(tables.start[op], tables.start[op + 1]):
+                    user = tables.dst[need]
+                    there = run.device[user]
+                    # Staying is a crossing over a link that takes no time.
+                    _, way_s, _ = transfer_s(tables.link, device, there, tables.tensor_bytes[need])
+                    at_s = now_s + way_s
+                    if input_comes(tables, run, user, there, at_s, now_s):
+                        woken = True
+        if woken:
+            first, end = 0, devices
+        for device in range(first, end):
+            if run.running[device] == IDLE and run.next_s[device] <= now_s:
+                take_op(tables, run, device, now_s)
+    return left, now_s
+
+
+@kernel
+def heavy(tables: Tables, run: RunState, limit_s: float) -> float:
+    """Sending and receiving keep devices busy, and links or ports may be taken: the makespan, as `light` gives it."""
     contended = tables.contention != NO_CONTENTION
-    for row in range(len(placements)):
-        out[row] = np.nan
-        events, waiting, turn = 0, 0, 0
-        left = len(tables.cost_s) if begins(tables, run, placements, row) else 0
-        no_crossings(run)
-        while left > 0:
-            now_s = _next_s(run, events)
-            out[row] = now_s
-            if now_s == np.inf:
-                break
-            ended, departing = _ops_end(tables, run, now_s)
-            left -= ended
-            if contended:
-                events = announce(run, events, departing)
-                requested, happened = requests(tables, run, events, now_s)
-                waiting, events = waiting + requested, events - happened
-                departing = 0
-                if happened > 0:
-                    departing, events, turn = start_transfers(tables, run, events, waiting, turn, now_s)
-                    waiting -= departing
-            for i in range(departing):
-                departs(tables, run, run.departing[i], now_s)
-            for device in range(len(run.running)):
-                if run.running[device] == IDLE and run.next_s[device] <= now_s:
-                    _take_work(tables, run, device, now_s)
+    events, waiting, turn, now_s = 0, 0, 0, 0.0
+    left = len(tables.cost_s)
+    no_crossings(run)
+    while left > 0:
+        now_s = _next_s(run, events)
+        if now_s == np.inf or run.least_s[0] > limit_s:
+            return np.inf
+        ended, departing = _ops_end(tables, run, now_s)
+        left -= ended
+        if contended:
+            events = announce(run, events, departing)
+            requested, happened = requests(tables, run, events, now_s)
+            waiting, events = waiting + requested, events - happened
+            departing = 0
+            if happened > 0:
+                departing, events, turn = start_transfers(tables, run, events, waiting, turn, now_s)
+                waiting -= departing
+        for i in range(departing):
+            departs(tables, run, run.departing[i], now_s)
+        for device in range(len(run.running)):
+            if run.running[device] == IDLE and run.next_s[device] <= now_s:
+                _take_work(tables, run, device, now_s)
+    return now_s
 
 
 @part
@@ -141,6 +157,7 @@ def _ops_end(tables: Tables, run: RunState, now_s: float) -> tuple[int, int]:
             run.running[device] = IDLE
             if op != OCCUPIED:
                 ended += 1
+                run.end_s[op] = now_s
                 departing = op_ends(tables, run, op, device, departing, now_s)
     return ended, departing
 

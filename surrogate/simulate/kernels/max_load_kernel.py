@@ -25,6 +25,9 @@ class Ends(NamedTuple):
     maker: NDArray[np.int32]  # [t] op index
     receive_s: NDArray[np.float64]  # [t, d]
     send_s: NDArray[np.float64]  # [t, d]
+    first_made: NDArray[np.int32]  # [ops + 1] op v makes the tensors from first_made[v] to first_made[v + 1]
+    first_used: NDArray[np.int32]  # [ops + 1] op v uses used[first_used[v]] to used[first_used[v + 1]]
+    used: NDArray[np.int32]
 
 
 def ends_of(needs: Needs, costs: Costs, topology: Topology) -> Ends:
@@ -36,7 +39,12 @@ def ends_of(needs: Needs, costs: Costs, topology: Topology) -> Ends:
     rates = [(device.ingress_bytes_per_s, device.egress_bytes_per_s) for device in topology.devices]
     ingress, egress = np.array([[np.inf if rate is None else rate for rate in pair] for pair in rates]).T
     costs = np.ascontiguousarray(costs, dtype=np.float64)
-    return Ends(costs, start, needs.dst[line], needs.src[first], size / ingress, size / egress)
+    first_made = np.searchsorted(needs.src[first], np.arange(len(costs) + 1)).astype(np.int32)
+    first_used = np.concatenate([[0], np.cumsum(needs.inputs)]).astype(np.int32)
+    used = needs.tensor[needs.by_dst]
+    return Ends(
+        costs, start, needs.dst[line], needs.src[first], size / ingress, size / egress, first_made, first_used, used
+    )
 
 
 @inlined

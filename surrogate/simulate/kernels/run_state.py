@@ -59,6 +59,9 @@ class RunState(NamedTuple):
     before: Ints
     held_s: Floats  # [src * devices + dst], or [d]: a link or a port is taken until then
     held_turn: Words
+    left_s: Floats  # [d] seconds of the ops there that have not begun
+    end_s: Floats  # [v] when v ended
+    least_s: Floats  # [1] the makespan is at least this
 
 
 @jit
@@ -100,6 +103,9 @@ def workspace(tables: Tables) -> RunState:
         np.empty(queued, np.int32),
         np.empty(pairs),
         np.empty(pairs, np.int64),
+        np.empty(devices),
+        np.empty(n),
+        np.empty(1),
     )
 
 
@@ -190,10 +196,16 @@ def _next_op(t: Tables, w: RunState, d: int, now_s: float) -> int:
 
 @part
 def take_op(t: Tables, w: RunState, d: int, now_s: float) -> bool:
-    """Device d starts the next op; where none is ready it sleeps until the next one is, and the answer is no."""
+    """Device d starts the next op; where none is ready it sleeps until the next one is, and the answer is no.
+
+    All that is left on the device comes after it, one op at a time.
+    """
     v = _next_op(t, w, d, now_s)
     if v != NOTHING:
-        w.running[d], w.next_s[d] = v, now_s + t.cost_s[v, d]
+        cost_s = t.cost_s[v, d]
+        w.running[d], w.next_s[d] = v, now_s + cost_s
+        w.left_s[d] -= cost_s
+        w.least_s[0] = max(w.least_s[0], now_s + cost_s + max(w.left_s[d], t.tail_s[v]))
         return True
     w.next_s[d] = np.inf
     if w.tail[d] > w.head[d]:
@@ -203,18 +215,29 @@ def take_op(t: Tables, w: RunState, d: int, now_s: float) -> bool:
 
 @part
 def begins(t: Tables, w: RunState, placements: Ints, row: int) -> bool:
-    """Everything as it is at second 0; False where a device does not exist."""
-    w.running[:], w.next_s[:], w.head[:], w.tail[:] = IDLE, np.inf, 0, 0
-    w.bits[:], w.full[:], w.first[:] = 0, 0, w.full.shape[1]
+    """Everything as it is at second 0 under a placement; False where a device does not exist."""
     for v in range(len(t.inputs)):
         d = placements[row, v]
         if d < 0 or d >= len(w.running):
             return False
-        w.device[v], w.inputs[v], w.ready_s[v] = d, t.inputs[v], 0.0
+        w.device[v] = d
+    restart(t, w)
+    return True
+
+
+@part
+def restart(t: Tables, w: RunState) -> None:
+    """Everything as it is at second 0, with ops where they are."""
+    w.running[:], w.next_s[:], w.head[:], w.tail[:] = IDLE, np.inf, 0, 0
+    w.bits[:], w.full[:], w.first[:] = 0, 0, w.full.shape[1]
+    w.left_s[:], w.least_s[0] = 0.0, 0.0
+    for v in range(len(t.inputs)):
+        d = w.device[v]
+        w.inputs[v], w.ready_s[v] = t.inputs[v], 0.0
+        w.left_s[d] += t.cost_s[v, d]
         if t.inputs[v] == 0:
             if t.fifo:
                 insert(w.later_s, w.later, w.head, w.tail, d, d * len(t.inputs), 0.0, v)
             else:
                 _join_line(w.bits, w.full, w.first, d, t.place[v])
             w.next_s[d] = 0.0
-    return True

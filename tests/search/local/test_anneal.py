@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from search.initial.starts import starts
-from search.local.anneal import Cooling, Elites, anneal, critical_units
+from search.local.anneal import Cooling, Elites, anneal
 from search.local.moves import Moves
 from search.problem.searcher import never
 
@@ -12,10 +12,7 @@ from search.problem.searcher import never
 def annealed(problem, evaluations=1500, stop=never, seed=1):
     elites = Elites()
     begin = starts(problem, never)
-    anneal(
-        problem, Moves(problem), begin, problem.predict_many, elites,
-        evaluations=evaluations, rng=np.random.default_rng(seed), stop=stop,
-    )  # fmt: skip
+    anneal(problem, Moves(problem), begin, elites, evaluations=evaluations, rng=np.random.default_rng(seed), stop=stop)
     return begin, elites.ranked()
 
 
@@ -64,12 +61,3 @@ def test_elites_forget_the_worst():
     assert [value for value, _ in elites.ranked()] == [0.0, 1.0, 2.0, 3.0]
     elites.add(rows[:1], np.array([-1.0]))
     assert elites.ranked()[0] == (-1.0, (0,))
-
-
-def test_critical_units_are_those_of_the_tower_that_ends_last(towers):
-    """All on one device but the end of tower 1: nothing waits for it, so it is not critical."""
-    names = [towers.graph.ops[unit[0]].name for unit in towers.units]
-    lone = [1 if name == "tower1/0" else 0 for name in names]
-    critical = critical_units(towers, np.array(lone, np.int32))
-    assert names.index("join") in critical
-    assert len(critical) >= 5

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from search.local.clusters import clusters, neighbours
+from search.local.kernels.taste import GRAFT, KINDS, RUN
 from search.local.moves import Moves
 from search.problem.problem import Problem
 
@@ -13,47 +14,66 @@ def rng():
     return np.random.default_rng(7)
 
 
+def only(moves, kind):
+    """Moves of one kind."""
+    moves.share = np.eye(len(KINDS))[kind]
+    return moves
+
+
+def ends_of(problem):
+    """(all on their first device, all on their last)."""
+    return (np.array([devices[i] for devices in problem.feasible], np.int32) for i in (0, -1))
+
+
 def test_no_move_of_any_kind_sends_a_unit_where_it_cannot_run(problem, rng):
     moves = Moves(problem)
     can = problem.limits.feasible
-    start = np.array([devices[0] for devices in problem.feasible], np.int32)
-    other = np.array([devices[-1] for devices in problem.feasible], np.int32)
-    for kind in moves.kinds:
+    start, other = ends_of(problem)
+    for kind in np.flatnonzero(moves.able):
         for _ in range(40):
             row = start.copy()
-            kind(row, [start, other], 0.5, rng)
+            only(moves, kind).draw(row, [start, other], 0.5, rng)
             assert can[np.arange(len(row)), row].all()
 
 
 def test_every_kind_of_move_moves_something(problem, rng):
     moves = Moves(problem)
-    start = np.array([devices[0] for devices in problem.feasible], np.int32)
-    other = np.array([devices[-1] for devices in problem.feasible], np.int32)
+    start, other = ends_of(problem)
     half = np.where(np.arange(len(start)) < len(start) // 2, start, other).astype(np.int32)
-    for kind in moves.kinds:
+    for kind in np.flatnonzero(moves.able):
         rows = [half.copy() for _ in range(60)]
         for row in rows:
-            kind(row, [start, other], 0.5, rng)
-        assert any((row != half).any() for row in rows), kind
+            only(moves, kind).draw(row, [start, other], 0.5, rng)
+        assert any((row != half).any() for row in rows), KINDS[kind]
+
+
+def test_a_run_is_no_longer_than_its_scale_allows(rng, build):
+    problem = Problem(build.layered(5, layers=12), build.machine("gpu", "gpu"))
+    moves, start = only(Moves(problem), RUN), np.zeros(36, np.int32)
+    lengths = set()
+    for _ in range(300):
+        row = start[: len(problem.units)].copy()
+        moves.draw(row, [row], 0.25, rng)
+        lengths.add(int((row != 0).sum()))
+    assert max(lengths) <= len(problem.units) // 4 and len(lengths) > 3
+
+
+def test_a_graft_takes_a_part_of_another_row_and_nothing_else(rng, build):
+    problem = Problem(build.two_towers(10), build.machine("cpu", "cpu", "cpu"))
+    moves, row = only(Moves(problem), GRAFT), np.zeros(len(problem.units), np.int32)
+    moves.draw(row, [np.full(len(row), 2, np.int32)], 0.5, rng)
+    assert set(row.tolist()) == {0, 2} or set(row.tolist()) == {2}
 
 
 def test_kinds_that_gain_are_drawn_more_often_and_none_dies_out(problem):
     moves = Moves(problem)
     before = moves.share[0]
-    moves.learn(np.zeros(200, np.int64), np.ones(200, bool))
+    moves.learn(np.eye(len(KINDS), dtype=int)[0] * 200)
     assert moves.share[0] > before
-    assert moves.share.min() > 0.01
+    assert moves.share[moves.able].min() > 0.01
     assert moves.share.sum() == pytest.approx(1)
     moves.forget()
     assert moves.share[0] == before
-
-
-def test_attention_draws_the_units_that_are_attended_to(rng, build):
-    problem = Problem(build.two_towers(10), build.machine("cpu", "cpu"))
-    moves = Moves(problem)
-    moves.attend([3])
-    drawn = [moves._unit(rng) for _ in range(400)]
-    assert drawn.count(3) > 150
 
 
 def test_every_cluster_is_connected_and_holds_no_unit_twice(problem):

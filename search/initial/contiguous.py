@@ -1,0 +1,150 @@
+"""The best ways to cut a line of units into one stretch a device, for the largest load: a dynamic program.
+
+Pipelines are most often cut like that. What is best for one line is a start for searches, which may then move single
+units. After the program over contiguous splits of Tarnawski et al. 2020, on lines instead of all ideals of the graph.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.initial.lines import lines
+from search.problem.problem import Placement, Problem
+from surrogate.jit import inlined, jit
+from surrogate.simulate.kernels.max_load_kernel import Ends
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+MOST_SETS = 512  # of devices, alike ones not told apart
+MOST_WORK = 400_000_000  # sets times pairs of places in line: the program takes about half as many nanoseconds
+
+
+class Kinds(NamedTuple):
+    """Devices that are alike, by kind. Sets of devices are numbered: so many of each kind, in mixed radix."""
+
+    device: Ints  # [kinds] one of them
+    size: Ints  # [kinds] how many there are
+    weight: Ints  # [kinds] what one more of the kind adds to the number of a set
+
+
+class Line(NamedTuple):
+    """Units in line. i: place."""
+
+    first_op: Ints  # [i + 1] the ops of the unit at i are op[first_op[i]] to op[first_op[i + 1]]
+    op: Ints
+    cost_s: Floats  # [i, d]
+    unit_bytes: Floats  # [i]
+    capacity_bytes: Floats  # [d]
+
+
+class Cuts(NamedTuple):
+    """The best cut of the first i units over each set of devices."""
+
+    largest_s: Floats  # [i, sets] infinite where there is none
+    begin: Ints  # [i, sets] where its last stretch begins
+    kind: Ints  # [i, sets] and its kind of device
+
+
+def contiguous_placements(problem: Problem) -> list[Placement]:
+    """The best cut of each of the `lines` of units; none where devices are of too many kinds, or no cut fits."""
+    kinds = _kinds(problem)
+    sets = int(np.prod(kinds.size + 1, dtype=np.float64))
+    if sets > MOST_SETS or sets * len(problem.units) ** 2 > MOST_WORK:
+        return []
+    found = (cut(problem, line, kinds) for line in lines(problem))
+    return list(dict.fromkeys(placement for placement in found if placement is not None))
+
+
+def cut(problem: Problem, line: Ints, kinds: Kinds) -> Placement | None:
+    """The best cut of `line`, [units] in order; None where none fits into memory."""
+    limits, ops = problem.limits, [problem.units[u] for u in line.tolist()]
+    row = Line(
+        np.cumsum([0, *map(len, ops)]).astype(np.int32),
+        np.array([v for unit in ops for v in unit], np.int32),
+        np.array(problem.unit_cost_s)[line],
+        limits.unit_bytes[line],
+        limits.capacity_bytes,
+    )
+    cuts = cut_line(problem.max_load.ends, row, kinds)
+    best = int(cuts.largest_s[-1].argmin())
+    if not cuts.largest_s[-1, best] < np.inf:
+        return None
+    placement, end = np.empty(len(line), np.int32), len(line)
+    free = [[d for d in range(len(problem.alike)) if problem.alike[d] == first] for first in kinds.device]
+    while end > 0:
+        begin, kind = int(cuts.begin[end, best]), int(cuts.kind[end, best])
+        placement[line[begin:end]] = free[kind].pop()
+        end, best = begin, best - int(kinds.weight[kind])
+    return tuple(placement.tolist())
+
+
+@jit
+def cut_line(ends: Ends, line: Line, kinds: Kinds) -> Cuts:
+    """All best cuts, from the left: each stretch from j on grows unit by unit, and with it its load."""
+    units, sets = len(line.cost_s), 1
+    for kind in range(len(kinds.size)):
+        sets *= kinds.size[kind] + 1
+    cuts = Cuts(
+        np.full((units + 1, sets), np.inf), np.empty((units + 1, sets), np.int32), np.empty((units + 1, sets), np.int32)
+    )
+    cuts.largest_s[0, 0] = 0.0
+    users, made = np.empty(len(ends.maker), np.int32), np.empty(len(ends.maker), np.bool_)
+    open_sets = np.empty(sets, np.int32)
+    for j in range(units):
+        for kind in range(len(kinds.size)):
+            open_ = 0
+            for i in range(sets):
+                has = i // kinds.weight[kind] % (kinds.size[kind] + 1)
+                if has < kinds.size[kind] and cuts.largest_s[j, i] < np.inf:
+                    open_sets[open_] = i
+                    open_ += 1
+            if open_ == 0:
+                continue
+            d = kinds.device[kind]
+            users[:], made[:] = 0, False
+            load_s, held_bytes = 0.0, 0.0
+            for end in range(j, units):
+                held_bytes += line.unit_bytes[end]
+                if line.cost_s[end, d] == np.inf or held_bytes > line.capacity_bytes[d]:
+                    break
+                for at in range(line.first_op[end], line.first_op[end + 1]):
+                    load_s += _joins(ends, users, made, line.op[at], d)
+                for i in range(open_):
+                    before = open_sets[i]
+                    after = before + kinds.weight[kind]
+                    largest_s = max(cuts.largest_s[j, before], load_s)
+                    if largest_s < cuts.largest_s[end + 1, after]:
+                        cuts.largest_s[end + 1, after] = largest_s
+                        cuts.begin[end + 1, after], cuts.kind[end + 1, after] = j, kind
+    return cuts
+
+
+@inlined
+def _joins(e: Ends, users: Ints, made: NDArray[np.bool_], v: int, d: int) -> float:
+    """How much the load of a stretch on device d grows with op v. users: [tensors] in the stretch, made: made there."""
+    more_s = e.cost_s[v, d]
+    for k in range(e.first_made[v], e.first_made[v + 1]):
+        made[k] = True
+        if users[k] > 0:
+            more_s -= e.receive_s[k, d]
+        if users[k] < e.start[k + 1] - e.start[k]:
+            more_s += e.send_s[k, d]
+    for i in range(e.first_used[v], e.first_used[v + 1]):
+        k = e.used[i]
+        users[k] += 1
+        if not made[k]:
+            more_s += e.receive_s[k, d] if users[k] == 1 else 0.0
+        elif users[k] == e.start[k + 1] - e.start[k]:
+            more_s -= e.send_s[k, d]
+    return more_s  # type: ignore[no-any-return]
+
+
+def _kinds(problem: Problem) -> Kinds:
+    device = sorted(set(problem.alike))
+    count = [problem.alike.count(d) for d in device]
+    weight = np.cumprod([1, *(n + 1 for n in count[:-1])])
+    return Kinds(np.array(device, np.int32), np.array(count, np.int32), weight.astype(np.int32))

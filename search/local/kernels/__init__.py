@@ -1,0 +1,3 @@
+"""Compiled annealing: `dice` for chance, `space` for what may go where, `draws` for moves; then one chain for each
+objective: `makespan_chain` simulates each placement from where it differs, `load_chain` adds up what a move changes.
+"""

@@ -1,0 +1,214 @@
+"""Compiled moves: small random changes of a placement that keep neighbouring units together."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.local.kernels.dice import Dice, below, chance
+from search.local.kernels.space import Floats, Ints, Space
+from search.local.kernels.taste import CLUSTER, EDGE, FLIP, FOLLOW, GRAFT, RUN, SWAP, Taste
+from surrogate.jit import jit, part
+
+Able = NDArray[np.bool_]
+FOCUSED = 0.5  # of single units so many are drawn from those in focus
+TRIES = 8  # pairs that are looked at until one is cut
+
+
+class Move(NamedTuple):
+    """Unit unit[i] goes to device device[i]; only so many are valid as `draw` says."""
+
+    unit: Ints  # [u]
+    device: Ints
+    focus: Ints  # [u] the first focused[0] are units that single units are drawn from more often
+    focused: Ints  # [1]
+
+
+@part
+def draw(s: Space, t: Taste, row: Ints, scale: float, dice: Dice, move: Move) -> tuple[int, int]:
+    """Fill `move` with a move from `row`; returns its kind and how many units it concerns, 0 where it changes nothing.
+
+    scale: 0 < scale <= 1, the share of the units that a move may at most concern. Units that the new device cannot run
+    are left out.
+    """
+    kind, rest = 0, chance(dice)
+    while kind < len(t.share) - 1 and rest >= t.share[kind]:
+        rest -= t.share[kind]
+        kind += 1
+    units, count = len(row), 0
+    drawn, line = kind, below(dice, len(s.lines))
+    if drawn == EDGE:
+        at = _border(s.lines[line], row, dice)
+        if at >= 0:
+            length = _length(scale, units, dice)
+            if chance(dice) < 0.5:
+                for i in range(at + 1, min(at + 1 + length, units)):
+                    count = _add(s.can, row, s.lines[line, i], row[s.lines[line, at]], move.unit, move.device, count)
+            else:
+                for i in range(max(0, at + 1 - length), at + 1):
+                    count = _add(
+                        s.can, row, s.lines[line, i], row[s.lines[line, at + 1]], move.unit, move.device, count
+                    )
+        else:
+            drawn = RUN
+    elif drawn == FOLLOW:
+        drawn = FLIP
+        for _ in range(TRIES if len(s.pairs) else 0):
+            p, end = below(dice, len(s.pairs)), below(dice, 2)
+            u, w = s.pairs[p, end], s.pairs[p, 1 - end]
+            if row[u] != row[w] and drawn == FLIP:
+                count = _add(s.can, row, u, row[w], move.unit, move.device, count)
+                drawn = FOLLOW
+    elif drawn == CLUSTER:
+        drawn = FLIP
+        c = _cluster(s.first_member, max(2.0, scale * units), dice)
+        if c >= 0:
+            drawn = CLUSTER
+            first, size = s.first_member[c], s.first_member[c + 1] - s.first_member[c]
+            u = s.member[first + below(dice, size)]
+            device = _device(s.can, u, row[u], dice)
+            for i in range(first, first + size):
+                count = _add(s.can, row, s.member[i], device, move.unit, move.device, count)
+    elif drawn == SWAP:
+        u, w = (
+            _unit(s.free, s.by_work, move.focus, move.focused[0], dice),
+            _unit(s.free, s.by_work, move.focus, move.focused[0], dice),
+        )
+        if row[u] != row[w] and s.can[u, row[w]] and s.can[w, row[u]]:
+            count = _add(s.can, row, u, row[w], move.unit, move.device, count)
+            count = _add(s.can, row, w, row[u], move.unit, move.device, count)
+    elif drawn == GRAFT:
+        other = below(dice, len(t.others))
+        c = _cluster(s.first_member, float(units), dice) if chance(dice) < 0.5 else -1
+        if c >= 0:
+            for i in range(s.first_member[c], s.first_member[c + 1]):
+                count = _add(s.can, row, s.member[i], t.others[other, s.member[i]], move.unit, move.device, count)
+        else:
+            length = _length(1.0, units, dice)
+            first = below(dice, max(1, units - length + 1))
+            for i in range(first, min(first + length, units)):
+                count = _add(
+                    s.can, row, s.lines[line, i], t.others[other, s.lines[line, i]], move.unit, move.device, count
+                )
+    if drawn == RUN:
+        length = _length(scale, units, dice)
+        first = below(dice, max(1, units - length + 1))
+        end = min(first + length, units)
+        u = s.lines[line, (first + end) // 2]
+        device = _device(s.can, u, row[u], dice)
+        for i in range(first, end):
+            count = _add(s.can, row, s.lines[line, i], device, move.unit, move.device, count)
+    elif drawn == FLIP:
+        u = _unit(s.free, s.by_work, move.focus, move.focused[0], dice)
+        count = _add(s.can, row, u, _device(s.can, u, row[u], dice), move.unit, move.device, count)
+    return kind, count
+
+
+@part
+def _add(can: Able, row: Ints, u: int, d: int, unit: Ints, device: Ints, count: int) -> int:
+    """One more unit to the move, where it changes something; how many there are then."""
+    if row[u] == d or not can[u, d]:
+        return count
+    unit[count], device[count] = u, d
+    return count + 1
+
+
+@part
+def _border(line: Ints, row: Ints, dice: Dice) -> int:
+    """The place in line where a run of one device ends, the first such after a random one; -1 where all are on one."""
+    last = len(row) - 1
+    begin = below(dice, max(1, last))
+    for i in range(last):
+        at = begin + i
+        at = at - last if at >= last else at
+        if row[line[at]] != row[line[at + 1]]:
+            return at
+    return -1
+
+
+@part
+def _cluster(first_member: Ints, most: float, dice: Dice) -> int:
+    """One of the clusters of at most so many units, else the first; -1 where there are none."""
+    low, high = 0, len(first_member) - 1
+    if high == 0:
+        return -1
+    while low < high:
+        mid = (low + high) // 2
+        if first_member[mid + 1] - first_member[mid] <= most:
+            low = mid + 1
+        else:
+            high = mid
+    return below(dice, max(1, low))
+
+
+@jit
+def no_move(units: int) -> Move:
+    """Room for moves; nothing in focus."""
+    return Move(np.empty(units, np.int32), np.empty(units, np.int32), np.empty(units, np.int32), np.zeros(1, np.int32))
+
+
+@part
+def focus_on(s: Space, move: Move, u: int) -> None:
+    """Draw single units more often from this one, too, where it may move."""
+    able = 0
+    for d in range(s.can.shape[1]):
+        able += s.can[u, d]
+    if able > 1 and move.focused[0] < len(move.focus):
+        move.focus[move.focused[0]] = u
+        move.focused[0] += 1
+
+
+@part
+def _unit(free: Ints, by_work: Floats, focus: Ints, focused: int, dice: Dice) -> int:
+    """One of those in focus, of those with much work, or of all."""
+    if len(free) == 0:
+        return 0
+    if focused > 0 and chance(dice) < FOCUSED:
+        return focus[below(dice, focused)]  # type: ignore[no-any-return]
+    if chance(dice) < 0.5:
+        wanted = chance(dice)
+        low, high = 0, len(free) - 1
+        while low < high:
+            mid = (low + high) // 2
+            if by_work[mid] < wanted:
+                low = mid + 1
+            else:
+                high = mid
+        return free[low]  # type: ignore[no-any-return]
+    return free[below(dice, len(free))]  # type: ignore[no-any-return]
+
+
+@part
+def _device(can: Able, u: int, now: int, dice: Dice) -> int:
+    """A random device that can run u, other than `now` if there is one."""
+    able = 0
+    for d in range(can.shape[1]):
+        able += can[u, d] and d != now
+    if able == 0:
+        return now
+    nth = below(dice, able)
+    for d in range(can.shape[1]):
+        if can[u, d] and d != now:
+            if nth == 0:
+                return d
+            nth -= 1
+    return now
+
+
+@part
+def _length(scale: float, units: int, dice: Dice) -> int:
+    """Of a run: uniform in its logarithm."""
+    return max(1, int(2.0 ** (chance(dice) * math.log2(max(2.0, scale * units)))))
+
+
+@jit
+def change(space: Space, taste: Taste, row: Ints, scale: float, dice: Dice) -> int:
+    """Change `row` by one move; returns its kind."""
+    move = no_move(len(row))
+    kind, count = draw(space, taste, row, scale, dice, move)
+    for i in range(count):
+        row[move.unit[i]] = move.device[i]
+    return kind

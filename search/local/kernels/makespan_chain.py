@@ -1,0 +1,105 @@
+"""Compiled annealing of the makespan: each placement is simulated from where it differs, up to what is accepted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from search.local.kernels.chain import Chain, Stretch, accept, begin_stretch, fits, hand_over, limit_of
+from search.local.kernels.draws import draw, focus_on
+from search.local.kernels.space import Floats, Space
+from search.local.kernels.taste import Taste
+from surrogate.jit import jit, kernel, part
+from surrogate.simulate.kernels.arrays import Tables
+from surrogate.simulate.kernels.critical_path import critical_path
+from surrogate.simulate.kernels.rerun import Saved, first_touched, keep, rerun, room_for
+from surrogate.simulate.kernels.run_state import RunState, Words, workspace
+
+OWN = -1
+SLACK = 1e-9  # relative: sums that are compared with a limit have another order than the simulator's
+
+
+class Simulated(NamedTuple):
+    """The run of a chain's placement, and room for the next. d: device."""
+
+    run: RunState
+    saved: Saved
+    work_s: Floats  # [d] of the ops there
+
+
+@jit
+def cool_makespan(tables: Tables, space: Space, taste: Taste, chain: Chain, stretch: Stretch) -> None:
+    """Go on with a chain for a stretch.
+
+    Single units are drawn more often from the critical path of where it begins.
+    """
+    first_input = np.zeros(len(tables.inputs) + 1, np.int64)
+    for v in range(len(tables.inputs)):
+        first_input[v + 1] = first_input[v] + tables.inputs[v]
+    state = Simulated(workspace(tables), room_for(tables), np.zeros(tables.cost_s.shape[1]))
+    begin_stretch(space, chain)
+    for u in range(len(chain.row)):
+        d = chain.row[u]
+        state.work_s[d] += space.unit_cost_s[u, d]
+        for at in range(space.first_op[u], space.first_op[u + 1]):
+            state.run.device[space.op[at]] = d
+    _cool(tables, space, taste, chain, state, first_input, stretch, OWN, 0)
+    path = np.empty(len(space.op), np.int32)
+    count = critical_path(tables, first_input, state.run.device, state.saved.end_s, path)
+    chain.move.focused[0] = 0
+    for i in range(count):
+        focus_on(space, chain.move, space.unit_of[path[i]])
+    _cool(tables, space, taste, chain, state, first_input, stretch, 0, stretch.steps)
+
+
+@kernel
+def _cool(
+    t: Tables, s: Space, taste: Taste, c: Chain, m: Simulated, first_input: Words, x: Stretch, begin: int, end: int
+) -> None:
+    """Take the steps from `begin` to `end`; in step OWN the chain's own placement is simulated and kept."""
+    for step in range(begin, end):
+        kind, count, moved, touched_s, limit_s = 0, 0, 0, -1.0, np.inf
+        if step != OWN:
+            kind, count = draw(s, taste, c.row, x.scale, c.dice, c.move)
+            limit_s = limit_of(c, x)
+            if count == 0 or not fits(s, c, count):
+                continue
+            if not _shift_work(s, c, m.work_s, count, 1.0, limit_s):
+                _shift_work(s, c, m.work_s, count, -1.0, limit_s)
+                continue
+            touched_s = np.inf
+        for i in range(count):
+            u = c.move.unit[i]
+            for at in range(s.first_op[u], s.first_op[u + 1]):
+                v = s.op[at]
+                c.moved[moved], c.before[moved] = v, m.run.device[v]
+                m.run.device[v] = c.move.device[i]
+                touched_s = min(touched_s, first_touched(t, m.saved.end_s, first_input, v))
+                moved += 1
+        value_s, begun = rerun(t, m.run, m.saved, c.moved, c.before, moved, touched_s, limit_s * (1 + SLACK))
+        if value_s <= limit_s:
+            keep(m.run, m.saved, begun)
+            if step == OWN:
+                c.value_s[0] = value_s
+                continue
+            accept(s, c, count, kind, value_s)
+            if value_s < x.good_s:
+                hand_over(c, step, value_s)
+        else:
+            for i in range(moved):
+                m.run.device[c.moved[i]] = c.before[i]
+            _shift_work(s, c, m.work_s, count, -1.0, limit_s)
+
+
+@part
+def _shift_work(s: Space, c: Chain, work_s: Floats, count: int, sign: float, limit_s: float) -> bool:
+    """Add what the move shifts from device to device; whether no device has more work than the limit allows."""
+    for i in range(count):
+        u, d = c.move.unit[i], c.move.device[i]
+        work_s[c.row[u]] -= sign * s.unit_cost_s[u, c.row[u]]
+        work_s[d] += sign * s.unit_cost_s[u, d]
+    most_s = 0.0
+    for d in range(len(work_s)):
+        most_s = max(most_s, work_s[d])
+    return most_s <= limit_s * (1 + SLACK)

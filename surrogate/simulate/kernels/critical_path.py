@@ -1,0 +1,42 @@
+"""The ops that end a simulated step last, and what they waited for: what has to change for it to become shorter."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surrogate.jit import jit
+from surrogate.simulate.kernels.arrays import Tables
+from surrogate.simulate.kernels.run_state import NOTHING, Floats, Ints, Words
+from surrogate.simulate.kernels.transfer import transfer_s
+
+
+@jit
+def critical_path(t: Tables, first_input: Words, device: Ints, end_s: Floats, path: Ints) -> int:
+    """Fill `path`, [ops], with the ops on it, the last first, and return how many there are.
+
+    From the op that ends last back to what it waited for: the op before it on its device, or the one whose tensor
+    came last, whichever was later; queues before links are not looked at. device, end_s: [ops] of a finished run,
+    first_input: [ops + 1] into Tables.by_dst.
+    """
+    earlier, on_it = np.empty(len(device), np.int64), np.zeros(len(device), np.bool_)
+    last = np.full(t.cost_s.shape[1], NOTHING, np.int64)
+    order = np.argsort(end_s, kind="mergesort")
+    for v in order:
+        earlier[v] = last[device[v]]
+        last[device[v]] = v
+    v, count = order[-1], 0
+    while v != NOTHING and not on_it[v]:
+        path[count], on_it[v] = v, True
+        count += 1
+        before, latest_s = earlier[v], -1.0
+        if before != NOTHING:
+            latest_s = end_s[before]
+        for i in range(first_input[v], first_input[v + 1]):
+            need = t.by_dst[i]
+            u = t.src[need]
+            send_s, way_s, receive_s = transfer_s(t.link, device[u], device[v], t.tensor_bytes[need])
+            at_s = end_s[u] + send_s + way_s + receive_s
+            if at_s > latest_s:
+                before, latest_s = np.int64(u), at_s
+        v = before
+    return count

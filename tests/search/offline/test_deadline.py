@@ -1,0 +1,51 @@
+"""Deadlines: how much time is left, and a last round that takes all of it."""
+
+import pytest
+
+from search.learned.hybrid import Hybrid, HybridSettings
+from search.offline.plan import plan
+from search.problem.problem import Problem
+from search.problem.searcher import Deadline
+
+
+class Clock:
+    """Seconds that pass only when they are asked for."""
+
+    def __init__(self, tick_s=0.0):
+        self.now_s, self.tick_s = 0.0, tick_s
+
+    def __call__(self):
+        self.now_s += self.tick_s
+        return self.now_s
+
+
+def test_time_is_up_after_so_many_seconds_or_when_told():
+    clock, told = Clock(), []
+    deadline = Deadline(5.0, clock, lambda: bool(told))
+    assert not deadline() and deadline.left_s() == 5.0
+    clock.now_s = 4.9
+    assert not deadline() and deadline.left_s() == pytest.approx(0.1)
+    clock.now_s = 5.0
+    assert deadline()
+    told.append(True)
+    assert Deadline(5.0, clock, lambda: bool(told))()
+
+
+def test_a_round_takes_all_that_is_left_where_it_is_not_enough_for_several(build):
+    problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
+    clock = Clock()
+    searcher = Hybrid(problem, stop=Deadline(100.0, clock), settings=HybridSettings(enumerate=0, certify=0))
+    wanted = searcher._budget(doubled=True)
+    searcher._per_s = wanted / 10  # such a round takes ten seconds
+    assert searcher._budget(doubled=True) == wanted  # a hundred are left
+    clock.now_s = 75.0
+    assert searcher._budget(doubled=True) == pytest.approx(2.5 * wanted, rel=0.01)
+    assert searcher._budget(doubled=False) == wanted  # before a real clock, rounds are alike
+
+
+def test_a_plan_ends_when_its_time_is_up(build):
+    problem = Problem(build.layered(4, layers=40, width=6), build.machine("gpu", "gpu", "cpu"))
+    clock = Clock(tick_s=0.05)
+    found = plan(problem, seconds=2.0, clock=clock)
+    assert 2.0 <= found.seconds < 4.0
+    assert found.value >= found.lower_bound
