@@ -23,6 +23,7 @@ NAMES = (
     "main-job",
     "online",
     "operators",
+    "plan",
     "sample-efficiency",
     "scaling",
     "search-quality",
