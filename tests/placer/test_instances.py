@@ -6,6 +6,8 @@ import subprocess
 import sys
 from threading import Thread
 
+import pytest
+
 from placer.instances import instances_of
 
 
@@ -29,6 +31,7 @@ def test_objects_of_a_class_and_its_subclasses_are_found_and_no_other():
     assert instances_of([Kind]) == []
 
 
+@pytest.mark.slow
 def test_threads_that_build_tuples_meanwhile_build_them():
     errors, done = [], []
 
@@ -55,6 +58,8 @@ def test_threads_that_build_tuples_meanwhile_build_them():
 
 TENSORS = """
 import gc
+
+import pytest
 import tensorflow as tf
 from placer.instances import instances_of
 
@@ -69,6 +74,7 @@ assert instances_of([Kind]) == [] and gc.isenabled()
 """
 
 
+@pytest.mark.slow
 def test_a_collection_that_visited_tensors_set_off_does_not_crash():
     done = subprocess.run([sys.executable, "-c", TENSORS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

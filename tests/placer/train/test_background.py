@@ -46,6 +46,7 @@ def test_closing_waits_no_longer_than_it_may():
     assert stuck.result(30) and background.finish()
 
 
+@pytest.mark.slow
 def test_a_program_ends_although_work_does_not():
     code = (
         "from placer.train.background import BackgroundThread as B; import time; B().submit(lambda: time.sleep(3600))"

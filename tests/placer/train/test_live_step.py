@@ -396,6 +396,7 @@ def test_under_a_gradient_tape_steps_run_untouched_and_can_be_differentiated(two
     hand.close()
 
 
+@pytest.mark.slow
 def test_within_a_function_the_step_is_a_part_of_it(two_cpus, live_hand):
     weight, train = counted()
     hand = placed(live_hand(lambda x: train(x) * 0 + x), tf.constant(1.0))

@@ -474,6 +474,7 @@ def _done(value: Any) -> Future[Any]:
     return future
 
 
+@pytest.mark.slow
 def test_a_search_ends_placed_and_the_bar_says_what_was_gained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_cpus: Any
 ) -> None:

@@ -141,6 +141,7 @@ def test_numbers_that_json_lacks_are_refused(record: RunRecord) -> None:
         page_html(replace(record, rows=(replace(record.rows[0], step_s=float("nan")),)))
 
 
+@pytest.mark.slow
 def test_pages_are_loaded_when_one_is_asked_for() -> None:
     code = "import placer, search.online.auto_step, sys; sys.exit(any('search.page' in m for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

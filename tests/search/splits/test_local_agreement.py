@@ -113,6 +113,7 @@ def written(training, plan, path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [as_keras_writes_it, Fused], ids=["decomposed", "fused"])
 def test_a_file_makes_a_training_of_replicas(norm, tmp_path):
     """The first steps run untouched, with the statistics of the whole batch; from then on parts have their own."""
@@ -160,6 +161,7 @@ def make(batch=8):
 """
 
 
+@pytest.mark.slow
 def test_a_search_says_what_is_different_and_its_file_keeps_it(two_cpus, tmp_path):
     (tmp_path / "net.py").write_text(MODEL)
     settings = SearchSettings(
@@ -194,6 +196,7 @@ def test_what_cannot_be_is_refused(how, said):
         SearchSettings("mnist_softmax", **how).check()
 
 
+@pytest.mark.slow
 def test_a_live_search_takes_local_statistics_of_a_given_plan(training, tmp_path):
     path = written(training, plan_of(training.captured, "batch", 2), tmp_path / "m.json")
     with autoplace(training.step, budget=1, split=path, split_batchnorm="local") as placed:

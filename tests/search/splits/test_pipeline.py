@@ -177,6 +177,7 @@ def judged(captured, plan, memory_bytes):
     return step.plan.in_flight, predicted_s
 
 
+@pytest.mark.slow
 def test_fewer_are_under_way_where_memory_has_no_room_for_more(training):
     captured, _, _ = training
     if captured.name != "deep_convolutional":  # in the others, weights are larger than what is kept for them

@@ -31,7 +31,7 @@ class Machine:
     def ready(self, mapping):
         return (self.step(mapping), 0.1) if mapping in self.seconds else Failed("memory")
 
-    def compare(self, steps, repeats):
+    def compare(self, steps, repeats, **race):
         self.rounds.append([step.name for step in steps])
         assert not {step.name for step in steps} & set(self.closed)
         found = [Measured(self.seconds[step.name] * self.pace, 0.2 * self.pace, repeats) for step in steps]

@@ -58,8 +58,8 @@ def ends(two_cpus, watcher):
     stepped, finish = ending.stepped, ending.finish
 
     def paced(slow):
-        def stepped_so(job, steps, repeats, *, untouched):
-            results, default = stepped(job, steps, repeats, untouched=untouched)
+        def stepped_so(job, steps, repeats, **race):
+            results, default = stepped(job, steps, repeats, **race)
             pace = [100.0 if (step.captured.undivided is not None) == slow else 1.0 for step in steps]
             return [replace(result, step_s=result.step_s * x) for result, x in zip(results, pace, strict=True)], default
 
