@@ -1,0 +1,53 @@
+"""The bench of plans: its graphs are steps, its cases say what DESIGN names, and the page shows them."""
+
+import pytest
+
+from experiments.benches.bench import BenchOptions
+from experiments.benches.plan import run
+from experiments.benches.plan.graphs import attention, cells, gpus, inception, residual
+from experiments.benches.plan.page import page_lines
+from placer.errors import BadInputError
+from search.offline.plan import plan
+
+
+@pytest.mark.parametrize("network", [cells(2), inception(2), attention(2), residual(2)])
+def test_a_step_has_a_gradient_for_each_op_and_an_update_for_each_weight(network):
+    forward, step = network.inference("forward"), network.step("step")
+    gradients = [op.name.removesuffix("/gradient") for op in step.ops if op.name.endswith("/gradient")]
+    assert sorted(gradients) == sorted(op.name for op in forward.ops)
+    updates = {op.colocate for op in step.ops if op.name.endswith("/update")}
+    assert updates == {name for name, held in zip(network.names, network.weight_bytes, strict=True) if held}
+    assert len(step.order) == len(step.ops)  # acyclic
+
+
+def test_memory_of_gpus_may_be_limited_beside_a_cpu_that_holds_everything():
+    machine = gpus(2, 1e6, cpus=1)
+    assert [device.memory_bytes for device in machine.devices] == [1_000_000, 1_000_000, None]
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """A hundredth of the time, and two small cases."""
+    monkeypatch.setattr(run, "plan", lambda *given, seconds: plan(*given, seconds=seconds / 100))
+    monkeypatch.setitem(run.MADE, "small", lambda: attention(3).step("small"))
+    cases = (run.Case("small", 2), run.Case("small", 3, "max-load", tight=True))
+    monkeypatch.setattr(run, "CASES", cases)
+
+
+def test_every_case_has_what_hybrid_and_the_others_found_over_one_bound(hurried, tmp_path):
+    facts = run.bench_facts(BenchOptions(runs=tmp_path))
+    makespan, load = facts["cases"]
+    assert set(makespan["peers"]) == {"heft", "peft", "cpop", "donf", "local"}
+    assert set(load["peers"]) >= {"heft", "local"}
+    for row in facts["cases"]:
+        assert 1 <= row["over_bound_60s"] <= row["over_bound_1s"] * 1.05
+        assert row["best_peer"] == min(row["peers"].values()) >= 1
+    assert facts["worst_vs_peer"] == max(row["over_bound_10s"] / row["best_peer"] for row in facts["cases"])
+    assert run.bench_facts(BenchOptions(runs=tmp_path)) == facts  # kept
+    page = "\n".join(page_lines(facts))
+    assert "`small`" in page and "max-load" in page and f"{facts['worst_vs_peer']:.3f}" in page
+
+
+def test_a_graph_that_no_case_has_is_refused():
+    with pytest.raises(BadInputError, match="plan knows cells-1800"):
+        run.TAKES.check("plan", BenchOptions(models=("nonsense",)))
