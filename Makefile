@@ -81,6 +81,8 @@ $(STAMP): pyproject.toml constraints.txt
 	fi
 	@rm -f .venv/.installed-*
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA),dev]'
+	@echo 'compiling the simulator and the searchers'
+	$(BIN)/python -m search.offline.prepare
 	@touch $@
 
 # Resolve anew, on the oldest Python supported; the header of constraints.txt says what to check afterwards.

@@ -129,10 +129,15 @@ def anneal(
 
 def prepare(objective: str) -> None:
     """Compile what `anneal` needs for an objective, unless the cache on disk has it."""
+    problem = two_ops(objective)
+    anneal(problem, Moves(problem), [(0, 0)], Elites(), evaluations=1, rng=np.random.default_rng(0), stop=never)
+
+
+def two_ops(objective: str) -> Problem:
+    """A problem to compile with: types are those of any other."""
     ops = (Op("a", cost_s={"cpu": 1.0}), Op("b", cost_s={"cpu": 1.0}))
     machine = Topology((Device("x", "cpu"), Device("y", "cpu")), (Link("*", "*", 1.0, 1.0),))
-    problem = Problem(OpGraph("two ops", ops, (Edge(0, 1, 1),)), machine, objective)
-    anneal(problem, Moves(problem), [(0, 0)], Elites(), evaluations=1, rng=np.random.default_rng(0), stop=never)
+    return Problem(OpGraph("two ops", ops, (Edge(0, 1, 1),)), machine, objective)
 
 
 def _cooler(problem: Problem, moves: Moves) -> tuple[Cool, int]:
