@@ -25,12 +25,12 @@ LINK_FACTORS = (0.01, 0.3, 3.0, 10.0, 100.0)
 def starts(problem: Problem, stop: Stop) -> list[Placement]:
     """Single devices, list schedulers, experts' splits, parts side by side, HEFT with other links and on fewer devices.
 
-    No duplicates, and at least one; when `stop()`, those there was time for. Raises BadInputError where nothing fits
-    into memory.
+    No duplicates, and at least one; when `stop()`, HEFT and those there was time for. Raises BadInputError where
+    nothing fits into memory.
     """
     found: dict[Placement, None] = dict.fromkeys((*problem.singles(), *problem.nearly_singles()))
-    for rule in _rules(problem):
-        if found and stop():
+    for i, rule in enumerate(_rules(problem)):
+        if i and stop():  # HEFT comes first, and always
             break
         found.update(dict.fromkeys(rule()))
     return list(found) or [packed(problem)]
