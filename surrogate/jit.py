@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-# What only compiled functions call gets no entry for Python, which took longer to compile than the function.
+# What only compiled functions call gets no entry for Python, whose compilation took a third of the time.
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -20,7 +20,7 @@ Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 MOST_SETS = 512  # of devices, alike ones not told apart
-MOST_WORK = 400_000_000  # sets times pairs of places in line: the program takes about half as many nanoseconds
+MOST_WORK = 400_000_000  # sets times pairs of places in line
 
 
 class Kinds(NamedTuple):
@@ -51,7 +51,7 @@ class Cuts(NamedTuple):
 
 def contiguous_placements(problem: Problem) -> list[Placement]:
     """The best cut of each of the `lines` of units; none where devices are of too many kinds, or no cut fits."""
-    kinds = _kinds(problem)
+    kinds = kinds_of(problem)
     sets = int(np.prod(kinds.size + 1, dtype=np.float64))
     if sets > MOST_SETS or sets * len(problem.units) ** 2 > MOST_WORK:
         return []
@@ -143,7 +143,8 @@ def _joins(e: Ends, users: Ints, made: NDArray[np.bool_], v: int, d: int) -> flo
     return more_s  # type: ignore[no-any-return]
 
 
-def _kinds(problem: Problem) -> Kinds:
+def kinds_of(problem: Problem) -> Kinds:
+    """The kinds of devices of a problem."""
     device = sorted(set(problem.alike))
     count = [problem.alike.count(d) for d in device]
     weight = np.cumprod([1, *(n + 1 for n in count[:-1])])

@@ -14,7 +14,6 @@ from search.list_scheduling.heft import heft
 from search.list_scheduling.list_scheduler import repaired
 from search.list_scheduling.peft import peft
 from search.list_scheduling.perturbed_heft import View, heft_seen
-from search.problem.memory_fit import packed
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
 
@@ -33,7 +32,7 @@ def starts(problem: Problem, stop: Stop) -> list[Placement]:
         if i and stop():  # HEFT comes first, and always
             break
         found.update(dict.fromkeys(rule()))
-    return list(found) or [packed(problem)]
+    return list(found)
 
 
 def _rules(problem: Problem) -> Iterator[Callable[[], list[Placement]]]:

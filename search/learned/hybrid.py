@@ -136,7 +136,6 @@ class Hybrid(Searcher):
             budget -= self._breed(int(budget * self.settings.bred), rng)
         self.moves.forget()
         explore = self.rounds % 2 == 1
-
         cooling = EXACT[self.problem.objective] if trusted else Cooling()
         cooling = replace(cooling, hot=cooling.hot * self.settings.hotter) if explore else cooling
         lines = self._lines(explore, cooling.chains)

@@ -30,7 +30,6 @@ class Plan(NamedTuple):
     there_s: Floats  # [t, d] when a tensor is on a device; below 0 where it is not planned to be
     unit_device: Ints  # [u] NOWHERE before the unit's first op is planned
     free_bytes: Floats  # [d]
-    first_input: Words  # [v + 1] into Tables.by_dst
 
 
 @jit
@@ -45,9 +44,6 @@ def list_schedule(
     """
     ops, devices = tables.cost_s.shape
     room = ops + (len(tables.dst) if tables.ends_work else 0)
-    first_input = np.zeros(ops + 1, np.int64)
-    for op in range(ops):
-        first_input[op + 1] = first_input[op] + tables.inputs[op]
     plan = Plan(
         device,
         start_s,
@@ -58,7 +54,6 @@ def list_schedule(
         np.full((tables.tensors, devices), -1.0),
         np.full(len(limits.unit_bytes), NOWHERE, np.int32),
         limits.capacity_bytes.copy(),
-        first_input,
     )
     return _schedule(tables, limits, plan, line, ahead_s)
 
@@ -128,7 +123,7 @@ def _chosen(
 def _inputs_come(tables: Tables, plan: Plan, op: int, device: int) -> tuple[float, float]:
     """(when the last input would be on the device, seconds of receiving those that would come from others)."""
     ready_s, receive_s = 0.0, 0.0
-    for i in range(plan.first_input[op], plan.first_input[op + 1]):
+    for i in range(tables.first_input[op], tables.first_input[op + 1]):
         need = tables.by_dst[i]
         known_s = plan.there_s[tables.tensor[need], device]
         if known_s >= 0:
@@ -199,7 +194,7 @@ def _settle(
     """Plan the op as chosen, and what the makers of its inputs send before."""
     plan.device[op], plan.finish_s[op] = device, finish_s
     plan.start_s[op] = begin_s + receive_s
-    for i in range(plan.first_input[op], plan.first_input[op + 1]):
+    for i in range(tables.first_input[op], tables.first_input[op + 1]):
         need = tables.by_dst[i]
         if plan.there_s[tables.tensor[need], device] >= 0:
             continue

@@ -152,8 +152,8 @@ def _cooler(problem: Problem, moves: Moves) -> tuple[Cool, int]:
     from search.problem.longest_paths import tails, ways_of
 
     tables = problem.simulator.tables
-    tail_s = tails(ways_of(tables, problem.limits, problem.graph.order)).min(axis=1)
-    return lambda chain, t, x: cool_makespan(tables._replace(tail_s=tail_s), moves.space, t, chain, x), size
+    tables = tables._replace(tail_s=tails(ways_of(tables, problem.limits, problem.graph.order)).min(axis=1))
+    return lambda chain, t, x: cool_makespan(tables, moves.space, t, chain, x), size
 
 
 def _each(cool: Cool, chains: Sequence[Chain], taste: Taste, stretch: Stretch, part: slice) -> None:

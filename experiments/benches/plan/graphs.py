@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 
+MEGA = 1 << 20  # bytes
 LAUNCH_S, UPDATE_S = 5e-6, 8e-6
 LATENCY_S, BYTES_PER_S, PORT_BYTES_PER_S = 1e-5, 12e9, 12e9  # PCI Express 3.0, about
 
@@ -76,18 +77,16 @@ class Network:
 
 def cells(count: int, seed: int = 0) -> Network:
     """Cells of five blocks, each the sum of two short branches over any earlier blocks, as NASNet has them."""
-    rng = random.Random(seed)
-    net = Network(rng)
-    mega = 1 << 20
-    before = last = net.add("stem", [], 4e-4, 4 * mega, mega)
+    net = Network(random.Random(seed))
+    before = last = net.add("stem", [], 4e-4, 4 * MEGA, MEGA)
     for cell in range(count):
-        size, work_s = mega * (1.5 if cell % 4 else 3), rng.uniform(5e-5, 1e-4)
+        size, work_s = MEGA * (1.5 if cell % 4 else 3), net.rng.uniform(5e-5, 1e-4)
         blocks = [before, last]
         for _ in range(5):
-            ends = [_separable(net, rng.choice(blocks), work_s, size) for _ in range(2)]
+            ends = [_separable(net, net.rng.choice(blocks), work_s, size) for _ in range(2)]
             blocks.append(net.add("add", ends, 1e-5, size))
         before, last = last, net.add("concat", blocks[2:], 2e-5, 4 * size)
-    net.add("loss", [net.add("dense", [last], 1e-4, mega / 8, 4 * mega)], 1e-5, 64)
+    net.add("loss", [net.add("dense", [last], 1e-4, MEGA / 8, 4 * MEGA)], 1e-5, 64)
     return net
 
 
@@ -102,59 +101,53 @@ def _separable(net: Network, u: int, work_s: float, size: float) -> int:
 
 def inception(count: int, seed: int = 0) -> Network:
     """Blocks of four branches of one to four convolutions."""
-    rng = random.Random(seed)
-    net = Network(rng)
-    mega = 1 << 20
-    u = net.add("stem", [], 1e-3, 6 * mega, mega)
+    net = Network(random.Random(seed))
+    u = net.add("stem", [], 1e-3, 6 * MEGA, MEGA)
     for _ in range(count):
         ends = []
         for length in (1, 2, 3, 2):
             v = u
             for _ in range(length):
-                v = net.add("conv", [v], rng.uniform(5e-5, 3e-4), mega, mega / 2)
-                v = net.add("relu", [v], 1e-5, mega)
+                v = net.add("conv", [v], net.rng.uniform(5e-5, 3e-4), MEGA, MEGA / 2)
+                v = net.add("relu", [v], 1e-5, MEGA)
             ends.append(v)
-        u = net.add("concat", ends, 3e-5, 4 * mega)
-    net.add("loss", [net.add("dense", [u], 1e-4, mega / 8, 8 * mega)], 1e-5, 64)
+        u = net.add("concat", ends, 3e-5, 4 * MEGA)
+    net.add("loss", [net.add("dense", [u], 1e-4, MEGA / 8, 8 * MEGA)], 1e-5, 64)
     return net
 
 
 def attention(layers: int, heads: int = 4, seed: int = 0) -> Network:
     """Layers of attention, head by head, and two dense layers, each with a shortcut."""
-    rng = random.Random(seed)
-    net = Network(rng)
-    mega = 1 << 20
-    u = net.add("embedding", [], 3e-5, 2 * mega, 48 * mega)
+    net = Network(random.Random(seed))
+    u = net.add("embedding", [], 3e-5, 2 * MEGA, 48 * MEGA)
     for _ in range(layers):
         ends = []
         for _ in range(heads):
-            q, k, v = (net.add(name, [u], 4e-5, mega / 2, mega / 2) for name in ("query", "key", "value"))
-            scores = net.add("softmax", [net.add("scores", [q, k], 3e-5, 2 * mega)], 2e-5, 2 * mega)
-            ends.append(net.add("values", [scores, v], 3e-5, mega / 2))
-        w = net.add("output", [net.add("concat", ends, 1e-5, 2 * mega)], 8e-5, 2 * mega, 2 * mega)
-        u = net.add("norm", [net.add("add", [u, w], 1e-5, 2 * mega)], 1e-5, 2 * mega, 8192)
-        w = net.add("gelu", [net.add("dense", [u], 2e-4, 8 * mega, 8 * mega)], 2e-5, 8 * mega)
-        w = net.add("dense", [w], 2e-4, 2 * mega, 8 * mega)
-        u = net.add("norm", [net.add("add", [u, w], 1e-5, 2 * mega)], 1e-5, 2 * mega, 8192)
-    net.add("loss", [net.add("logits", [u], 3e-4, 16 * mega)], 3e-5, 64)
+            q, k, v = (net.add(name, [u], 4e-5, MEGA / 2, MEGA / 2) for name in ("query", "key", "value"))
+            scores = net.add("softmax", [net.add("scores", [q, k], 3e-5, 2 * MEGA)], 2e-5, 2 * MEGA)
+            ends.append(net.add("values", [scores, v], 3e-5, MEGA / 2))
+        w = net.add("output", [net.add("concat", ends, 1e-5, 2 * MEGA)], 8e-5, 2 * MEGA, 2 * MEGA)
+        u = net.add("norm", [net.add("add", [u, w], 1e-5, 2 * MEGA)], 1e-5, 2 * MEGA, 8192)
+        w = net.add("gelu", [net.add("dense", [u], 2e-4, 8 * MEGA, 8 * MEGA)], 2e-5, 8 * MEGA)
+        w = net.add("dense", [w], 2e-4, 2 * MEGA, 8 * MEGA)
+        u = net.add("norm", [net.add("add", [u, w], 1e-5, 2 * MEGA)], 1e-5, 2 * MEGA, 8192)
+    net.add("loss", [net.add("logits", [u], 3e-4, 16 * MEGA)], 3e-5, 64)
     return net
 
 
 def residual(blocks: int, seed: int = 0) -> Network:
     """Blocks of three convolutions, each with a norm, and a shortcut around them."""
-    rng = random.Random(seed)
-    net = Network(rng)
-    mega = 1 << 20
-    u = net.add("stem", [], 4e-4, 8 * mega, mega)
+    net = Network(random.Random(seed))
+    u = net.add("stem", [], 4e-4, 8 * MEGA, MEGA)
     for block in range(blocks):
-        size, weight = mega * 8 / (1 + block // 4), mega / 8 * (1 + block // 4)
+        size, weight = MEGA * 8 / (1 + block // 4), MEGA / 8 * (1 + block // 4)
         v = u
         for _ in range(3):
-            v = net.add("conv", [v], rng.uniform(1e-4, 4e-4), size, weight)
+            v = net.add("conv", [v], net.rng.uniform(1e-4, 4e-4), size, weight)
             v = net.add("norm", [v], 4e-5, size, 4096)
             v = net.add("relu", [v], 2e-5, size)
         u = net.add("add", [u, v], 2e-5, size)
-    net.add("loss", [net.add("dense", [u], 5e-5, mega / 8, 8 * mega)], 1e-5, 64)
+    net.add("loss", [net.add("dense", [u], 5e-5, MEGA / 8, 8 * MEGA)], 1e-5, 64)
     return net
 
 

@@ -26,7 +26,7 @@ from search.initial.contiguous import contiguous_placements
 from search.list_scheduling.cpop import cpop
 from search.list_scheduling.donf import donf
 from search.list_scheduling.heft import heft
-from search.list_scheduling.list_scheduler import repaired
+from search.list_scheduling.list_scheduler import Schedule, repaired
 from search.list_scheduling.peft import peft
 from search.offline.plan import plan
 from search.problem.problem import Problem
@@ -34,7 +34,7 @@ from search.problem.problem import Problem
 SECONDS = (1, 10, 60)
 PEER_SECONDS = 10
 TIGHT = 1.35  # memory of all GPUs together, by what the graph holds, where it is tight
-LIST_SCHEDULERS: dict[str, Callable[[Problem], object]] = {"heft": heft, "peft": peft, "cpop": cpop, "donf": donf}
+LIST_SCHEDULERS: dict[str, Callable[[Problem], Schedule]] = {"heft": heft, "peft": peft, "cpop": cpop, "donf": donf}
 FLOPS_PER_S, BYTES_PER_S = 8e12, 5e11  # of the GPU that captured graphs get costs of; LAUNCH_S at the least
 LAUNCH_S = 5e-6
 
@@ -126,7 +126,7 @@ def planned(case: Case) -> Facts:
     local = plan(problem, "local", seconds=PEER_SECONDS)
     bound_s = max(lower_bound(problem), *(p.lower_bound for p in found.values()), local.lower_bound)
     peers = {
-        **{name: problem.predict(repaired(problem, rule(problem))) for name, rule in LIST_SCHEDULERS.items()},  # type: ignore[arg-type]
+        **{name: problem.predict(repaired(problem, rule(problem))) for name, rule in LIST_SCHEDULERS.items()},
         "local": local.value,
     }
     cuts = contiguous_placements(problem) if case.objective == "max-load" else []

@@ -66,7 +66,7 @@ def _cool(e: Ends, s: Space, taste: Taste, c: Chain, m: Loads, x: Stretch) -> No
         if value_s <= limit_s:
             accept(s, c, count, kind, value_s)
             largest_s = _largest(m.load_s)
-            if largest_s < x.good_s and (largest_s < c.found_s[0] or value_s < c.found_s[0]):
+            if largest_s < min(x.good_s, c.found_s[0]):
                 hand_over(c, step, largest_s)
         else:
             for i in range(count):

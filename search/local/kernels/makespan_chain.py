@@ -14,7 +14,7 @@ from surrogate.jit import jit, kernel, part
 from surrogate.simulate.kernels.arrays import Tables
 from surrogate.simulate.kernels.critical_path import critical_path
 from surrogate.simulate.kernels.rerun import Saved, first_touched, keep, rerun, room_for
-from surrogate.simulate.kernels.run_state import RunState, Words, workspace
+from surrogate.simulate.kernels.run_state import RunState, workspace
 
 OWN = -1
 SLACK = 1e-9  # relative: sums that are compared with a limit have another order than the simulator's
@@ -34,9 +34,6 @@ def cool_makespan(tables: Tables, space: Space, taste: Taste, chain: Chain, stre
 
     Single units are drawn more often from the critical path of where it begins.
     """
-    first_input = np.zeros(len(tables.inputs) + 1, np.int64)
-    for v in range(len(tables.inputs)):
-        first_input[v + 1] = first_input[v] + tables.inputs[v]
     state = Simulated(workspace(tables), room_for(tables), np.zeros(tables.cost_s.shape[1]))
     begin_stretch(space, chain)
     for u in range(len(chain.row)):
@@ -44,20 +41,21 @@ def cool_makespan(tables: Tables, space: Space, taste: Taste, chain: Chain, stre
         state.work_s[d] += space.unit_cost_s[u, d]
         for at in range(space.first_op[u], space.first_op[u + 1]):
             state.run.device[space.op[at]] = d
-    _cool(tables, space, taste, chain, state, first_input, stretch, OWN, 0)
-    path = np.empty(len(space.op), np.int32)
-    count = critical_path(tables, first_input, state.run.device, state.saved.end_s, path)
+    _cool(tables, space, taste, chain, state, stretch, OWN, 0)
     chain.move.focused[0] = 0
-    for i in range(count):
-        focus_on(space, chain.move, space.unit_of[path[i]])
-    _cool(tables, space, taste, chain, state, first_input, stretch, 0, stretch.steps)
+    if chain.value_s[0] < np.inf:
+        path = np.empty(len(space.op), np.int32)
+        for i in range(critical_path(tables, state.run.device, state.saved.end_s, path)):
+            focus_on(space, chain.move, space.unit_of[path[i]])
+    _cool(tables, space, taste, chain, state, stretch, 0, stretch.steps)
 
 
 @kernel
-def _cool(
-    t: Tables, s: Space, taste: Taste, c: Chain, m: Simulated, first_input: Words, x: Stretch, begin: int, end: int
-) -> None:
-    """Take the steps from `begin` to `end`; in step OWN the chain's own placement is simulated and kept."""
+def _cool(t: Tables, s: Space, taste: Taste, c: Chain, m: Simulated, x: Stretch, begin: int, end: int) -> None:
+    """Take the steps from `begin` to `end`; in step OWN the chain's own placement is simulated and kept.
+
+    That is a step, not a function of its own, because `rerun` is compiled into each place that calls it.
+    """
     for step in range(begin, end):
         kind, count, moved, touched_s, limit_s = 0, 0, 0, -1.0, np.inf
         if step != OWN:
@@ -75,11 +73,12 @@ def _cool(
                 v = s.op[at]
                 c.moved[moved], c.before[moved] = v, m.run.device[v]
                 m.run.device[v] = c.move.device[i]
-                touched_s = min(touched_s, first_touched(t, m.saved.end_s, first_input, v))
+                touched_s = min(touched_s, first_touched(t, m.saved.end_s, v))
                 moved += 1
         value_s, begun = rerun(t, m.run, m.saved, c.moved, c.before, moved, touched_s, limit_s * (1 + SLACK))
         if value_s <= limit_s:
-            keep(m.run, m.saved, begun)
+            if value_s < np.inf:  # from one that lacks a link chains go to others, none of which is kept
+                keep(m.run, m.saved, begun)
             if step == OWN:
                 c.value_s[0] = value_s
                 continue

@@ -29,6 +29,7 @@ class Needs(NamedTuple):
     tensor: NDArray[np.int32]  # [m]
     tensor_bytes: NDArray[np.float64]  # [m]
     inputs: NDArray[np.int32]  # [n] how many tensors an op needs
+    first_input: NDArray[np.int32]  # [n + 1] op v needs by_dst[first_input[v]] to by_dst[first_input[v + 1]]
     by_dst: NDArray[np.int32]  # [m] needs sorted by consumer, those of one consumer in file order
     tensors: int
 
@@ -48,6 +49,7 @@ class Tables(NamedTuple):
     tensor: NDArray[np.int32]
     tensor_bytes: NDArray[np.float64]
     inputs: NDArray[np.int32]
+    first_input: NDArray[np.int32]
     by_dst: NDArray[np.int32]
     tensors: int
     cost_s: Costs
@@ -64,8 +66,8 @@ def needs_of(graph: OpGraph) -> Needs:
     """The needs of `graph`."""
     n = len(graph)
     if not graph.edges:
-        none = np.zeros(0, np.int32)
-        return Needs(np.zeros(n + 1, np.int32), none, none, none, np.zeros(0), np.zeros(n, np.int32), none, 0)
+        none, start = np.zeros(0, np.int32), np.zeros(n + 1, np.int32)
+        return Needs(start, none, none, none, np.zeros(0), np.zeros(n, np.int32), start, none, 0)
     src, dst, edge_bytes, output = (np.array(column) for column in zip(*graph.edges, strict=True))
     tensor, largest = _tensors(src, output, edge_bytes.astype(np.float64))
     _, first = np.unique(tensor * n + dst, return_index=True)
@@ -78,7 +80,8 @@ def needs_of(graph: OpGraph) -> Needs:
     makers, users, made = (a[first].astype(np.int32) for a in (src, dst, tensor))
     start = np.searchsorted(makers, np.arange(n + 1)).astype(np.int32)
     inputs = np.bincount(users, minlength=n).astype(np.int32)
-    return Needs(start, makers, users, made, largest[made], inputs, by_dst, len(largest))
+    first_input = np.concatenate([[0], np.cumsum(inputs)]).astype(np.int32)
+    return Needs(start, makers, users, made, largest[made], inputs, first_input, by_dst, len(largest))
 
 
 def _tensors(

@@ -6,17 +6,16 @@ import numpy as np
 
 from surrogate.jit import jit
 from surrogate.simulate.kernels.arrays import Tables
-from surrogate.simulate.kernels.run_state import NOTHING, Floats, Ints, Words
+from surrogate.simulate.kernels.run_state import NOTHING, Floats, Ints
 from surrogate.simulate.kernels.transfer import transfer_s
 
 
 @jit
-def critical_path(t: Tables, first_input: Words, device: Ints, end_s: Floats, path: Ints) -> int:
+def critical_path(t: Tables, device: Ints, end_s: Floats, path: Ints) -> int:
     """Fill `path`, [ops], with the ops on it, the last first, and return how many there are.
 
     From the op that ends last back to what it waited for: the op before it on its device, or the one whose tensor
-    came last, whichever was later; queues before links are not looked at. device, end_s: [ops] of a finished run,
-    first_input: [ops + 1] into Tables.by_dst.
+    came last, whichever was later; queues before links are not looked at. device, end_s: [ops] of a finished run.
     """
     earlier, on_it = np.empty(len(device), np.int64), np.zeros(len(device), np.bool_)
     last = np.full(t.cost_s.shape[1], NOTHING, np.int64)
@@ -31,7 +30,7 @@ def critical_path(t: Tables, first_input: Words, device: Ints, end_s: Floats, pa
         before, latest_s = earlier[v], -1.0
         if before != NOTHING:
             latest_s = end_s[before]
-        for i in range(first_input[v], first_input[v + 1]):
+        for i in range(t.first_input[v], t.first_input[v + 1]):
             need = t.by_dst[i]
             u = t.src[need]
             send_s, way_s, receive_s = transfer_s(t.link, device[u], device[v], t.tensor_bytes[need])

@@ -40,10 +40,16 @@ def ends_of(needs: Needs, costs: Costs, topology: Topology) -> Ends:
     ingress, egress = np.array([[np.inf if rate is None else rate for rate in pair] for pair in rates]).T
     costs = np.ascontiguousarray(costs, dtype=np.float64)
     first_made = np.searchsorted(needs.src[first], np.arange(len(costs) + 1)).astype(np.int32)
-    first_used = np.concatenate([[0], np.cumsum(needs.inputs)]).astype(np.int32)
-    used = needs.tensor[needs.by_dst]
     return Ends(
-        costs, start, needs.dst[line], needs.src[first], size / ingress, size / egress, first_made, first_used, used
+        costs,
+        start,
+        needs.dst[line],
+        needs.src[first],
+        size / ingress,
+        size / egress,
+        first_made,
+        needs.first_input,
+        needs.tensor[needs.by_dst],
     )
 
 

@@ -17,7 +17,7 @@ from surrogate.simulate.kernels.arrays import NO_CONTENTION, Tables
 from surrogate.simulate.kernels.event_loop import heavy, light
 from surrogate.simulate.kernels.run_state import Floats, Ints, RunState, Words, restart
 
-SAVES = 12  # states of a run; more take longer to write than they spare
+SAVES = 12  # states of a run, evenly spread over the ops that end
 NOWHERE = -1
 NEVER = np.inf
 
@@ -53,7 +53,7 @@ def room_for(tables: Tables) -> Saved:
     slots, words = 2 * SAVES, (n + 63) // 64
     return Saved(
         np.zeros(SAVES, np.int32),
-        np.full(slots, np.inf),
+        np.full(slots, NEVER),
         np.empty(slots, np.int32),
         np.empty((slots, n), np.int32),
         np.empty((slots, n)),
@@ -109,12 +109,12 @@ def _load(w: RunState, s: Saved, slot: int) -> None:
 
 
 @part
-def first_touched(t: Tables, end_s: Floats, first_input: Words, v: int) -> float:
+def first_touched(t: Tables, end_s: Floats, v: int) -> float:
     """When op v has its first input in the kept run, before which nothing depends on where v is; below 0 for an op
-    without inputs. end_s: of the kept run. first_input: [ops + 1] into Tables.by_dst.
+    without inputs. end_s: of the kept run.
     """
     at_s = np.inf if t.inputs[v] > 0 else -1.0
-    for i in range(first_input[v], first_input[v + 1]):
+    for i in range(t.first_input[v], t.first_input[v + 1]):
         at_s = min(at_s, end_s[t.src[t.by_dst[i]]])
     return at_s
 
@@ -126,7 +126,8 @@ def rerun(
     """The makespan with ops where `w.device` has them, infinity where it is above limit_s, and the state it began at.
 
     moved: the first `count` are the ops that differ from the kept run, before: where they were, touched_s: the least
-    `first_touched` of them. The state is NOWHERE where the run began at second 0. Call `keep` to keep this run.
+    `first_touched` of them. The state is NOWHERE where the run began at second 0. Call `keep` to keep this run,
+    which has to have a finite makespan: only then all of its states were saved.
     """
     if t.contention != NO_CONTENTION or t.ends_work:
         restart(t, w)

@@ -2,9 +2,11 @@
 
 from itertools import permutations
 
+import numpy as np
 import pytest
 
-from search.initial.contiguous import contiguous_placements
+from placer.graph.op_graph import Edge, Op, OpGraph
+from search.initial.contiguous import contiguous_placements, cut, kinds_of
 from search.initial.starts import starts
 from search.problem.problem import Problem
 from search.problem.searcher import never
@@ -36,8 +38,7 @@ MACHINES = {
 
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_best_is_the_best_of_all_cuts_or_better(build, name, seed):
-    """Of the units as they come; the other line may have a better one."""
+def test_the_best_cut_is_the_best_of_all_there_are(build, name, seed):
     how = dict(MACHINES[name])
     problem = Problem(build.layered(seed, layers=3, width=3), build.machine(*how.pop("kinds"), **how), "max-load")
     able = [
@@ -46,9 +47,10 @@ def test_the_best_is_the_best_of_all_cuts_or_better(build, name, seed):
         if problem.fits(p) and all(d in can for d, can in zip(p, problem.feasible, strict=True))
     ]
     best = min(map(problem.predict, able))
+    as_they_come = cut(problem, np.arange(len(problem.units), dtype=np.int32), kinds_of(problem))
+    assert problem.predict(as_they_come) == pytest.approx(best, rel=1e-12)
     found = contiguous_placements(problem)
-    assert min(map(problem.predict, found)) <= best * (1 + 1e-12)
-    assert min(abs(problem.predict(placement) - best) for placement in found) <= 1e-9 * best or len(found) == 2
+    assert as_they_come in found
     assert all(problem.fits(placement) for placement in found)
 
 
@@ -57,11 +59,15 @@ def test_searches_for_the_largest_load_start_from_them(build):
     assert set(contiguous_placements(problem)) <= set(starts(problem, never))
 
 
-def test_where_nothing_fits_in_one_stretch_there_is_none(build):
-    """Each device holds a third, the units of the middle weigh most of it."""
-    problem = Problem(build.layered(2), build.machine("gpu", "gpu", "gpu", memory_bytes=(24, 24, 24)), "max-load")
-    for placement in contiguous_placements(problem):
-        assert problem.fits(placement)
+def test_where_no_cut_fits_there_is_none(build):
+    """A chain that weighs 3, 1, 3, 1 bytes, and devices that hold 6 and 2: the two light ones belong together."""
+    ops = tuple(
+        Op(name, cost_s={"gpu": 1.0}, memory_bytes=size) for name, size in zip("abcd", (3, 1, 3, 1), strict=True)
+    )
+    graph = OpGraph("uneven", ops, tuple(Edge(v, v + 1, 1) for v in range(3)))
+    problem = Problem(graph, build.machine("gpu", "gpu", memory_bytes=(6, 2)), "max-load")
+    assert contiguous_placements(problem) == []
+    assert problem.fits(min(starts(problem, never), key=problem.predict))
 
 
 def test_devices_of_too_many_kinds_are_left_to_other_starts(build):

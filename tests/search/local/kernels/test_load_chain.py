@@ -9,6 +9,7 @@ from search.local.kernels.chain import Stretch, new_chain
 from search.local.kernels.dice import thrown
 from search.local.kernels.load_chain import cool_loads
 from search.local.moves import Moves
+from search.problem.memory_fit import packed
 from search.problem.problem import Problem
 
 
@@ -39,8 +40,6 @@ def test_the_best_of_a_small_space_is_found(build):
 
 def test_memory_is_kept_at_every_step(build):
     problem = Problem(build.layered(2), build.machine("gpu", "gpu", "gpu", memory_bytes=(24, 30, 24)), "max-load")
-    from search.problem.memory_fit import packed
-
     chain, found = annealed(problem, packed(problem))
     assert problem.fits(tuple(chain.row.tolist()))
     assert all(problem.fits(placement) for _, placement in found)

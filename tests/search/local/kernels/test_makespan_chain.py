@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from placer.graph.topology import CONTENTIONS
+from placer.graph.topology import CONTENTIONS, Link, Topology
 from search.local.kernels.chain import Stretch, new_chain
 from search.local.kernels.dice import thrown
 from search.local.kernels.makespan_chain import cool_makespan
@@ -64,6 +64,25 @@ def test_without_heat_it_only_climbs(build):
     values = [value for _, value, _ in annealed(problem, problem.simulator.tables, heat_s=0.0)]
     assert values == sorted(values, reverse=True)
     assert values[-1] < problem.predict(next(problem.nearly_singles()))
+
+
+def test_from_a_placement_that_lacks_a_link_a_chain_finds_its_way_and_keeps_none_of_it(build):
+    """A machine whose third device reaches no other."""
+    devices = build.machine("gpu", "gpu", "gpu").devices
+    pairs = [(a.name, b.name) for a in devices[:2] for b in devices[:2] if a is not b]
+    machine = Topology(devices, tuple(Link(a, b, 0.01, 100.0) for a, b in pairs))
+    problem = Problem(build.layered(3, layers=8, width=4), machine)
+    rng = np.random.default_rng(1)
+    start = np.array([rng.choice(able) for able in problem.feasible], np.int32)
+    assert problem.predict(tuple(start.tolist())) == np.inf
+    moves = Moves(problem)
+    chain = new_chain(moves.space, start, thrown(rng, 1)[0])
+    for _ in range(30):
+        taste = moves.taste([start, chain.row])
+        cool_makespan(problem.simulator.tables, moves.space, taste, chain, Stretch(STEPS, 0.5, 0.9, np.inf))
+        row = tuple(chain.row.tolist())
+        assert float(chain.value_s[0]) == problem.predict(row)
+    assert problem.predict(row) < np.inf
 
 
 @jit

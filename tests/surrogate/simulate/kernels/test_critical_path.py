@@ -26,8 +26,8 @@ def names(devices, **link):
     end_s = np.zeros(4)
     for span in simulator.timeline(devices).spans:
         end_s[span.op] = max(end_s[span.op], span.end_s)
-    path, first_input = np.empty(4, np.int32), np.concatenate([[0], np.cumsum(simulator.tables.inputs)])
-    count = critical_path(simulator.tables, first_input, np.array(devices, np.int32), end_s, path)
+    path = np.empty(4, np.int32)
+    count = critical_path(simulator.tables, np.array(devices, np.int32), end_s, path)
     return [graph.ops[v].name for v in path[:count]]
 
 
@@ -64,7 +64,6 @@ def test_ops_that_take_no_time_end_it_in_finite_time():
     ops = tuple(Op(f"v{i}", cost_s={"cpu": 0.0}) for i in range(6))
     graph = OpGraph("nothing", ops, tuple(Edge(i, i + 1, 0) for i in range(5)))
     tables = Simulator(graph, machine()).tables
-    first_input = np.concatenate([[0], np.cumsum(tables.inputs)])
     path = np.empty(6, np.int32)
-    count = critical_path(tables, first_input, np.zeros(6, np.int32), np.zeros(6), path)
+    count = critical_path(tables, np.zeros(6, np.int32), np.zeros(6), path)
     assert 1 <= count <= 6 and len(set(path[:count].tolist())) == count
