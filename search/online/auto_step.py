@@ -376,6 +376,10 @@ def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync
         raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
     if settings is not None and settings.budget < 1:
         raise BadInputError(f"budget is {settings.budget}; give at least 1.")
+    if settings is not None and settings.planned(WHOLE).is_chosen:
+        from search.session.registry import searcher_type  # slow to import
+
+        searcher_type(settings.searcher)
     if sync_every is not None and sync_every < 1:
         raise BadInputError(f"sync_every is {sync_every}; give at least 1.")
     if devices is not None and not isinstance(devices, str):

@@ -9,6 +9,7 @@ from typing import Any
 from placer.graph.mapping import Mapping
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from search.online.auto_step import AutoStep
+from search.online.replan.proposal import DEFAULT_SEARCHER
 from search.online.settings import OnlineSettings
 
 
@@ -18,6 +19,7 @@ def autoplace(
     devices: str | None = None,
     budget: int = 16,
     seed: int = 0,
+    searcher: str = DEFAULT_SEARCHER,
     store: str | Path | None = None,
     include_local: bool = False,
     beat_untouched: bool = True,
@@ -38,6 +40,8 @@ def autoplace(
     devices: as for `placer search`: None = this process's GPUs and CPU, "gpus:N", "cpus:N" (call `placer.split` with it
     before anything else), "workers:N", "host:port,host:port", "ray:N", "topology.json".
     budget: mappings measured at most.
+    searcher: who proposes them, as for `placer search --searcher`. Of the default only those are measured that are
+    predicted to pay; of another one all that it asks, until the budget is spent.
     store: SQLite file in which results are kept.
     include_local: with workers, let this process compute, too.
     beat_untouched: whether the step untouched, in this process on all its cores, competes with every mapping, and the
@@ -56,8 +60,8 @@ def autoplace(
     Raises BadInputError for arguments that cannot be.
     """
     settings = OnlineSettings(
-        budget=budget, seed=seed, split=str(split), split_batchnorm=split_batchnorm, beat_untouched=beat_untouched,
-        dry_run=dry_run,
+        budget=budget, seed=seed, searcher=searcher, split=str(split), split_batchnorm=split_batchnorm,
+        beat_untouched=beat_untouched, dry_run=dry_run,
     )  # fmt: skip
     return AutoStep(
         step, devices=devices, include_local=include_local, settings=settings, store=store, sync_every=sync_every,

@@ -268,9 +268,7 @@ class Controller:
         graph, topology = (yield from self._profile(plan)), self.topology
         assert topology is not None
         self._now("planning")
-        planner = self._make_planner(
-            graph, topology, PlanSettings(self.settings.groups, seed=self.settings.seed, plan=plan)
-        )
+        planner = self._make_planner(graph, topology, self.settings.planned(plan))
         if self.planner is None:
             self.planner = Planners(planner)
         else:

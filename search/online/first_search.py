@@ -24,13 +24,15 @@ class FirstSearch:
         """now: called with each phase. plan: number of the plan of splits by which ops are divided."""
         self.plan, self.budget = plan, settings.budget
         self.trials, self.settings, self._say, self._now = trials, settings, say, now
+        self._asks_all = settings.planned(plan).is_chosen
         self._each_s = 0.0  # what a mapping costs that is tried
         self._why_ended = ""
         self._rounds = 0
         self._misses = 0  # rounds that did not pay, since one that did
 
     def run(self, planner: PlannerLike | None) -> Steps[None]:
-        """Measure the single devices, if ops are whole, then what the planner proposes, until that no longer pays.
+        """Measure the single devices, if ops are whole, then what the planner proposes, until that no longer pays; all
+        that a chosen searcher asks, until the budget is spent.
 
         Meanwhile the fastest mode known runs, the step untouched included, though it may be no candidate in the end.
         Raises PlacerError where the planner is gone.
@@ -56,19 +58,19 @@ class FirstSearch:
         first = not self._rounds
         self._rounds += 1
         for proposal in proposals:
-            if first or self._may_pay(proposal):
+            if first or self._asks_all or self._may_pay(proposal):
                 made += yield from self.trials.enter([proposal], self.settings.thorough)
         if made:
             self.trials.leave_untouched()
         yield from self.trials.race_near(made, self.settings.thorough)
-        if not made:
-            return "nothing else is predicted to pay."
         if self._left() <= 0:
             return "the budget is spent."
+        if not made:
+            return "" if self._asks_all else "nothing else is predicted to pay."
         spent_s = self.trials.lost_s - spent_s
         self._each_s = spent_s / len(made)
         paid = (before_s - self.trials.bar_s) * self.settings.horizon > spent_s
-        self._misses = 0 if paid else self._misses + 1
+        self._misses = 0 if paid or self._asks_all else self._misses + 1
         return "the last mappings did not pay." if self._misses >= self.settings.patience else ""
 
     def _may_pay(self, proposal: Proposal) -> bool:

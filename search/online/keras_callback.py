@@ -16,6 +16,7 @@ from placer.files import write_whole
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
+from search.online.replan.proposal import DEFAULT_SEARCHER
 
 
 class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
@@ -39,6 +40,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         devices: str | None = None,
         budget: int = 16,
         seed: int = 0,
+        searcher: str = DEFAULT_SEARCHER,
         store: str | Path | None = None,
         include_local: bool = False,
         beat_untouched: bool = True,
@@ -55,8 +57,8 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
             "devices": devices, "include_local": include_local, "sync_every": sync_every, "log_dir": log_dir,
         }  # fmt: skip
         self._search: dict[str, Any] = {
-            "budget": budget, "seed": seed, "store": store, "beat_untouched": beat_untouched, "dry_run": dry_run,
-            "split": split, "split_batchnorm": split_batchnorm,
+            "budget": budget, "seed": seed, "searcher": searcher, "store": store, "beat_untouched": beat_untouched,
+            "dry_run": dry_run, "split": split, "split_batchnorm": split_batchnorm,
         }  # fmt: skip
         self._mapping = mapping
         self._function: TrainFunction | None = None

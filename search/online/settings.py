@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from placer.splits.plan import LOCAL
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
+from search.online.replan.proposal import DEFAULT_SEARCHER, PlanSettings
 from search.online.trials.trials import TrialSettings
 
 QUICK_GAIN = 0.05  # share of a step worth a move when the load changed: fewer steps tell less
@@ -17,6 +18,7 @@ class OnlineSettings:
 
     budget: int = 16  # mappings measured at most before the search ends
     seed: int = 0
+    searcher: str = DEFAULT_SEARCHER
     groups: int = 192  # that the planner coarsens the graph to
     batch: int = 4  # mappings asked for at once
     repeats: int = 8  # counted steps of each mode in a race
@@ -42,6 +44,10 @@ class OnlineSettings:
     def is_local(self) -> bool:
         """Whether parts of a batch are to normalise by statistics of their own."""
         return self.split_batchnorm == LOCAL
+
+    def planned(self, plan: int) -> PlanSettings:
+        """For the planner of the graph that a plan of splits gives."""
+        return PlanSettings(self.groups, seed=self.seed, searcher=self.searcher, plan=plan)
 
     @property
     def thorough(self) -> TrialSettings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 from search.exact.exact import Exact
 from search.initial.baselines import Expert, Random, Single
 from search.learned.bayesian import BayesEt, BayesGp, BayesRf
@@ -39,8 +39,13 @@ SEARCHERS: dict[str, type[Searcher]] = {
 }
 
 
-def make_searcher(name: str, problem: Problem, *, seed: int = 0, stop: Stop = never) -> Searcher:
+def searcher_type(name: str) -> type[Searcher]:
     """The searcher called `name`. Raises BadInputError for an unknown name."""
     if name not in SEARCHERS:
-        raise BadInputError(f"there is no searcher {name!r}; choose one of {', '.join(sorted(SEARCHERS))}.")
-    return SEARCHERS[name](problem, seed=seed, stop=stop)
+        raise BadInputError(f"there is no searcher {short(str(name))}; choose one of {', '.join(sorted(SEARCHERS))}.")
+    return SEARCHERS[name]
+
+
+def make_searcher(name: str, problem: Problem, *, seed: int = 0, stop: Stop = never) -> Searcher:
+    """A searcher of `problem`. Raises BadInputError for an unknown name."""
+    return searcher_type(name)(problem, seed=seed, stop=stop)

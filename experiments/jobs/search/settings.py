@@ -9,7 +9,7 @@ from placer.errors import BadInputError, short
 from placer.graph.pins import parse_pin
 from placer.splits.plan import LOCAL, SplitPlan
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
-from search.session.registry import SEARCHERS
+from search.session.registry import searcher_type
 
 BASELINES = ("expert", "heft", "donf", "random")
 DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
@@ -42,8 +42,7 @@ class SearchSettings:
     def check(self) -> None:
         """Raises BadInputError for what can be refused before anything is traced."""
         for name in self.searchers or ():
-            if name not in SEARCHERS:
-                raise BadInputError(f"there is no searcher {name!r}; choose one of {', '.join(sorted(SEARCHERS))}.")
+            searcher_type(name)
         for pin in self.pins:
             parse_pin(pin)
         if self.measurements < 1:

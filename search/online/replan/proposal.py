@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 OpDevices = tuple[int, ...]
 """The device of each op of the captured graph, by its index in the whole topology."""
+DEFAULT_SEARCHER = "hybrid"  # as in search.offline.plan, which is slow to import
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,13 @@ class PlanSettings:
     groups: int = 192  # the search moves at most about this many groups
     headroom: float = 0.1  # share of each device's memory that stays free
     seed: int = 0  # of the searcher
-    searcher: str = "hybrid"  # search.offline.plan.DEFAULT_SEARCHER, which is slow to import
+    searcher: str = DEFAULT_SEARCHER
     plan: int = 0  # number of the plan of splits that gives the graph
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether another searcher than the default was asked for: then all that it asks is measured, and no more."""
+        return self.searcher != DEFAULT_SEARCHER
 
 
 @dataclass(frozen=True)

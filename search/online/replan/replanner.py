@@ -73,7 +73,8 @@ class Replanner:
     def propose(self, count: int, seconds: float | None = None) -> list[Proposal]:
         """Up to `count` mappings that were not told under this load, all different, best predicted first.
 
-        Fewer where the searcher has nothing left, and `ended` says so. seconds: after which the search is content
+        Fewer where the searcher has nothing left, and `ended` says so; the default searcher's are joined by those of
+        known rules, and left out where predicted to be far from the best. seconds: after which the search is content
         with what it has. Raises PlacerError where nothing fits into the memory of the devices in use.
         """
         if count < 1:
@@ -81,9 +82,11 @@ class Replanner:
         end_s = math.inf if seconds is None else self.clock() + seconds
         view = self._view()
         found, self.ended = self._asked(view, self.settings.searcher, count, lambda: self.clock() >= end_s)
-        if all(len(set(devices)) == 1 for devices, _ in self._measured(view)):
-            found = self._with_rules(view, found, count)
-        return [self._ordered(view, proposal) for proposal in _best_first(self._worthwhile(view, found))]
+        if not self.settings.is_chosen:
+            if all(len(set(devices)) == 1 for devices, _ in self._measured(view)):
+                found = self._with_rules(view, found, count)
+            found = _best_first(self._worthwhile(view, found))
+        return [self._ordered(view, proposal) for proposal in found]
 
     def predict(self, devices: OpDevices) -> float:
         """Seconds of a step under the load of now; infinity where a device is not in use.

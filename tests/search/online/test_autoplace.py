@@ -301,6 +301,7 @@ def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp
         ({"devices": "workers:999"}, "may use"),
         ({"devices": 2}, "devices is a int"),
         ({"budget": 0}, "budget is 0"),
+        ({"searcher": "oracle"}, "there is no searcher 'oracle'; choose one of bayes-et, "),
         ({"sync_every": 0}, "sync_every is 0"),
         ({"split": "auto", "split_batchnorm": "none"}, "split_batchnorm is 'none'; give 'exact' or 'local'"),
         ({"split_batchnorm": "local"}, "divides nothing by itself; give split='auto'"),
@@ -310,6 +311,17 @@ def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp
 def test_what_cannot_be_is_refused_at_the_door(how: dict[str, Any], named: str) -> None:
     with pytest.raises(BadInputError, match=named):
         autoplace(lambda x: x, **how)
+
+
+@pytest.mark.slow
+def test_a_searcher_that_was_chosen_trains_as_the_step_alone(make_step: Callable[[], Made]) -> None:
+    step, inputs = make_step()
+    with autoplace(step, budget=6, searcher="bayes-et") as placed:
+        found = [*searched(placed, inputs), *losses(placed, inputs, 5)]
+        by = [trial.name for trial in placed.tried if trial.devices]
+    assert set(by) == {"single", "bayes-et"} and len(by) == 6
+    alone, _ = make_step()
+    np.testing.assert_allclose(found, losses(tf.function(alone), inputs, len(found)), rtol=1e-3, atol=1e-4)
 
 
 def test_a_mapping_that_is_no_file_is_refused_at_the_door(tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ from placer.train.steps.modes import UNTOUCHED, Built, Placed
 from search.online import split_search
 from search.online.controller import Controller, OnlineSettings
 from search.online.journal import Journal
-from search.online.replan.proposal import Proposal
+from search.online.replan.proposal import DEFAULT_SEARCHER, Proposal
 from search.online.replan.replanner import Replanner
+from search.session.registry import SEARCHERS
 from surrogate.simulate.simulator import Simulator
 
 SEEDS = range(20)
@@ -242,7 +243,7 @@ class RealPlanner(TablePlanner):
 
     def __init__(self, machine):
         super().__init__(machine)
-        self.plan = Replanner(GRAPH, TOPOLOGY)
+        self.plan = None
 
     def _later(self, name, seconds, work):
         return super()._later(name, seconds, work)
@@ -432,6 +433,8 @@ class Training:
     def planner_of(self, graph, topology, settings):
         if settings.plan:
             self.planners.append(DividedPlanner(self.machine, settings.plan))
+        elif isinstance(self.machine.planner, RealPlanner):
+            self.machine.planner.plan = Replanner(GRAPH, TOPOLOGY, settings)
         return self.planners[settings.plan]
 
     def steps(self, count):
@@ -511,6 +514,28 @@ def test_with_the_plan_of_the_product_it_ends_as_well():
     for seed in range(3):
         training = Training(Machine(seed, planner=RealPlanner)).until("steady")
         assert training.true_s < 1.03 * training.machine.best_s()
+
+
+@pytest.mark.parametrize("name", sorted(SEARCHERS))
+def test_any_searcher_proposes_live_and_all_that_it_asks_is_measured_until_the_budget_is_spent(name):
+    training = Training(Machine(planner=RealPlanner), searcher=name, budget=9).until("steady")
+    tried = [trial for trial in training.controller.tried if trial.devices]
+    assert training.true_s < 1.05 * min(training.machine.mapping_s(trial.devices) for trial in tried)
+    if name == DEFAULT_SEARCHER:
+        return
+    assert {trial.name for trial in tried} <= {"single", name}
+    (said,) = training.said("end")
+    if "nothing left to ask" not in said:
+        assert len(tried) == 9 and "the budget is spent" in said
+
+
+def test_under_a_load_the_searcher_that_was_chosen_is_asked_again():
+    training = Training(Machine(planner=RealPlanner), searcher="local", budget=9).until("steady")
+    step = training.machine.step
+    training.machine.loads.append((step + 50, step + 10**6, (2.5, 1.0)))
+    training.steps(700)
+    assert training.true_s <= 1.15 * training.machine.best_s((2.5, 1.0))
+    assert {trial.name for trial in training.controller.tried if trial.devices} <= {"single", "local"}
 
 
 def test_what_is_far_slower_is_dropped_after_one_step():
