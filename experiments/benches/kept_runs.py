@@ -1,4 +1,7 @@
-"""Runs that are kept in a folder (--runs), so that a bench that was stopped goes on where it ended."""
+"""Runs that are kept in a folder (--runs), so that a bench that was stopped goes on where it ended.
+
+A run counts only for the commit that made it, so that a record never has figures of several.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.bench import BenchOptions, Facts, commit
 from placer.errors import PlacerError
 from placer.files import write_whole
 
@@ -15,7 +18,8 @@ RUNS = "PLACER_RUNS"  # environment variable: the folder, where --runs names non
 
 
 def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Facts]) -> Facts:
-    """The facts that `run` returned before under the same settings, or returns now. Failures are tried again.
+    """The facts that `run` returned before, under the same settings at this commit, or returns now. Failures are tried
+    again.
 
     name: of the file, without ".json"; may name a folder in the folder. Raises PlacerError where it cannot be used.
     """
@@ -28,8 +32,9 @@ def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Fa
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
-    if before.get("settings") == settings and "failed" not in before.get("facts", {"failed": ""}):
+    made_by = {"settings": settings, "commit": commit()}
+    if all(before.get(key) == value for key, value in made_by.items()) and "failed" not in before["facts"]:
         return dict(before["facts"])
     facts = run()
-    write_whole(path, json.dumps({"settings": settings, "facts": facts}, indent=1).encode())
+    write_whole(path, json.dumps({**made_by, "facts": facts}, indent=1).encode())
     return facts

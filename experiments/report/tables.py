@@ -72,6 +72,7 @@ def _row_facts(row: Row) -> Facts:
         "ratio_to_best_single": row.ratio,
         "stopped_early": bool(row.measured and row.measured.stopped_early),
         "stored": row.stored,
+        "at_s": row.at_s,
         "ops_per_device": groups_per_device(row),
     }
 

@@ -12,7 +12,8 @@ from placer.errors import BadInputError
 
 FOUND = {
     "ops": 10, "groups": 5, "tf_default_s": None, "in_process_s": 0.08, "lower_bound_s": 0.07, "switch_s": 0.5,
-    "seconds": 60.0, "measured": [{}] * 4,
+    "seconds": 60.0, "measured": [{"step_s": step_s, "at_s": 10.0 * i} for i, step_s in
+                                  enumerate((0.18, None, 0.104, 0.1, 0.12), 1)],
     "best": {"searcher": "local", "step_s": 0.1, "spread_s": 0.01, "repeats": 30, "predicted_s": 0.09,
              "ratio_to_best_single": 1.8},
     "best_single": {"step_s": 0.18, "spread_s": 0.02},
@@ -34,6 +35,9 @@ def test_a_record_holds_figures_machine_versions_and_date(checkout, monkeypatch)
     kept = json.loads((checkout / "benchmarks" / "main-job.json").read_text())
     assert kept["models"]["towers"]["ratio_to_best_single"] == 1.8
     assert kept["geomean_ratio"] == facts["geomean_ratio"] == pytest.approx(1.8)
+    assert kept["geomean_to_untouched"] == pytest.approx(0.8)
+    assert kept["models"]["towers"]["answer_s"] == 60.0
+    assert kept["models"]["towers"]["near_s"] == 30.0
     assert {"date", "machine", "versions", "python"} <= set(kept)
 
 

@@ -1,0 +1,50 @@
+"""Kept runs: none is run twice, unless it failed, or settings or the commit changed."""
+
+import pytest
+
+from experiments.benches import kept_runs
+from experiments.benches.bench import BenchOptions
+from experiments.benches.kept_runs import kept
+from placer.errors import PlacerError
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Asks for a run: what it answers, or answered."""
+    monkeypatch.setattr(kept_runs, "commit", lambda: "1234")
+
+    def ask(answer, settings=None, runs=tmp_path):
+        return kept(BenchOptions(runs=runs), "net", settings or {"repeats": 3}, lambda: answer)
+
+    return ask
+
+
+def test_a_run_is_kept(run):
+    assert run({"step_s": 1.0}) == run({"step_s": 2.0}) == {"step_s": 1.0}
+
+
+def test_other_settings_are_run_anew(run):
+    run({"step_s": 1.0})
+    assert run({"step_s": 2.0}, {"repeats": 4}) == {"step_s": 2.0}
+
+
+def test_another_commit_runs_anew_because_no_record_has_figures_of_two(run, monkeypatch):
+    run({"step_s": 1.0})
+    monkeypatch.setattr(kept_runs, "commit", lambda: "5678")
+    assert run({"step_s": 2.0}) == {"step_s": 2.0}
+
+
+def test_a_failure_is_tried_again(run):
+    run({"failed": "a worker was lost"})
+    assert run({"step_s": 2.0}) == {"step_s": 2.0}
+
+
+def test_without_a_folder_every_run_is_new(run):
+    assert run({"step_s": 1.0}, runs=None) == {"step_s": 1.0}
+    assert run({"step_s": 2.0}, runs=None) == {"step_s": 2.0}
+
+
+def test_a_file_that_is_no_run_is_refused(run, tmp_path):
+    (tmp_path / "net.json").write_text("{")
+    with pytest.raises(PlacerError, match=r"net\.json: cannot be used"):
+        run({"step_s": 1.0})
