@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
 FINAL_REPEATS = 30
 FEWEST_REPEATS = 10  # after which a finalist that is clearly slower is left out
 MOST_REPEATS = 200  # where the finalists may take a certain time
-SWITCHES = 4
+SWITCHES, SWITCHES_S = 4, 4.0  # at most, and seconds after which there are no more; two at the least
 
 
 @dataclass(frozen=True)
@@ -148,16 +148,16 @@ def _repeats(job: Job, rows: Sequence[Row]) -> int:
 
 
 def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -> float | None:
-    """Seconds of a switch between the best finalist and another of its job, the median of SWITCHES to and fro from
-    `step`, its own; None where there is no other.
+    """Seconds of a switch between the best finalist and another of its job, the median of some to and fro from `step`,
+    its own; None where there is no other.
     """
     job = best.job
     other = next((finalist for finalist in finalists if finalist.job is job and finalist is not best), None)
     if other is None:
         return None
-    seconds = []
-    for i in range(SWITCHES):
-        step, took_s = job.runner.switch(step, job.fine((other, best)[i % 2].row.mapping))
+    seconds: list[float] = []
+    while len(seconds) < 2 or (len(seconds) < SWITCHES and sum(seconds) < SWITCHES_S):
+        step, took_s = job.runner.switch(step, job.fine((other, best)[len(seconds) % 2].row.mapping))
         seconds.append(took_s)
     step.close()
     return median(seconds)

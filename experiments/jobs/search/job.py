@@ -126,25 +126,45 @@ class Job:
         self.calibrate()
 
     def measure_searchers(self, over: Stop = never, most: int | None = None) -> None:
-        """Measure what each searcher asks, up to its share, until `over()`; each learns all results so far.
+        """Measure what each searcher asks, up to its share, until `over()`: first what all baselines ask, then one
+        searcher after the other, each of which learns all results so far.
 
         most: mappings that may be measured; None = as many as are left.
         """
-        for name, share in self.settings.shares(self.measurements_left() if most is None else most):
+        shares = self.settings.shares(self.measurements_left() if most is None else most)
+        self._measure_baselines([(name, share) for name, share in shares if name in BASELINES], over)
+        for name, share in shares:
+            if name not in BASELINES:
+                self._measure_searcher(name, share, over)
+
+    def _measure_baselines(self, shares: Sequence[tuple[str, int]], over: Stop) -> None:
+        """They learn nothing from one another, so that what they ask is raced together."""
+        self.calibrate()
+        asked: dict[Mapping, str] = {}
+        for name, share in shares:
+            session = self.session(name)
+            session.tell((row.mapping, row.result) for row in self.rows)
+            for mapping in session.ask(share):
+                asked.setdefault(mapping, name)
+        pairs = [(name, mapping) for mapping, name in asked.items()]
+        for first in range(0, len(pairs), BATCH):
+            if self.time_is_up() or over():
+                return
+            self.measure_all(pairs[first : first + BATCH])
+
+    def _measure_searcher(self, name: str, share: int, over: Stop) -> None:
+        session, known = self.session(name), 0
+        while share > 0 and not (self.time_is_up() or over()):
             self.calibrate()
-            session, known = self.session(name), 0
-            while share > 0 and not (self.time_is_up() or over()):
-                if session.searcher.predicts:
-                    self.calibrate()
-                    session.recalibrate(self.problem)
-                session.tell((row.mapping, row.result) for row in self.rows[known:])
-                known = len(self.rows)
-                batch = session.ask(min(share, BATCH))
-                if session.ended and name not in BASELINES:
-                    self.ended.append(session.ended)
-                if not batch:
-                    break
-                share -= len(self.measure_all([(name, mapping) for mapping in batch]))
+            session.recalibrate(self.problem)
+            session.tell((row.mapping, row.result) for row in self.rows[known:])
+            known = len(self.rows)
+            batch = session.ask(min(share, BATCH))
+            if session.ended:
+                self.ended.append(session.ended)
+            if not batch:
+                break
+            share -= len(self.measure_all([(name, mapping) for mapping in batch]))
 
     def session(self, searcher: str) -> SearchSession:
         """A new session of the searcher, by the latest calibration; it knows no results yet."""
