@@ -19,11 +19,12 @@ endif
 STAMP := .venv/.installed-$(EXTRA)
 
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow browser lint check bench constraints clean distclean
+.PHONY: help setup demo test test-slow fuzz browser lint check bench constraints clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
 	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others'
+	@echo 'make fuzz    read a million hostile files'
 	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
 	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and all tests'
 	@echo 'make bench   run and record a benchmark (BENCH=main-job)'
@@ -41,6 +42,10 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+# Twenty times as many hostile files as `make test-slow` reads; takes most of an hour.
+fuzz: $(STAMP)
+	PLACER_FUZZ=1000000 $(BIN)/pytest tests/fuzz -n $(TEST_PROCESSES) --dist load $(PYTEST_ARGS)
 
 # For the tests marked `browser`; without root: make test-slow PYTEST_ARGS="-m 'slow and not browser'"
 browser:

@@ -15,6 +15,7 @@ from pathlib import Path
 from placer.errors import PlacerError
 
 LOOPBACK = b"lo"
+INTERFACE_BYTES = 16  # of its name: IFNAMSIZ
 INSTEAD = "divide this process with --devices cpus:2"
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python's socket module does not name it
 # Classic BPF (linux/filter.h, linux/bpf_common.h): opcodes, and where a packet's incoming interface is read.
@@ -28,16 +29,36 @@ def bind_to_loopback(ports: Collection[int]) -> set[int]:
 
     Raises PlacerError where the kernel refuses: the port must then not stay open.
     """
-
-    def tie(listener: socket.socket) -> None:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK)
-
-    return _tied(ports, tie, "loopback", INSTEAD)
+    return _tied(ports, tie_to_loopback, "loopback", INSTEAD)
 
 
 def bind_to_interfaces(ports: Collection[int], names: Collection[str]) -> set[int]:
     """Have this process's sockets that listen on `ports` take connections through the interfaces `names` only, and from
     this machine itself; returns the ports of those bound. Errors as for `bind_to_loopback`.
+    """
+    return _tied(ports, tie_to_interfaces(names), ", ".join(names), "serve on loopback")
+
+
+def bind(ports: Collection[int], names: Collection[str]) -> set[int]:
+    """`bind_to_loopback` where loopback is all there is in `names`, else `bind_to_interfaces`."""
+    only_loopback = set(names) <= {LOOPBACK.decode()}
+    return bind_to_loopback(ports) if only_loopback else bind_to_interfaces(ports, names)
+
+
+def tie_to(names: Collection[str]) -> Callable[[socket.socket], None]:
+    """What restricts a socket as `bind` does."""
+    return tie_to_loopback if set(names) <= {LOOPBACK.decode()} else tie_to_interfaces(names)
+
+
+def tie_to_loopback(listener: socket.socket) -> None:
+    """Have a socket take connections from loopback only. Raises OSError where the kernel refuses."""
+    tied = listener.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, INTERFACE_BYTES).rstrip(b"\0")
+    if tied != LOOPBACK:  # to tie it once more would need CAP_NET_RAW
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK)
+
+
+def tie_to_interfaces(names: Collection[str]) -> Callable[[socket.socket], None]:
+    """What has a socket take connections through the interfaces `names` and from this machine only.
 
     SO_BINDTODEVICE takes a single interface, and workers may be behind several; so a filter looks at the interface of
     each packet.
@@ -48,14 +69,9 @@ def bind_to_interfaces(ports: Collection[int], names: Collection[str]) -> set[in
 
     def tie(listener: socket.socket) -> None:
         listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, pointer)
+        assert code  # the kernel has read it by now
 
-    return _tied(ports, tie, ", ".join(names), "serve on loopback")
-
-
-def bind(ports: Collection[int], names: Collection[str]) -> set[int]:
-    """`bind_to_loopback` where loopback is all there is in `names`, else `bind_to_interfaces`."""
-    only_loopback = set(names) <= {LOOPBACK.decode()}
-    return bind_to_loopback(ports) if only_loopback else bind_to_interfaces(ports, names)
+    return tie
 
 
 def interface_of(address: str) -> str | None:

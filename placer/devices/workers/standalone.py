@@ -1,8 +1,8 @@
 """A worker for other machines: serves this machine's devices to a Placer cluster elsewhere, until Ctrl-C.
 
 Run as `python -m placer.devices.workers.standalone`; `placer worker` becomes it. It knows no other worker before a
-coordinating process joins it. Its socket is tied to one interface right after the server opens it, before the address
-is printed.
+coordinating process joins it. Its socket is tied to one interface before it listens, or where that cannot be, right
+afterwards and before the address is printed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from placer.devices.workers.binding import LOOPBACK, bind, interface_of
+from placer.devices.workers.binding import LOOPBACK, bind, interface_of, tie_to
+from placer.devices.workers.listen_watch import ListenWatch
 from placer.devices.workers.worker import server_parts, whole_parts
 from placer.devices.workers.worker_info import WorkerInfo
 from placer.devices.workers.workers import FAIL_FAST, KEEP_MEMORY, QUIET
@@ -145,6 +146,7 @@ def _leave(*_: Any) -> NoReturn:
 
 def _served(listen: Listen, cores: Sequence[int], whole: bool) -> WorkerInfo:
     os.sched_setaffinity(0, cores)
+    watch = ListenWatch(tie_to([listen.interface]))  # before TensorFlow starts threads
     try:
         with _quiet():
             parts = whole_parts() if whole else server_parts()
@@ -153,7 +155,7 @@ def _served(listen: Listen, cores: Sequence[int], whole: bool) -> WorkerInfo:
             raise PlacerError("TensorFlow cannot be imported; install placer[cpu] or placer[gpu].") from None
         os.execv(sys.executable, [sys.executable, "-m", MODULE, *sys.argv[1:], "--whole"])
     with _quiet():
-        return serve(listen, len(cores), parts)
+        return serve(listen, len(cores), parts, watch)
 
 
 @contextmanager
@@ -169,7 +171,7 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
-def serve(listen: Listen, threads: int, parts: tuple[Any, Any]) -> WorkerInfo:
+def serve(listen: Listen, threads: int, parts: tuple[Any, Any], watch: ListenWatch) -> WorkerInfo:
     """Start the server and tie it to its interface; it serves as long as this process lives. parts: from `worker`.
 
     Raises PlacerError where it does not start, or cannot be tied: it would take commands from any host.
@@ -184,7 +186,8 @@ def serve(listen: Listen, threads: int, parts: tuple[Any, Any]) -> WorkerInfo:
     config.gpu_options.allow_growth = True
     cluster = server_lib.ClusterSpec({JOB: [f"{listen.ip}:{listen.port}"]})
     try:
-        server = server_lib.Server(cluster, job_name=JOB, task_index=0, config=config)
+        with watch.held():
+            server = server_lib.Server(cluster, job_name=JOB, task_index=0, config=config)
     except Exception as error:
         reason = (str(error).splitlines() or ["no reason given"])[0]
         raise PlacerError(f"TensorFlow's server does not start at {listen.address}: {reason}") from error

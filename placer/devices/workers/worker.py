@@ -1,8 +1,8 @@
 """One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent is gone.
 
 Run as `python -m placer.devices.workers.worker`; started by `workers` beside it. Prints `ready` on stdout once it
-listens. TensorFlow does not authenticate clusters (whoever reaches the port can run code), so the listening socket is
-bound to the loopback interface right after the server opens it, before `ready` is printed.
+listens. TensorFlow does not authenticate clusters (whoever reaches the port can run code), so its socket is bound to
+the loopback interface before it listens, or where that cannot be, right afterwards and before `ready` is printed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import importlib.util
 import os
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
-from placer.devices.workers.binding import bind_to_loopback
+from placer.devices.workers.binding import bind_to_loopback, tie_to_loopback
+from placer.devices.workers.listen_watch import ListenWatch
 from placer.errors import PlacerError
 
 PR_SET_PDEATHSIG = 1
@@ -36,7 +38,8 @@ def main() -> None:
     ports, cores = ([int(n) for n in numbers.split(",")] for numbers in (flags.ports, flags.cores))
     try:
         os.sched_setaffinity(0, cores)
-        serve(ports, flags.task, len(cores), _parts(flags.whole))
+        watch = ListenWatch(tie_to_loopback)  # before TensorFlow starts threads
+        serve(ports, flags.task, len(cores), _parts(flags.whole), watch.held())
     except PlacerError as error:  # printed on the one line that the parent reads
         print(error, flush=True)
         os._exit(1)
@@ -52,15 +55,23 @@ def end_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any]) -> None:
-    """Start the gRPC server of `task`, bind it to loopback, and print `ready`. parts: from `server_parts`.
+def serve(
+    ports: list[int],
+    task: int,
+    threads: int,
+    parts: tuple[Any, Any],
+    held: AbstractContextManager[None] | None = None,
+) -> None:
+    """Start the gRPC server of `task`, bind it to loopback, and print `ready`. parts: from `server_parts`. held: a
+    block in which sockets are tied before they listen.
 
     Raises PlacerError where it cannot be bound: it would take commands from any host.
     """
     config_pb2, server_lib = parts
     config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
     cluster = server_lib.ClusterSpec({"worker": [f"localhost:{port}" for port in ports]})
-    server = server_lib.Server(cluster, job_name="worker", task_index=task, config=config)
+    with held or nullcontext():
+        server = server_lib.Server(cluster, job_name="worker", task_index=task, config=config)
     if not bind_to_loopback([ports[task]]):
         raise PlacerError(f"no socket was found that listens on port {ports[task]}, so none is tied to loopback.")
     globals()["_server"] = server  # a garbage-collected server stops serving
