@@ -54,7 +54,8 @@ def profile_command(
     """Measure operators, keep them in `store`, fit models to them, and export them to `target`.
 
     progress: called with the number of steps to show. Raises BadInputError for a model, device or file that cannot be
-    used, and DeviceLostError where a device is lost, once what was measured until then is kept.
+    used; and, once what was measured until then is kept, DeviceLostError where a device is lost, and KeyboardInterrupt
+    at a signal.
     """
     check(settings, target)
     begin_s = time.perf_counter()
@@ -73,7 +74,7 @@ def profile_command(
                 for model in settings.models:
                     profiles.extend(profiles_of(model, settings, devices, numbers, advance))
                 run_passes(profiles, settings.passes, advance)
-        except DeviceLostError:
+        except (DeviceLostError, KeyboardInterrupt):
             _keep(profiles, store, target)
             raise
     rows, known = _keep(profiles, store, target)

@@ -144,7 +144,7 @@ def summary_lines(found: Finding) -> list[str]:
     elif found.best.mapping.is_single and found.plan is None:
         lines.append(f"Nothing beat the best single device ({ms(single.step_s)}): that mapping is handed back.")
     else:
-        how = "In a race, not side by side at the end," if found.lost else "Side by side"
+        how = "In a race, not side by side at the end," if found.raced else "Side by side"
         lines.append(
             f"{how} over {best.repeats} steps: {ms(best.step_s)} +- {ms(best.spread_s)} against "
             f"{ms(single.step_s)} +- {ms(single.spread_s)} on the best single device: "
