@@ -121,6 +121,7 @@ def profiles_of(
     model: str, settings: ProfileSettings, devices: Devices, numbers: Sequence[int], advance: Advance
 ) -> Iterator[OperatorProfile]:
     """A profile without times per batch and device number; only those of the first batch have other sizes, too."""
+    from placer.profile.host_values import without_host_ops
     from placer.profile.operators.operator_profile import OperatorProfile
     from placer.trace.capture import capture
 
@@ -128,6 +129,7 @@ def profiles_of(
         training = zoo.load(model, batch=batch, seed=settings.seed)
         captured = capture(training.step, training.example_inputs, model)
         inputs = captured.flat_inputs(training.example_inputs)
+        captured = without_host_ops(captured, inputs)
         examples = batch or next((int(t.shape[0]) for t in inputs if t.shape.rank), None)
         for number in numbers:
             advance(f"tracing {model}")

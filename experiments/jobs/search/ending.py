@@ -256,5 +256,5 @@ def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
     job, mapping = best.job, best.job.fine(best.row.mapping)
     predicted = _timeline(best)
     order = run_order(predicted)
-    step = trace_steps(job.captured, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]
+    step = trace_steps(job.traced.for_sessions, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]
     return predicted, measured_timeline(job.captured.graph, job.topology, mapping.devices, step)
