@@ -222,6 +222,8 @@ def show_facts(facts: Facts) -> None:
             "no single device can run it under these constraints"
             if single is None
             else f"{single / value:.2f}x the best single device"
+            if value > 0
+            else f"{ms(single)} on the best single device"
         )
         console.print(f"{within}; {against} (searcher {facts['searcher']})", highlight=False)
     table = Table("device", "load", "busy", "memory", "peak memory")
