@@ -5,6 +5,7 @@ Each stage returns a value that the next one takes. TensorFlow is loaded by the 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ class Traced:
     inputs: list[Any]  # the example inputs, flat
     untouched: Measured
     references: tuple[Outcome, ...]  # what placed steps have to do; see measure_untouched
+    diverged: str | None = None  # what the loss became, and when, if it is not finite
     plan: SplitPlan | None = None  # by which ops of the captured step are divided
     policy: str | None = None  # that gave the plan, where Placer chose it
 
@@ -85,14 +87,14 @@ def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, pr
 
     Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device.
     """
+    from placer.devices.workers.workers import ONE_CORE
     from placer.profile.profiler import profile
 
     topology = devices.topology
     if len(topology) < 2:
-        raise PlacerError(
-            f"{topology.names[0]} is the only device here, so there is nothing to place; "
-            "pass --workers 2 to start worker processes."
-        )
+        one_core = len(os.sched_getaffinity(0)) == 1
+        way_out = ONE_CORE if one_core else "pass --workers 2 to start worker processes."
+        raise PlacerError(f"{topology.names[0]} is the only device here, so there is nothing to place; {way_out}")
     pins = [parse_pin(pin) for pin in settings.pins]
     pinned(traced.captured.graph, pins, topology)  # refuses at once what would be refused after the profile
     progress.phase("profiling ops on each device")
