@@ -76,7 +76,7 @@ class Finding:
     tf_default: Measured | None = None  # measured with them
     plan: SplitPlan | None = None  # by which ops of the delivered step are divided; then `groups` are of its parts
     whole: Row | None = None  # where they are: the fastest mapping of whole ops, measured with `best`
-    notes: tuple[str, ...] = ()  # on how ops were divided, delivered or not
+    notes: tuple[str, ...] = ()  # on the step, and on how ops were divided, delivered or not
     pipelined: Pipelined | None = None  # where micro-batches were tried, delivered or not
 
     @property

@@ -58,7 +58,9 @@ class Job:
         )  # fmt: skip
         self.rows: list[Row] = []
         self.ended: list[str] = []
-        self.notes: list[str] = []  # on how ops are divided
+        self.notes: list[str] = []  # on the step, and on how ops are divided
+        if traced.diverged is not None and beside is None:
+            self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._calibrated_by = 0  # rows
 

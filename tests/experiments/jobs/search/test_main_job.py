@@ -238,6 +238,30 @@ def test_a_second_ctrl_c_ends_at_once(two_cpus):
         run_search(SETTINGS, At(3, FINALISTS))
 
 
+DIVERGING = """
+import tensorflow as tf
+
+def made():
+    weights = [tf.Variable(tf.ones([8, 8])) for _ in range(2)]
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = sum(tf.reduce_sum(tf.square(x @ weight)) for weight in weights)
+        for weight, gradient in zip(weights, tape.gradient(loss, weights)):
+            weight.assign_sub(1e20 * gradient)
+        return loss
+
+    return step, (tf.ones([4, 8]),)
+"""
+
+
+def test_a_loss_that_is_not_finite_is_told(two_cpus, tmp_path):
+    (tmp_path / "diverging.py").write_text(DIVERGING)
+    found = run_search(SearchSettings(f"{tmp_path / 'diverging.py'}:made", measurements=3))
+    (line,) = [line for line in summary_lines(found) if "times are right, the training is not" in line]
+    assert line.startswith("The loss is infinite after 2 steps; ")
+
+
 @interrupts
 def test_an_error_of_tensorflows_at_the_end_leaves_what_the_races_showed(two_cpus, monkeypatch):
     def fails(*_, **__):
