@@ -14,6 +14,7 @@ import typer
 
 from experiments.cli import options
 from experiments.cli.campaign import app as campaign
+from experiments.cli.failures import in_one_line
 from experiments.cli.options import device_spec, measuring, show_result
 from experiments.cli.quiet import import_quietly
 from experiments.cli.scale import app as scale
@@ -351,10 +352,14 @@ def _run(signals: Signals) -> tuple[int, str]:
         code = INTERRUPTED
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except Exception:
-        if not signals.pressed():  # else it may be what a library made of the signal
+    except Exception as error:
+        failure = in_one_line(error)
+        if signals.pressed():  # it may be what a library made of the signal
+            code = INTERRUPTED
+        elif failure is not None:
+            code, line = PlacerError.exit_code, failure
+        else:
             raise
-        code = INTERRUPTED
     if not signals.pressed() and code != INTERRUPTED:
         return code, line
     number = signals.numbers[0] if signals.pressed() else int(signal.SIGINT)
