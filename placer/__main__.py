@@ -15,6 +15,9 @@ def main() -> None:
     except BadInputError as error:
         print(f"placer: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:  # before there is a handler
+        print("placer: interrupted.", file=sys.stderr)
+        sys.exit(130)
     run()
 
 

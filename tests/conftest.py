@@ -7,7 +7,8 @@ workers run commands in processes of their own.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -79,3 +80,11 @@ def loop_step() -> Any:
 def make_loop_step() -> Callable[[], Any]:
     """Makes the step of `loop_step`, with a variable of its own."""
     return loop_step
+
+
+@pytest.fixture
+def ctrl_c_interrupts() -> Iterator[None]:
+    """Python's own handler of Ctrl-C, whatever was inherited: a shell starts background jobs with SIGINT ignored."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)

@@ -101,7 +101,8 @@ def after(store: Store, budgets: tuple[int, ...]) -> list[Facts]:
 
 def _ratio_after(cells: list[Held], budget: int, single_s: float) -> float | None:
     far = [held for held in cells if len(held.trials) >= budget or held.ended is not None]
-    ratios = [single_s / best_s(held.trials[:budget], single_s) for held in far if single_s < inf]
+    bests = [best_s(held.trials[:budget], single_s) for held in far if single_s < inf]
+    ratios = [single_s / best for best in bests if best > 0]
     return median(ratios) if ratios else None
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +14,11 @@ import typer
 
 from experiments.cli import options
 from experiments.cli.campaign import app as campaign
+from experiments.cli.failures import in_one_line
 from experiments.cli.options import device_spec, measuring, show_result
 from experiments.cli.quiet import import_quietly
 from experiments.cli.scale import app as scale
+from experiments.jobs.interrupt import EXIT, WORDS, Signals, heard
 from placer import __version__
 from placer.errors import PlacerError, one_line
 
@@ -29,7 +33,8 @@ app = typer.Typer(
 app.add_typer(scale)
 app.add_typer(campaign)
 
-INTERRUPTED = 130  # how typer ends on Ctrl-C
+INTERRUPTED = 130  # how typer ends on KeyboardInterrupt
+LEFT = "what was measured is in the store, if you gave one."
 
 
 def _version(asked: bool) -> None:
@@ -325,17 +330,44 @@ def bench(
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed, 2 bad input; the last two come with one line on stderr."""
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 bad input, 130 ended by Ctrl-C, 143 by SIGTERM; all but the
+    first come with one line on stderr.
+    """
+    with heard() as signals:
+        code, line = _run(signals)
+    if line:
+        with suppress(OSError):  # after SIGHUP, the terminal is gone
+            print(one_line(f"placer: {line}"), file=sys.stderr)
+    sys.exit(code)
+
+
+def _run(signals: Signals) -> tuple[int, str]:
+    """Run the command that was given: its exit code, and the line that explains it."""
+    code, line = 0, ""
     try:
         app()
     except PlacerError as error:
-        print(one_line(f"placer: {error}"), file=sys.stderr)
-        sys.exit(error.exit_code)
+        code, line = error.exit_code, str(error)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     except SystemExit as end:
-        if end.code != INTERRUPTED:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception as error:
+        failure = in_one_line(error)
+        if signals.pressed():  # it may be what a library made of the signal
+            code = INTERRUPTED
+        elif failure is not None:
+            code, line = PlacerError.exit_code, failure
+        else:
             raise
-        print("placer: interrupted; what was measured is in the store, if you gave one.", file=sys.stderr)
-        sys.exit(1)
+    if not signals.pressed() and code != INTERRUPTED:
+        return code, line
+    number = signals.numbers[0] if signals.pressed() else int(signal.SIGINT)
+    if code == INTERRUPTED:
+        line = line or f"{WORDS[number]}; {LEFT}"
+    elif not signals.was_said:
+        line = line or f"{WORDS[number]}; what there was so far is handed back."
+    return EXIT + number, line
 
 
 if __name__ == "__main__":

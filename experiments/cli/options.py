@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from experiments.cli.failures import in_one_line
 from placer.errors import BadInputError, PlacerError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def device_spec(workers: int | None, spec: str | None) -> str | None:
 def measuring(store: Path | None = None) -> Iterator[Store | None]:
     """Everything that is printed in the block goes to stderr. Yields the opened store, None where none is given.
 
-    Raises PlacerError for an error of TensorFlow's.
+    Raises PlacerError for an error of TensorFlow's, and where memory is lacking.
     """
     from placer.measure.store import Store
 
@@ -74,17 +75,10 @@ def measuring(store: Path | None = None) -> Iterator[Store | None]:
         try:
             yield opened
         except Exception as error:
-            tensorflow = sys.modules.get("tensorflow")
-            if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
+            line = in_one_line(error)
+            if line is None:
                 raise
-            raise PlacerError(f"TensorFlow failed ({type(error).__name__}): {_first_line(error)}") from error
-
-
-def _first_line(error: Any) -> str:
-    """The first line of what TensorFlow says that is not about where its graph was made."""
-    lines = [line.strip() for line in str(error.message).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("Graph execution error", "Detected at", "<stack traces"))]
-    return f"{(told or lines or ['it does not say why'])[0]}; run the step by itself to see where."
+            raise PlacerError(line) from error
 
 
 def show_result(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:

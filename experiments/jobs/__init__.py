@@ -1,6 +1,6 @@
 """What the commands do, up to the facts they found.
 
 `search` holds the jobs that measure mappings; `plan` plans and simulates from files alone. `profile` fills the operator
-dataset, `scale` fits formulas, and `spoc` measures graphs, of which `spoc_reading` makes a sentence. `interrupt` makes
-Ctrl-C a request.
+dataset, `scale` fits formulas, and `spoc` measures graphs, of which `spoc_reading` makes a sentence. `interrupt` says
+what Ctrl-C and SIGTERM do.
 """

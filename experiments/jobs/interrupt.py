@@ -1,38 +1,146 @@
-"""Ctrl-C as a request: what is under way is finished, and what was measured is reported."""
+"""Ctrl-C, SIGTERM and SIGHUP: what is under way ends, and what there is so far is handed back.
+
+A signal raises KeyboardInterrupt, which cuts short what is under way. Where what is under way looks at `pressed` and
+soon ends by itself, or must not be cut short, the first one is only noted. A second Ctrl-C always ends all at once. A
+second SIGTERM does nothing: `timeout` and service managers send it twice.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
+import termios
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
-SAID = b"\ninterrupted: finishing what is under way, then the report; press again to stop at once\n"
+from placer.errors import PlacerError
+
+CTRL_C = signal.SIGINT
+WORDS = {
+    int(CTRL_C): "interrupted",
+    int(signal.SIGTERM): "ended by SIGTERM",
+    int(signal.SIGHUP): "ended by SIGHUP",
+}
+SIGNALS = tuple(WORDS)
+EXIT = 128  # added to a signal's number, it is the exit code, as shells have it
+
+
+class EndedError(PlacerError):
+    """A signal came before there was anything to hand back."""
+
+    exit_code = EXIT + CTRL_C
+
+
+class Signals:
+    """The signals that came since they are heard; as a function, their handler."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []  # in the order in which they came
+        self.noted: frozenset[int] = frozenset()  # the first of these does not raise
+        self.was_said = False  # whether one that was noted was acknowledged on stderr
+
+    def __call__(self, number: int, _: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _leave_terminal()
+        is_late = bool(self.numbers) if number == CTRL_C else any(n != CTRL_C for n in self.numbers)
+        self.numbers.append(number)
+        if is_late:
+            if number == CTRL_C:
+                raise KeyboardInterrupt
+        elif number in self.noted:
+            self._say(number)
+        else:
+            raise KeyboardInterrupt
+
+    @property
+    def asks(self) -> bool:
+        """Whether Ctrl-C, pressed now, would only be noted (placer.devices.workers.deadline looks at it)."""
+        return CTRL_C in self.noted and not self.numbers
+
+    @property
+    def insists(self) -> bool:
+        """Whether Ctrl-C was pressed after another signal, so that nothing more is to be done."""
+        return CTRL_C in self.numbers[1:]
+
+    @property
+    def in_words(self) -> str:
+        """What the first signal did."""
+        return WORDS[self.numbers[0] if self.numbers else int(CTRL_C)]
+
+    def pressed(self) -> bool:
+        """Whether one came."""
+        return bool(self.numbers)
+
+    def note(self, numbers: Collection[int] = ()) -> None:
+        """From now on, the first signal is only noted where it is one of these."""
+        self.noted = frozenset(numbers)
+
+    @contextmanager
+    def noting(self, numbers: Collection[int]) -> Iterator[None]:
+        """`note` within the block."""
+        before = self.noted
+        self.note(numbers)
+        try:
+            yield
+        finally:
+            self.note(before)
+
+    def _say(self, number: int) -> None:
+        self.was_said = True
+        again = "press again" if number == CTRL_C else "press Ctrl-C"
+        said = f"\n{WORDS[number]}: finishing what is under way, then the report; {again} to stop at once\n"
+        with suppress(OSError):  # the terminal may be gone; print may be in the middle of a line
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, said.encode())
+
+
+def _leave_terminal() -> None:
+    """Where the terminal is gone, have what is printed go nowhere, because every line would be an OSError."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for terminal in (1, 2):
+        try:
+            termios.tcgetattr(terminal)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                os.dup2(nowhere, terminal)
+    os.close(nowhere)
+
+
+_heard: Signals | None = None  # while signals are heard
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yields a function that returns whether Ctrl-C was pressed in the block. Pressed again, it interrupts as always.
+def heard() -> Iterator[Signals]:
+    """Yields the signals that come in the block, each of which raises KeyboardInterrupt unless it is noted.
 
-    In a thread other than the main one, signals cannot be caught, and Ctrl-C works as always.
+    A block within another one has the same `Signals`, with what is noted as it was left. A signal that is ignored
+    (nohup, a script's background job) or that the program handles itself is left alone, and so are all where this is
+    not the main thread.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+    global _heard
+    if _heard is not None or threading.current_thread() is not threading.main_thread():
+        yield _heard or Signals()
         return
-    pressed = False
-    before = signal.getsignal(signal.SIGINT)
-
-    def press(_: int, __: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, SAID)  # print may be in the middle of a line
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, press)
+    signals = Signals()
+    taken = [n for n in SIGNALS if signal.getsignal(n) in (signal.SIG_DFL, signal.default_int_handler)]
+    before = {number: signal.signal(number, signals) for number in taken}
+    _heard = signals
     try:
-        yield lambda: pressed
+        yield signals
     finally:
-        signal.signal(signal.SIGINT, before)
+        _heard = None
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def interruptible(*, quick: bool = False) -> Iterator[Callable[[], bool]]:
+    """Yields a function that returns whether Ctrl-C was pressed; in the block, the first time it is only noted.
+
+    quick: the same holds for the other signals, because what is under way ends within a second or two.
+    """
+    with heard() as signals, signals.noting(SIGNALS if quick else (CTRL_C,)):
+        yield signals.pressed

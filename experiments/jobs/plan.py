@@ -42,7 +42,7 @@ def plan_command(
     out: str | Path | None = None,
     pins: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Search on files; returns what `placer plan --json` prints. Ctrl-C ends the search with the best so far.
+    """Search on files; returns what `placer plan --json` prints. A signal ends the search with the best so far.
 
     pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. out: the mapping is written there as placer.mapping/1.
     Raises BadInputError for bad files or options, PlacerError where `out` cannot be written.
@@ -52,10 +52,10 @@ def plan_command(
     topology = read_topology(topology_path)
     graph = pinned(read_graph(graph_path), [parse_pin(pin) for pin in pins], topology)
     problem = Problem(graph, topology, objective, schedule)
-    with interruptible() as pressed:
+    with interruptible(quick=True) as pressed:
         found = plan(problem, searcher, seconds, seed, over=pressed)
-    if out is not None:
-        _write(out, found, problem, seed)
+        if out is not None:
+            _write(out, found, problem, seed)
     timeline = timeline_of(found.mapping, objective, schedule)
     return {
         **_facts(found.mapping, timeline, objective, schedule, found.value),

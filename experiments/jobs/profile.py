@@ -54,7 +54,8 @@ def profile_command(
     """Measure operators, keep them in `store`, fit models to them, and export them to `target`.
 
     progress: called with the number of steps to show. Raises BadInputError for a model, device or file that cannot be
-    used, and DeviceLostError where a device is lost, once what was measured until then is kept.
+    used; and, once what was measured until then is kept, DeviceLostError where a device is lost, and KeyboardInterrupt
+    at a signal.
     """
     check(settings, target)
     begin_s = time.perf_counter()
@@ -73,7 +74,7 @@ def profile_command(
                 for model in settings.models:
                     profiles.extend(profiles_of(model, settings, devices, numbers, advance))
                 run_passes(profiles, settings.passes, advance)
-        except DeviceLostError:
+        except (DeviceLostError, KeyboardInterrupt):
             _keep(profiles, store, target)
             raise
     rows, known = _keep(profiles, store, target)
@@ -120,6 +121,7 @@ def profiles_of(
     model: str, settings: ProfileSettings, devices: Devices, numbers: Sequence[int], advance: Advance
 ) -> Iterator[OperatorProfile]:
     """A profile without times per batch and device number; only those of the first batch have other sizes, too."""
+    from placer.profile.host_values import without_host_ops
     from placer.profile.operators.operator_profile import OperatorProfile
     from placer.trace.capture import capture
 
@@ -127,6 +129,7 @@ def profiles_of(
         training = zoo.load(model, batch=batch, seed=settings.seed)
         captured = capture(training.step, training.example_inputs, model)
         inputs = captured.flat_inputs(training.example_inputs)
+        captured = without_host_ops(captured, inputs)
         examples = batch or next((int(t.shape[0]) for t in inputs if t.shape.rank), None)
         for number in numbers:
             advance(f"tracing {model}")

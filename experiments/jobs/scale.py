@@ -35,11 +35,12 @@ def fit_command(
 ) -> Facts:
     """Fit a model to runs; returns what `placer scale fit --json` prints.
 
+    Of a large table, rows are drawn at random (`read_runs`), and `drawn_from` says how many it has.
     out: the model is written there as placer.scaling/1. Raises BadInputError for data or options that cannot be used.
     """
     begin_s = time.perf_counter()
     check_target(out)
-    runs = read_runs(data, [target, *form.columns])
+    runs = read_runs(data, [target, *form.columns], seed=settings.seed)
     model = fitted(runs, form, target, settings, advance)
     if out is not None:
         write_scaling(out, model)
@@ -51,6 +52,7 @@ def fit_facts(model: ScalingModel, runs: Runs, pays: float) -> Facts:
     constants = intervals(model)
     return {
         **{name: getattr(model, name) for name in MODEL_FACTS},
+        "drawn_from": runs.drawn_from,
         "form": str(model.coding.form),
         "formula": formula(model),
         "typical": dict(model.coding.typical),

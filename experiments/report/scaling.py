@@ -22,9 +22,10 @@ def show_fit(facts: Facts) -> None:
     """The formula, what each column does, the constants, and what follows in sentences."""
     console = Console()
     console.print(facts["formula"], highlight=False, soft_wrap=True, markup=False)
+    of_more = f", drawn at random from {facts['drawn_from']}" if facts["drawn_from"] else ""
     console.print(
-        f"{facts['rows']} runs; off by {facts['mape']:.1%} on average, on runs left out by {facts['mape_cv']:.1%} "
-        f"(penalty {facts['penalty']}, weight {facts['weight']:g})",
+        f"{facts['rows']} runs{of_more}; off by {facts['mape']:.1%} on average, on runs left out by "
+        f"{facts['mape_cv']:.1%} (penalty {facts['penalty']}, weight {facts['weight']:g})",
         highlight=False,
     )
     table = Table("column", title="what the columns do", title_justify="left")

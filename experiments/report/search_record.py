@@ -39,7 +39,7 @@ def _subtitle(found: Finding, versions: Mapping[str, str]) -> str:
 
 def _baselines(found: Finding) -> Iterator[Baseline]:
     """What was delivered, what was measured beside it, and the reference line."""
-    beside = "in a race, before the end" if found.lost else "measured side by side"
+    beside = "in a race, before the end" if found.raced else "measured side by side"
     if found.best.measured is not None:
         yield _baseline("delivered mapping", found.best.measured, f"by {found.best.searcher}; {beside}", delivered=True)
     single = found.best_single

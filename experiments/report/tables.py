@@ -145,7 +145,7 @@ def summary_lines(found: Finding) -> list[str]:
     elif found.best.mapping.is_single and found.plan is None:
         lines.append(f"Nothing beat the best single device ({ms(single.step_s)}): that mapping is handed back.")
     else:
-        how = "In a race, not side by side at the end," if found.lost else "Side by side"
+        how = "In a race, not side by side at the end," if found.raced else "Side by side"
         lines.append(
             f"{how} over {best.repeats} steps: {ms(best.step_s)} +- {ms(best.spread_s)} against "
             f"{ms(single.step_s)} +- {ms(single.spread_s)} on the best single device: "
@@ -223,6 +223,8 @@ def show_facts(facts: Facts) -> None:
             "no single device can run it under these constraints"
             if single is None
             else f"{single / value:.2f}x the best single device"
+            if value > 0
+            else f"{ms(single)} on the best single device"
         )
         console.print(f"{within}; {against} (searcher {facts['searcher']})", highlight=False)
     table = Table("device", "load", "busy", "memory", "peak memory")

@@ -5,10 +5,17 @@ After joining, a table, a summary writer or a queue made before raises NotFoundE
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from placer import tf_internals
+from placer.errors import BadInputError, short
 from placer.instances import instances_of
 
+if TYPE_CHECKING:
+    from placer.trace.capture import Captured
+
 IN_WORDS = {"table": "a lookup table", "writer": "a summary writer", "queue": "a queue"}
+USERS = ("LookupTable", "Queue", "Summary")  # parts of the types of ops that use one
 
 
 def dropped_by_joining() -> str | None:
@@ -19,3 +26,16 @@ def dropped_by_joining() -> str | None:
             if not tf_internals.is_anonymous(thing):
                 return f"{IN_WORDS[kind]} ({type(thing).__name__})"
     return None
+
+
+def check_kept(captured: Captured) -> None:
+    """Raises BadInputError where an op of the step uses what joining workers would take from it."""
+    host = (captured.nodes[name] for name in sorted(captured.host_ops))
+    user = next((node for node in host if any(part in node.op for part in USERS)), None)
+    dropped = dropped_by_joining() if user is not None else None
+    if user is not None and dropped is not None:
+        raise BadInputError(
+            f"{captured.name}: op {short(user.name)} ({user.op}) uses {dropped}, which TensorFlow drops when workers "
+            "are joined; take it out of the step (look up before it, and pass what was found), or search with "
+            "--devices cpus:2, which joins none."
+        )

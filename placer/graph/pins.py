@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cached_property
 
 from placer.errors import BadInputError, listed, plain, short
 from placer.graph.op_graph import OpGraph
+from placer.graph.pin_matching import LIMIT_S, Found, matches
 from placer.graph.topology import Device, Topology
 
-MOST_CLOSE = 3
+MOST_CLOSE, LONGEST = 3, 200  # suggestions, and letters of names that are compared for them
 
 
 @dataclass(frozen=True)
@@ -24,26 +24,18 @@ class Pin:
     device: str  # a device name or kind; a word that is both stands for both, as in an op's `devices`
 
     def __post_init__(self) -> None:
-        _ = self.expression
-
-    def __str__(self) -> str:
-        return f"{self.pattern}={self.device}"
-
-    @cached_property
-    def expression(self) -> re.Pattern[str]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # FutureWarning: syntax whose meaning may change
-                return re.compile(self.pattern)
+                re.compile(self.pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise BadInputError(
                 f"--pin {short(str(self))}: {short(self.pattern)} is no regular expression ({error}); "
                 "correct it, or put a backslash before what is meant as it stands."
             ) from None
 
-    def matches(self, name: str) -> bool:
-        """Whether the pin applies to the op called `name`."""
-        return self.expression.fullmatch(name) is not None
+    def __str__(self) -> str:
+        return f"{self.pattern}={self.device}"
 
     def allows(self, device: Device) -> bool:
         """Whether `device` is, or is of the kind, that the pin names."""
@@ -67,8 +59,10 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
     if not pins:
         return graph
     pins_of: list[list[Pin]] = [[] for _ in graph.ops]
+    names = [op.part_of or op.name for op in graph.ops]
+    found = iter(matches([pin.pattern for pin in pins], names))
     for pin in pins:
-        for v in _matched(graph, pin, topology):
+        for v in _matched(graph, pin, topology, next(found, None)):
             pins_of[v].append(pin)
     ops = list(graph.ops)
     for unit in graph.colocated:
@@ -79,8 +73,10 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
     return OpGraph(graph.name, tuple(ops), graph.edges, graph.source)
 
 
-def _matched(graph: OpGraph, pin: Pin, topology: Topology) -> list[int]:
-    """The ops that `pin` matches. Raises BadInputError where there are none."""
+def _matched(graph: OpGraph, pin: Pin, topology: Topology, found: Found | None) -> list[int]:
+    """The ops that `pin` matches. found: what it matches; None where that took too long. Raises BadInputError where
+    there are none.
+    """
     if not any(pin.allows(device) for device in topology.devices):
         kinds = sorted({device.kind for device in topology.devices} - set(topology.names))
         of_kinds = f" and the kinds {listed(kinds)}" if kinds else ""
@@ -88,26 +84,31 @@ def _matched(graph: OpGraph, pin: Pin, topology: Topology) -> list[int]:
             f"--pin {short(str(pin))}: {short(pin.device)} is no device here; the topology has the devices "
             f"{listed(topology.names)}{of_kinds}."
         )
-    found = [v for v, op in enumerate(graph.ops) if pin.matches(op.part_of or op.name)]
-    if not found:
+    if found is None:
+        raise BadInputError(
+            f"--pin {short(str(pin))}: to match it with the names of graph {short(graph.name)} takes more than "
+            f"{LIMIT_S} s; write it without a repeat of what repeats or varies itself, as in '(a+)+' or '(a|a)*'."
+        )
+    if not found.whole:
         raise BadInputError(
             f"--pin {short(str(pin))}: no op of graph {short(graph.name)} has a name that {short(pin.pattern)} matches "
-            f"as a whole{_hint(graph, pin)}."
+            f"as a whole{_hint(graph, pin, found.inside)}."
         )
-    return found
+    return found.whole
 
 
-def _hint(graph: OpGraph, pin: Pin) -> str:
-    """A suggestion of what the user may have meant, for the error line."""
-    inside = next((op.name for op in graph.ops if pin.expression.search(op.name)), None)
+def _hint(graph: OpGraph, pin: Pin, inside: int | None) -> str:
+    """A suggestion of what the user may have meant, for the error line. inside: an op in whose name it is found."""
     if inside is not None:
-        return f"; it is found in {short(inside)}, so write '.*' where more may stand"
-    close = get_close_matches(pin.pattern, (op.name for op in graph.ops), 1)
+        op = graph.ops[inside]
+        return f"; it is found in {short(op.part_of or op.name)}, so write '.*' where more may stand"
+    names = [op.name for op in graph.ops if len(op.name) <= LONGEST]  # comparing long ones takes long
+    close = get_close_matches(pin.pattern[:LONGEST], names, 1)
     if close:
         return f"; did you mean {short(close[0])}?"
     word = max(re.findall(r"\w+", pin.pattern), key=len, default="")
-    parts = dict.fromkeys(part for op in graph.ops for part in op.name.split("/"))
-    close = get_close_matches(word, parts, MOST_CLOSE)
+    parts = dict.fromkeys(part for name in names for part in name.split("/"))
+    close = get_close_matches(word[:LONGEST], parts, MOST_CLOSE)
     return (
         f"; parts of names that come close are {listed(close)}" if close else f"; names have the parts {listed(parts)}"
     )

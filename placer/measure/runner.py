@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Protocol
 
+import numpy as np
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
 from placer.devices.gpu_wait import drain
 from placer.devices.workers.deadline import waiting
-from placer.execute.agreement import Agreement, Outcome, tolerance
+from placer.execute.agreement import Agreement, Outcome, Returned, is_float, tolerance
 from placer.execute.local_agreement import agreement
 from placer.execute.outputs import attempted, values
 from placer.execute.reference import perturbed, reference
@@ -60,10 +61,14 @@ class UntouchedStep:
     def __init__(self, captured: Captured) -> None:
         self.captured = captured.whole
         self.before = {name: variable.numpy() for name, variable in self.captured.variables.items()}
+        self.steps = 0
+        self.last: list[Any] = []  # what the last step returned
 
     def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
         """One training step on flat inputs; flat outputs."""
-        return list(tf.nest.flatten(self.captured.call(inputs), expand_composites=True))
+        self.last = list(tf.nest.flatten(self.captured.call(inputs), expand_composites=True))
+        self.steps += 1
+        return self.last
 
     def close(self) -> None:
         """Restore the variables to their values before measuring."""
@@ -83,8 +88,9 @@ def measure_untouched(
     inputs: Sequence[Any],
     settings: RunnerSettings | None = None,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[Measured, tuple[Outcome, ...]]:
-    """(the untouched step's time, what its first CHECKED_STEPS steps do with and without the graph optimiser).
+) -> tuple[Measured, tuple[Outcome, ...], str | None]:
+    """(the untouched step's time, what its first CHECKED_STEPS steps do with and without the graph optimiser, in words
+    that its loss is not finite after these and the timed ones if that is so).
 
     The optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. A placed step has to agree with one
     of the two.
@@ -100,7 +106,19 @@ def measure_untouched(
         for _ in range(settings.warm_up):
             timed(step, inputs, clock)
         seconds = [timed(step, inputs, clock) for _ in range(settings.repeats)]
-    return summary(seconds), (optimised, plain)
+        diverged = _diverged([*optimised.returned, values(step.last)], step.steps)
+    return summary(seconds), (optimised, plain), diverged
+
+
+def _diverged(returned: Returned, steps: int) -> str | None:
+    """What a loss became that is not finite, and after how many steps. returned: by the first steps, and by step number
+    `steps`.
+    """
+    for number, values_of in zip([*range(1, len(returned)), steps], returned, strict=True):
+        for loss in (value for value in values_of if is_float(value) and value.size == 1):
+            if not np.isfinite(loss).all():
+                return f"{'NaN' if np.isnan(loss).all() else 'infinite'} after {number} step{'s' * (number > 1)}"
+    return None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.cluster import Devices
 from placer.devices.workers.deadline import waiting
+from placer.errors import PlacerError, short
 from placer.execute.outputs import is_out_of_memory
 from placer.execute.rewrite import Template
 from placer.execute.send_recv import spread
@@ -52,7 +53,8 @@ def profile(
 
     start, limit_s: as in `trace_steps`. An op without a kernel for a device gets no cost there. Where a device's memory
     does not suffice for the whole step, a part runs elsewhere, and its cost on the device is estimated
-    (placer.profile.partial_device). A device that can run no op of the step gets no costs, and so no ops.
+    (placer.profile.partial_device). A device that can run no op of the step gets no costs, and so no ops. Raises
+    PlacerError where that holds for all devices.
     """
     topology, able = devices.topology, captured.graph
     own: dict[str, dict[str, float]] = defaultdict(dict)
@@ -61,9 +63,11 @@ def profile(
     def traced(assignment: Sequence[int]) -> list[TracedStep]:
         return trace_steps(captured, devices, assignment, inputs, runs, (), start, warm_up, limit_s)
 
+    why_not: dict[str, str] = {}
     for d, device in enumerate(topology.devices):
         found, able = first_that_runs(traced, able, topology, d)
         if isinstance(found, str):
+            why_not[device.name] = found
             if device.kind == "gpu":
                 warnings.warn(f"{device.name} gets no ops because it could not be profiled: {found}", stacklevel=2)
             continue
@@ -75,7 +79,20 @@ def profile(
                 (own if at == device.name else spare)[name][at] = seconds
         able = without(able, topology, [place for place, seconds in seen.items() if seconds is None])
     times = {op.name: {**spare[op.name], **own[op.name]} for op in able.ops}
-    return with_costs(captured.graph, by_ratio(able, topology, times))
+    costs = by_ratio(able, topology, times)
+    _check_timed(captured.graph, costs, why_not)
+    return with_costs(captured.graph, costs)
+
+
+def _check_timed(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]], why_not: MappingABC[str, str]) -> None:
+    """Raises PlacerError where an op has no cost on any device. why_not: why nothing ran, by device."""
+    bare = next((op for op in graph.ops if not costs[op.name]), None)
+    if bare is not None:
+        said = "; ".join(f"{name}: {reason}" for name, reason in why_not.items()) or "each ran it elsewhere"
+        raise PlacerError(
+            f"{graph.name}: no device timed op {short(bare.name)} ({bare.type}) in a profile ({said}); run the step by "
+            "itself to see more."
+        )
 
 
 def first_that_runs(

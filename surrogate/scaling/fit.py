@@ -102,7 +102,9 @@ def checked(runs: Runs, form: Form, target: str, settings: FitSettings) -> tuple
         raise BadInputError(f"column {short(target)} is the target; it cannot explain itself.")
     if not (seconds > 0).all():
         row = int((seconds <= 0).argmax())
-        raise BadInputError(f"{runs.source}: {short(target)} is {seconds[row]:g} in row {row + 1}; it must be above 0.")
+        raise BadInputError(
+            f"{runs.source}: {short(target)} is {seconds[row]:g} in row {runs.row(row)}; it must be above 0."
+        )
     for name in form.columns:
         _check_column(runs, name, settings.extrinsic if name in form.extrinsic else settings.intrinsic)
     coding = Coding.of(form, runs)
@@ -123,11 +125,11 @@ def _check_column(runs: Runs, name: str, bounds: tuple[float, float]) -> None:
         return
     if (column < 0).any():
         row = int((column < 0).argmax())
-        raise BadInputError(f"{where} is {column[row]:g} in row {row + 1}; powers need numbers of 0 or more.")
+        raise BadInputError(f"{where} is {column[row]:g} in row {runs.row(row)}; powers need numbers of 0 or more.")
     if (column == 0).any() and bounds[0] < 0:
         row = int((column == 0).argmax())
         raise BadInputError(
-            f"{where} is 0 in row {row + 1}, which a negative exponent cannot take; "
+            f"{where} is 0 in row {runs.row(row)}, which a negative exponent cannot take; "
             "keep exponents at 0 or above (--exponents 0..3), or drop these rows."
         )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
+import random
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,16 +20,24 @@ from placer.files import LARGEST_FILE_BYTES
 
 Floats = NDArray[np.float64]
 Texts = tuple[str, ...]
+Row = Sequence[Any]
 FORMATS = (".csv", ".parquet")
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
+MOST_ROWS = 10_000  # of a table that are kept: more would change no constant by what its interval tells
+BATCH_ROWS = 1 << 14  # of Parquet that are read at a time
 
 
 @dataclass(frozen=True)
 class Runs:
-    """source: where they come from, for error lines. columns: float64 [rows] of numbers, or the texts of [rows]."""
+    """source: where they come from, for error lines. columns: float64 [rows] of numbers, or the texts of [rows].
+    drawn_from: the rows of the table from which these were drawn; None where these are all. places: where each of
+    these was in it.
+    """
 
     source: str
     columns: Mapping[str, Floats | Texts]
+    drawn_from: int | None = None
+    places: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -35,16 +45,25 @@ class Runs:
     @classmethod
     def of(cls, cells: Mapping[str, Sequence[Any]], source: str = "the runs") -> Runs:
         """From cells as they were read, by column. Raises BadInputError where a column cannot be used."""
+        columns = {name: _Column(source, name) for name in cells}
+        for i, row in enumerate(zip(*cells.values(), strict=True), 1):
+            for column, cell in zip(columns.values(), row, strict=True):
+                column.look(cell, i)
         if not cells or not len(next(iter(cells.values()))):
             raise BadInputError(f"{source}: has no rows; give at least a few runs.")
-        return cls(source, {name: _column(source, name, found) for name, found in cells.items()})
+        return cls(source, {name: columns[name].of(found) for name, found in cells.items()})
+
+    def row(self, i: int) -> int:
+        """The number of a row in its table, counted from 1."""
+        return (self.places[i] if self.places else i) + 1
 
     def numbers(self, name: str) -> Floats:
         """A column of numbers. Raises BadInputError where it has text."""
         found = self.columns[name]
         if isinstance(found, tuple):
             raise BadInputError(
-                f"{self.source}: column {short(name)} holds text ({short(found[0])} in row 1); numbers are needed here."
+                f"{self.source}: column {short(name)} holds text ({short(found[0])} in row {self.row(0)}); numbers are "
+                "needed here."
             )
         return found
 
@@ -55,22 +74,49 @@ class Runs:
         return Runs(self.source, {name: _taken(column, rows) for name, column in self.columns.items()})
 
 
-def read_runs(path: str | Path, names: Sequence[str]) -> Runs:
-    """The columns `names` of a .csv file (with a header) or a .parquet file. Raises BadInputError, of one line, for
-    a file or column that is not there, for missing values, and for text in a column of numbers.
+def read_runs(path: str | Path, names: Sequence[str], most: int = MOST_ROWS, seed: int = 0) -> Runs:
+    """The columns `names` of a .csv file (with a header) or a .parquet file. Of more than `most` rows, so many are
+    drawn at random by `seed`; all are checked, and no more than these are in memory at once.
+
+    Raises BadInputError, of one line, for a file or column that is not there, for missing values, and for text in a
+    column of numbers.
     """
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
         raise BadInputError(f"{path}: a table of runs ends in {' or '.join(FORMATS)}; convert it, or rename it.")
     try:
         _check_file(path)
-        cells = _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
+        with closing(_csv(path) if path.suffix.lower() == ".csv" else _parquet(path, names)) as rows:
+            return _read(str(path), rows, list(dict.fromkeys(names)), most, random.Random(seed))
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read ({error.strerror or error}); check the path.") from None
+
+
+def _read(source: str, rows: Iterator[Row], names: Sequence[str], most: int, rng: random.Random) -> Runs:
+    """Read the header and then all rows; keep at most so many by reservoir sampling (Vitter 1985, algorithm R)."""
+    header = next(rows)
     for name in names:
-        if name not in cells:
-            raise BadInputError(f"{path}: has no column {short(name)}; it has {listed(list(cells)) or 'none'}.")
-    return Runs.of({name: cells[name] for name in names}, str(path))
+        if name not in header:
+            raise BadInputError(f"{source}: has no column {short(name)}; it has {listed(list(header)) or 'none'}.")
+    at = [header.index(name) for name in names]
+    columns = [_Column(source, name) for name in names]
+    kept: list[tuple[int, Row]] = []
+    count = 0
+    for row in rows:
+        cells = [row[i] for i in at]
+        for column, cell in zip(columns, cells, strict=True):
+            column.look(cell, count + 1)
+        place = count if count < most else int(rng.random() * (count + 1))
+        if place < len(kept):
+            kept[place] = count, cells
+        elif place < most:
+            kept.append((count, cells))
+        count += 1
+    if not kept:
+        raise BadInputError(f"{source}: has no rows; give at least a few runs.")
+    kept.sort(key=lambda entry: entry[0])
+    found = {c.name: c.of([cells[i] for _, cells in kept]) for i, c in enumerate(columns)}
+    return Runs(source, found) if count <= most else Runs(source, found, count, tuple(place for place, _ in kept))
 
 
 def _check_file(path: Path) -> None:
@@ -85,24 +131,28 @@ def _check_file(path: Path) -> None:
         )
 
 
-def _csv(path: Path) -> dict[str, list[str]]:
+def _csv(path: Path) -> Generator[Row, None, None]:
+    """The header, and then each row."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            header, *rows = list(csv.reader(file)) or [[]]
+            lines = csv.reader(file)
+            header = [name.strip() for name in next(lines, [])]
+            if len(set(header)) != len(header):
+                twice = next(name for name in header if header.count(name) > 1)
+                raise BadInputError(f"{path}: two columns are called {short(twice)}; rename one.")
+            yield header
+            for i, row in enumerate(filter(None, lines), 1):
+                if len(row) != len(header):
+                    raise BadInputError(
+                        f"{path}: row {i} has {len(row)} cells and the header {len(header)}; correct it."
+                    )
+                yield row
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadInputError(f"{path}: is no CSV in UTF-8 ({error}); export it again.") from None
-    header = [name.strip() for name in header]
-    if len(set(header)) != len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise BadInputError(f"{path}: two columns are called {short(twice)}; rename one.")
-    rows = [row for row in rows if row]
-    for i, row in enumerate(rows, 1):
-        if len(row) != len(header):
-            raise BadInputError(f"{path}: row {i} has {len(row)} cells and the header {len(header)}; correct it.")
-    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
 
 
-def _parquet(path: Path) -> dict[str, list[Any]]:
+def _parquet(path: Path, names: Sequence[str]) -> Generator[Row, None, None]:
+    """The header, and then each row: of the columns `names` where all are there."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -111,31 +161,59 @@ def _parquet(path: Path) -> dict[str, list[Any]]:
             f"{path}: Parquet needs pyarrow, which is not installed: pip install 'placer[parquet]', or give a .csv."
         ) from None
     try:
-        return dict(pyarrow.parquet.read_table(path).to_pydict())
+        with pyarrow.parquet.ParquetFile(path) as file:
+            header = file.schema_arrow.names
+            wanted = [name for name in dict.fromkeys(names) if name in header]
+            if len(wanted) < len(set(names)):
+                yield header
+                return
+            yield wanted
+            for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+                yield from zip(*(batch.column(name).to_pylist() for name in wanted), strict=True)
     except pyarrow.ArrowException as error:
         raise BadInputError(f"{path}: is no Parquet file ({str(error).splitlines()[0]}); check it.") from None
 
 
-def _column(source: str, name: str, cells: Sequence[Any]) -> Floats | Texts:
-    where = f"{source}: column {short(name)}"
-    for i, cell in enumerate(cells, 1):
-        if _is_missing(cell):
-            raise BadInputError(f"{where} has no value in row {i}; fill it in, or drop the row.")
-    found = [_number(cell) for cell in cells]
-    if None not in found:
-        numbers = np.array(found, dtype=np.float64)
-        if not np.isfinite(numbers).all():
+@dataclass
+class _Column:
+    """What a column holds, cell by cell: numbers, or text in every row, and never nothing."""
+
+    source: str
+    name: str
+    has_number: bool = False
+    text: tuple[int, str] | None = None  # the first that is no number, and its row
+    infinite: int | None = None  # the first row with a number that is not finite
+
+    @property
+    def where(self) -> str:
+        return f"{self.source}: column {short(self.name)}"
+
+    def look(self, cell: Any, row: int) -> None:
+        """Take in a cell. Raises BadInputError where it is empty."""
+        number = _number(cell)
+        if number is None:
+            if _is_missing(cell):
+                raise BadInputError(f"{self.where} has no value in row {row}; fill it in, or drop the row.")
+            self.text = self.text or (row, str(cell))
+        elif number - number != 0.0:  # infinite, or not a number
+            if _is_missing(cell):
+                raise BadInputError(f"{self.where} has no value in row {row}; fill it in, or drop the row.")
+            self.has_number, self.infinite = True, self.infinite or row
+        else:
+            self.has_number = True
+
+    def of(self, cells: Sequence[Any]) -> Floats | Texts:
+        """Some of its cells as the column's kind. Raises BadInputError where it has none."""
+        if self.text is None:
+            if self.infinite is not None:
+                raise BadInputError(f"{self.where} is not finite in row {self.infinite}; correct it.")
+            return np.array([_number(cell) for cell in cells], dtype=np.float64)
+        if self.has_number:
+            row, text = self.text
             raise BadInputError(
-                f"{where} is not finite in row {int((~np.isfinite(numbers)).argmax()) + 1}; correct it."
+                f"{self.where} holds numbers, but in row {row} the text {short(text)}; correct it, or drop the row."
             )
-        return numbers
-    if any(number is not None for number in found):
-        row = found.index(None)
-        raise BadInputError(
-            f"{where} holds numbers, but in row {row + 1} the text {short(str(cells[row]))}; "
-            "correct it, or drop the row."
-        )
-    return tuple(str(cell).strip() for cell in cells)
+        return tuple(str(cell).strip() for cell in cells)
 
 
 def _is_missing(cell: Any) -> bool:

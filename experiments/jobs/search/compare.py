@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from experiments.jobs.interrupt import interruptible
+from experiments.jobs.interrupt import SIGNALS, heard, interruptible
 from experiments.jobs.search.finding import Progress, Row, by_merit, fastest, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -127,15 +127,18 @@ def run_comparison(
 ) -> Comparison:
     """Let searchers compete on real devices. Ctrl-C ends the rounds, and what was measured is compared.
 
-    Raises BadInputError for a model, device or searcher that cannot be used.
+    Raises BadInputError for a model, device or searcher that cannot be used, and KeyboardInterrupt for other signals,
+    and for Ctrl-C before anything is measured or the second time.
     """
     settings.check()
-    with Job.opened(settings.search, progress or Progress(), store, clock) as job:
-        job.measure_singles()
-        contest = Contest(job, settings)
+    with heard() as signals, Job.opened(settings.search, progress or Progress(), store, clock) as job:
         with interruptible() as pressed:
-            interrupted = contest.run(pressed)
-        return contest.finish(interrupted)
+            job.measure_singles(over=pressed)
+            contest = Contest(job, settings)
+            contest.run(pressed)
+            found = contest.finish(pressed)
+        signals.note(SIGNALS)  # what was found shall be handed back
+        return found
 
 
 @dataclass(eq=False)
@@ -193,17 +196,16 @@ class Contest:
         self.known: dict[Mapping, Result] = {row.mapping: row.result for row in singles}
         self.counted = set(self.known)
 
-    def run(self, pressed: Callable[[], bool]) -> bool:
-        """Run rounds until all have ended or time is up; returns whether it was interrupted."""
+    def run(self, pressed: Callable[[], bool]) -> None:
+        """Run rounds until all have ended, or time is up, or Ctrl-C was pressed."""
         while any(not entrant.ended for entrant in self.entrants) and not (pressed() or self.job.time_is_up()):
             self._expect()
             self.job.calibrate()  # placed steps run in the order that this predicts
             self._round(lambda: pressed() or self.job.time_is_up())
         for entrant in self.entrants:
             entrant.ended = entrant.ended or ("interrupted." if pressed() else "the minutes were up.")
-        return pressed()
 
-    def finish(self, interrupted: bool) -> Comparison:
+    def finish(self, pressed: Callable[[], bool]) -> Comparison:
         """Step the fastest of each searcher side by side, and return all that was found."""
         job = self.job
         job.progress.phase("measuring each searcher's fastest side by side")
@@ -229,7 +231,7 @@ class Contest:
             tf_default_s=None if found.untouched is None else found.untouched.step_s,
             lower_bound_s=job.prediction.bound_s(),
             settings=self.settings,
-            interrupted=interrupted,
+            interrupted=pressed(),
             seconds=job.clock() - job.begin_s,
         )
 

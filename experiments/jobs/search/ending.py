@@ -53,11 +53,11 @@ class Final:
     switch_s: float | None = None
 
 
-def finish(jobs: Sequence[Job], trace: bool = False, interrupted: bool = False, beside: Sequence[Row] = ()) -> Finding:
+def finish(jobs: Sequence[Job], interrupted: bool = False, beside: Sequence[Row] = ()) -> Finding:
     """Step the fastest mappings, the fastest single device, and the untouched step where it competes, side by side.
 
     jobs: of the whole step, and then that of the same step with ops divided if there is one; they share the
-    finalists. trace: whether the best step is traced, too. beside: more rows of the first job to step beside these.
+    finalists. interrupted: whether a signal ended the search. beside: more rows of the first job to step beside these.
     Raises PlacerError where no mapping runs.
     """
     whole = jobs[0]
@@ -68,20 +68,22 @@ def finish(jobs: Sequence[Job], trace: bool = False, interrupted: bool = False, 
     whole.progress.end()
     best = _fastest(final.finalists)
     found = _found(jobs, final, best)
-    count = sum(len(job.rows) for job in jobs)
-    ended = (
-        *found.ended,
-        *_beaten(final, best),
-        *([f"interrupted after {count} measurements."] if interrupted else []),
-    )
-    traced = _trace(best) if trace else None
-    return replace(found, interrupted=interrupted, ended=ended, trace=traced, seconds=whole.clock() - whole.begin_s)
+    ended = (*found.ended, *_beaten(final, best), *([f"{_interrupted(jobs)}."] if interrupted else []))
+    return replace(found, interrupted=interrupted, ended=ended)
 
 
-def cut_short(jobs: Sequence[Job], lost: str) -> Finding:
-    """What is known where devices were lost: the best by the races, in which each ran beside the anchor.
+def with_trace(found: Finding, jobs: Sequence[Job]) -> Finding:
+    """What `finish` found, and the best step as predicted and as traced."""
+    job = next(job for job in jobs if job.groups is found.groups)
+    traced = _trace(Finalist(job, found.best))
+    return replace(found, trace=traced, seconds=job.clock() - job.begin_s)
 
-    jobs: as for `finish`. lost: which devices, and when. Raises PlacerError where no mapping ran.
+
+def cut_short(jobs: Sequence[Job], lost: str = "") -> Finding:
+    """What is known where devices were lost, or a signal came: the best by the races, in which each ran beside the
+    anchor.
+
+    jobs: as for `finish`. lost: which devices, and when; else it was a signal. Raises PlacerError where no mapping ran.
     """
     jobs[0].progress.end()
     ran = [Finalist(job, row) for job in _that_ran(jobs) for row in job.ranked()]
@@ -89,7 +91,12 @@ def cut_short(jobs: Sequence[Job], lost: str) -> Finding:
     best = next(finalist for finalist in ran if finalist.row is first)
     single = next((finalist for finalist in ran if finalist.single), best)
     found = _found(jobs, Final(tuple(dict.fromkeys((best, single)))), best)
-    return replace(found, finalists=(), lost=lost)
+    why = [] if lost else [f"{_interrupted(jobs)}, before the fastest were measured side by side."]
+    return replace(found, finalists=(), raced=True, lost=lost, interrupted=not lost, ended=(*found.ended, *why))
+
+
+def _interrupted(jobs: Sequence[Job]) -> str:
+    return f"interrupted after {sum(len(job.rows) for job in jobs)} measurements"
 
 
 def _that_ran(jobs: Sequence[Job]) -> list[Job]:
@@ -249,5 +256,5 @@ def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
     job, mapping = best.job, best.job.fine(best.row.mapping)
     predicted = _timeline(best)
     order = run_order(predicted)
-    step = trace_steps(job.captured, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]
+    step = trace_steps(job.traced.for_sessions, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]
     return predicted, measured_timeline(job.captured.graph, job.topology, mapping.devices, step)

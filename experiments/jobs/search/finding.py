@@ -71,11 +71,12 @@ class Finding:
     before: Timeline | None = field(default=None, repr=False)  # the step on the best single device, as predicted
     after: Timeline | None = field(default=None, repr=False)  # the delivered one, as predicted
     finalists: tuple[Row, ...] = ()
-    lost: str = ""  # what was lost before the end; then the figures are those of the races, not of the end
+    lost: str = ""  # what was lost before the end
+    raced: bool = False  # whether the figures are those of the races, because the end was lost or cut short
     tf_default: Measured | None = None  # measured with them
     plan: SplitPlan | None = None  # by which ops of the delivered step are divided; then `groups` are of its parts
     whole: Row | None = None  # where they are: the fastest mapping of whole ops, measured with `best`
-    notes: tuple[str, ...] = ()  # on how ops were divided, delivered or not
+    notes: tuple[str, ...] = ()  # on the step, and on how ops were divided, delivered or not
     pipelined: Pipelined | None = None  # where micro-batches were tried, delivered or not
 
     @property

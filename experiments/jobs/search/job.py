@@ -58,7 +58,9 @@ class Job:
         )  # fmt: skip
         self.rows: list[Row] = []
         self.ended: list[str] = []
-        self.notes: list[str] = []  # on how ops are divided
+        self.notes: list[str] = []  # on the step, and on how ops are divided
+        if traced.diverged is not None and beside is None:
+            self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._calibrated_by = 0  # rows
 
@@ -92,7 +94,10 @@ class Job:
             profiled = profile_model(traced, used, settings, progress)
             job = cls(settings, traced, used, profiled, progress, store, clock, begin_s)
             with closing(job.runner):
-                yield job
+                try:
+                    yield job
+                finally:
+                    progress.end()  # else a bar would leave the terminal without a cursor
 
     @property
     def problem(self) -> Problem:
@@ -117,12 +122,16 @@ class Job:
         made = len(self.rows) + (0 if self.beside is None else len(self.beside.rows))
         return max(0, self.settings.measurements - made)
 
-    def measure_singles(self, most: int | None = None) -> None:
-        """Measure each device with all that it can run, if it can hold that, and calibrate by them. most: of these."""
+    def measure_singles(self, most: int | None = None, over: Stop = never) -> None:
+        """Measure each device with all that it can run, if it can hold that, and calibrate by them: the first, and then
+        others until `over()`. most: of these.
+        """
         if self.beside is None:
             self.progress.begin(self.settings.measurements)
         for placement in islice(chain(self.problem.singles(), self.problem.nearly_singles()), most):
             self.measure("single", self.problem.mapping(placement))
+            if over():
+                break
         self.calibrate()
 
     def measure_searchers(self, over: Stop = never, most: int | None = None) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 
-from experiments.jobs.interrupt import interruptible
-from experiments.jobs.search.ending import cut_short, finish
+from experiments.jobs.interrupt import SIGNALS, EndedError, Signals, heard, interruptible
+from experiments.jobs.search.ending import cut_short, finish, with_trace
 from experiments.jobs.search.finding import Finding, Progress, fastest
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -28,25 +29,83 @@ def run_search(
     """Search the mappings of one model on real devices.
 
     The delivered mapping was measured side by side with the fastest single device, and is that one where
-    nothing beat it; where pins or memory leave no single device, with the next fastest mapping. Ctrl-C ends the search
-    with the best so far.
-    Raises BadInputError for a model, device, pin, plan of splits or searcher that cannot be used.
+    nothing beat it; where pins or memory leave no single device, with the next fastest mapping.
+    Where a signal ends the search (experiments.jobs.interrupt), the best so far is handed back: by its race if the
+    signal came later than the searchers' questions, or was not Ctrl-C. Afterwards signals are only noted.
+    Raises BadInputError for a model, device, pin, plan of splits or searcher that cannot be used, EndedError where a
+    signal came before a mapping had run, and KeyboardInterrupt at a second Ctrl-C.
     """
-    with Job.opened(settings, progress or Progress(), store, clock) as job, ExitStack() as stack:
-        from placer.devices.workers.deadline import DeviceLostError, at_the_end, waiting
+    with heard() as signals:
+        signals.note()
+        try:
+            with Job.opened(settings, progress or Progress(), store, clock) as job, ExitStack() as stack:
+                return _Search(signals, stack, trace, unfinished, [job]).found()
+        except KeyboardInterrupt:
+            if signals.insists:
+                raise
+            raise EndedError(f"{signals.in_words} before a mapping had run, so nothing is handed back.") from None
 
-        jobs = [job]
-        with at_the_end(lambda lost: unfinished(cut_short(jobs, lost))):
+
+@dataclass
+class _Search:
+    """A search whose devices are open."""
+
+    signals: Signals
+    stack: ExitStack  # closed before the devices
+    trace: bool
+    unfinished: Callable[[Finding], None]  # takes what is known so far where this process may be ended
+    jobs: list[Job]  # of the whole step, and then of the divided one
+    finding: Finding | None = field(default=None, init=False)  # of the side by side at the end, as soon as there is one
+
+    def found(self) -> Finding:
+        """Search, or hand back what is known where devices are lost or a signal comes."""
+        import tensorflow as tf
+
+        from placer.devices.workers.deadline import DeviceLostError, at_the_end
+        from placer.trace.tracing import gist
+
+        with at_the_end(lambda lost: self.unfinished(self._so_far(lost))):
             try:
-                with waiting("mappings were searched", first=True, loose=True):
-                    job.measure_singles()
-                    with interruptible() as pressed:
-                        jobs += filter(None, [stack.enter_context(divided_job(job, pressed))])
-                        measure_by_turns(jobs, pressed)
-                    if job.devices.addresses and job.devices.workers is None and fastest(job.rows):
-                        unfinished(cut_short(jobs, BEFORE_THE_END))  # a worker elsewhere that freezes may end all
-                    return finish(jobs, trace, interrupted=pressed())
-            except DeviceLostError as error:
-                if not any(fastest(job.rows) for job in jobs):
+                self._measure()
+            except KeyboardInterrupt:
+                if self.signals.insists or not self._knows():
                     raise
-                return cut_short(jobs, str(error))
+                self.signals.note(SIGNALS)
+                return self._so_far("")
+            except (DeviceLostError, tf.errors.OpError) as error:
+                if not self._knows():
+                    raise
+                self.signals.note(SIGNALS)
+                lost = str(error) if isinstance(error, DeviceLostError) else f"TensorFlow failed: {gist(error)}"
+                return replace(self._so_far(lost), interrupted=self.signals.pressed())
+            self.signals.note(SIGNALS)
+            return self._so_far("")
+
+    def _measure(self) -> None:
+        """Measure until there is a `finding`. While searchers are asked, Ctrl-C is only noted."""
+        from placer.devices.workers.deadline import waiting
+
+        job = self.jobs[0]
+        with interruptible() as pressed, waiting("mappings were searched", first=True, loose=True):
+            job.measure_singles(over=pressed)
+            self.jobs += filter(None, [self.stack.enter_context(divided_job(job, pressed))])
+            measure_by_turns(self.jobs, pressed)
+        with waiting("the fastest mappings were compared", first=True, loose=True):
+            if job.devices.addresses and job.devices.workers is None and self._knows():
+                self.unfinished(cut_short(self.jobs, BEFORE_THE_END))  # a worker elsewhere that freezes may end all
+            self.finding = finish(self.jobs, interrupted=self.signals.pressed())
+            if self.trace:
+                self.finding = with_trace(self.finding, self.jobs)
+
+    def _knows(self) -> bool:
+        """Whether any mapping ran."""
+        return any(fastest(job.rows) for job in self.jobs)
+
+    def _so_far(self, lost: str) -> Finding:
+        """The finding of the side by side, else of the races. lost: why nothing more can be measured, if it cannot."""
+        if self.finding is None:
+            return cut_short(self.jobs, lost)
+        untraced = self.trace and self.finding.trace is None and self.signals.pressed()
+        why = ["interrupted before the step was traced."] if untraced else []
+        ended = (*self.finding.ended, *why)
+        return replace(self.finding, lost=lost, interrupted=self.signals.pressed(), ended=ended)

@@ -44,7 +44,7 @@ def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
     if over() or divided.time_is_up():
         divided.ended.append("nothing was measured with ops divided, because the time was up.")
         return
-    divided.measure_singles(divided.measurements_left() - 1)
+    divided.measure_singles(divided.measurements_left() - 1, over)
     divided.measure_searchers(over)
 
 
@@ -54,7 +54,7 @@ def divided_job(job: Job, over: Stop = never) -> Iterator[Job | None]:
 
     Raises BadInputError where a plan that was given cannot be carried out.
     """
-    chosen = _chosen(job)
+    chosen = None if over() else _chosen(job)
     if chosen is None or over():
         yield None
         return

@@ -5,7 +5,9 @@ Each stage returns a value that the next one takes. TensorFlow is loaded by the 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from experiments import zoo
@@ -32,8 +34,16 @@ class Traced:
     inputs: list[Any]  # the example inputs, flat
     untouched: Measured
     references: tuple[Outcome, ...]  # what placed steps have to do; see measure_untouched
+    diverged: str | None = None  # what the loss became, and when, if it is not finite
     plan: SplitPlan | None = None  # by which ops of the captured step are divided
     policy: str | None = None  # that gave the plan, where Placer chose it
+
+    @cached_property
+    def for_sessions(self) -> Captured:
+        """The step as a session on other processes can run it."""
+        from placer.profile.host_values import without_host_ops
+
+        return without_host_ops(self.captured, self.inputs)
 
 
 def trace_model(settings: SearchSettings, progress: Progress, training: zoo.TrainingStep | None = None) -> Traced:
@@ -45,7 +55,8 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     """
     settings.check()
     from placer.devices.logical import split
-    from placer.devices.specs import check_spec
+    from placer.devices.process_resources import check_kept
+    from placer.devices.specs import check_spec, division
     from placer.measure.runner import measure_untouched
     from placer.trace.capture import capture
 
@@ -54,6 +65,8 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     progress.phase(f"tracing {settings.model}")
     training = training or zoo.load(settings.model, batch=settings.batch, seed=settings.seed)
     captured = capture(training.step, training.example_inputs, training.name)
+    if settings.devices is not None and division(settings.devices) is None:
+        check_kept(captured)
     if settings.plan is not None:
         check_plan(captured, settings.plan)
     inputs = captured.flat_inputs(training.example_inputs)
@@ -74,17 +87,17 @@ def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, pr
 
     Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device.
     """
+    from placer.devices.workers.workers import ONE_CORE
     from placer.profile.profiler import profile
 
     topology = devices.topology
     if len(topology) < 2:
-        raise PlacerError(
-            f"{topology.names[0]} is the only device here, so there is nothing to place; "
-            "pass --workers 2 to start worker processes."
-        )
+        one_core = len(os.sched_getaffinity(0)) == 1
+        way_out = ONE_CORE if one_core else "pass --workers 2 to start worker processes."
+        raise PlacerError(f"{topology.names[0]} is the only device here, so there is nothing to place; {way_out}")
     pins = [parse_pin(pin) for pin in settings.pins]
     pinned(traced.captured.graph, pins, topology)  # refuses at once what would be refused after the profile
     progress.phase("profiling ops on each device")
-    graph = profile(traced.captured, devices, traced.inputs, runs=settings.traced, warm_up=settings.warm_up)
+    graph = profile(traced.for_sessions, devices, traced.inputs, runs=settings.traced, warm_up=settings.warm_up)
     groups = coarsen(pinned(graph, pins, topology), settings.groups, topology)
     return Prediction.profiled(groups, topology, settings.headroom)

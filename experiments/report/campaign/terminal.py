@@ -95,7 +95,7 @@ class CampaignBar(Progress):
         best_s, single_s = self.best_s[cell.key]
         if best_s == inf:
             return "nothing ran yet"
-        against = f" ({single_s / best_s:.2f}x the best single device)" if single_s < inf else ""
+        against = f" ({single_s / best_s:.2f}x the best single device)" if single_s < inf and best_s > 0 else ""
         return f"best {ms(best_s, None)}{against}"
 
 

@@ -33,6 +33,7 @@ TEXT_BYTES = guard.SHARED_BYTES - guard.TEXT_AT
 NOTICE_S = 2.0  # how long a process that has just failed may take to end
 POLL_S = 0.05
 NEXT = "what was measured before is in the store, if you gave one; check that machine, and run the command again."
+EXIT_CODES = {guard.INTERRUPTED: 130, guard.TERMINATED: 143}  # as of a process that the signal ends; else 1
 LOST_ERRORS = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -80,7 +81,9 @@ class Deadlines:
         if threading.current_thread() is threading.main_thread():
             os.set_blocking(self._signals, False)
             self._before = signal.set_wakeup_fd(self._signals, warn_on_full_buffer=False)
-            self._hangs_up = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+            self._hangup = signal.getsignal(signal.SIGHUP)
+            # Local workers can be ended, so that Python gets its turn and the program's own handler runs.
+            self._hangs_up = self._hangup is signal.SIG_DFL or (self.workers is None and callable(self._hangup))
             if self._hangs_up:
                 _exit_at_hangup()
         threading.Thread(target=self._wait_for_the_end, args=(told,), daemon=True).start()
@@ -91,7 +94,7 @@ class Deadlines:
             if self._before is not None:
                 signal.set_wakeup_fd(self._before)
                 if self._hangs_up:
-                    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+                    signal.signal(signal.SIGHUP, self._hangup)
             self._guard.kill()
             self._guard.wait()
             assert self._guard.stdin is not None
@@ -101,12 +104,11 @@ class Deadlines:
     @contextmanager
     def call(self, what: str, first: bool, loose: bool = False) -> Iterator[None]:
         """As `waiting`."""
-        outer, outer_what = guard.CALL.unpack_from(self._shared, 0), self.what
+        (outer_s, outer_limit_s, _, outer_loose), outer_what = guard.CALL.unpack_from(self._shared, 0), self.what
         begin_s = time.monotonic()
         least_s = self.setting_s or (FIRST_S if first else LEAST_S)
         limit_s = max(least_s, TIMES * self.longest_s.get(what, 0.0))
-        patient = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-        self._arm(what, begin_s, limit_s, patient, loose)
+        self._arm(what, begin_s, limit_s, loose)
         try:
             yield
             if not loose:
@@ -121,15 +123,15 @@ class Deadlines:
                 raise KeyboardInterrupt from None
             raise
         finally:
-            self._arm(outer_what, *outer)
+            self._arm(outer_what, outer_s, outer_limit_s, outer_loose)
 
-    def _arm(self, what: str, begin_s: float, limit_s: float, patient: bool, loose: bool) -> None:
+    def _arm(self, what: str, begin_s: float, limit_s: float, loose: bool) -> None:
         self.what = what
         if what not in self._texts:
             line = one_line(f"placer: {listed(self.names)} did not answer while {what}; {NEXT}").encode()
             self._texts[what] = line[:TEXT_BYTES].ljust(TEXT_BYTES, b"\0")
         self._shared[guard.TEXT_AT :] = self._texts[what]
-        guard.CALL.pack_into(self._shared, 0, begin_s, limit_s, patient, loose)
+        guard.CALL.pack_into(self._shared, 0, begin_s, limit_s, _is_patient(), loose)
 
     def _lost_by(self, error: BaseException) -> tuple[str, ...]:
         """The devices that are lost; waits a moment for a process that is about to end."""
@@ -157,6 +159,7 @@ class Deadlines:
         how = {
             guard.OVERDUE: f"did not answer within {limit_s:.0f} s",
             guard.INTERRUPTED: "did not answer when Ctrl-C was pressed",
+            guard.TERMINATED: "did not answer when this was to end",
         }.get(self._reason(), "was lost" if len(lost) == 1 else "were lost")
         return f"{listed(lost)} {how} while {what}; {NEXT}"
 
@@ -174,7 +177,7 @@ class Deadlines:
                 write(said_of_it)
         shown = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
         os.write(2, f"{shown}{line}\n".encode())
-        os._exit(PlacerError.exit_code)
+        os._exit(EXIT_CODES.get(self._reason(), PlacerError.exit_code))
 
 
 class Keeper(Protocol):
@@ -239,6 +242,12 @@ def drop_deadlines() -> None:
     if _open is not None:
         _open.close()
         _open = None
+
+
+def _is_patient() -> bool:
+    """Whether Ctrl-C, pressed now, asks to finish what is under way. A handler may say so by its attribute `asks`."""
+    handler = signal.getsignal(signal.SIGINT)
+    return bool(getattr(handler, "asks", handler is not signal.default_int_handler))
 
 
 def _exit_at_hangup() -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 CALL = struct.Struct("=dd??")
 VERDICT_AT, VERDICT = 32, struct.Struct("=iQ")
 TEXT_AT, SHARED_BYTES = 64, 1024  # the line to print where nothing else helps, zero-padded
-OVERDUE, GONE, INTERRUPTED = 1, 2, 3
+OVERDUE, GONE, INTERRUPTED, TERMINATED = 1, 2, 3, 4
 GIVE_UP = b"g"
 
 # What a training shares: the seconds a worker may be stopped; then the process of each worker (0 = none); then of each
@@ -37,7 +37,8 @@ WATCHED_BYTES = WAITS_AT + MOST_WAITS * WAIT.size
 
 POLL_S = 0.5
 GONE_S = 10.0  # a call that still waits so long after a worker ended waits for that worker
-INTERRUPT_S = 3.0  # a call may take so long after Ctrl-C
+TERMINATING = (signal.SIGTERM, signal.SIGHUP)
+INTERRUPT_S = 3.0  # a call may take so long after Ctrl-C or these
 KILLED_S = 10.0  # and so long after all local workers were ended
 LAST_WORDS_S = 30.0  # and the coordinating process so long to write what it has
 IDLE_S, IDLE_SHARE = 10.0, 0.1  # an overdue call whose processes compute more than this share of a core is left alone
@@ -91,9 +92,13 @@ class Guard:
         self.call = Call(0.0, 0.0, False, False)
         self.has_killed = False
         self.presses, self.is_ending = 0, False  # of Ctrl-C; whether by them all is to end at once
+        self.is_terminated = False  # whether by another signal than Ctrl-C
 
-    def poll(self, passed_s: float, interrupts: int) -> None:
-        """Look once; passed_s: since the last look. interrupts: how often Ctrl-C was pressed meanwhile."""
+    def poll(self, passed_s: float, interrupts: int, terminations: int = 0) -> None:
+        """Look once; passed_s: since the last look. interrupts: how often Ctrl-C was pressed meanwhile. terminations:
+        how many other signals came that end a program.
+        """
+        self.is_terminated = self.is_terminated or terminations > 0
         parent, processes = look(self.parent), [self._look(pid) for pid in self.workers]
         begun, limit_s, patient, loose = CALL.unpack_from(self.shared, 0)
         was_patient = self.call.patient  # a press that was heard ends the patience, maybe before it is seen here
@@ -104,7 +109,7 @@ class Guard:
             return
         call = self.call
         call.elapsed_s += passed_s
-        if interrupts:
+        if interrupts or terminations:
             self.presses += interrupts
             self.is_ending = self.presses > (1 if patient or was_patient else 0)
             call.interrupted_s = call.interrupted_s or call.elapsed_s
@@ -138,9 +143,9 @@ class Guard:
             call.gone_s = call.elapsed_s if call.gone_s is None else call.gone_s
             if self._lasts_s(call.gone_s) > min(GONE_S, call.limit_s):
                 return GONE
-        meant = self.is_ending or (self.presses > 0 and (stopped or None in processes))
+        meant = self.is_ending or self.is_terminated or (self.presses > 0 and (stopped or None in processes))
         if meant and self._lasts_s(call.interrupted_s) > INTERRUPT_S:
-            return INTERRUPTED
+            return TERMINATED if self.is_terminated else INTERRUPTED
         is_slow = not stopped and not self._is_idle(min(IDLE_S, call.limit_s))
         if self._lasts_s(0.0) > call.limit_s and (not is_slow or call.elapsed_s > MOST * call.limit_s):
             return OVERDUE
@@ -317,7 +322,8 @@ def main(shared: int, tell: int, parent: int, *workers: int) -> None:
             guard.kill_all()
             return
         now = time.monotonic()
-        guard.poll(min(now - before, 2 * POLL_S), said.count(signal.SIGINT))  # no more where this machine slept
+        passed_s = min(now - before, 2 * POLL_S)  # no more where this machine slept
+        guard.poll(passed_s, said.count(signal.SIGINT), sum(map(said.count, TERMINATING)))
         before = now
 
 

@@ -27,6 +27,7 @@ from placer.devices.workers.workers import FAIL_FAST, KEEP_MEMORY, QUIET
 from placer.errors import BadInputError, PlacerError, one_line, short
 
 MODULE = "placer.devices.workers.standalone"
+ENDING = (signal.SIGINT, signal.SIGTERM)
 # TensorFlow refuses sessions that name a worker as it was named when it started: all here start under this name.
 JOB = "standalone"
 LISTEN = re.compile(r"(?:(?P<host>[A-Za-z0-9_.\-]*):)?(?P<port>[0-9]{1,5})")
@@ -96,6 +97,7 @@ def parse_cores(text: str | None) -> list[int]:
 def become_worker(listen: str, cores: str | None, as_json: bool) -> NoReturn:
     """Replace this process by one that serves. Raises BadInputError where it cannot, as far as is known before."""
     Listen.parsed(listen), parse_cores(cores)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the new program has its handlers
     flags = [*(["--cores", cores] if cores is not None else []), *(["--json"] if as_json else [])]
     os.execve(sys.executable, command(listen, *flags), environment())
 
@@ -113,7 +115,7 @@ def environment() -> dict[str, str]:
 
 
 def main() -> None:
-    """Serve until a signal, or with --until-eof until stdin closes."""
+    """Serve until a signal, which gives the exit code (130 for Ctrl-C), or with --until-eof until stdin closes."""
     parser = argparse.ArgumentParser(prog=MODULE, description=__doc__)
     parser.add_argument("--listen", required=True, help="HOST:PORT")
     parser.add_argument("--cores", help="cores to stay on, comma-separated")
@@ -121,8 +123,9 @@ def main() -> None:
     parser.add_argument("--until-eof", action="store_true", help="end when stdin closes, not at Ctrl-C")
     parser.add_argument("--whole", action="store_true", help="import all of TensorFlow, not its server alone")
     flags = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN if flags.until_eof and number == signal.SIGINT else _leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     try:
         listen, cores = Listen.parsed(flags.listen), parse_cores(flags.cores)
         info = _served(listen, cores, flags.whole)
@@ -140,8 +143,9 @@ def main() -> None:
     os._exit(0)
 
 
-def _leave(*_: Any) -> NoReturn:
-    os._exit(0)
+def _leave(number: int, _: Any) -> NoReturn:
+    os.write(2, b"placer: this worker has ended.\n")
+    os._exit(128 + number)
 
 
 def _served(listen: Listen, cores: Sequence[int], whole: bool) -> WorkerInfo:

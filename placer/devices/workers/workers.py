@@ -24,6 +24,10 @@ KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "10000000000", "MALLOC_MMAP_THRESHOLD_"
 # For the coordinating process only: workers have to wait for one another while one of them restarts.
 FAIL_FAST = "GRPC_FAIL_FAST"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"}
+ONE_CORE = (
+    "this process may use one core, and workers need one each; give it more cores, or divide this process: "
+    "--devices cpus:2."
+)
 
 
 @dataclass
@@ -120,6 +124,8 @@ def share_cores(count: int, cores: list[int]) -> tuple[tuple[int, ...], ...]:
     if count < 1:
         raise BadInputError(f"{count} workers were asked for; ask for at least 1.")
     if count > len(cores):
+        if len(cores) == 1:
+            raise BadInputError(f"{count} workers were asked for, but {ONE_CORE}")
         raise BadInputError(
             f"{count} workers were asked for, but this process may use {len(cores)} cores; "
             f"ask for --workers {len(cores)} or fewer."

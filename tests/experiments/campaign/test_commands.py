@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -102,13 +103,15 @@ def test_ctrl_c_ends_a_run_with_what_it_has_and_the_same_command_goes_on(folder,
     path = edited("[2, 5]", "100000")
     edited('["random", "local"]', '["random"]')
     command = [sys.executable, "-m", "experiments.cli", "campaign", "run", str(path), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also where this is a background job
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True, preexec_fn=hears) as process:
         while "best" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate()
     facts = json.loads(out)
-    assert process.returncode == 0
+    assert process.returncode == 130
     assert facts["interrupted"] and not facts["complete"]
     assert 0 < facts["done"] < facts["total"]
 

@@ -127,6 +127,27 @@ def test_bad_input_is_one_line(arguments, code, says):
     assert "Traceback" not in done.stderr
 
 
+FREE = {
+    "format": "placer.graph/1",
+    "name": "free",
+    "ops": [{"name": name, "cost_s": {"gpu": 0.0}, "memory_bytes": 1} for name in "abc"],
+    "edges": [["a", "b", 0], ["b", "c", 0]],
+}
+
+
+@pytest.mark.parametrize("objective", ["makespan", "max-load"])
+@pytest.mark.parametrize("latency_s", [0, 1e-5])
+def test_a_graph_whose_ops_take_no_time_is_planned_and_simulated(tmp_path, objective, latency_s):
+    graph, topology, mapping = (tmp_path / name for name in ("graph.json", "topology.json", "mapping.json"))
+    graph.write_text(json.dumps(FREE))
+    topology.write_text(json.dumps({**TOPOLOGY, "links": [{**TOPOLOGY["links"][0], "latency_s": latency_s}]}))
+    planned = placer("plan", graph, topology, "--objective", objective, "--seconds", 1, "--out", mapping)
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert "0.00 ms" in planned.stdout
+    simulated = placer("simulate", graph, topology, mapping, "--objective", objective, "--gantt", tmp_path / "step.png")
+    assert (simulated.returncode, simulated.stderr) == (0, "")
+
+
 SMALL = {
     "format": "placer.graph/1",
     "name": "small",

@@ -216,3 +216,16 @@ def test_models_are_fitted_and_asked_without_tensorflow():
         "sys.exit(any(m in sys.modules for m in ('tensorflow', 'sklearn', 'matplotlib', 'scipy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_million_runs_are_fitted_by_a_sample_and_it_is_said(tmp_path):
+    rng = np.random.default_rng(0)
+    batch, devices = rng.integers(1, 257, 10**6), rng.integers(1, 17, 10**6)
+    seconds = 1e-3 * batch / devices**0.9
+    table = np.column_stack([batch, devices, seconds])
+    np.savetxt(tmp_path / "runs.csv", table, "%d,%d,%.6g", header="batch,devices,step_s", comments="")
+    options = ("--target", "step_s", "--intrinsic", "batch", "--extrinsic", "devices", "--samples", 20)
+    done = placer("scale", "fit", tmp_path / "runs.csv", *options)
+    assert done.returncode == 0, done.stderr
+    assert "runs, drawn at random from 1000000; off by" in done.stdout

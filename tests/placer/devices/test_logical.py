@@ -281,7 +281,7 @@ from placer.measure.runner import Runner, RunnerSettings, measure_untouched
 
 captured = capture(step, batch)
 inputs = captured.flat_inputs(batch)
-_, references = measure_untouched(captured, inputs)
+_, references, _ = measure_untouched(captured, inputs)
 devices = open_devices("cpus:2")
 assert devices.has_local and len(devices.topology.links) == 2
 graph = profile(captured, devices, inputs)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.pin_matching import found_in, matches
 from placer.graph.pins import Pin, parse_pin, pinned
 from placer.graph.topology import Device, Topology
 
@@ -126,4 +127,24 @@ def test_what_is_colocated_and_cannot_follow_is_named():
 
 
 def test_a_pattern_that_python_warns_of_is_only_a_pattern():
-    assert parse_pin("[[a]b=cpu").matches("[b")
+    graph = pinned(OpGraph("one", (Op("[b", cost_s=BOTH),), ()), [parse_pin("[[a]b=cpu")], TOPOLOGY)
+    assert runs_on(graph, "[b") == ["cpu:0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(?:a*)*b"])
+def test_a_pattern_that_takes_for_ever_is_refused(pattern):
+    graph = OpGraph("long", (Op("a" * 20_000 + "!", cost_s=BOTH),), ())
+    with pytest.raises(BadInputError, match="takes more than 5 s") as refused:
+        pinned(graph, [Pin("a.*", "gpu"), Pin(pattern, "cpu")], TOPOLOGY)
+    assert "\n" not in str(refused.value)
+    assert short(f"{pattern}=cpu") in str(refused.value)
+
+
+@given(
+    patterns=st.lists(st.sampled_from(["a", "a.*", ".*b", "(a|b)+", "x", "[ab]{2}", ""]), max_size=3),
+    names=st.lists(st.text("ab\u00e4\n\ud800", max_size=4), max_size=4),
+)
+@settings(max_examples=20, deadline=None)
+def test_in_the_other_process_the_same_matches(patterns, names):
+    assert matches(patterns, names) == list(found_in(patterns, names))

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from placer.graph.mapping import Mapping
 from placer.measure.runner import (
+    CHECKED_STEPS,
     RacedStep,
     Runner,
     RunnerSettings,
@@ -67,7 +68,7 @@ def captured(two_cpus, make_step):
 @pytest.fixture
 def runner(captured, two_cpus):
     step, inputs = captured
-    _, references = measure_untouched(step, inputs, FEW)
+    _, references, _ = measure_untouched(step, inputs, FEW)
     runner = Runner(step, two_cpus, inputs, references, FEW)
     yield runner
     runner.close()
@@ -212,6 +213,28 @@ def test_measuring_the_untouched_step_leaves_the_callers_state_alone(captured):
     measure_untouched(step, inputs, FEW)
     for name, variable in step.variables.items():
         np.testing.assert_array_equal(variable.numpy(), before[name])
+
+
+@pytest.mark.parametrize(
+    ("factor", "adds", "says"),
+    [
+        (0.5, 0.0, None),
+        (0.5, float("nan"), "NaN after 1 step"),
+        (1e20, 0.0, "infinite after 2 steps"),
+        (1e10, 0.0, f"infinite after {CHECKED_STEPS + FEW.warm_up + FEW.repeats} steps"),
+    ],
+)
+def test_a_loss_that_is_not_finite_is_told(two_cpus, factor, adds, says):
+    weight = tf.Variable(1.0)
+
+    def step(x):
+        weight.assign(weight * factor)
+        return weight * x + adds, tf.fill([2], float("nan"))  # of what is no scalar, nothing is known
+
+    inputs = (tf.constant(1.0),)
+    captured = capture(step, inputs, "diverging")
+    _, _, diverged = measure_untouched(captured, captured.flat_inputs(inputs), FEW)
+    assert diverged == says
 
 
 def test_the_untouched_step_trains_until_it_is_closed(captured):

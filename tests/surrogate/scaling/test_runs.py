@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -81,3 +83,48 @@ def test_text_where_numbers_are_needed_is_refused():
     runs = Runs.of({"activation": ["relu", "tanh"]})
     with pytest.raises(BadInputError, match="column 'activation' holds text"):
         runs.numbers("activation")
+
+
+@pytest.mark.parametrize("name", ["runs.csv", "runs.parquet"])
+def test_of_a_large_table_rows_are_drawn_and_all_are_checked(tmp_path, name):
+    count = 40_000
+    cells = {"batch": [i + 1 for i in range(count)], "kind": ["ab"[i % 2] for i in range(count)]}
+    path = tmp_path / name
+    write(path, cells)
+    runs = read_runs(path, ["batch", "kind"], most=500)
+    batch = runs.numbers("batch")
+    assert (len(runs), runs.drawn_from) == (500, count)
+    assert len(set(batch)) == 500 and list(batch) == sorted(batch)
+    assert [runs.row(i) for i in range(500)] == list(batch)  # the batch is the number of the row
+    assert runs.columns["kind"] == tuple("ab"[int(b - 1) % 2] for b in batch)
+    assert abs(batch.mean() / count - 0.5) < 0.1  # from all over the table
+    assert list(read_runs(path, ["batch"], most=500).numbers("batch")) == list(batch)
+    assert list(read_runs(path, ["batch"], most=500, seed=1).numbers("batch")) != list(batch)
+    whole = read_runs(path, ["batch"], most=count)
+    assert len(whole) == count and whole.drawn_from is None
+    cells["batch"][31_234] = float("inf")
+    write(path, cells)
+    with pytest.raises(BadInputError, match="'batch' is not finite in row 31235"):
+        read_runs(path, ["batch", "kind"], most=500)
+
+
+def write(path, cells):
+    if path.suffix == ".csv":
+        rows = zip(*cells.values(), strict=True)
+        lines = [",".join(cells), *(",".join(map(str, row)) for row in rows)]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table(cells), path)
+
+
+def test_a_large_table_is_not_held_in_memory(tmp_path):
+    path = tmp_path / "runs.csv"
+    write(path, {"batch": range(1, 100_001), "step_s": range(1, 100_001), "note": ["x" * 40] * 100_000})
+    tracemalloc.start()
+    try:
+        read_runs(path, ["batch", "step_s"], most=100)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 2e6 < path.stat().st_size

@@ -22,6 +22,22 @@ pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
 SEARCH = ["search", "mnist_softmax", "--measurements", "6", "--groups", "24"]
 OURS = ("  ", "tracing", "timing", "opening", "profiling", "measuring", "mnist_softmax, pass", "wrote")
+# The command with a worker that is killed before the function of `ending` is called whose name is the first argument.
+KILLED = """
+import sys
+from experiments.jobs.search import ending
+name = sys.argv.pop(1)
+whole = getattr(ending, name)
+
+def after_a_kill(first, *arguments, **named):
+    job = first if name == "stepped" else first.job
+    job.devices.workers.processes[1].kill()
+    return whole(first, *arguments, **named)
+
+setattr(ending, name, after_a_kill)
+from placer.__main__ import main
+main()
+"""
 PROFILING, LAST = "profiling ops on each device", "measuring the finalists side by side"
 
 
@@ -36,7 +52,7 @@ class Ended:
     left: tuple[psutil.Process, ...]
 
 
-def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline_s="10"):
+def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline_s="10", program=("-m", "placer")):
     """Run the command; act on its process and its workers' processes once stderr says that `phase` begins."""
     arguments = [*command, *devices, "--store", str(folder / "store.sqlite")]
     if command is SEARCH:
@@ -45,7 +61,7 @@ def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
     said, processes = [], []
     with subprocess.Popen(
-        [sys.executable, "-m", "placer", *arguments],
+        [sys.executable, *program, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -80,9 +96,13 @@ def kill(_, workers):
     workers[1].kill()
 
 
-def freeze_and_interrupt(running, workers):
-    freeze(running, workers)
-    running.send_signal(signal.SIGINT)
+def signalled(number, frozen):
+    def act(running, workers):
+        if frozen:
+            freeze(running, workers)
+        running.send_signal(number)
+
+    return act
 
 
 def test_a_healthy_search_prints_nothing_on_stderr_that_is_not_ours(tmp_path):
@@ -115,11 +135,40 @@ def test_while_finalists_are_measured_what_was_found_so_far_is_written(tmp_path,
         assert len(store) == len(facts["measured"]) > 1
 
 
-def test_ctrl_c_ends_a_search_that_waits_for_a_frozen_worker(tmp_path):
-    ended = hit(tmp_path, LAST, freeze_and_interrupt, deadline_s="100000")
-    assert (ended.code, ended.left) == (1, ())
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_signal_while_finalists_are_measured_hands_back_the_best_so_far(tmp_path, number, code, frozen):
+    ended = hit(tmp_path, LAST, signalled(number, frozen), deadline_s="100000")
+    assert (ended.code, ended.left) == (code, ())
     (line,) = ended.lines
     assert line.startswith("placer: ")
+    facts = json.loads(ended.out)
+    assert facts["interrupted"] and facts["best"]["step_s"] > 0
+    assert (tmp_path / "out" / "mapping.json").exists()
+    with Store(tmp_path / "store.sqlite") as store:
+        assert len(store) == len(facts["measured"]) > 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_signal_while_ops_are_profiled_leaves_one_line(tmp_path, number, code, frozen):
+    ended = hit(tmp_path, PROFILING, signalled(number, frozen), deadline_s="100000")
+    assert (ended.code, ended.left, ended.out) == (code, (), "")
+    (line,) = ended.lines
+    assert "before a mapping had run, so nothing is handed back" in line
+
+
+@pytest.mark.parametrize("during", ["stepped", "_switch_s", "_trace"])
+def test_a_worker_killed_at_the_end_leaves_what_was_found_so_far(tmp_path, during):
+    command = [*SEARCH, "--out", str(tmp_path / "out"), "--trace", str(tmp_path / "trace.json"), "--json"]
+    ended = hit(tmp_path, None, kill, command, program=("-c", KILLED, during))
+    assert ended.code == 1
+    (line,) = ended.lines
+    assert line.startswith("placer: worker:1 was lost while ")
+    facts = json.loads(ended.out)
+    assert facts["lost"] in line and facts["best"]["step_s"] > 0
+    assert (facts["switch_s"] is not None) == (during == "_trace")  # then all was measured side by side
+    assert (tmp_path / "out" / "mapping.json").exists()
 
 
 def test_a_worker_elsewhere_that_freezes_cannot_be_ended_so_the_search_ends(tmp_path):

@@ -8,7 +8,10 @@ import signal
 from dataclasses import replace
 
 import pytest
+import tensorflow as tf
 
+from experiments.jobs.interrupt import EndedError
+from experiments.jobs.search import ending
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.main_job import run_search
 from experiments.jobs.search.settings import SearchSettings
@@ -151,24 +154,122 @@ def test_bad_settings_are_refused_in_one_line(two_cpus, change, says):
     assert "\n" not in str(refused.value)
 
 
-class Impatient(Progress):
-    """Presses Ctrl-C once so many mappings were measured."""
+class At(Progress):
+    """Sends a signal when a phase begins, or once so many mappings were measured."""
 
-    def __init__(self, after):
-        self.left = after
+    def __init__(self, *moments, number=signal.SIGINT):
+        self.moments, self.number, self.rows = list(moments), number, 0
+
+    def phase(self, text):
+        self._reached(text)
 
     def row(self, row, best):
-        self.left -= 1
-        if self.left == 0:
-            signal.raise_signal(signal.SIGINT)
+        self.rows += 1
+        self._reached(self.rows)
+
+    def _reached(self, moment):
+        if moment in self.moments:
+            self.moments.remove(moment)
+            signal.raise_signal(self.number)
 
 
+FINALISTS = "measuring the finalists side by side"
+interrupts = pytest.mark.usefixtures("ctrl_c_interrupts")
+
+
+@interrupts
 def test_ctrl_c_hands_back_the_best_so_far(two_cpus):
-    found = run_search(replace(SETTINGS, measurements=40), Impatient(after=4))
-    assert found.interrupted
+    found = run_search(replace(SETTINGS, measurements=40), At(4))
+    assert found.interrupted and not found.raced
     assert 4 <= len(found.measured) <= 8  # the race under way is finished
     assert found.best.result.step_s <= found.best_single.result.step_s
     assert any("interrupted after" in line for line in summary_lines(found))
+
+
+@interrupts
+def test_ctrl_c_after_the_first_single_device_hands_that_back(two_cpus):
+    found = run_search(SETTINGS, At(1))
+    assert found.interrupted and len(found.measured) == 1
+    assert found.best.mapping.is_single and found.best.result.repeats > 0
+
+
+@interrupts
+@pytest.mark.parametrize(("moment", "number"), [(FINALISTS, signal.SIGINT), (5, signal.SIGTERM), (2, signal.SIGHUP)])
+def test_what_is_cut_short_hands_back_the_best_of_the_races(two_cpus, tmp_path, moment, number):
+    with Store(tmp_path / "store.sqlite") as store:
+        found = run_search(SETTINGS, At(moment, number=number), store)
+        kept = len(store)
+    assert found.interrupted and found.raced and not found.lost
+    assert 2 <= len(found.measured) <= kept + 1  # the row under way may be in the store alone
+    assert found.best.result.step_s <= found.best_single.result.step_s
+    lines = summary_lines(found)
+    assert any("before the fastest were measured side by side" in line for line in lines)
+    assert not any(line.startswith("Side by side") for line in lines)
+    write_results(found, tmp_path, tmp_path / "report.html", None)
+    assert read_mapping(tmp_path / "mapping.json", found.groups.fine, found.topology).devices == found.mapping.devices
+    assert "in a race" in (tmp_path / "report.html").read_text()
+    assert finding_facts(found)["interrupted"]
+
+
+@interrupts
+def test_a_signal_while_the_step_is_traced_keeps_what_was_measured_side_by_side(two_cpus, monkeypatch):
+    def traced(*_):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(ending, "_trace", traced)
+    found = run_search(replace(SETTINGS, measurements=3), trace=True)
+    assert found.interrupted and not found.raced and found.trace is None
+    assert len(found.finalists) > 1
+    assert "interrupted before the step was traced." in found.ended
+
+
+@interrupts
+@pytest.mark.parametrize("phase", ["tracing mnist_softmax", "profiling ops on each device"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_before_a_mapping_ran_one_line_says_that_there_is_none(two_cpus, phase, number):
+    with pytest.raises(EndedError, match="before a mapping had run, so nothing is handed back"):
+        run_search(SETTINGS, At(phase, number=number))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@interrupts
+def test_a_second_ctrl_c_ends_at_once(two_cpus):
+    with pytest.raises(KeyboardInterrupt):
+        run_search(SETTINGS, At(3, FINALISTS))
+
+
+DIVERGING = """
+import tensorflow as tf
+
+def made():
+    weights = [tf.Variable(tf.ones([8, 8])) for _ in range(2)]
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = sum(tf.reduce_sum(tf.square(x @ weight)) for weight in weights)
+        for weight, gradient in zip(weights, tape.gradient(loss, weights)):
+            weight.assign_sub(1e20 * gradient)
+        return loss
+
+    return step, (tf.ones([4, 8]),)
+"""
+
+
+def test_a_loss_that_is_not_finite_is_told(two_cpus, tmp_path):
+    (tmp_path / "diverging.py").write_text(DIVERGING)
+    found = run_search(SearchSettings(f"{tmp_path / 'diverging.py'}:made", measurements=3))
+    (line,) = [line for line in summary_lines(found) if "times are right, the training is not" in line]
+    assert line.startswith("The loss is infinite after 2 steps; ")
+
+
+@interrupts
+def test_an_error_of_tensorflows_at_the_end_leaves_what_the_races_showed(two_cpus, monkeypatch):
+    def fails(*_, **__):
+        raise tf.errors.UnavailableError(None, None, "Socket closed\nand more")
+
+    monkeypatch.setattr(ending, "stepped", fails)
+    found = run_search(replace(SETTINGS, measurements=3))
+    assert found.raced and found.lost == "TensorFlow failed: Socket closed" and not found.interrupted
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from placer.devices.workers.guard import (
     PIDS_AT,
     SHARED_BYTES,
     STOPPED,
+    TERMINATED,
     VERDICT,
     VERDICT_AT,
     WAIT,
@@ -43,10 +44,10 @@ class Scene:
         CALL.pack_into(self.shared, 0, 1.0, limit_s, patient, loose)
         self.guard = Guard(self.shared, os.getpid(), [process.pid for process in self.processes], self.tell)
 
-    def polls(self, seconds, interrupts=0):
+    def polls(self, seconds, interrupts=0, terminations=0):
         """Poll once a second."""
         for second in range(seconds):
-            self.guard.poll(1.0, interrupts if second == 0 else 0)
+            self.guard.poll(1.0, *((interrupts, terminations) if second == 0 else (0, 0)))
 
     @property
     def verdict(self):
@@ -150,6 +151,26 @@ def test_ctrl_c_ends_a_call_in_seconds_unless_what_is_under_way_shall_be_finishe
     s = scene(limit_s=300.0, patient=patient)
     s.polls(5, interrupts=presses)
     assert s.verdict[0] == (INTERRUPTED if ends else 0)
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_sigterm_ends_a_call_in_seconds_and_each_later_one(scene, patient):
+    s = scene(limit_s=300.0, patient=patient)
+    s.polls(1, terminations=1)
+    CALL.pack_into(s.shared, 0, 2.0, 300.0, patient, False)
+    s.polls(3)
+    assert s.verdict[0] == 0
+    s.polls(1)
+    assert s.verdict[0] == TERMINATED
+
+
+def test_sigterm_between_two_calls_counts(scene):
+    s = scene(limit_s=300.0)
+    CALL.pack_into(s.shared, 0, 0.0, 0.0, False, False)
+    s.polls(1, terminations=1)
+    CALL.pack_into(s.shared, 0, 2.0, 300.0, False, False)
+    s.polls(5)
+    assert s.verdict[0] == TERMINATED
 
 
 def test_ctrl_c_ends_a_call_to_a_frozen_worker_even_where_it_is_patient(scene):

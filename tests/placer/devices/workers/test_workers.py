@@ -34,6 +34,11 @@ def test_cores_are_shared_equally_and_never_twice():
     assert share_cores(1, [3]) == ((3,),)
 
 
+def test_on_one_core_another_way_than_workers_is_named():
+    with pytest.raises(BadInputError, match=r"2 workers were asked for, but this process may use one core.*cpus:2\."):
+        share_cores(2, [3])
+
+
 @pytest.mark.parametrize(
     ("count", "says"), [(3, "3 workers were asked for, but this process may use 2"), (0, "at least 1")]
 )

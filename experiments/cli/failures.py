@@ -1,0 +1,39 @@
+"""What libraries raise where a step, or this machine's memory, fails, as one line each."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from typing import Any
+
+BEFORE = ("Graph execution error", "Detected at", "<stack traces", 'File "', "Node:")  # lines about where, not what
+ASSERTED = "assertion failed"
+NO_MEMORY = ("can't start new thread", "failed to map segment", "cannot allocate memory", "std::bad_alloc")
+
+
+def in_one_line(error: Exception) -> str | None:
+    """None for what may be a fault of ours, whose traceback is needed."""
+    errors = getattr(sys.modules.get("tensorflow"), "errors", None)
+    if errors is not None and isinstance(error, errors.OpError):
+        return f"TensorFlow failed ({type(error).__name__}): {_told(error)}; run the step by itself to see where."
+    if _lacks_memory(error):
+        return (
+            f"this process may take no more memory ({type(error).__name__}: {_told(error)}); take a smaller --batch, "
+            "or give it more (ulimit -v says what it may take)."
+        )
+    return None
+
+
+def _told(error: Any) -> str:
+    """The line of a message that says what failed."""
+    lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(BEFORE)]
+    asserted = [line for line in told if ASSERTED in line]
+    return (asserted or told or lines or ["it does not say why"])[0]
+
+
+def _lacks_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    said = str(error).lower()
+    return isinstance(error, RuntimeError | ImportError) and any(text in said for text in NO_MEMORY)

@@ -1,0 +1,110 @@
+"""Signals: which of them cuts short what is under way, which is only noted, and which is passed over."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from signal import SIGHUP, SIGINT, SIGTERM
+
+import pytest
+
+from experiments.jobs.interrupt import SIGNALS, heard, interruptible
+from placer.devices.workers import deadline
+
+pytestmark = pytest.mark.usefixtures("ctrl_c_interrupts")
+
+
+def come(*numbers):
+    """Send this process signals: whether each raised KeyboardInterrupt."""
+    raised = []
+    for number in numbers:
+        try:
+            signal.raise_signal(number)
+            raised.append(False)
+        except KeyboardInterrupt:
+            raised.append(True)
+    return raised
+
+
+@pytest.mark.parametrize(
+    ("noted", "numbers", "raised", "insists"),
+    [
+        ((), (SIGINT,), [True], False),
+        ((), (SIGTERM,), [True], False),
+        ((), (SIGHUP,), [True], False),
+        ((), (SIGINT, SIGINT), [True, True], True),
+        ((), (SIGTERM, SIGTERM, SIGHUP), [True, False, False], False),  # as `timeout` and service managers send them
+        ((), (SIGTERM, SIGINT), [True, True], True),
+        ((), (SIGINT, SIGTERM), [True, True], False),
+        ((SIGINT,), (SIGINT, SIGINT), [False, True], True),
+        ((SIGINT,), (SIGINT, SIGTERM, SIGTERM), [False, True, False], False),
+        (SIGNALS, (SIGTERM, SIGHUP), [False, False], False),
+        (SIGNALS, (SIGINT, SIGTERM, SIGINT), [False, False, True], True),
+    ],
+)
+def test_what_signals_do(noted, numbers, raised, insists):
+    with heard() as signals:
+        signals.note(noted)
+        assert come(*numbers) == raised
+        assert signals.insists == insists
+        assert signals.pressed()
+        assert signals.numbers == list(numbers)
+
+
+def test_within_a_block_signals_are_heard_once_and_handlers_come_back():
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with heard() as outer:
+        with interruptible() as pressed:
+            assert come(SIGINT) == [False]
+            assert pressed() and outer.pressed()
+        with heard() as inner:
+            assert inner is outer and inner.noted == frozenset()
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_what_is_noted_is_said(capfd):
+    with interruptible():
+        come(SIGINT)
+    with interruptible(quick=True):
+        come(SIGTERM)
+    said = capfd.readouterr().err.split("\n")
+    assert [line for line in said if line] == [
+        "interrupted: finishing what is under way, then the report; press again to stop at once",
+        "ended by SIGTERM: finishing what is under way, then the report; press Ctrl-C to stop at once",
+    ]
+
+
+def test_what_is_ignored_or_handled_already_stays_so():
+    """nohup ignores SIGHUP, and a script's background job Ctrl-C."""
+    handlers = {SIGHUP: signal.SIG_IGN, SIGINT: signal.SIG_IGN, SIGTERM: lambda *_: None}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        with heard() as signals:
+            assert come(*handlers) == [False, False, False]
+        assert not signals.pressed()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_in_another_thread_nothing_is_heard():
+    found = []
+
+    def hear():
+        with interruptible() as pressed:
+            found.append((pressed(), signal.getsignal(SIGINT)))
+
+    thread = threading.Thread(target=hear)
+    thread.start()
+    thread.join()
+    assert found == [(False, signal.default_int_handler)]
+
+
+def test_a_call_is_given_time_only_while_ctrl_c_is_a_request():
+    assert not deadline._is_patient()
+    with heard():
+        assert not deadline._is_patient()
+        with interruptible():
+            assert deadline._is_patient()
+            come(SIGINT)
+            assert not deadline._is_patient()
