@@ -257,6 +257,9 @@ class RealPlanner(TablePlanner):
     def propose(self, count, seconds=None):
         return self._later("propose", seconds or 2.0, lambda: self.plan.propose(count, 0.2))
 
+    def ended(self):
+        return self._later("ended", 0.0, lambda: self.plan.ended)
+
     def predict(self, devices):
         return self._later("predict", 0.02, lambda: self.plan.predict(devices))
 
