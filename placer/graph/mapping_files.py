@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from placer.errors import BadInputError, listed, short
+from placer.errors import BadInputError, listed, plain, short
 from placer.files import Document, Name, read_document, write_document
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Op, OpGraph
@@ -122,7 +122,7 @@ def read_mapping(
     elif file.graph is not None and file.graph.fingerprint != graph.fingerprint:
         theirs, ours = _distinct_prefixes(file.graph.fingerprint, graph.fingerprint)
         raise BadInputError(
-            f"{path} was made for graph {theirs} ({len(assignment)} ops); "
+            f"{path} was made for graph {plain(theirs)} ({len(assignment)} ops); "
             f"this model is {ours} ({len(graph)}). Run placer search again, or pass --match-by-name."
         )
     try:

@@ -55,7 +55,7 @@ measurements = [2, 5]
 [[predicted]]
 graphs = ["graph.json"]
 topologies = ["topology.json"]
-objectives = ["makespan"]
+objective = "makespan"
 """
 RUNS = b"layers,kernel,step_s\n" + b"".join(b"%d,%d,%f\n" % (i, i % 3, 0.1 * i) for i in range(1, 9))
 
@@ -143,7 +143,7 @@ def test_a_hostile_file_is_read_or_refused_in_one_line(name: str, folder: Path, 
         except BadInputError as error:
             refused += 1
             line = str(error)
-            assert line and "\n" not in line and line.isprintable() and len(line) < LONGEST, (data, line)
+            assert line and len(line.splitlines()) == 1 and len(line) < LONGEST, (data, line)
         except Exception as error:
             raise AssertionError(f"{type(error).__name__} ({error}) of {data!r}") from error
     assert refused > 0.1 * INPUTS * target.share
