@@ -93,7 +93,7 @@ def search(
         typer.Option(
             help="Divide ops: auto, off, pipeline:M (M micro-batches), or the mapping file whose splits are taken."
         ),
-    ] = "off",
+    ] = "auto",
     split_batchnorm: Annotated[
         str,
         typer.Option(

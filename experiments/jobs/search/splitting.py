@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -52,20 +52,39 @@ def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
 def divided_job(job: Job, over: Stop = never) -> Iterator[Job | None]:
     """The job of the same step with ops divided, profiled on the same devices; None where nothing is divided.
 
-    Raises BadInputError where a plan that was given cannot be carried out.
+    Where Placer chooses the plan, whatever goes wrong with it is a line, and the search goes on with whole ops. Raises
+    BadInputError where a plan that was given cannot be carried out.
     """
+    with ExitStack() as stack:
+        divided = _tried(job, over) if job.settings.split == SPLIT_AUTO else _divided(job, over)
+        if divided is not None:
+            stack.enter_context(closing(divided.runner))
+        yield divided
+
+
+def _tried(job: Job, over: Stop) -> Job | None:
+    from placer.devices.workers.deadline import DeviceLostError
+    from placer.trace.tracing import gist
+
+    try:
+        return _divided(job, over)
+    except DeviceLostError:
+        raise
+    except Exception as error:  # dividing is an offer: nobody asked for this plan
+        job.ended.append(f"ops stay whole, because dividing them failed ({type(error).__name__}: {gist(error)}).")
+        return None
+
+
+def _divided(job: Job, over: Stop) -> Job | None:
     chosen = None if over() else _chosen(job)
     if chosen is None or over():
-        yield None
-        return
+        return None
     policy, step = chosen
     by = "as asked for" if policy is None else policy
     job.progress.phase(f"profiling {len(step.captured.graph)} ops, {len(step.plan)} of them divided ({by})")
     traced = replace(job.traced, captured=step.captured, plan=step.plan, policy=policy)
     profiled = profile_model(traced, job.devices, job.settings, job.progress)
-    divided = Job(job.settings, traced, job.devices, profiled, job.progress, job.store, job.clock, job.begin_s, job)
-    with closing(divided.runner):
-        yield divided
+    return Job(job.settings, traced, job.devices, profiled, job.progress, job.store, job.clock, job.begin_s, job)
 
 
 def _chosen(job: Job) -> tuple[str | None, SplitStep] | None:

@@ -9,12 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.jobs.search import ending, main_job
+from experiments.jobs.search import ending, main_job, splitting
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.main_job import run_search
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.splitting import divided_job, measure_by_turns
 from experiments.report.tables import finding_facts, show_finding, summary_lines, write_results
+from placer.devices.workers.deadline import DeviceLostError
 from placer.errors import BadInputError
 from placer.graph.mapping_files import SPLIT_FORMAT, read_mapping_file
 from placer.splits.plan_files import SPLIT_AUTO, plan_of
@@ -149,6 +150,29 @@ def test_a_plan_that_was_given_is_the_one_that_is_measured(ends, two_cpus, tmp_p
     assert [row.searcher for row in whole.rows] == ["single", "single"]
     assert divided.rows[0].searcher == "single, divided"
     assert len(divided.rows) == 2
+
+
+def failing(monkeypatch, error, **settings):
+    """A search whose ops cannot be divided for that reason."""
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(splitting, "_divided", fails)
+    return SimpleNamespace(settings=replace(SETTINGS, **settings), ended=[])
+
+
+def test_what_goes_wrong_with_a_plan_that_nobody_asked_for_is_a_line(monkeypatch):
+    job = failing(monkeypatch, KeyError("conv1"))
+    with divided_job(job) as divided:
+        assert divided is None
+    assert job.ended == ["ops stay whole, because dividing them failed (KeyError: 'conv1')."]
+
+
+def test_a_plan_that_was_asked_for_and_a_lost_device_are_failures(monkeypatch):
+    for error, split in ((BadInputError("no axis"), "pipeline:4"), (DeviceLostError("worker:1 was lost"), SPLIT_AUTO)):
+        with pytest.raises(type(error)), divided_job(failing(monkeypatch, error, split=split)):
+            pass
 
 
 class Plain:
