@@ -54,7 +54,7 @@ def _all_light(tables: Tables, run: RunState, placements: Ints, out: Floats) -> 
     for row in range(len(placements)):
         out[row] = np.nan
         if begins(tables, run, placements, row):
-            _, out[row] = light(tables, run, len(tables.cost_s), 0, np.inf)
+            _, out[row] = light(tables, run, len(tables.cost_s), 0, False, np.inf)
 
 
 @kernel
@@ -62,15 +62,15 @@ def _all_heavy(tables: Tables, run: RunState, placements: Ints, out: Floats) -> 
     for row in range(len(placements)):
         out[row] = np.nan
         if begins(tables, run, placements, row):
-            out[row] = heavy(tables, run, np.inf)
+            out[row] = heavy(tables, run, False, np.inf)
 
 
 @kernel
-def light(tables: Tables, run: RunState, left: int, until: int, limit_s: float) -> tuple[int, float]:
+def light(tables: Tables, run: RunState, left: int, until: int, bounds: bool, limit_s: float) -> tuple[int, float]:
     """Tensors cross without waiting, and nobody works for it: go on while more than `until` ops have not ended.
 
     left: how many have not. Returns how many are left then, and the second; infinity where a link or cost is missing,
-    and as soon as the makespan is sure to be above limit_s.
+    and, with `bounds`, as soon as the makespan is sure to be above limit_s.
     """
     devices, now_s = len(run.running), 0.0
     while left > until:
@@ -105,12 +105,12 @@ def light(tables: Tables, run: RunState, left: int, until: int, limit_s: float) 
             first, end = 0, devices
         for device in range(first, end):
             if run.running[device] == IDLE and run.next_s[device] <= now_s:
-                take_op(tables, run, device, now_s)
+                take_op(tables, run, device, now_s, bounds)
     return left, now_s
 
 
 @kernel
-def heavy(tables: Tables, run: RunState, limit_s: float) -> float:
+def heavy(tables: Tables, run: RunState, bounds: bool, limit_s: float) -> float:
     """Sending and receiving keep devices busy, and links or ports may be taken: the makespan, as `light` gives it."""
     contended = tables.contention != NO_CONTENTION
     events, waiting, turn, now_s = 0, 0, 0, 0.0
@@ -134,7 +134,7 @@ def heavy(tables: Tables, run: RunState, limit_s: float) -> float:
             departs(tables, run, run.departing[i], now_s)
         for device in range(len(run.running)):
             if run.running[device] == IDLE and run.next_s[device] <= now_s:
-                _take_work(tables, run, device, now_s)
+                _take_work(tables, run, device, now_s, bounds)
     return now_s
 
 
@@ -163,7 +163,7 @@ def _ops_end(tables: Tables, run: RunState, now_s: float) -> tuple[int, int]:
 
 
 @part
-def _take_work(tables: Tables, run: RunState, device: int, now_s: float) -> None:
+def _take_work(tables: Tables, run: RunState, device: int, now_s: float, bounds: bool) -> None:
     """A free device receives what has arrived, else takes the first op in line."""
     waits = run.arrived_tail[device] > run.arrived_head[device]
     at = device * tables.tensors + run.arrived_head[device]
@@ -177,5 +177,5 @@ def _take_work(tables: Tables, run: RunState, device: int, now_s: float) -> None
         while need != NOTHING:
             input_comes(tables, run, tables.dst[need], device, end_s, now_s)
             need = run.chain[need]
-    elif not take_op(tables, run, device, now_s) and waits:
+    elif not take_op(tables, run, device, now_s, bounds) and waits:
         run.next_s[device] = min(run.next_s[device], run.arrived_s[at])

@@ -131,7 +131,7 @@ def rerun(
     """
     if t.contention != NO_CONTENTION or t.ends_work:
         restart(t, w)
-        return heavy(t, w, limit_s), NOWHERE
+        return heavy(t, w, True, limit_s), NOWHERE
     ops = len(t.inputs)
     begun, left, now_s = NOWHERE, ops, 0.0
     for k in range(SAVES):
@@ -154,7 +154,7 @@ def rerun(
     for k in range(begun + 1, SAVES + 1):
         until = ops - (k + 1) * ops // (SAVES + 1)
         if left > until:
-            left, now_s = light(t, w, left, until, limit_s)
+            left, now_s = light(t, w, left, until, True, limit_s)
         if now_s == np.inf:
             break
         if k < SAVES:

@@ -195,17 +195,18 @@ def _next_op(t: Tables, w: RunState, d: int, now_s: float) -> int:
 
 
 @part
-def take_op(t: Tables, w: RunState, d: int, now_s: float) -> bool:
+def take_op(t: Tables, w: RunState, d: int, now_s: float, bounds: bool) -> bool:
     """Device d starts the next op; where none is ready it sleeps until the next one is, and the answer is no.
 
-    All that is left on the device comes after it, one op at a time.
+    bounds: whether to keep up `left_s` and `least_s`: all that is left on the device comes after it, one op at a time.
     """
     v = _next_op(t, w, d, now_s)
     if v != NOTHING:
         cost_s = t.cost_s[v, d]
         w.running[d], w.next_s[d] = v, now_s + cost_s
-        w.left_s[d] -= cost_s
-        w.least_s[0] = max(w.least_s[0], now_s + cost_s + max(w.left_s[d], t.tail_s[v]))
+        if bounds:
+            w.left_s[d] -= cost_s
+            w.least_s[0] = max(w.least_s[0], now_s + cost_s + max(w.left_s[d], t.tail_s[v]))
         return True
     w.next_s[d] = np.inf
     if w.tail[d] > w.head[d]:

@@ -90,7 +90,7 @@ def limited(tables, placements, limits_s, out):
     run = workspace(tables)
     for row in range(len(placements)):
         begins(tables, run, placements, row)
-        _, out[row] = light(tables, run, len(tables.cost_s), 0, limits_s[row])
+        _, out[row] = light(tables, run, len(tables.cost_s), 0, True, limits_s[row])
 
 
 def test_a_run_under_a_limit_gives_the_makespan_or_nothing_and_nothing_only_above_it(build):
