@@ -355,3 +355,5 @@ def is_store(path: Path) -> bool:
             return file.read(len(SQLITE)) == SQLITE
     except OSError:
         return False
+        if not path.is_file():  # a pipe may never have a writer
+            return False
