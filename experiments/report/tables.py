@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
-from rich.console import Console
 from rich.table import Table
 
 from experiments.jobs.plan import Simulated
 from experiments.jobs.search.finding import Finding, Pipelined, Row, step_s
 from experiments.jobs.search.timelines import one_trace
 from experiments.report.gantt import gantt_facts, gantt_text
+from experiments.report.console import literal_console
 from experiments.report.plots.gantt import draw
 from experiments.report.plots.picture import check_picture
 from experiments.report.report_files import is_page
@@ -101,15 +101,16 @@ def _moved(row: Row) -> int:
 
 def show_finding(found: Finding) -> None:
     """The table of mappings, and in words what came of it."""
-    console = Console()
-    table = Table(title=f"{found.model}: {found.ops} ops in {len(found.groups.graph)} groups", title_justify="left")
+    console = literal_console()
+    title = f"{found.model}: {found.ops} ops in {len(found.groups.graph)} groups"
+    table = Table(title=cell(title, 200), title_justify="left")
     for column in HEADS:
         table.add_column(column, justify="left" if column == "mapping" else "right")
     for row in sorted(found.measured, key=step_s):
         table.add_row(*_cells(row), style="bold" if _is_best(row, found) else None)
     console.print(table)
     for line in summary_lines(found):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _is_best(row: Row, found: Finding) -> bool:
@@ -212,9 +213,9 @@ def _alone(found: Finding, best: Measured) -> str:
 
 def show_facts(facts: Facts) -> None:
     """The outcome of `plan` or `simulate`."""
-    console = Console()
+    console = literal_console()
     value = facts["value"]
-    console.print(f"{facts['objective']} ({facts['schedule']}): {ms(value)}", highlight=False)
+    console.print(f"{facts['objective']} ({facts['schedule']}): {ms(value)}")
     if "lower_bound" in facts:
         bound, single = facts["lower_bound"], facts["best_single"]
         within = f"within {value / bound - 1:.1%} of the lower bound {ms(bound)}" if bound > 0 else "no lower bound"
@@ -223,7 +224,7 @@ def show_facts(facts: Facts) -> None:
             if single is None
             else f"{single / value:.2f}x the best single device"
         )
-        console.print(f"{within}; {against} (searcher {facts['searcher']})", highlight=False)
+        console.print(f"{within}; {against} (searcher {facts['searcher']})")
     table = Table("device", "load", "busy", "memory", "peak memory")
     for name, d in facts["devices"].items():
         memory, peak = _mib(d["memory_bytes"]), _mib(d["memory_peak_bytes"])
@@ -234,7 +235,7 @@ def show_facts(facts: Facts) -> None:
 def show_simulated(simulated: Simulated) -> None:
     """The outcome of `simulate`, and its Gantt chart, as wide as the terminal."""
     show_facts(simulated.facts)
-    print(gantt_text(simulated.timeline, Console().width))
+    print(gantt_text(simulated.timeline, literal_console().width))
 
 
 def write_simulated(simulated: Simulated, trace: Path | None, gantt: Path | None) -> None:
