@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from experiments.cli.streams import flush_stdout
 from placer.errors import BadInputError, PlacerError
 
 if TYPE_CHECKING:
@@ -88,8 +89,9 @@ def _first_line(error: Any) -> str:
 
 
 def show_result(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:
-    """Print the facts as JSON, or call `show`."""
+    """Print the facts as JSON, or call `show`. Raises PlacerError where stdout cannot be written."""
     if as_json:
         print(json.dumps(facts))
     else:
         show()
+    flush_stdout()

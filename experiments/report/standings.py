@@ -11,6 +11,7 @@ from experiments.jobs.search.compare import Comparison, Standing
 from experiments.jobs.search.finding import Row, step_s
 from experiments.report.console import literal_console
 from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
+from experiments.report.report_files import write_each
 from experiments.report.tables import groups_per_device, reference_line, result_facts
 from experiments.report.text import cell, markdown_table, ms
 from placer.files import write_whole
@@ -135,11 +136,14 @@ def _cells(name: str, row: Facts) -> list[str]:
 
 
 def write_comparison(facts: Facts, report: Path | None, curves: Path | None) -> None:
-    """The report as Markdown, and the regret curves as a picture. Raises PlacerError where one cannot be written."""
-    if curves is not None:
-        draw_regret([panel(facts)], curves)
-    if report is not None:
-        write_whole(report, _markdown(facts).encode())
+    """The report as Markdown, and the regret curves as a picture, each by itself.
+
+    Raises PlacerError where one cannot be written.
+    """
+    write_each(
+        (report, lambda path: write_whole(path, _markdown(facts).encode())),
+        (curves, lambda path: draw_regret([panel(facts)], path)),
+    )
 
 
 def _markdown(facts: Facts) -> str:
