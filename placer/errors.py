@@ -1,8 +1,9 @@
-"""Errors whose message is one line (what, where, what next), and helpers that put names into such lines."""
+"""Errors whose message is one line (what, where, what next), and helpers that make such lines and tell them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 LONGEST_LINE = 2000
@@ -46,3 +47,42 @@ def one_line(text: str) -> str:
 
 def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length // 2]}...{text[-(length // 2 - 3) :]}"
+
+
+def tell(error: Exception) -> None:
+    """Print the error's line on stderr; nothing where it has none."""
+    if str(error):
+        print(one_line(f"placer: {error}"), file=sys.stderr)
+
+
+def tell_all(errors: Iterable[Exception]) -> None:
+    """`tell` each."""
+    for error in errors:
+        tell(error)
+
+
+def tried(*ways: Callable[[], object]) -> list[Exception]:
+    """Call each of `ways`, whatever the others come to; returns what failed."""
+    failures: list[Exception] = []
+    for way in ways:
+        try:
+            way()
+        except Exception as error:
+            failures.append(error)
+    return failures
+
+
+def raise_last(failures: Sequence[Exception]) -> None:
+    """Raises the last of the failures, if there are any, once stderr has told the others.
+
+    One that is no PlacerError comes last, because its traceback is needed.
+    """
+    if failures:
+        *others, last = sorted(failures, key=lambda error: not isinstance(error, PlacerError))
+        tell_all(others)
+        raise last
+
+
+def try_each(*ways: Callable[[], object]) -> None:
+    """Call each of `ways`, whatever the others come to. Raises as `raise_last`."""
+    raise_last(tried(*ways))

@@ -1,23 +1,30 @@
-"""JSON documents and files: validated when read, replaced atomically when written.
+"""JSON documents and files: validated when read; what a user named as an output is written here, and nowhere else.
 
 Bad input raises a one-line BadInputError that names the file, the path inside it and the fix.
 """
 
 from __future__ import annotations
 
+import codecs
+import errno
 import json
 import os
 import re
+import select
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
 from placer.errors import BadInputError, PlacerError, short
 
 LARGEST_FILE_BYTES = 128 << 20  # a graph of some 400,000 ops
+PIPE_S = 60.0  # for so long the reader of a pipe may take nothing
+HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")  # the first of two that make a character
 # Names are echoed in tables and error lines.
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
@@ -40,7 +47,7 @@ def read_document(path: str | Path, kind: type[D], format: str, newer: str | Non
 
     Raises BadInputError.
     """
-    data = _read(path, format)
+    data = read_input(path, format)
     try:
         found = msgspec.json.decode(data, type=_Header).format
         if found not in (format, newer):
@@ -52,8 +59,8 @@ def read_document(path: str | Path, kind: type[D], format: str, newer: str | Non
         raise BadInputError(f"{path}: an object has the key {short(str(error))} twice; keep one of them.") from None
     except msgspec.ValidationError as error:
         raise BadInputError(f"{path}: {_said(str(error))} (format {format}).") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInputError(f"{path}: not JSON ({error}); NaN and Infinity are not JSON either.") from None
+    except (msgspec.DecodeError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInputError(f"{path}: {_not_json(data, error)}") from None
 
 
 class _TwinsError(ValueError):
@@ -67,8 +74,11 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> None:
         raise _TwinsError(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
 
 
-def _read(path: str | Path, format: str) -> bytes:
-    """The file's content. Pipes are refused because reading one could block forever."""
+def read_input(path: str | Path, format: str) -> bytes:
+    """A file's content, without a byte order mark. Pipes are refused because reading one could block forever.
+
+    Raises BadInputError.
+    """
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
@@ -81,29 +91,141 @@ def _read(path: str | Path, format: str) -> bytes:
         raise BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.") from None
     if not data.strip():
         raise BadInputError(f"{path}: is empty; give the path of a {format} file.")
-    return data
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def write_document(path: str | Path, document: Document) -> None:
-    """Write `document` as JSON, atomically. Raises PlacerError where that fails."""
+    """Write `document` as JSON, as `write_whole` writes. Raises PlacerError where that fails."""
     write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Write `content` to a temporary file and rename it to `path`. Raises PlacerError where that fails."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{token_hex(8)}.part")  # none that another user could have put there
+    """Write `content` to `path`. Symbolic links are followed.
+
+    A regular file is replaced by a whole one, and keeps its permissions; a character device or a pipe is written into.
+    Raises PlacerError where that fails, and for what is neither: a folder, a socket, a block device.
+    """
+    found = _found(path)
     try:
-        try:
-            with part.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        if found.is_special:
+            _write_into(path, content)
+            return
+        target = Path(path).resolve()
+        with _beside(target, found.mode) as (part, file):
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
             part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
     except OSError as error:
-        raise PlacerError(f"{path}: cannot be written ({error.strerror}); nothing was changed there.") from None
+        kept = "" if found.is_special else "; nothing was changed there"
+        raise PlacerError(f"{path}: cannot be written ({error.strerror}){kept}.") from None
+
+
+def check_outputs(*paths: str | Path | None) -> None:
+    """Check, before long work, that its outputs can be written as they are now. A pipe need not have a reader yet.
+
+    Raises PlacerError.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        found = _found(path)
+        try:
+            if found.is_special and not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            if not found.is_special:
+                with _beside(Path(path).resolve(), found.mode):
+                    pass
+        except OSError as error:
+            raise PlacerError(f"{path}: cannot be written ({error.strerror}); name another file.") from None
+
+
+class _Found(NamedTuple):
+    """What is where something is to be written. mode: the permissions of a regular file; None where there is none."""
+
+    is_special: bool = False  # a character device or a pipe
+    mode: int | None = None
+
+
+def _found(path: str | Path) -> _Found:
+    """Looks behind symbolic links. Raises PlacerError for what is no output."""
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return _Found()
+    except OSError as error:
+        raise PlacerError(f"{path}: cannot be written ({error.strerror}); name another file.") from None
+    if stat.S_ISREG(mode):
+        return _Found(mode=stat.S_IMODE(mode) & 0o777)
+    if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
+        return _Found(is_special=True)
+    what = "a folder" if stat.S_ISDIR(mode) else "a socket" if stat.S_ISSOCK(mode) else "a block device"
+    raise PlacerError(f"{path}: is {what}, and is not written to; name a file.")
+
+
+@contextmanager
+def _beside(target: Path, mode: int | None) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file in the folder of `target`, removed at the end where it is still there.
+
+    mode: its permissions, and its owner is that of `target`; None: those of a new file.
+    """
+    part = target.with_name(f".{token_hex(8)}.part")  # none that another user could have put there
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else mode)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            if mode is not None:
+                with suppress(OSError):  # not everybody may give files away, and some file systems know no owners
+                    owner = target.stat()
+                    os.fchown(fd, owner.st_uid, owner.st_gid)
+                with suppress(PermissionError):
+                    os.fchmod(fd, mode)
+            yield part, file
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_into(path: str | Path, content: bytes) -> None:
+    """Write into a character device or a pipe, which is as long as its reader takes, but never waits for one for ever.
+
+    Raises OSError, and PlacerError where nobody reads.
+    """
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise PlacerError(f"{path}: nobody reads from it; start its reader first.") from None
+        raise
+    left = memoryview(content)
+    try:
+        ready = select.poll()
+        ready.register(fd, select.POLLOUT)
+        while left:
+            if not ready.poll(PIPE_S * 1000):
+                raise PlacerError(f"{path}: its reader took nothing for {PIPE_S:g} s, so that it has only a part.")
+            with suppress(BlockingIOError):
+                left = left[os.write(fd, left) :]
+    finally:
+        os.close(fd)
+
+
+def _not_json(data: bytes, error: Exception) -> str:
+    """What is wrong with `data`, which could not be decoded, and what to do."""
+    if isinstance(error, RecursionError):
+        return "is nested too deeply for any file of this format; check where it comes from."
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "is in UTF-16 or UTF-32; save it as UTF-8."
+    try:
+        data.decode()
+    except UnicodeDecodeError as found:
+        return f"is not in UTF-8 (byte {found.start}); save it as UTF-8."
+    found_at = re.search(r"\(byte (\d+)\)", str(error))
+    at = int(found_at[1]) if found_at else 0
+    if "surrogate" in str(error) or HALF.search(data, max(at - 6, 0), at):
+        return f"has half a character, a lone surrogate ({error}); write the whole pair, or leave it out."
+    near = data[max(at - 1, 0) : at + len(b"Infinity")]
+    if b"NaN" in near or b"Infinity" in near:
+        return f"has NaN or Infinity ({error}), which JSON does not know; write a number."
+    return f"is no JSON ({error}); correct it there."
 
 
 def _said(complaint: str) -> str:

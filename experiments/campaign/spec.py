@@ -17,7 +17,7 @@ from experiments import zoo
 from experiments.campaign.cells import Case, Cell, Limits, graph_case, located, model_case
 from placer.devices.specs import check_spec
 from placer.errors import BadInputError, listed, short
-from placer.files import Document, Name
+from placer.files import Document, Name, read_input
 from placer.graph.pins import parse_pin
 from search.session.registry import SEARCHERS
 
@@ -119,9 +119,7 @@ def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = Fa
 
 def _parsed(path: Path) -> SpecFile:
     try:
-        content = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.") from None
+        content = tomllib.loads(read_input(path, FORMAT).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError(f"{path}: not TOML: {error}; correct it there.") from None
     if content.get("format") != FORMAT:

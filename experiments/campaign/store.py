@@ -118,6 +118,8 @@ class Store:
         self.path, self.migrations = path, migrations
         self._lock_fd: int | None = None
         try:
+            if path.exists() and not path.is_file():  # SQLite would wait for a pipe for ever
+                raise BadInputError(f"the store {path} is no file; name another.")
             if not reads:
                 self._lock()
             elif not path.is_file():
@@ -170,7 +172,8 @@ class Store:
     def _check_ours(self) -> None:
         """Raises BadInputError for a file that has something else in it."""
         tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if tables and not {"cases", "cells", "trials"} <= tables:
+        version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])  # set with the first tables
+        if tables and not (version and {"cases", "cells", "trials"} <= tables):
             raise BadInputError(f"{self.path} is an SQLite file, but no store of a campaign; name another.")
 
     def _migrate(self, reads: bool) -> None:
@@ -199,8 +202,10 @@ class Store:
             yield
             self.connection.execute("COMMIT")
         except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            advice = "Make room" if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) else "Correct that"
             raise BadInputError(
-                f"the store {self.path} cannot be written: {error}; what was stored before is kept. Make room, then "
+                f"the store {self.path} cannot be written: {error}; what was stored before is kept. {advice}, then "
                 "run the same command again."
             ) from None
         finally:
@@ -351,6 +356,8 @@ def unplain(data: dict[str, Any]) -> Result:
 def is_store(path: Path) -> bool:
     """Whether the file is a store, not a spec."""
     try:
+        if not path.is_file():  # a pipe may never have a writer
+            return False
         with path.open("rb") as file:
             return file.read(len(SQLITE)) == SQLITE
     except OSError:

@@ -18,9 +18,10 @@ from experiments.cli.failures import in_one_line
 from experiments.cli.options import device_spec, measuring, show_result
 from experiments.cli.quiet import import_quietly
 from experiments.cli.scale import app as scale
+from experiments.cli.streams import flush_stdout, guard_streams
 from experiments.jobs.interrupt import EXIT, WORDS, Signals, heard
 from placer import __version__
-from placer.errors import PlacerError, one_line
+from placer.errors import PlacerError, raise_last, tell, tell_all, tried, try_each
 
 app = typer.Typer(
     name="placer",
@@ -131,12 +132,13 @@ def search(
     with measuring(store) as opened:
         found = run_search(
             settings, bar(quiet), opened, bool(trace or gantt or is_page(report)),
-            unfinished=lambda found: tables.write_results(found, out, report, None, None),
+            unfinished=lambda found: tell_all(tried(lambda: tables.write_results(found, out, report, None, None))),
         )  # fmt: skip
-        tables.write_results(found, out, report, *((None, None) if found.lost else (trace, gantt)))
-    show_result(as_json, tables.finding_facts(found), lambda: tables.show_finding(found))
-    if found.lost:
-        raise PlacerError(found.lost)
+    failures = tried(
+        lambda: show_result(as_json, tables.finding_facts(found), lambda: tables.show_finding(found)),
+        lambda: tables.write_results(found, out, report, *((None, None) if found.lost else (trace, gantt))),
+    )
+    raise_last([*failures, *([PlacerError(found.lost)] if found.lost else [])])
 
 
 @app.command()
@@ -180,8 +182,10 @@ def compare(
     with measuring(store) as opened:
         found = run_comparison(CompareSettings(search, peer_measurements), bar(quiet), opened)
         facts = standings.comparison_facts(found)
-        standings.write_comparison(facts, report, curves)
-    show_result(as_json, facts, lambda: standings.show_comparison(facts))
+    try_each(
+        lambda: show_result(as_json, facts, lambda: standings.show_comparison(facts)),
+        lambda: standings.write_comparison(facts, report, curves),
+    )
 
 
 @app.command()
@@ -202,10 +206,16 @@ def plan(
     Example: placer plan graph.json topology.json --out mapping.json
     """
     from experiments.jobs.plan import plan_command
+    from experiments.report.report_files import write_each
     from experiments.report.tables import show_facts
+    from placer.files import check_outputs, write_document
 
-    facts = plan_command(graph, topology, objective, searcher, schedule, seconds, seed, out, pin or ())
-    show_result(as_json, facts, lambda: show_facts(facts))
+    check_outputs(out)
+    found = plan_command(graph, topology, objective, searcher, schedule, seconds, seed, pin or ())
+    try_each(
+        lambda: show_result(as_json, found.facts, lambda: show_facts(found.facts)),
+        lambda: write_each((out, lambda path: write_document(path, found.file))),
+    )
 
 
 @app.command()
@@ -227,11 +237,15 @@ def simulate(
     from experiments.jobs.plan import simulate_command
     from experiments.report.plots.picture import check_picture
     from experiments.report.tables import show_simulated, write_simulated
+    from placer.files import check_outputs
 
     check_picture(gantt)
+    check_outputs(trace, gantt)
     simulated = simulate_command(graph, topology, mapping, schedule, objective, match_by_name)
-    write_simulated(simulated, trace, gantt)
-    show_result(as_json, simulated.facts, lambda: show_simulated(simulated))
+    try_each(
+        lambda: show_result(as_json, simulated.facts, lambda: show_simulated(simulated)),
+        lambda: write_simulated(simulated, trace, gantt),
+    )
 
 
 @app.command()
@@ -259,7 +273,8 @@ def profile(
     settings = ProfileSettings(tuple(models), device_spec(workers, spec), tuple(batch or (None,)), passes)
     with measuring():
         found = profile_command(settings, store, export, partial(progress_bar, quiet=quiet))
-    show_result(as_json, profile_facts(found), lambda: show_profile(found))
+    failures = tried(lambda: show_result(as_json, profile_facts(found), lambda: show_profile(found)))
+    raise_last([*failures, *found.lost])
 
 
 @app.command()
@@ -333,11 +348,12 @@ def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 bad input, 130 ended by Ctrl-C, 143 by SIGTERM; all but the
     first come with one line on stderr.
     """
+    guard_streams()
     with heard() as signals:
         code, line = _run(signals)
     if line:
         with suppress(OSError):  # after SIGHUP, the terminal is gone
-            print(one_line(f"placer: {line}"), file=sys.stderr)
+            tell(PlacerError(line))
     sys.exit(code)
 
 
@@ -345,7 +361,10 @@ def _run(signals: Signals) -> tuple[int, str]:
     """Run the command that was given: its exit code, and the line that explains it."""
     code, line = 0, ""
     try:
-        app()
+        try:
+            app()
+        finally:
+            flush_stdout()
     except PlacerError as error:
         code, line = error.exit_code, str(error)
     except KeyboardInterrupt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -52,7 +51,7 @@ def run(
     from experiments.campaign.store import Store
     from experiments.jobs.interrupt import interruptible
     from experiments.report.campaign.terminal import progress, show_standing
-    from placer.errors import PlacerError, listed
+    from placer.errors import PlacerError, listed, raise_last, tried
 
     read = read_spec(spec, warm_start or ())
     with nullcontext() if ray is None else _ray(ray), Store(read.store) as store:
@@ -62,11 +61,11 @@ def run(
             campaign = Campaign(read, store, shown, pressed, beside=beside)
             campaign.run()
         facts = {**standing(store), "interrupted": pressed()}
-    show_result(as_json, facts, lambda: show_standing(facts))
+    failures = tried(lambda: show_result(as_json, facts, lambda: show_standing(facts)))
     if campaign.lost:
-        raise PlacerError(
-            f"{listed(campaign.lost)} could not be measured, for the reasons above; the same command tries again."
-        )
+        lost = f"{listed(campaign.lost)} could not be measured, for the reasons above; the same command tries again."
+        failures.append(PlacerError(lost))
+    raise_last(failures)
 
 
 @app.command("status")
@@ -101,20 +100,28 @@ def export(
     """
     from experiments.report.campaign.export import check_export
     from experiments.report.campaign.export import export as write
-    from placer.errors import BadInputError
+    from placer.errors import BadInputError, raise_last, tried
 
     if out is None and best is None:
         raise BadInputError("there is nothing to write; give --out FILE, --best FOLDER, or both.")
     meant = None if out is None else check_export(out, format)
     facts: dict[str, Any] = {}
-    with _opened(spec) as store:
+
+    def write_out() -> None:
         if out is not None and meant is not None:
-            facts |= write(store, _read(spec), out, meant)
+            facts.update(write(store, _read(spec), out, meant))
+
+    def write_mappings() -> None:
         if best is not None:
             from experiments.campaign.measured.mappings import write_best
 
             facts["best"] = write_best(store, best)
-    show_result(as_json, facts, lambda: _show_written(facts))
+
+    with _opened(spec) as store:
+        failures = tried(write_out, write_mappings)
+    if facts:
+        failures += tried(lambda: show_result(as_json, facts, lambda: _show_written(facts)))
+    raise_last(failures)
 
 
 @app.command("report")
@@ -132,18 +139,24 @@ def report(
     """
     from experiments.campaign.standing import after, standing
     from experiments.report.campaign.report import budgets, check_report, report_content
-    from placer.files import write_whole
+    from experiments.report.report_files import write_each
+    from placer.errors import try_each
+    from placer.files import check_outputs, write_whole
 
     kind = check_report(out, format)
+    check_outputs(out)
     with _opened(spec) as store:
-        content = None if as_json and out is None else report_content(store, _read(spec), kind)
-        facts = {**standing(store), "after": after(store, budgets(store, _read(spec)))} if as_json else None
-    if out is not None and content is not None:
-        write_whole(out, content)
-    if as_json:
-        print(json.dumps(facts))
-    elif out is None and content is not None:
-        print(content.decode())
+        content = b"" if as_json and out is None else report_content(store, _read(spec), kind)
+        facts = {**standing(store), "after": after(store, budgets(store, _read(spec)))} if as_json else {}
+
+    def show() -> None:
+        if out is None:
+            print(content.decode())
+
+    try_each(
+        lambda: show_result(as_json, facts, show),
+        lambda: write_each((out, lambda path: write_whole(path, content))),
+    )
 
 
 def _show_written(facts: dict[str, Any]) -> None:

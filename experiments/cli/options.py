@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from experiments.cli.failures import in_one_line
+from experiments.cli.streams import flush_stdout
 from placer.errors import BadInputError, PlacerError
 
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ def measuring(store: Path | None = None) -> Iterator[Store | None]:
 
 
 def show_result(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:
-    """Print the facts as JSON, or call `show`."""
+    """Print the facts as JSON, or call `show`. Raises PlacerError where stdout cannot be written."""
     if as_json:
         print(json.dumps(facts))
     else:
         show()
+    flush_stdout()

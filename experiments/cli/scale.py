@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from experiments.cli.options import AsJson, GraphFile, Quiet, TopologyFile, show_result
-from placer.errors import BadInputError
+from placer.errors import BadInputError, try_each
+from placer.files import check_outputs
 
 app = typer.Typer(
     name="scale",
@@ -44,18 +45,24 @@ def fit(
     from experiments.cli.scale_words import bounds, check_pays
     from experiments.jobs.scale import fit_command
     from experiments.report.progress import status
+    from experiments.report.report_files import write_each
     from experiments.report.scaling import show_fit
+    from surrogate.scaling.files import write_scaling
     from surrogate.scaling.fit import FitSettings
     from surrogate.scaling.form import Form
 
     limits = bounds(exponents)
     check_pays(pays)
     form, settings = Form.parse(intrinsic, extrinsic), FitSettings(limits, limits, penalty, samples=samples, seed=seed)
+    check_outputs(out)
     with status(quiet) as advance:
-        facts = fit_command(data, target, form, settings, pays, out, advance)
-    if out is not None:
-        print(f"wrote {out}", file=sys.stderr)
-    show_result(as_json, facts, lambda: show_fit(facts))
+        facts, model = fit_command(data, target, form, settings, pays, advance)
+
+    def write(path: Path) -> None:
+        write_scaling(path, model)
+        print(f"wrote {path}", file=sys.stderr)
+
+    try_each(lambda: show_result(as_json, facts, lambda: show_fit(facts)), lambda: write_each((out, write)))
 
 
 @app.command("predict")
@@ -78,6 +85,7 @@ def predict(
     from experiments.jobs.scale import prediction_facts
     from experiments.report.plots.picture import check_picture
     from experiments.report.plots.scaling import draw_curve
+    from experiments.report.report_files import write_each
     from experiments.report.scaling import prediction_curve, show_prediction
     from surrogate.scaling.files import read_scaling
 
@@ -85,13 +93,16 @@ def predict(
     check_pays(pays)
     if plot is not None and vary is None:
         raise BadInputError("--plot draws a curve along one column; name it with --vary NAME=FROM..TO.")
+    check_outputs(plot)
     fitted = read_scaling(model)
     values = dict(assigned(fitted, text) for text in given or [])
     name, along = varied(fitted, vary) if vary else (None, [])
     facts = prediction_facts(fitted, values, name, along, pays)
-    if plot is not None and name is not None:
-        draw_curve(prediction_curve(facts, fitted.ranges.get(name)), plot)
-    show_result(as_json, facts, lambda: show_prediction(facts))
+
+    def draw(path: Path) -> None:
+        draw_curve(prediction_curve(facts, fitted.ranges.get(name or "")), path)
+
+    try_each(lambda: show_result(as_json, facts, lambda: show_prediction(facts)), lambda: write_each((plot, draw)))
 
 
 @app.command("sgd")
@@ -122,13 +133,16 @@ def sgd(
     from experiments.jobs.scale import sgd_command
     from experiments.report.plots.picture import check_picture
     from experiments.report.plots.scaling import draw_sgd
+    from experiments.report.report_files import write_each
     from experiments.report.scaling import sgd_curve, show_sgd
     from surrogate.scaling.sync_sgd import SgdSettings
 
     settings = SgdSettings(form, overlap, batch, slots, bucket, input_bytes, io, host, prefetch)
     check_picture(plot, "--plot")
     check_pays(pays)
+    check_outputs(plot)
     facts, last = sgd_command(graph, topology, counts(devices), settings, pays)
-    if plot is not None:
-        draw_sgd(sgd_curve(facts), plot)
-    show_result(as_json, facts, lambda: show_sgd(facts, last))
+    try_each(
+        lambda: show_result(as_json, facts, lambda: show_sgd(facts, last)),
+        lambda: write_each((plot, lambda path: draw_sgd(sgd_curve(facts), path))),
+    )

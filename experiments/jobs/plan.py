@@ -11,7 +11,7 @@ from experiments.jobs.interrupt import interruptible
 from placer.errors import BadInputError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import mapping_file, read_mapping, write_mapping
+from placer.graph.mapping_files import MappingFile, mapping_file, read_mapping
 from placer.graph.pins import parse_pin, pinned
 from placer.graph.topology import Link, Topology
 from search.offline.plan import DEFAULT_SEARCHER, Plan, plan
@@ -22,6 +22,13 @@ from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
 FREE = Link("*", "*", latency_s=0.0, bandwidth_bytes_per_s=float("inf"))
+
+
+class Planned(NamedTuple):
+    """A mapping found on files."""
+
+    facts: dict[str, Any]  # what `placer plan --json` prints
+    file: MappingFile  # what `--out` writes
 
 
 class Simulated(NamedTuple):
@@ -39,13 +46,11 @@ def plan_command(
     schedule: str = "rank",
     seconds: float = 10.0,
     seed: int = 0,
-    out: str | Path | None = None,
     pins: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Search on files; returns what `placer plan --json` prints. A signal ends the search with the best so far.
+) -> Planned:
+    """Search on files. A signal ends the search with the best so far.
 
-    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. out: the mapping is written there as placer.mapping/1.
-    Raises BadInputError for bad files or options, PlacerError where `out` cannot be written.
+    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. Raises BadInputError for bad files or options.
     """
     if not seconds >= 0:
         raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
@@ -54,10 +59,8 @@ def plan_command(
     problem = Problem(graph, topology, objective, schedule)
     with interruptible(quick=True) as pressed:
         found = plan(problem, searcher, seconds, seed, over=pressed)
-        if out is not None:
-            _write(out, found, problem, seed)
     timeline = timeline_of(found.mapping, objective, schedule)
-    return {
+    facts = {
         **_facts(found.mapping, timeline, objective, schedule, found.value),
         "lower_bound": found.lower_bound,
         "best_single": found.best_single,
@@ -65,6 +68,7 @@ def plan_command(
         "evaluations": found.evaluations,
         "seconds": found.seconds,
     }
+    return Planned(facts, _file(found, problem, seed))
 
 
 def simulate_command(
@@ -112,8 +116,8 @@ def timeline_of(mapping: Mapping, objective: str, schedule: str) -> Timeline:
     return Simulator(mapping.graph, topology, schedule).timeline(mapping.devices)
 
 
-def _write(out: str | Path, found: Plan, problem: Problem, seed: int) -> None:
-    file = mapping_file(
+def _file(found: Plan, problem: Problem, seed: int) -> MappingFile:
+    return mapping_file(
         found.mapping,
         objective=problem.objective,
         predicted_s=found.value,
@@ -123,7 +127,6 @@ def _write(out: str | Path, found: Plan, problem: Problem, seed: int) -> None:
         searcher=found.searcher,
         versions={"placer": _placer_version()},
     )
-    write_mapping(out, file)
 
 
 def _placer_version() -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import zoo
-from placer.errors import BadInputError
+from placer.errors import BadInputError, tell_all, tried
+from placer.files import check_outputs
 from placer.measure.store import Store
 from placer.profile.operators.dataset import OperatorRow, check_export, export
 from surrogate.operators.models import OperatorModels, fit_models
@@ -43,6 +44,7 @@ class Profiled:
     models: OperatorModels  # fitted to these rows and what the store had of this machine
     devices: tuple[str, ...]
     seconds: float
+    lost: tuple[Exception, ...] = ()  # of the store and the export, where one could not be written
 
 
 def profile_command(
@@ -53,11 +55,13 @@ def profile_command(
 ) -> Profiled:
     """Measure operators, keep them in `store`, fit models to them, and export them to `target`.
 
-    progress: called with the number of steps to show. Raises BadInputError for a model, device or file that cannot be
-    used; and, once what was measured until then is kept, DeviceLostError where a device is lost, and KeyboardInterrupt
-    at a signal.
+    progress: called with the number of steps to show. Raises BadInputError for a model or device that cannot be used,
+    PlacerError for a store or target that cannot be written, as far as that is known before; and, once what was
+    measured until then is kept, DeviceLostError where a device is lost, and KeyboardInterrupt at a signal.
     """
     check(settings, target)
+    if store is not None:
+        Store(store).close()
     begin_s = time.perf_counter()
     from placer.devices.cluster import open_devices
     from placer.devices.workers.deadline import DeviceLostError, at_the_end
@@ -69,36 +73,49 @@ def profile_command(
         try:
             with (
                 progress(count * (settings.passes + 1)) as advance,
-                at_the_end(lambda _: _keep(profiles, store, target)),
+                at_the_end(lambda _: _keep_and_tell(profiles, store, target)),
             ):
                 for model in settings.models:
                     profiles.extend(profiles_of(model, settings, devices, numbers, advance))
                 run_passes(profiles, settings.passes, advance)
         except (DeviceLostError, KeyboardInterrupt):
-            _keep(profiles, store, target)
+            _keep_and_tell(profiles, store, target)
             raise
-    rows, known = _keep(profiles, store, target)
+    rows, known, lost = _keep(profiles, store, target)
     kind = rows[0].device_kind if rows else None
-    return Profiled(tuple(rows), fit_models(known, kind), devices.topology.names, time.perf_counter() - begin_s)
+    models = fit_models(known, kind)
+    return Profiled(tuple(rows), models, devices.topology.names, time.perf_counter() - begin_s, tuple(lost))
 
 
 def _keep(
     profiles: Sequence[OperatorProfile], store: Path | None, target: Path | None
-) -> tuple[list[OperatorRow], list[OperatorRow]]:
-    """Write what was measured: the rows, and with them what the store had of their machines."""
+) -> tuple[list[OperatorRow], list[OperatorRow], list[Exception]]:
+    """Write what was measured: the rows, with them what the store had of their machines, and what failed."""
     rows = [row for profile in profiles for row in profile.rows()]
     known = rows
-    if store is not None:
-        with Store(store) as kept:
-            kept.add_operators(rows)
-            known = [row for name in sorted({row.machine for row in rows}) for row in kept.operators(name)]
-    if target is not None and rows:
-        export(known, target)
-    return rows, known
+
+    def keep() -> None:
+        nonlocal known
+        if store is not None:
+            with Store(store) as kept:
+                kept.add_operators(rows)
+                known = [row for name in sorted({row.machine for row in rows}) for row in kept.operators(name)]
+
+    def put() -> None:
+        if target is not None and rows:
+            export(known, target)
+
+    lost = tried(keep, put)
+    return rows, known, lost
+
+
+def _keep_and_tell(profiles: Sequence[OperatorProfile], store: Path | None, target: Path | None) -> None:
+    """The same where something else is already wrong."""
+    tell_all(_keep(profiles, store, target)[2])
 
 
 def check(settings: ProfileSettings, target: Path | None) -> None:
-    """Raises BadInputError, before the profile, for what would fail in it."""
+    """Raises BadInputError and PlacerError, before the profile, for what would fail in it."""
     for batch in settings.batches:
         if batch is not None and batch < 1:
             raise BadInputError(f"--batch is {batch}; give a number of examples >= 1.")
@@ -106,6 +123,7 @@ def check(settings: ProfileSettings, target: Path | None) -> None:
         raise BadInputError(f"--passes is {settings.passes}; give at least 1.")
     if target is not None:
         check_export(target)
+        check_outputs(target)
 
 
 def measure(

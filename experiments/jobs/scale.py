@@ -10,7 +10,7 @@ from typing import Any
 
 from placer.errors import BadInputError, short
 from placer.graph.graph_files import read_graph, read_topology
-from surrogate.scaling.files import check_target, formula, write_scaling
+from surrogate.scaling.files import formula
 from surrogate.scaling.fit import FitSettings
 from surrogate.scaling.fit import fit as fitted
 from surrogate.scaling.form import Form
@@ -30,21 +30,17 @@ def fit_command(
     form: Form,
     settings: FitSettings,
     pays: float,
-    out: Path | None,
     advance: Callable[[str], None],
-) -> Facts:
-    """Fit a model to runs; returns what `placer scale fit --json` prints.
+) -> tuple[Facts, ScalingModel]:
+    """Fit a model to runs: what `placer scale fit --json` prints, and the model.
 
-    Of a large table, rows are drawn at random (`read_runs`), and `drawn_from` says how many it has.
-    out: the model is written there as placer.scaling/1. Raises BadInputError for data or options that cannot be used.
+    Of a large table, rows are drawn at random (`read_runs`), and `drawn_from` says how many it has. Raises
+    BadInputError for data or options that cannot be used.
     """
     begin_s = time.perf_counter()
-    check_target(out)
     runs = read_runs(data, [target, *form.columns], seed=settings.seed)
     model = fitted(runs, form, target, settings, advance)
-    if out is not None:
-        write_scaling(out, model)
-    return {**fit_facts(model, runs, pays), "seconds": time.perf_counter() - begin_s}
+    return {**fit_facts(model, runs, pays), "seconds": time.perf_counter() - begin_s}, model
 
 
 def fit_facts(model: ScalingModel, runs: Runs, pays: float) -> Facts:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from experiments.jobs.profile import Profiled
-from experiments.report.text import percent
+from experiments.report.console import literal_console
+from experiments.report.text import cell, percent
 from surrogate.operators.models import SMALL_S, OperatorModels
 
 Facts = dict[str, Any]
@@ -47,9 +47,9 @@ def family_facts(models: OperatorModels) -> list[Facts]:
 
 def show_profile(found: Profiled) -> None:
     """The families as a table."""
-    console = Console()
+    console = literal_console()
     title = f"operator models: {found.models.rows} rows of {', '.join(found.models.networks)}"
-    table = Table("family", title=title, title_justify="left")
+    table = Table("family", title=cell(title, 1000), title_justify="left")
     for column in ("rows", "regressor", "MAPE, unseen shapes", "unseen networks", "weighted by time"):
         table.add_column(column, justify="left" if column == "regressor" else "right")
     for row in family_facts(found.models):
@@ -59,5 +59,4 @@ def show_profile(found: Profiled) -> None:
     console.print(
         f"Cross-validated; over ops of at least {SMALL_S * 1e6:.0f} us, or all of a family that has none. "
         f"{len(found.rows)} rows measured on {', '.join(found.devices)} in {found.seconds:.0f} s.",
-        highlight=False,
     )

@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
+from rich.text import Text
 
 from experiments.jobs.profile import Advance
 from experiments.jobs.search.finding import Progress, Row
+from experiments.report.console import literal_console
 from experiments.report.text import ms
 from placer.result import Measured
 
 
 def rich_progress(console: Console, hidden: bool) -> RichProgress:
     """A bar with counts, elapsed time and remaining time."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                TextColumn("ETA"), TimeRemainingColumn())  # fmt: skip
     return RichProgress(*columns, console=console, transient=True, disable=hidden)
 
@@ -26,7 +28,7 @@ class SearchBar(Progress):
     """A bar with ETA and best so far on a terminal, one line per improvement everywhere; all on stderr."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True)
+        self.console = literal_console(stderr=True)
         self.best_s = float("inf")
         self.single_s = float("inf")
         self.bar = rich_progress(self.console, hidden=not self.console.is_terminal)
@@ -34,7 +36,7 @@ class SearchBar(Progress):
 
     def phase(self, text: str) -> None:
         """Print what comes next."""
-        self.console.print(f"[dim]{text}[/dim]", highlight=False)
+        self.console.print(text, style="dim")
 
     def begin(self, total: int) -> None:
         """Show the bar."""
@@ -48,7 +50,7 @@ class SearchBar(Progress):
                 self.single_s = min(self.single_s, row.measured.step_s)
             if best.result.step_s < self.best_s:
                 self.best_s = best.result.step_s
-                self.console.print(f"  {row.searcher:8} {self._best()}", highlight=False)
+                self.console.print(f"  {row.searcher:8} {self._best()}")
         self.bar.update(self.task, advance=1, description=f"best {self._best()}")
 
     def end(self) -> None:
@@ -69,7 +71,7 @@ def bar(quiet: bool) -> Progress:
 @contextmanager
 def progress_bar(total: int, quiet: bool) -> Iterator[Advance]:
     """A bar with ETA on a terminal, a line per network elsewhere; all on stderr."""
-    console = Console(stderr=True)
+    console = literal_console(stderr=True)
     hidden = quiet or not console.is_terminal
     with rich_progress(console, hidden) as bar:
         task = bar.add_task("", total=total)
@@ -79,7 +81,7 @@ def progress_bar(total: int, quiet: bool) -> Iterator[Advance]:
             nonlocal done
             bar.update(task, completed=done, description=text)
             if not quiet and hidden:
-                console.print(f"{text} ({done + 1} of {total})", highlight=False, style="dim")
+                console.print(f"{text} ({done + 1} of {total})", style="dim")
             done += 1
 
         yield advance
@@ -88,5 +90,5 @@ def progress_bar(total: int, quiet: bool) -> Iterator[Advance]:
 @contextmanager
 def status(quiet: bool) -> Iterator[Callable[[str], None]]:
     """Yields a function that shows on stderr what is being done."""
-    with Console(stderr=True, quiet=quiet).status("reading") as shown:
-        yield shown.update
+    with literal_console(stderr=True, quiet=quiet).status("reading") as shown:
+        yield lambda text: shown.update(Text(text))  # of a str it would take markup

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from experiments.report.console import literal_console
 from experiments.report.plots.scaling import ScalingCurve, SgdCurve
 from experiments.report.text import cell, ms, printable
 from surrogate.scaling.model import LEVEL, Value
@@ -20,13 +20,12 @@ TEXT_COLUMNS = 72  # of an iteration drawn as text
 
 def show_fit(facts: Facts) -> None:
     """The formula, what each column does, the constants, and what follows in sentences."""
-    console = Console()
-    console.print(facts["formula"], highlight=False, soft_wrap=True, markup=False)
+    console = literal_console()
+    console.print(facts["formula"], soft_wrap=True)
     of_more = f", drawn at random from {facts['drawn_from']}" if facts["drawn_from"] else ""
     console.print(
         f"{facts['rows']} runs{of_more}; off by {facts['mape']:.1%} on average, on runs left out by "
         f"{facts['mape_cv']:.1%} (penalty {facts['penalty']}, weight {facts['weight']:g})",
-        highlight=False,
     )
     table = Table("column", title="what the columns do", title_justify="left")
     for column in ("matters", "highest / lowest", "power", f"in {LEVEL:.0%} of samples"):
@@ -43,16 +42,16 @@ def show_fit(facts: Facts) -> None:
         table.add_row(cell(name), value, f"{low} to {high}")
     console.print(table)
     for line in facts["reading"]:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
 
 
 def show_prediction(facts: Facts) -> None:
     """One line, or a table along the column that varies."""
-    console = Console()
+    console = literal_console()
     run = ", ".join(f"{key} {_plain(value)}" for key, value in facts["run"].items())
-    console.print(f"{facts['target']} of a run with {run}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{facts['target']} of a run with {run}", soft_wrap=True)
     if facts["assumed"]:
-        console.print(f"(usual values: {', '.join(facts['assumed'])})", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"(usual values: {', '.join(facts['assumed'])})", soft_wrap=True)
     table = Table(cell(facts["vary"] or ""))
     for column in (facts["target"], f"{facts['level']:.0%} of runs", "x the first"):
         table.add_column(cell(column), justify="right")
@@ -62,9 +61,9 @@ def show_prediction(facts: Facts) -> None:
         table.add_row(cell(value), f"{row[facts['target']]:.4g}", interval, f"{row['ratio']:.3g}")
     console.print(table)
     for phrase in facts["outside"]:
-        console.print(f"Outside what was measured: {phrase}.", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"Outside what was measured: {phrase}.", soft_wrap=True)
     if facts["stops_paying"]:
-        console.print(facts["stops_paying"], highlight=False, soft_wrap=True, markup=False)
+        console.print(facts["stops_paying"], soft_wrap=True)
 
 
 def prediction_curve(facts: Facts, measured: tuple[float, float] | None) -> ScalingCurve:
@@ -99,7 +98,7 @@ def sgd_curve(facts: Facts) -> SgdCurve:
 
 def show_sgd(facts: Facts, last: Iteration) -> None:
     """A row per number of devices, and the last iteration as text."""
-    console = Console()
+    console = literal_console()
     title = f"{facts['graph']}: synchronous SGD, {facts['form']}, batch {facts['batch']}"
     table = Table("devices", title=cell(title), title_justify="left")
     for column in ("iteration", "speed-up", "efficiency", "compute", "network", "waits"):
@@ -109,13 +108,13 @@ def show_sgd(facts: Facts, last: Iteration) -> None:
         iteration_s = ms(row["iteration_s"], 1)
         table.add_row(str(row["devices"]), iteration_s, f"{row['speedup']:.2f}x", f"{row['efficiency']:.0%}", *times)
     console.print(table)
-    console.print(f"On {facts['rows'][-1]['devices']} devices:", highlight=False)
-    console.print(drawn(last), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"On {facts['rows'][-1]['devices']} devices:")
+    console.print(drawn(last), soft_wrap=True)
     if facts["assumed_alike"]:
         console.print(f"{facts['assumed_alike']} devices more than the topology has are assumed to be like these.")
     if facts["stops_paying"] is not None:
         line = f"From {facts['stops_paying']} devices on, one more brings less than {facts['pays']:.0%}."
-        console.print(line, highlight=False)
+        console.print(line)
 
 
 def _plain(value: Value) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
+
+from experiments.report.console import literal_console
+from experiments.report.text import cell
 
 Facts = dict[str, Any]
 COLUMNS: tuple[tuple[str, Callable[[Facts], str]], ...] = (
@@ -26,19 +27,19 @@ COLUMNS: tuple[tuple[str, Callable[[Facts], str]], ...] = (
 
 def show_spoc(entries: Sequence[Facts]) -> None:
     """A table of what is known of each entry, and a sentence below it."""
-    console = Console()
+    console = literal_console()
     for entry in entries:
         console.print(_table(entry))
-        console.print(f"{entry['reading']}", highlight=False, markup=False)
+        console.print(f"{entry['reading']}")
         for line in _notes(entry):
-            console.print(line, highlight=False, style="dim")
+            console.print(line, style="dim")
 
 
 def _table(entry: Facts) -> Table:
     parts = [(part, entry[part]) for part in ("forward", "step") if entry[part] is not None]
     shown = [(name, say) for name, say in COLUMNS if any(say(facts) != "-" for _, facts in parts)]
     heads: tuple[str | Column, ...] = ("", *(Column(name, justify="right") for name, _ in shown))
-    title = escape(entry["model"])
+    title = cell(entry["model"], 200)
     table = Table(*heads, box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
     for part, facts in parts:
         table.add_row(part, *(say(facts) for _, say in shown))

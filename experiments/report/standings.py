@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from experiments.jobs.search.compare import Comparison, Standing
 from experiments.jobs.search.finding import Row, step_s
+from experiments.report.console import literal_console
 from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
+from experiments.report.report_files import write_each
 from experiments.report.tables import groups_per_device, reference_line, result_facts
-from experiments.report.text import markdown_table, ms
+from experiments.report.text import cell, markdown_table, ms
 from placer.files import write_whole
 from placer.graph.mapping import Mapping
 from search.offline.plan import DEFAULT_SEARCHER
@@ -86,16 +87,16 @@ def panel(facts: Facts) -> RegretPanel:
 
 def show_comparison(facts: Facts) -> None:
     """The table of searchers, and what it means in sentences."""
-    console = Console()
+    console = literal_console()
     title = f"{facts['model']}: {facts['ops']} ops in {facts['groups']} groups, {facts['measured']} mappings measured"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=cell(title, 200), title_justify="left")
     for head in HEADS:
         table.add_column(head, justify="left" if head == "searcher" else "right")
     for cells in _table(facts):
         table.add_row(*cells)
     console.print(table)
     for line in comparison_lines(facts):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
 
 
 def comparison_lines(facts: Facts) -> list[str]:
@@ -135,11 +136,14 @@ def _cells(name: str, row: Facts) -> list[str]:
 
 
 def write_comparison(facts: Facts, report: Path | None, curves: Path | None) -> None:
-    """The report as Markdown, and the regret curves as a picture. Raises PlacerError where one cannot be written."""
-    if curves is not None:
-        draw_regret([panel(facts)], curves)
-    if report is not None:
-        write_whole(report, _markdown(facts).encode())
+    """The report as Markdown, and the regret curves as a picture, each by itself.
+
+    Raises PlacerError where one cannot be written.
+    """
+    write_each(
+        (report, lambda path: write_whole(path, _markdown(facts).encode())),
+        (curves, lambda path: draw_regret([panel(facts)], path)),
+    )
 
 
 def _markdown(facts: Facts) -> str:

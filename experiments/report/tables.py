@@ -6,25 +6,26 @@ import json
 import sys
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
-from rich.console import Console
 from rich.table import Table
 
 from experiments.jobs.plan import Simulated
 from experiments.jobs.search.finding import Finding, Pipelined, Row, step_s
 from experiments.jobs.search.timelines import one_trace
+from experiments.report.console import literal_console
 from experiments.report.gantt import gantt_facts, gantt_text
 from experiments.report.plots.gantt import draw
 from experiments.report.plots.picture import check_picture
-from experiments.report.report_files import is_page
+from experiments.report.report_files import is_page, write_each
 from experiments.report.text import cell, markdown_table, ms, printable
 from placer.errors import PlacerError
-from placer.files import write_whole
+from placer.files import check_outputs, write_whole
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
@@ -33,6 +34,7 @@ from placer.splits.plan import SplitPlan
 from placer.splits.plan_files import regions_of
 
 Facts = dict[str, Any]
+OUT_FILES = ("mapping.json", "groups.json", "graph.json", "topology.json")  # of a search
 HEADS = ("mapping", "step", "spread", "repeats", "x best single", "predicted", "off by")
 
 
@@ -102,15 +104,16 @@ def _moved(row: Row) -> int:
 
 def show_finding(found: Finding) -> None:
     """The table of mappings, and in words what came of it."""
-    console = Console()
-    table = Table(title=f"{found.model}: {found.ops} ops in {len(found.groups.graph)} groups", title_justify="left")
+    console = literal_console()
+    title = f"{found.model}: {found.ops} ops in {len(found.groups.graph)} groups"
+    table = Table(title=cell(title, 200), title_justify="left")
     for column in HEADS:
         table.add_column(column, justify="left" if column == "mapping" else "right")
     for row in sorted(found.measured, key=step_s):
         table.add_row(*_cells(row), style="bold" if _is_best(row, found) else None)
     console.print(table)
     for line in summary_lines(found):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _is_best(row: Row, found: Finding) -> bool:
@@ -213,9 +216,9 @@ def _alone(found: Finding, best: Measured) -> str:
 
 def show_facts(facts: Facts) -> None:
     """The outcome of `plan` or `simulate`."""
-    console = Console()
+    console = literal_console()
     value = facts["value"]
-    console.print(f"{facts['objective']} ({facts['schedule']}): {ms(value)}", highlight=False)
+    console.print(f"{facts['objective']} ({facts['schedule']}): {ms(value)}")
     if "lower_bound" in facts:
         bound, single = facts["lower_bound"], facts["best_single"]
         within = f"within {value / bound - 1:.1%} of the lower bound {ms(bound)}" if bound > 0 else "no lower bound"
@@ -226,7 +229,7 @@ def show_facts(facts: Facts) -> None:
             if value > 0
             else f"{ms(single)} on the best single device"
         )
-        console.print(f"{within}; {against} (searcher {facts['searcher']})", highlight=False)
+        console.print(f"{within}; {against} (searcher {facts['searcher']})")
     table = Table("device", "load", "busy", "memory", "peak memory")
     for name, d in facts["devices"].items():
         memory, peak = _mib(d["memory_bytes"]), _mib(d["memory_peak_bytes"])
@@ -237,34 +240,40 @@ def show_facts(facts: Facts) -> None:
 def show_simulated(simulated: Simulated) -> None:
     """The outcome of `simulate`, and its Gantt chart, as wide as the terminal."""
     show_facts(simulated.facts)
-    print(gantt_text(simulated.timeline, Console().width))
+    print(gantt_text(simulated.timeline, literal_console().width))
 
 
 def write_simulated(simulated: Simulated, trace: Path | None, gantt: Path | None) -> None:
-    """The simulated step for ui.perfetto.dev, and as a picture. Raises PlacerError where one cannot be written."""
+    """The simulated step for ui.perfetto.dev, and as a picture, each by itself.
+
+    Raises PlacerError where one cannot be written.
+    """
     timeline, schedule = simulated.timeline, simulated.facts["schedule"]
-    if trace is not None:
-        write_whole(trace, json.dumps(timeline.to_trace()).encode())
-    if gantt is not None:
+
+    def write_trace(path: Path) -> None:
+        write_whole(path, json.dumps(timeline.to_trace()).encode())
+
+    def draw_step(path: Path) -> None:
         name = printable(timeline.graph.name, 60)
         title = f"{name}, simulated ({schedule}): makespan {ms(timeline.makespan_s, None)}"
-        draw(gantt_facts(title, {"": timeline}), gantt)
+        draw(gantt_facts(title, {"": timeline}), path)
+
+    write_each((trace, write_trace), (gantt, draw_step))
 
 
 def check_writable(out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None) -> None:
     """Check, before the search, what is written after it.
 
-    Raises PlacerError for a file that cannot be written, BadInputError for a `gantt` that is not a picture.
+    Folders that are not there are made. Raises PlacerError for a file that cannot be written, BadInputError for a
+    `gantt` that is not a picture.
     """
     check_picture(gantt)
     for folder in {p for p in (out, *(file and file.parent for file in (report, trace, gantt))) if p is not None}:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            probe = folder / ".placer-probe"
-            probe.write_bytes(b"placer")
-            probe.unlink()
         except OSError as error:
             raise PlacerError(f"{folder}: cannot be written ({error.strerror}); name another folder.") from error
+    check_outputs(*(() if out is None else (out / name for name in OUT_FILES)), report, trace, gantt)
 
 
 def write_results(
@@ -272,27 +281,45 @@ def write_results(
 ) -> None:
     """Write mapping.json (the device of every op) to `out`, and, for `plan` and `simulate`, what the search placed:
     graph.json, topology.json, and groups.json (the mapping of graph.json's groups). Then the table, the trace and its
-    picture.
+    picture. Each is written by itself, whatever comes of the others.
 
     Raises PlacerError where something cannot be written.
     """
-    if out is not None:
-        write_mapping(out / "mapping.json", _mapping_file(found, found.mapping))
-        coarse = Mapping(found.problem.graph, found.problem.topology, found.best.mapping.devices)
-        write_mapping(out / "groups.json", _mapping_file(found, coarse))
-        write_graph(out / "graph.json", found.problem.graph)
-        write_topology(out / "topology.json", found.problem.topology)
-        print(f"wrote {out / 'mapping.json'}", file=sys.stderr)
-    if report is not None:
-        _write_report(found, report)
-    if found.trace is None:
-        return
-    predicted, measured = found.trace
-    if trace is not None:
-        write_whole(trace, json.dumps(one_trace(predicted, measured)).encode())
-    if gantt is not None:
-        title = f"{found.model}: the delivered mapping"
-        draw(gantt_facts(title, {"predicted": predicted, "measured": measured}), gantt)
+    ways = dict(zip(OUT_FILES, (_write_mapping, _write_groups, _write_graph, _write_topology), strict=True))
+    in_folder = [] if out is None else [(out / name, partial(write, found)) for name, write in ways.items()]
+    drawn = (trace, gantt) if found.trace is not None else (None, None)
+    later = (_write_report, _write_trace, _draw_step)
+    rest = [(path, partial(write, found)) for path, write in zip((report, *drawn), later, strict=True)]
+    write_each(*in_folder, *rest)
+
+
+def _write_mapping(found: Finding, path: Path) -> None:
+    write_mapping(path, _mapping_file(found, found.mapping))
+    print(f"wrote {path}", file=sys.stderr)
+
+
+def _write_groups(found: Finding, path: Path) -> None:
+    coarse = Mapping(found.problem.graph, found.problem.topology, found.best.mapping.devices)
+    write_mapping(path, _mapping_file(found, coarse))
+
+
+def _write_graph(found: Finding, path: Path) -> None:
+    write_graph(path, found.problem.graph)
+
+
+def _write_topology(found: Finding, path: Path) -> None:
+    write_topology(path, found.problem.topology)
+
+
+def _write_trace(found: Finding, path: Path) -> None:
+    assert found.trace is not None
+    write_whole(path, json.dumps(one_trace(*found.trace)).encode())
+
+
+def _draw_step(found: Finding, path: Path) -> None:
+    assert found.trace is not None
+    title = f"{found.model}: the delivered mapping"
+    draw(gantt_facts(title, dict(zip(("predicted", "measured"), found.trace, strict=True))), path)
 
 
 def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:

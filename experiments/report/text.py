@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.markup import escape
-
 
 def ms(seconds: float | None, digits: int | None = 2) -> str:
     """Seconds as milliseconds with `digits` after the point; digits=None: with three digits or more. None is ""."""
@@ -28,8 +26,8 @@ def printable(name: str, length: int) -> str:
 
 
 def cell(text: object, length: int = 60) -> str:
-    """A name in a table of rich: printable, and without markup."""
-    return escape(printable(str(text), length))
+    """A name in a table or its title, printable and cut."""
+    return printable(str(text), length)
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]] = (), left: Iterable[int] = (0,)) -> list[str]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import permutations
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from experiments.report.console import literal_console
+from experiments.report.text import cell
 from placer.devices.link_pairs import ALL
 from placer.graph.topology import Link, Topology
 
@@ -37,14 +37,14 @@ def topology_facts(topology: Topology, hardware: dict[str, str]) -> Facts:
 
 def show_topology(topology: Topology, hardware: dict[str, str]) -> None:
     """Devices and links as two tables."""
-    console = Console()
+    console = literal_console()
     table = Table("device", "kind", "memory", *(["hardware"] if hardware else []))
     for d in topology.devices:
         table.add_row(
-            escape(d.name),
-            escape(d.kind),
+            cell(d.name),
+            cell(d.kind),
             "unlimited" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB",
-            *([escape(hardware.get(d.name, ""))] if hardware else []),
+            *([cell(hardware.get(d.name, ""))] if hardware else []),
         )
     console.print(table)
     if topology.links:
@@ -53,7 +53,7 @@ def show_topology(topology: Topology, hardware: dict[str, str]) -> None:
             k = sorted(links, key=_mebibyte_s)[len(links) // 2]
             work = f"{k.send_s * 1e6:.0f} us + {k.send_s_per_byte * 1e9:.2f} ns/byte"
             way = f"{k.latency_s * 1e6:.0f} us, {k.bandwidth_bytes_per_s / 1e9:.3g} GB/s"
-            table.add_row(name, way, work, _range_ms([_mebibyte_s(link) for link in links]))
+            table.add_row(cell(name, 160), way, work, _range_ms([_mebibyte_s(link) for link in links]))
         console.print(table)
 
 

@@ -6,10 +6,12 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from placer.devices.machine import machine_name
 from placer.errors import PlacerError
@@ -32,6 +34,17 @@ CREATE TABLE IF NOT EXISTS operators (
     PRIMARY KEY (signature, machine, device_kind, batch, network, source)
 )
 """
+HELD = {
+    "measurements": {"graph", "topology", "mapping", "kind", "result", "ratio", "searcher", "at"},
+    "operators": {*COLUMNS, "at"},
+}  # the columns of each table
+BUSY_S = 30.0  # for so long another process may be in the middle of writing
+ADVICE = {
+    sqlite3.SQLITE_FULL: "free some space",
+    sqlite3.SQLITE_IOERR: "look after the disk, or name another with --store",
+    sqlite3.SQLITE_BUSY: "another program holds it: end that one, or name another with --store",
+    sqlite3.SQLITE_READONLY: "make it writable, or name another with --store",
+}
 # A new measurement is averaged with the stored one, weighted by repeats.
 MERGED = ", ".join(
     f"{name} = ({name} * repeats + excluded.{name} * excluded.repeats) / (repeats + excluded.repeats)"
@@ -59,19 +72,75 @@ class Store:
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.connection = sqlite3.connect(self.path, isolation_level=None)
-            self.connection.execute("PRAGMA journal_mode=WAL")
-            version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
-            if not 0 <= version <= SCHEMA_VERSION:
-                raise PlacerError(
-                    f"the store {self.path} has schema {version}, this Placer writes {SCHEMA_VERSION}; "
-                    "name another file with --store."
-                )
+            if self.path.exists() and not self.path.is_file():  # SQLite would wait for a pipe for ever
+                raise PlacerError(f"the store {self.path} is no file; name another with --store.")
+            self.connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
+        except (sqlite3.Error, OSError) as error:
+            raise self._failed("used", error) from error
+        try:
+            self._make()
+        except PlacerError:
+            self.connection.close()
+            raise
+
+    def _make(self) -> None:
+        """Check what is there, and add what it lacks. Raises PlacerError, and has changed nothing then."""
+        with self._transaction("used"):
+            self._check_ours()
             self.connection.execute(SCHEMA)
             self.connection.execute(OPERATORS)
             self.connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        except (sqlite3.Error, OSError) as error:
-            raise PlacerError(f"the store {self.path} cannot be used: {error}; name another with --store.") from error
+        try:
+            self.connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.Error as error:
+            if _code(error) != sqlite3.SQLITE_BUSY:  # another opens it just now, and will do this; SQLite does not wait
+                raise self._failed("used", error) from error
+
+    def _check_ours(self) -> None:
+        """Raises PlacerError for another version's file, and for another program's."""
+        version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+        if not 0 <= version <= SCHEMA_VERSION:
+            raise PlacerError(
+                f"the store {self.path} has schema {version}, this Placer writes {SCHEMA_VERSION}; "
+                "name another file with --store."
+            )
+        query = (
+            "SELECT tables.name, columns.name FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns"
+        )
+        found: dict[str, set[str]] = {}
+        for table, column in self.connection.execute(f"{query} WHERE tables.type = 'table'"):
+            found.setdefault(table, set()).add(column)
+        known = {name: found[name] for name in HELD if name in found}
+        if (found and not known) or any(columns != HELD[name] for name, columns in known.items()):
+            raise PlacerError(f"{self.path} is an SQLite file of another program; name another with --store.")
+
+    @contextmanager
+    def _transaction(self, done: str) -> Iterator[None]:
+        """All that is executed in the block, or nothing, with other processes kept out. Raises PlacerError where it
+        cannot be `done`.
+        """
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._failed(done, error) from error
+        finally:
+            if self.connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    self.connection.execute("ROLLBACK")
+
+    def _failed(self, done: str, error: sqlite3.Error | OSError) -> PlacerError:
+        """The error of a store that cannot be `done`, with what to do about it."""
+        advice = ADVICE.get(_code(error), "name another with --store")
+        return PlacerError(f"the store {self.path} cannot be {done}: {error}; {advice}.")
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        """What a query finds. Raises PlacerError for a store that is damaged."""
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._failed("read", error) from error
 
     def __enter__(self) -> Store:
         return self
@@ -85,12 +154,12 @@ class Store:
 
     def find(self, mapping: Mapping, anchor_s: float) -> Result | None:
         """The result of an earlier session, scaled to the current anchor's time; None where there is none."""
-        row = self.connection.execute(
-            "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?", _key(mapping)
-        ).fetchone()
-        if row is None:
+        found = self._rows(
+            "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?", *_key(mapping)
+        )
+        if not found:
             return None
-        kind, text, ratio = row
+        kind, text, ratio = found[0]
         if kind == "failed":
             return Failed(**json.loads(text))
         stored = Measured(**json.loads(text))
@@ -104,10 +173,8 @@ class Store:
         measured = isinstance(result, Measured)
         ratio = result.step_s / anchor_s if isinstance(result, Measured) else None
         row = (*_key(mapping), "measured" if measured else "failed", json.dumps(asdict(result)), ratio, searcher)
-        try:
+        with self._transaction("written"):
             self.connection.execute("INSERT OR REPLACE INTO measurements VALUES (?,?,?,?,?,?,?,?)", (*row, time.time()))
-        except sqlite3.Error as error:
-            raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
 
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:
         """Store rows of the operator dataset, all or none. A signature measured before on the same machine, kind of
@@ -115,29 +182,28 @@ class Store:
         """
         records = [to_record(row) | {"batch": row.batch or 0} for row in rows]
         values = [(*(record[name] for name in COLUMNS), time.time()) for record in records]
-        try:
-            self.connection.execute("BEGIN")
+        with self._transaction("written"):
             self.connection.executemany(ADD_OPERATOR, values)
-            self.connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            raise PlacerError(f"the store {self.path} cannot be written: {error}; free some space.") from error
 
     def operators(self, machine: str | None = None) -> list[OperatorRow]:
         """The operator dataset of one machine (a `machine_name`), or of all."""
         query = f"SELECT {', '.join(COLUMNS)} FROM operators WHERE machine = coalesce(?, machine) ORDER BY rowid"
-        found = self.connection.execute(query, (machine,)).fetchall()
+        found = self._rows(query, machine)
         return [from_record(dict(zip(COLUMNS, values, strict=True))) for values in found]
 
     def __len__(self) -> int:
-        return int(self.connection.execute("SELECT COUNT(*) FROM measurements").fetchone()[0])
+        return int(self._rows("SELECT COUNT(*) FROM measurements")[0][0])
 
 
 def topology_key(topology: Topology) -> str:
     """A key for comparable results: the machine, its devices and EXECUTION_VERSION; link measurements are left out."""
     devices = " ".join(f"{d.name}:{d.kind}{_gpu_share(d)}{_host(d)}" for d in topology.devices)
     return hashlib.sha256(f"{machine_name()} {devices} {EXECUTION_VERSION}".encode()).hexdigest()[:16]
+
+
+def _code(error: Exception) -> int:
+    """SQLite's primary result code; 0 where there is none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _host(device: Device) -> str:

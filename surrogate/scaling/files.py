@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError
 from placer.files import Document, Name, read_document, write_document
 from surrogate.scaling.fit import PENALTIES
 from surrogate.scaling.form import Coding, Form
@@ -129,9 +129,3 @@ def _check(path: str | Path, file: ScalingFile, coding: Coding) -> None:
             raise BadInputError(f"{path}: $.usual.{name} is {value!r}, which no run had; fit it again.")
     if file.penalty not in PENALTIES:
         raise BadInputError(f"{path}: $.penalty is none of {', '.join(PENALTIES)}; correct it.")
-
-
-def check_target(path: Path | None) -> None:
-    """Refuse before the fit what could not be written after it. Raises PlacerError."""
-    if path is not None and not path.parent.is_dir():
-        raise PlacerError(f"{path}: there is no folder {path.parent}; make it first.")

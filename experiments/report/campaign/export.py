@@ -13,7 +13,7 @@ from experiments.report.campaign.report import MARKDOWN, report_content
 from experiments.report.campaign.scalars import check_tensorboard, write_scalars
 from experiments.report.campaign.traces import write_traces
 from placer.errors import BadInputError, PlacerError, short
-from placer.files import parquet
+from placer.files import check_outputs, parquet
 
 CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO = "csv", "parquet", "optuna", "tensorboard", "perfetto"
 FORMATS = (CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO)
@@ -37,6 +37,8 @@ def check_export(out: str, format: str | None) -> str:
     if meant in FOLDERS and Path(out).is_file():
         raise BadInputError(f"--out {short(out)}: is a file; {meant} needs a folder.")
     _check_extra(meant)
+    if meant not in FOLDERS and "://" not in out:
+        check_outputs(out)
     return meant
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from typing import Any
 from experiments.campaign.standing import best_single_s
 from experiments.campaign.store import Held, Store
 from placer.errors import BadInputError, PlacerError
+from placer.files import write_whole
 from placer.result import Measured
 
-NAME = "events.out.tfevents.{:010d}.placer"
+NAME, NAMES = "events.out.tfevents.{:010d}.placer", "events.out.tfevents.*.placer"
 VERSION = "brain.Event:2"
 
 
@@ -67,17 +69,20 @@ def file_names(keys: Iterable[str]) -> dict[str, str]:
 
 
 def _write(folder: Path, events: list[Any]) -> None:
+    """One run, in the place of those that are there. Raises OSError and PlacerError."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("events.out.tfevents.*.placer"):
-        old.unlink()
     begin = events[0].wall_time if events else 0.0
-    writer = RecordWriter((folder / NAME.format(int(begin))).open("wb"))
+    path, content = folder / NAME.format(int(begin)), BytesIO()
+    writer = RecordWriter(content)
     for event in [Event(wall_time=begin, file_version=VERSION), *events]:
         writer.write(event.SerializeToString())
-    writer.close()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(path, content.getvalue())
+    for old in folder.glob(NAMES):
+        if old != path:
+            old.unlink()
 
 
 def _scalars(held: Held, single_s: float, at: list[float]) -> list[Any]:

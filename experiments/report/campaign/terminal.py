@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from experiments.campaign.cells import Cell
 from experiments.campaign.progress import Progress
 from experiments.campaign.store import Trial
 from experiments.report.campaign.warm_starts import warm_lines
+from experiments.report.console import literal_console
 from experiments.report.progress import rich_progress
 from experiments.report.text import cell as shown
 from experiments.report.text import ms
@@ -25,9 +25,9 @@ class CampaignBar(Progress):
     several: cells are under way side by side, so that each line names its cell.
     """
 
-    def __init__(self, console: Console | None = None, *, several: bool = False) -> None:
+    def __init__(self, *, several: bool = False) -> None:
         self.several = several
-        self.console = console or Console(stderr=True)
+        self.console = literal_console(stderr=True)
         self.bar = rich_progress(self.console, hidden=not self.console.is_terminal)
         self.done = self.total = 0
         self.best_s: dict[str, tuple[float, float]] = {}  # of each cell, and of its single devices
@@ -82,7 +82,7 @@ class CampaignBar(Progress):
         self.bar.stop()
 
     def _say(self, text: str, style: str | None = None) -> None:
-        self.console.print(shown(text, 2000), highlight=False, soft_wrap=True, style=style)
+        self.console.print(shown(text, 2000), soft_wrap=True, style=style)
 
     def _name(self, cell: Cell) -> str:
         return f"  {cell.key}" if self.several else ""
@@ -106,12 +106,12 @@ def progress(quiet: bool, *, several: bool = False) -> Progress:
 
 def show_standing(facts: Facts) -> None:
     """A table of cells for each case, which 80 columns have room for, and how much is done."""
-    console = Console()
+    console = literal_console()
     for case in dict.fromkeys(row["case"] for row in facts["cells"]):
-        console.print(shown(case, 200), style="bold", highlight=False)
+        console.print(shown(case, 200), style="bold")
         console.print(_cells([row for row in facts["cells"] if row["case"] == case]))
     for line in standing_lines(facts):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
 
 
 def _cells(rows: list[Facts]) -> Table:

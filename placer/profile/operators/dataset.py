@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
+from io import BytesIO, StringIO
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from placer.errors import BadInputError, PlacerError
-from placer.files import parquet
+from placer.errors import BadInputError
+from placer.files import parquet, write_whole
 
 Shape = tuple[int | None, ...] | None
 ITEM_BYTES = {
@@ -170,13 +171,7 @@ def export(rows: Iterable[OperatorRow], path: Path) -> None:
     """
     check_export(path)
     records = [to_record(row) for row in rows]
-    try:
-        if path.suffix == ".csv":
-            _write_csv(records, path)
-        else:
-            _write_parquet(records, path)
-    except OSError as error:
-        raise PlacerError(f"{path}: cannot be written ({error.strerror}); name another file.") from error
+    write_whole(path, _csv(records) if path.suffix == ".csv" else _parquet(records))
 
 
 def load(path: Path) -> list[OperatorRow]:
@@ -191,18 +186,21 @@ def load(path: Path) -> list[OperatorRow]:
         raise BadInputError(f"{path}: is no operator dataset ({error}); export one with placer profile.") from error
 
 
-def _write_csv(records: Sequence[MappingABC[str, Any]], path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(records)
+def _csv(records: Sequence[MappingABC[str, Any]]) -> bytes:
+    text = StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS)
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue().encode()
 
 
-def _write_parquet(records: Sequence[MappingABC[str, Any]], path: Path) -> None:
+def _parquet(records: Sequence[MappingABC[str, Any]]) -> bytes:
     import pyarrow
 
     kinds = {"flops": pyarrow.float64(), "bytes_in": pyarrow.int64(), "bytes_out": pyarrow.int64()}
     kinds |= {"batch": pyarrow.int64(), "repeats": pyarrow.int64()}
     kinds |= dict.fromkeys(("median_s", "low_s", "spread_s"), pyarrow.float64())
     schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in COLUMNS])
-    parquet().write_table(pyarrow.Table.from_pylist(list(records), schema=schema), path)
+    content = BytesIO()
+    parquet().write_table(pyarrow.Table.from_pylist(list(records), schema=schema), content)
+    return content.getvalue()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -51,6 +52,31 @@ def test_a_broken_spec_is_one_line_and_exit_code_2(edited):
     found = placer("run", edited("seeds =", "sedes ="))
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.startswith("placer: ") and found.stderr.count("\n") == 1
+
+
+def test_a_spec_that_is_a_pipe_is_not_waited_for_and_a_byte_order_mark_is_no_fault(folder):
+    os.mkfifo(folder / "pipe.toml")
+    for command in ("run", "status"):
+        found = placer(command, folder / "pipe.toml", timeout=120)
+        assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+        assert "is no file" in found.stderr
+    path = folder / "campaign.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert len(read_spec(path).cells) == 4
+
+
+def test_outputs_of_a_report_and_an_export_are_tried_each_by_itself(done, tmp_path):
+    out = done / "report.md"
+    os.mkfifo(out)  # which nobody reads
+    ran = placer("report", done / "campaign.toml", "--out", out, "--json")
+    assert ran.returncode == 1 and set(json.loads(ran.stdout)) > {"cells", "after"}
+    assert "nobody reads from it" in ran.stderr and ran.stderr.count("\n") == 1
+    ran = placer("export", done / "campaign.toml", "--out", done / "t.csv", "--best", done / "best", "--json")
+    assert ran.returncode == 1 and json.loads(ran.stdout)["rows"] == 20
+    assert "no measured cell" in ran.stderr and (done / "t.csv").exists()
+    (done / "t.parquet").mkdir()
+    ran = placer("export", done / "campaign.toml", "--out", done / "t.parquet")
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1) and "is a folder" in ran.stderr
 
 
 def test_a_warm_start_is_an_option_and_what_is_no_store_is_one_line_and_exit_code_2(folder, edited, done):

@@ -1,5 +1,6 @@
 """The store: one writer, older files renewed, newer ones refused, and a full disk loses nothing."""
 
+import os
 import sqlite3
 
 import pytest
@@ -153,6 +154,27 @@ def test_an_sqlite_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path):
             with pytest.raises(PlacerError, match="no store of a campaign; name another"):
                 Store(path, reads=reads)
         assert path.read_bytes() == before
+
+
+def test_another_programs_tables_of_the_same_names_are_none_of_a_campaign(tmp_path):
+    path = tmp_path / "court.sqlite"
+    connection = sqlite3.connect(path)
+    for table in ("cases", "cells", "trials"):
+        connection.execute(f"CREATE TABLE {table} (id INTEGER)")
+    connection.close()
+    before = path.read_bytes()
+    for reads in (False, True):
+        with pytest.raises(PlacerError, match="no store of a campaign; name another"):
+            Store(path, reads=reads)
+    assert path.read_bytes() == before
+
+
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for reads in (False, True):
+        with pytest.raises(PlacerError, match="is no file"):
+            Store(tmp_path / "pipe", reads=reads)
+    assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]
 
 
 def test_a_store_that_is_just_being_made_and_one_that_is_damaged_are_named_in_one_line(tmp_path):

@@ -6,15 +6,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from experiments.benches import operators as bench
 from experiments.benches.operators import page_lines
-from experiments.jobs.profile import ProfileSettings, check
-from placer.errors import BadInputError
+from experiments.jobs.profile import ProfileSettings, _keep, check, profile_command
+from placer.errors import BadInputError, PlacerError
 from placer.measure.store import Store
 from placer.profile.operators.dataset import Operator, OperatorRow, Tensor, load
 
@@ -57,6 +59,24 @@ def test_bad_input_is_one_line(arguments, says):
 def test_no_passes_are_refused():
     with pytest.raises(BadInputError, match="--passes"):
         check(ProfileSettings(("mnist_softmax",), passes=0), None)
+
+
+def test_a_store_that_cannot_be_written_loses_no_export(tmp_path):
+    (tmp_path / "folder.sqlite").mkdir()
+    profiles = [SimpleNamespace(rows=lambda: ROWS)]
+    rows, known, lost = _keep(profiles, tmp_path / "folder.sqlite", tmp_path / "rows.csv")
+    assert rows == known == ROWS == load(tmp_path / "rows.csv")
+    assert [type(error) for error in lost] == [PlacerError]
+    (tmp_path / "export.csv").mkdir()
+    *_, lost = _keep(profiles, tmp_path / "rows.sqlite", tmp_path / "export.csv")
+    assert [str(error).partition(": ")[2] for error in lost] == ["is a folder, and is not written to; name a file."]
+    with Store(tmp_path / "rows.sqlite") as kept:
+        assert len(kept.operators()) == len({(row.operator.signature, row.network, row.source) for row in ROWS})
+
+
+def test_a_store_that_cannot_be_used_is_refused_before_the_work(tmp_path):
+    with pytest.raises(PlacerError, match="is no file; name another with --store"):
+        profile_command(ProfileSettings(("mnist_softmax",)), tmp_path, None, lambda total: nullcontext())
 
 
 def matmul_row(m: int, k: int, network: str, source: str = "step") -> OperatorRow:

@@ -153,8 +153,37 @@ def test_what_is_no_graph_at_all_is_refused(put, text):
 
 
 def test_numbers_that_are_none_are_refused(put):
-    for number in ("NaN", "Infinity", "1e999"):
-        refused(read_graph, put(json.dumps(GRAPH).replace("2.5", number)))
+    for number in ("NaN", "Infinity", "-Infinity"):
+        assert "has NaN or Infinity" in refused(read_graph, put(json.dumps(GRAPH).replace("2.5", number)))
+    refused(read_graph, put(json.dumps(GRAPH).replace("2.5", "1e999")))
+
+
+def test_a_byte_order_mark_is_no_fault(put):
+    assert len(read_graph(put("\ufeff" + json.dumps(GRAPH)))) == len(GRAPH["ops"])
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (json.dumps(GRAPH).encode("utf-16"), "is in UTF-16 or UTF-32; save it as UTF-8"),
+        (b"\xef\xbb\xbf", "is no JSON"),
+        (json.dumps(GRAPH).replace("small", "\\ud800").encode(), "lone surrogate"),
+        (json.dumps(GRAPH).replace("small", "\\udc00").encode(), "lone surrogate"),
+        (json.dumps(GRAPH).replace("small", "\\ud83d and more").encode(), "lone surrogate"),
+        (json.dumps(GRAPH).replace("small", "\xff").encode("latin-1"), "is not in UTF-8"),
+        (b'{"a": ' * 100_000, "is nested too deeply"),
+        (json.dumps(GRAPH).encode()[:-1], "is no JSON"),
+        (json.dumps(GRAPH).replace("small", "NaN").encode() + b"x", "is no JSON"),
+        (json.dumps(GRAPH).replace("small", "a\tb").encode(), "is no JSON"),
+    ],
+    ids=range(10),
+)
+def test_what_is_no_json_is_named_as_what_it_is(tmp_path, content, says):
+    path = tmp_path / "graph.json"
+    path.write_bytes(content)
+    line = refused(read_graph, path)
+    assert says in line
+    assert "Infinity" not in line
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path, put):

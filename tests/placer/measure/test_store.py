@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 
 import pytest
 
@@ -72,6 +74,107 @@ def test_a_file_that_is_no_store_is_refused(tmp_path, content):
     with pytest.raises(PlacerError, match="cannot be used"):
         Store(path)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "measurements (at REAL, celsius REAL)",
+        "operators (name TEXT, number TEXT)",
+        "studies (id INTEGER)",
+        "cases (key TEXT PRIMARY KEY)",
+    ],
+)
+@pytest.mark.parametrize("version", [0, 2])
+def test_another_programs_file_is_named_as_that_and_left_alone(tmp_path, table, version):
+    path = tmp_path / "weather.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute(f"CREATE TABLE {table}")
+    connection.execute(f"PRAGMA user_version={version}")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(PlacerError, match="of another program; name another"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_store_of_the_first_version_gets_what_it_lacks(tmp_path, store):
+    path = tmp_path / "first.sqlite"
+    (made,) = store.connection.execute("SELECT sql FROM sqlite_master WHERE name = 'measurements'").fetchone()
+    connection = sqlite3.connect(path)
+    connection.execute(made)
+    connection.execute("CREATE TABLE notes (text TEXT)")  # its owner's
+    connection.execute("PRAGMA user_version=1")
+    connection.close()
+    with Store(path) as renewed:
+        assert (len(renewed), renewed.operators()) == (0, [])
+
+
+def test_a_pipe_is_refused(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(PlacerError, match="is no file"):
+        Store(path)
+
+
+def test_one_that_another_process_is_just_making_is_waited_for(tmp_path):
+    """Another holds the new file's lock in the middle of making it."""
+    path, opened = tmp_path / "runs.sqlite", []
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE measurements_of_before (x)")
+
+    def open_it():
+        try:
+            with Store(path) as store:
+                opened.append(len(store))
+        except PlacerError as error:
+            opened.append(str(error))
+
+    opening = threading.Thread(target=open_it)
+    opening.start()
+    opening.join(0.3)  # as long as it may: what waits is not done, what does not has failed
+    other.execute("ROLLBACK")
+    opening.join()
+    other.close()
+    assert opened == [0]
+
+
+def test_many_may_make_one_store_at_the_same_instant(tmp_path):
+    opened, count = [], 6
+
+    def open_it(path, start):
+        start.wait()
+        try:
+            with Store(path) as store:
+                store.add(SPLIT, Measured(0.5), anchor_s=1.0, searcher="heft")
+                opened.append(len(store))
+        except PlacerError as error:
+            opened.append(str(error))
+
+    for i in range(10):
+        start = threading.Barrier(count)
+        threads = [threading.Thread(target=open_it, args=(tmp_path / f"{i}.sqlite", start)) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert opened == [1] * 10 * count
+
+
+def test_only_a_full_disk_is_told_to_free_space(tmp_path):
+    with Store(tmp_path / "runs.sqlite") as store:
+        store.connection.execute("DROP TABLE measurements")
+        with pytest.raises(PlacerError, match="no such table") as told:
+            store.add(SPLIT, Measured(0.5), anchor_s=1.0, searcher="heft")
+        assert "free some space" not in str(told.value)
+        with pytest.raises(PlacerError, match="cannot be read: no such table"):
+            store.find(SPLIT, 1.0)
+    with Store(tmp_path / "full.sqlite") as store:
+        store.connection.execute("PRAGMA max_page_count = 1")  # which becomes the number of pages that it has
+        with pytest.raises(PlacerError, match="full; free some space"):
+            for i in range(1000):
+                store.add(SPLIT, Failed("memory", f"{i}" * 10_000), anchor_s=1.0, searcher="heft")
 
 
 def test_a_gpu_split_another_way_is_another_topology():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from dataclasses import replace
@@ -15,8 +16,8 @@ from experiments.jobs.search import ending
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.main_job import run_search
 from experiments.jobs.search.settings import SearchSettings
-from experiments.report.tables import finding_facts, summary_lines, write_results
-from placer.errors import BadInputError
+from experiments.report.tables import check_writable, finding_facts, summary_lines, write_results
+from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.mapping_files import read_mapping
 from placer.measure.store import Store
@@ -74,6 +75,30 @@ def test_files_go_back_into_the_tools(found, tmp_path):
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert {e["ph"] for e in trace["traceEvents"]} >= {"M", "X"}
     assert "best single device" in (tmp_path / "report.md").read_text()
+
+
+def test_a_file_that_cannot_be_written_loses_none_of_the_others(found, tmp_path, capsys):
+    os.mkfifo(tmp_path / "groups.json")  # and nobody reads it
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(PlacerError, match=r"report\.html: is a folder"):
+        write_results(found, tmp_path, tmp_path / "report.html", tmp_path / "trace.json", tmp_path / "step.png")
+    wrote, groups = capsys.readouterr().err.splitlines()
+    assert "mapping.json" in wrote
+    assert groups.startswith("placer: ") and "groups.json: nobody reads from it" in groups
+    graph, topology = read_graph(tmp_path / "graph.json"), read_topology(tmp_path / "topology.json")
+    assert json.loads((tmp_path / "mapping.json").read_text())["assignment"] == found.mapping.assignment
+    assert len(graph) == len(found.groups.graph) and len(topology) == 2
+    assert "traceEvents" in json.loads((tmp_path / "trace.json").read_text())
+    assert (tmp_path / "step.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_files_that_cannot_be_written_are_refused_before_the_search(tmp_path):
+    (tmp_path / "groups.json").mkdir()
+    for options in ((tmp_path, None, None), (None, tmp_path, None), (None, None, tmp_path / "groups.json")):
+        with pytest.raises(PlacerError, match="is a folder"):
+            check_writable(*options)
+    check_writable(tmp_path / "new", tmp_path / "reports" / "report.md", None)
+    assert (tmp_path / "new").is_dir() and not list((tmp_path / "reports").iterdir())
 
 
 def test_the_page_shows_what_was_measured(found, tmp_path):
