@@ -1,3 +1,3 @@
-"""The command line: `app` has the commands, `scale` and `campaign` the subcommands of their own."""
+"""The command line: `app` has the commands, `scale` and `campaign` their subcommands, `failures` one-line errors."""
 
 from experiments.cli.app import main as main

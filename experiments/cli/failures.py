@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 BEFORE = ("Graph execution error", "Detected at", "<stack traces", 'File "', "Node:")  # lines about where, not what
@@ -16,9 +17,10 @@ def in_one_line(error: Exception) -> str | None:
     errors = getattr(sys.modules.get("tensorflow"), "errors", None)
     if errors is not None and isinstance(error, errors.OpError):
         return f"TensorFlow failed ({type(error).__name__}): {_told(error)}; run the step by itself to see where."
-    if _lacks_memory(error):
+    short = next(filter(_lacks_memory, _chain(error)), None)
+    if short is not None:
         return (
-            f"this process may take no more memory ({type(error).__name__}: {_told(error)}); take a smaller --batch, "
+            f"this process may take no more memory ({type(short).__name__}: {_told(short)}); take a smaller --batch, "
             "or give it more (ulimit -v says what it may take)."
         )
     return None
@@ -32,8 +34,15 @@ def _told(error: Any) -> str:
     return (asserted or told or lines or ["it does not say why"])[0]
 
 
-def _lacks_memory(error: Exception) -> bool:
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and those that led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _lacks_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     said = str(error).lower()
-    return isinstance(error, RuntimeError | ImportError) and any(text in said for text in NO_MEMORY)
+    return isinstance(error, RuntimeError | ImportError | OSError) and any(text in said for text in NO_MEMORY)

@@ -59,8 +59,8 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
     if not pins:
         return graph
     pins_of: list[list[Pin]] = [[] for _ in graph.ops]
-    names = [op.part_of or op.name for op in graph.ops]
-    found = iter(matches([pin.pattern for pin in pins], names))
+    called = [op.part_of or op.name for op in graph.ops]
+    found = iter(matches([pin.pattern for pin in pins], called))
     for pin in pins:
         for v in _matched(graph, pin, topology, next(found, None)):
             pins_of[v].append(pin)

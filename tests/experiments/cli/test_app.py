@@ -135,8 +135,8 @@ FREE = {
 }
 
 
-@pytest.mark.parametrize("objective", ["makespan", "max-load"])
 @pytest.mark.parametrize("latency_s", [0, 1e-5])
+@pytest.mark.parametrize("objective", ["makespan", pytest.param("max-load", marks=pytest.mark.slow)])
 def test_a_graph_whose_ops_take_no_time_is_planned_and_simulated(tmp_path, objective, latency_s):
     graph, topology, mapping = (tmp_path / name for name in ("graph.json", "topology.json", "mapping.json"))
     graph.write_text(json.dumps(FREE))

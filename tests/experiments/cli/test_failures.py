@@ -81,3 +81,13 @@ def test_a_process_without_memory_says_so_in_one_line(kib):
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("placer: ")
+
+
+def test_what_a_lack_of_memory_led_to_is_one():
+    """As llvmlite says it."""
+    with pytest.raises(OSError, match="Could not find") as raised:
+        try:
+            raise OSError("libllvmlite.so: failed to map segment from shared object")
+        except OSError:
+            raise OSError("Could not find/load shared object file")  # noqa: B904
+    assert "no more memory (OSError: libllvmlite.so: failed to map segment" in (in_one_line(raised.value) or "")

@@ -17,6 +17,7 @@ import pytest
 from experiments.cli import app
 from experiments.jobs import plan
 from experiments.jobs.interrupt import EndedError, interruptible
+from experiments.jobs.plan import Planned
 from placer.errors import BadInputError
 
 GRAPH = Path(__file__).parents[2] / "data" / "gnmt.json"
@@ -47,7 +48,7 @@ def run(monkeypatch, capsys, ctrl_c_interrupts):
     """Runs `placer plan` in this process with another job: (exit code, stdout, lines on stderr)."""
 
     def run(job):
-        monkeypatch.setattr(plan, "plan_command", job)
+        monkeypatch.setattr(plan, "plan_command", lambda *given, **named: Planned(job(*given, **named), None))
         monkeypatch.setattr(sys, "argv", ["placer", "plan", "graph.json", "topology.json", "--json"])
         with pytest.raises(SystemExit) as ended:
             app.main()

@@ -192,7 +192,7 @@ class Plain:
     def time_is_up(self):
         return self.time_left_s() < 0
 
-    def measure_singles(self, most, over=None):
+    def measure_singles(self, most, over):
         self.rows += ["single"] * min(2, most)
 
     def measure_searchers(self, over, most=None):
