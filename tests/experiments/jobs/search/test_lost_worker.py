@@ -20,7 +20,7 @@ from placer.profile.operators.operator_profile import RUNS
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
-SEARCH = ["search", "mnist_softmax", "--measurements", "6", "--groups", "24"]
+SEARCH = ["search", "mnist_softmax", "--measurements", "6", "--groups", "24", "--split", "off"]
 OURS = ("  ", "tracing", "timing", "opening", "profiling", "measuring", "mnist_softmax, pass", "wrote")
 # The command with a worker that is killed before the function of `ending` is called whose name is the first argument.
 KILLED = """
