@@ -105,13 +105,14 @@ class Guard:
         if begun != self.call.begun:
             self.call = Call(begun, limit_s, patient, loose, killed_s=0.0 if self.has_killed else None)
         self.call.limit_s, self.call.patient = limit_s, patient
+        if interrupts or terminations:  # maybe between two calls, of which the next one then waits
+            self.presses += interrupts
+            self.is_ending = self.presses > (1 if patient or was_patient else 0)
         if not begun or parent is None or parent.state in "Tt":
             return
         call = self.call
         call.elapsed_s += passed_s
         if interrupts or terminations:
-            self.presses += interrupts
-            self.is_ending = self.presses > (1 if patient or was_patient else 0)
             call.interrupted_s = call.interrupted_s or call.elapsed_s
         call.cpu.append((call.elapsed_s, sum(p.cpu_s for p in (parent, *processes) if p)))
         call.idle_s = call.idle_s + passed_s if self._is_idle(passed_s) else 0.0

@@ -190,6 +190,16 @@ def test_ctrl_c_that_was_heard_before_the_call_ends_a_call_to_a_frozen_worker(sc
     assert s.verdict == (INTERRUPTED, 0b01)
 
 
+def test_ctrl_c_between_two_calls_ends_the_next_one_to_a_frozen_worker(scene):
+    s = scene(limit_s=300.0)
+    CALL.pack_into(s.shared, 0, 0.0, 0.0, False, False)
+    s.polls(1, interrupts=1)
+    stop(s.processes[0])
+    CALL.pack_into(s.shared, 0, 2.0, 300.0, False, False)
+    s.polls(5)
+    assert s.verdict == (INTERRUPTED, 0b01)
+
+
 def test_a_request_to_finish_leaves_later_calls_their_time(scene):
     s = scene(limit_s=300.0, patient=True)
     s.polls(1)
