@@ -43,7 +43,7 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
-# Twenty times as many hostile files as `make test-slow` reads; takes most of an hour.
+# Twenty times as many hostile files as `make test-slow` reads; takes about ten minutes.
 fuzz: $(STAMP)
 	PLACER_FUZZ=1000000 $(BIN)/pytest tests/fuzz -n $(TEST_PROCESSES) --dist load $(PYTEST_ARGS)
 

@@ -81,7 +81,7 @@ HEADS = ("network", "best single device", "delivered", "ratio", "by", "predicted
 
 
 def page_lines(facts: Facts) -> list[str]:
-    """The main job as a table: every figure of a row was measured side by side."""
+    """The main job as a table: the delivered mapping and the best single device of a row were stepped side by side."""
     geomean, to_untouched = facts["geomean_ratio"], facts.get("geomean_to_untouched")
     return [
         f"Delivered mapping on {facts['workers']} one-core worker processes against the best single worker, side by "

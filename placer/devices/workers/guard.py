@@ -105,7 +105,7 @@ class Guard:
         if begun != self.call.begun:
             self.call = Call(begun, limit_s, patient, loose, killed_s=0.0 if self.has_killed else None)
         self.call.limit_s, self.call.patient = limit_s, patient
-        if interrupts or terminations:  # maybe between two calls, of which the next one then waits
+        if interrupts or terminations:  # between two calls, too: the next one may wait for a frozen worker
             self.presses += interrupts
             self.is_ending = self.presses > (1 if patient or was_patient else 0)
         if not begun or parent is None or parent.state in "Tt":

@@ -7,6 +7,8 @@ tied the socket in question.
 server   socket  bind  listen ............................ listens
 kernel                    |held                            |goes on
 child                     |copies the socket |ties it |says so
+
+Whatever the child cannot do, the held call goes on.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ ALLOW, NOTIFY = 0x7FFF0000, 0x7FC00000
 # By machine: its architecture in linux/audit.h, and its numbers of listen(2) and seccomp(2).
 MACHINES = {"x86_64": (0xC000003E, 50, 317), "aarch64": (0xC00000B7, 201, 277)}
 PIDFD_GETFD = 438  # on every machine
+READY, READY_S = b"r", 10.0  # what the child says once it can watch, and how long it may take
 
 
 class ListenWatch:
@@ -59,7 +62,7 @@ class ListenWatch:
         """What this thread, or one that it starts, listens on in the block is tied before. After the block they can
         listen on nothing more.
         """
-        listener = _listener(self._child)
+        listener = _listener(self._child) if self._is_ready() else None
         if listener is not None:
             socket.send_fds(self._ours, [b"l"], [listener])
             os.close(listener)
@@ -67,6 +70,14 @@ class ListenWatch:
             yield
         finally:
             self.close()
+
+    def _is_ready(self) -> bool:
+        """Whether the child can watch: where it cannot, nothing may be held, because nobody would let it go on."""
+        self._ours.settimeout(READY_S)
+        try:
+            return self._ours.recv(1) == READY
+        except OSError:
+            return False
 
     def close(self) -> None:
         """End the child."""
@@ -111,13 +122,15 @@ def _watch(theirs: socket.socket, watched: int, tie: Tie) -> None:
         if os.getppid() != watched:
             return
         process = os.pidfd_open(watched)
+        theirs.send(READY)
         _, (listener,), _, _ = socket.recv_fds(theirs, 1, 1)
         while True:
             request = bytearray(REQUEST_BYTES)
             fcntl.ioctl(listener, RECEIVE, request)
             (call,) = struct.unpack_from("Q", request, ID_AT)
             (number,) = struct.unpack_from("Q", request, ARGUMENT_AT)
-            with suppress(OSError):  # then it is tied after it has begun to listen
+            with suppress(Exception):  # then it is tied after it has begun to listen
+                # A container may forbid the copy: -1 is no descriptor.
                 copied = libc.syscall(ctypes.c_long(PIDFD_GETFD), process, ctypes.c_uint(number), 0)
                 with socket.socket(fileno=copied) as copy:
                     if copy.family in (socket.AF_INET, socket.AF_INET6):

@@ -91,6 +91,25 @@ print(listens() or "open")
     assert lines == ["open", "open"]
 
 
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        "module.PIDFD_GETFD = 1_000_000",  # no such call: the socket cannot be copied
+        "module.os.pidfd_open = never",  # the child cannot watch at all
+    ],
+)
+def test_where_a_container_forbids_what_the_child_needs_sockets_listen_all_the_same(forbidden: str) -> None:
+    lines = said(f"""
+import placer.devices.workers.listen_watch as module
+def never(_):
+    raise PermissionError(1, "Operation not permitted")
+{forbidden}
+with ListenWatch(tie_to_loopback).held():
+    print(listens() or "open")
+""")
+    assert lines == ["open"]
+
+
 def test_no_child_is_left() -> None:
     lines = said("""
 import psutil
