@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -352,8 +351,7 @@ def main() -> None:
     with heard() as signals:
         code, line = _run(signals)
     if line:
-        with suppress(OSError):  # after SIGHUP, the terminal is gone
-            tell(PlacerError(line))
+        tell(PlacerError(line))
     sys.exit(code)
 
 

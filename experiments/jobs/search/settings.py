@@ -65,8 +65,15 @@ class SearchSettings:
     @cached_property
     def plan(self) -> SplitPlan | None:
         """The plan in the file that `split` names, None where it names none. Raises BadInputError."""
-        names_none = self.split in (SPLIT_OFF, SPLIT_AUTO) or self.split.startswith(SPLIT_PIPELINE)
-        return None if names_none else read_plan(self.split)
+        if self.split in (SPLIT_OFF, SPLIT_AUTO) or self.split.startswith(SPLIT_PIPELINE):
+            return None
+        try:
+            return read_plan(self.split)
+        except BadInputError as error:
+            raise BadInputError(
+                f"--split {short(self.split)} is neither auto, off nor pipeline:M, nor a mapping file with splits: "
+                f"{error}"
+            ) from None
 
     @property
     def micro_batches(self) -> int | None:

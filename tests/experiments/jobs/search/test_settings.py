@@ -44,3 +44,10 @@ def test_a_number_of_micro_batches_names_no_file():
     settings = SearchSettings("any", split="pipeline:8")
     settings.check()
     assert settings.micro_batches == 8 and settings.plan is None
+
+
+def test_a_split_that_is_none_says_what_it_may_be():
+    with pytest.raises(
+        BadInputError, match=r"--split 'nonsense' is neither auto, off nor pipeline:M, nor a mapping file"
+    ):
+        SearchSettings("towers", split="nonsense").check()
