@@ -1,6 +1,6 @@
 """Matches users' regular expressions in a process that may take so many seconds of a core, and no more.
 
-Python's `re` tries every way to match: '(a+)+$' takes years on a name of fifty letters. It cannot be interrupted from
+Python's `re` tries every way to match: '(a+)+$' takes months on a name of fifty letters. It cannot be interrupted from
 another thread, a signal reaches the main thread only, and which expressions are safe is not told by their look. The
 end of a process is certain, and costs 30 ms. Run as a file, with the standard library alone.
 """

@@ -23,7 +23,7 @@ Texts = tuple[str, ...]
 Row = Sequence[Any]
 FORMATS = (".csv", ".parquet")
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
-MOST_ROWS = 2_000  # of a table that are kept: a fit takes seconds, and errs by 1 % or so of what matters
+MOST_ROWS = 2_000  # of a table that are kept, so that a fit takes seconds
 BATCH_ROWS = 1 << 14  # of Parquet that are read at a time
 
 

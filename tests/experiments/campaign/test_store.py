@@ -142,6 +142,14 @@ def test_a_transaction_that_dies_leaves_no_half(spec):
     assert sqlite3.connect(spec.store).execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def refused_and_unchanged(path):
+    before = path.read_bytes()
+    for reads in (False, True):
+        with pytest.raises(PlacerError, match="no store of a campaign; name another"):
+            Store(path, reads=reads)
+    assert path.read_bytes() == before
+
+
 def test_an_sqlite_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path):
     path = tmp_path / "results.sqlite"
     for version in (0, 1, 2):
@@ -149,11 +157,7 @@ def test_an_sqlite_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path):
             connection.execute("CREATE TABLE IF NOT EXISTS results (a INTEGER)")
             connection.execute(f"PRAGMA user_version={version}")
         connection.close()
-        before = path.read_bytes()
-        for reads in (False, True):
-            with pytest.raises(PlacerError, match="no store of a campaign; name another"):
-                Store(path, reads=reads)
-        assert path.read_bytes() == before
+        refused_and_unchanged(path)
 
 
 def test_another_programs_tables_of_the_same_names_are_none_of_a_campaign(tmp_path):
@@ -162,11 +166,7 @@ def test_another_programs_tables_of_the_same_names_are_none_of_a_campaign(tmp_pa
     for table in ("cases", "cells", "trials"):
         connection.execute(f"CREATE TABLE {table} (id INTEGER)")
     connection.close()
-    before = path.read_bytes()
-    for reads in (False, True):
-        with pytest.raises(PlacerError, match="no store of a campaign; name another"):
-            Store(path, reads=reads)
-    assert path.read_bytes() == before
+    refused_and_unchanged(path)
 
 
 def test_a_pipe_is_refused(tmp_path):
