@@ -217,8 +217,9 @@ class Runner:
     ) -> list[Measured]:
         """Time steps in turn: figures that a report may quote.
 
-        fewest: after so many turns, a step that is clearly slower than the fastest is left out, unless it is in `kept`,
-        and all end once the medians of the others are known to PRECISE. None: all take `repeats` turns.
+        fewest: after so many turns, and again halfway from there to `repeats`, the slower half drops out; from there on
+        also what is clearly slower than the fastest. Steps in `kept` stay. All end once the medians of those that are
+        left are known to PRECISE. None: all take `repeats` turns.
         """
         for step in steps:
             for _ in range(self.settings.warm_up):
@@ -230,7 +231,10 @@ class Runner:
                 seconds[i].append(timed(steps[i], self.inputs, self.clock))
             if fewest is not None and turn >= fewest:
                 fastest = min((seconds[i] for i in live), key=median)
-                live = [i for i in live if steps[i] in kept or not is_clearly_slower(seconds[i], fastest)]
+                racing = [i for i in live if steps[i] not in kept and not is_clearly_slower(seconds[i], fastest)]
+                if turn in (fewest, (fewest + repeats) // 2):
+                    racing = sorted(racing, key=lambda i: median(seconds[i]))[: (len(racing) + 1) // 2]
+                live = [i for i in live if i in racing or steps[i] in kept]
                 if all(relative_error(seconds[i]) <= PRECISE for i in live):
                     break
         turns = max(map(len, seconds), default=0)
