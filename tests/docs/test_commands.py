@@ -85,16 +85,3 @@ def test_the_readme_is_short_and_its_output_is_dated():
     assert len(text.splitlines()) <= 200
     for shown in re.finditer(r"^```\n\w+: \d+ ops", text, re.MULTILINE):
         assert OUTPUT_AGE.search(text[max(0, shown.start() - 400) : shown.start()])
-
-
-def test_figures_of_the_readme_are_recorded():
-    """The table of gains holds the ratios of the record `main-job`, and nothing else."""
-    readme, record = (HOME / "README.md").read_text(), (HOME / "BENCHMARKS.md").read_text()
-    recorded = record.split("## main-job")[1].split("\n## ")[0]
-    gains = readme.split("## What it gains")[1].split("\n## ")[0]
-    rows = re.findall(r"\| `(\w+)` \| (\d\.\d\d) ", gains)
-    assert len(rows) == 12
-    for network, ratio in rows:
-        assert re.search(rf"^\| `{network}` \|[^|]*\|[^|]*\| {ratio} \|", recorded, re.MULTILINE), network
-    mean = re.search(r"geometric mean, twelve networks \| (\d\.\d\d)", gains).group(1)
-    assert f"Geometric mean of the ratios: {mean}." in recorded

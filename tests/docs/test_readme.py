@@ -1,0 +1,26 @@
+"""The README quotes no figure of a benchmark that its record does not hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+HOME = Path(__file__).parents[2]
+GAINS = (HOME / "README.md").read_text().split("## What it gains")[1].split("\n## ")[0]
+RECORD = json.loads((HOME / "benchmarks" / "main-job.json").read_text())
+MEASURED = {name: row for name, row in RECORD["models"].items() if "failed" not in row}
+
+
+def test_its_table_is_the_record() -> None:
+    quoted = dict(re.findall(r"\| `(\w+)` \| ([\d.]+) ", GAINS))
+    assert quoted == {name: f"{row['ratio_to_best_single']:.2f}" for name, row in MEASURED.items()}
+
+
+def test_its_sentences_are_the_record() -> None:
+    assert f"({RECORD['date']}, " in GAINS
+    assert f"geometric mean, twelve networks | {RECORD['geomean_ratio']:.2f} |" in GAINS and len(MEASURED) == 12
+    beaten = sum(row["in_process_s"] < row["step_s"] for row in MEASURED.values())
+    to_untouched = f"{RECORD['geomean_to_untouched']:.2f}"
+    said = " ".join(GAINS.split())
+    assert f"On {beaten} of the {len(MEASURED)} networks" in said and f"a geometric mean of {to_untouched}" in said
