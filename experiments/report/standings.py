@@ -65,6 +65,7 @@ def _standing_facts(found: Comparison, standing: Standing, first: dict[Mapping, 
         "measured": len(standing.rows),
         "asking_s": standing.asking_s,
         "ended": standing.ended,
+        "notes": list(standing.notes),
         "best_so_far_s": found.best_so_far_s(standing),
         "regret": found.regret(standing),
         "rows": [_row_facts(row, first) for row in standing.rows],
@@ -100,7 +101,7 @@ def show_comparison(facts: Facts) -> None:
 
 
 def comparison_lines(facts: Facts) -> list[str]:
-    """The outcome in sentences, and why each searcher ended."""
+    """The outcome in sentences, why each searcher ended, and how it went."""
     repeats = facts["best"]["repeats"]
     lines = [f"Interrupted after {facts['measured']} measurements; these are compared."] if facts["interrupted"] else []
     lines += [
@@ -111,7 +112,9 @@ def comparison_lines(facts: Facts) -> list[str]:
         f"{ms(facts['lower_bound_s'])}.",
     ]
     lines.append(reference_line(facts["tf_default_s"], facts["in_process_s"], bool(facts["pins"])))
-    return [*lines, *(f"{name}: {row['ended']}" for name, row in facts["searchers"].items())]
+    for name, row in facts["searchers"].items():
+        lines += [f"{name}: {row['ended']}", *(f"{name}, {note}" for note in row["notes"])]
+    return lines
 
 
 def _table(facts: Facts) -> list[list[str]]:

@@ -104,6 +104,16 @@ class Bayesian(Searcher):
         return None
 
 
+def proposed_for(searcher: Searcher, by: type[Bayesian], settings: BayesianSettings) -> Placement:
+    """What Bayesian optimisation would ask next if it knew what `searcher` knows. It draws from that one's generator.
+
+    Raises SearchExhausted where no mapping is left.
+    """
+    bayesian = by(searcher.problem, stop=searcher.stop, settings=settings)
+    bayesian.rng, bayesian.asked, bayesian.told = searcher.rng, searcher.asked, searcher.told
+    return bayesian._propose()
+
+
 class BayesGp(Bayesian):
     """Bayesian optimisation by a Gaussian process with a Hamming kernel.
 

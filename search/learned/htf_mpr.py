@@ -1,8 +1,8 @@
-"""HTF-MPR's second stage: a genetic algorithm whose fitness is a learned predictor of step times.
+"""HTF-MPR: mappings are measured first, then a genetic algorithm looks for those that a regressor predicts fastest.
 
-Albaqsami 2020: (1) measure some mappings, (2) train a regressor on them that predicts the time of an iteration, (3) let
-a genetic algorithm look for the mappings that it predicts fastest, measure these, and go on with (2). Features,
-regressor and breeding are this project's.
+Albaqsami 2020, in two stages: (1) measure an intuitive baseline, then what Bayesian optimisation asks. (2) Compare
+regressors on what was measured; train the best to predict a mapping's step time; let a genetic algorithm, whose fitness
+this is, look for fast mappings; measure its best; train again. docs/htf-mpr.md says what is as published.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
+from search.initial.expert import expert_placements
 from search.initial.starts import starts
+from search.learned.bayesian import BayesGp, BayesianSettings, proposed_for
 from search.learned.genetic import Breeding, Contrast, Fitness, Operators, evolve, most_promising
 from search.learned.results import results_s
 from search.learned.stretches import Stretches
@@ -24,16 +26,18 @@ from search.list_scheduling.heft import heft_placement
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, never
 
-RANDOM_TRIES = 200
+Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class HtfMprSettings:
-    """How the predictor is trained and bred for."""
+    """How many mappings each stage gets, and how the second one predicts and breeds."""
 
-    first: int = 10  # mappings measured before the first training
-    stretches: int = 16  # of units, placed as one in the random ones: units drawn singly all cross, and teach little
-    regressor: str | None = None  # its name; None for the default of surrogate.learn.regressors
+    first: int = 10  # mappings measured before the second stage
+    bayesian: BayesianSettings = field(default_factory=lambda: BayesianSettings(dimensions=12, rows=50, random=3))
+    regressor: str | None = None  # its name; None to compare all
+    again: float = 1.5  # they are compared again when so many times as many mappings are known
+    stretches: int = 32  # of units, at most, whose devices are the features where the simulator gives none
     generations: int = 25  # before each ask
     fastest: int = 30  # of the fastest measured mappings so many join each population
     contrast: Contrast = field(default_factory=Contrast)
@@ -41,10 +45,11 @@ class HtfMprSettings:
 
 
 class HtfMpr(Searcher):
-    """Asks single devices, HEFT and random mappings, then the best of those bred for the predicted step time.
+    """Asks single devices, HEFT, the expert's mapping and what Bayesian optimisation proposes; then the best bred.
 
-    The predictor is trained anew for each ask, on everything told; a failure counts as twice the slowest measured.
-    Until a measurement succeeds, the predicted objective stands in for it.
+    The regressors see what the simulator says of a mapping. The chosen one is trained anew for each ask, on everything
+    told; a failure counts as twice the slowest measured. Until a measurement succeeds, the predicted objective stands
+    in for it.
     """
 
     name: ClassVar[str] = "htf-mpr"
@@ -55,43 +60,47 @@ class HtfMpr(Searcher):
         super().__init__(problem, seed=seed, stop=stop)
         self.settings = settings or HtfMprSettings()
         self.population: list[Placement] = []
+        self.chosen = self.settings.regressor or ""  # the regressor of the second stage
+        self.compared = 0  # mappings that were known when it was chosen
 
     @cached_property
     def operators(self) -> Operators:
         return Operators(self.problem)
 
     def _propose(self) -> Placement:
-        known = len(self.asked.keys() | self.told.keys())
-        begin = self._beginning() if known < self.settings.first else None  # (1)
-        return begin or self._best_bred() or self.first_new()  # (2), (3)
+        if len(self.asked.keys() | self.told.keys()) < self.settings.first:
+            return self._first_stage()
+        return self._second_stage(results_s(self.told)) or self.first_new()
 
-    def _beginning(self) -> Placement | None:
-        """Single devices, of those that are alike the first; HEFT; random mappings."""
-        return next((placement for placement in self._first_ones() if self.is_new(placement)), None)
+    def _first_stage(self) -> Placement:
+        begin = next((placement for placement in self._baselines() if self.is_new(placement)), None)
+        return begin or proposed_for(self, BayesGp, self.settings.bayesian)
 
-    def _first_ones(self) -> Iterator[Placement]:
+    def _baselines(self) -> Iterator[Placement]:
+        """What is measured without having learnt anything: of single devices that are alike the first."""
         alike = self.problem.alike
         yield from (placement for placement in self.problem.singles() if alike[placement[0]] == placement[0])
         yield heft_placement(self.problem)
-        stretches = Stretches(self.problem, self.settings.stretches)
-        yield from (stretches.placement(stretches.drawn(self.rng)) for _ in range(RANDOM_TRIES))
+        yield from expert_placements(self.problem)[:1]
 
-    def _best_bred(self) -> Placement | None:
-        known = results_s(self.told)
+    def _second_stage(self, known: dict[Placement, float]) -> Placement | None:
+        """The most promising of what was bred for the predicted step time; None where nothing new was."""
         fastest = sorted(known, key=lambda p: (known[p], p))[: self.settings.fastest]
         ranking = evolve(
-            self.problem, [*fastest, *(self.population or starts(self.problem, self.stop))], self._fitness(known),
+            self.problem, [*fastest, *(self.population or self._unmeasured())], self._fitness(known),
             generations=self.settings.generations, rng=self.rng, stop=self.stop,
             breeding=self.settings.breeding, operators=self.operators,
         )  # fmt: skip
         self.population = [placement for _, placement in ranking[: self.settings.breeding.size]]
         return most_promising(self, ranking, self.settings.contrast)
 
-    def _fitness(self, known: dict[Placement, float]) -> Fitness:
-        """Seconds by a predictor trained on what is known; by the simulator where nothing can be learnt from it."""
-        from surrogate.learn.regressors import DEFAULT, make_regressor
+    def _unmeasured(self) -> list[Placement]:
+        """What the first population has beside measured mappings."""
+        return starts(self.problem, self.stop)
 
-        regressor = make_regressor(self.settings.regressor or DEFAULT, self.rng.getrandbits(31))
+    def _fitness(self, known: dict[Placement, float]) -> Fitness:
+        """Seconds by a regressor trained on what is known; by the simulator where nothing can be learnt from it."""
+        from surrogate.learn.regressors import make_regressor
 
         def learned(placements: list[Placement]) -> Sequence[float]:
             return self._counted(regressor.predict(self._table(placements)))
@@ -99,14 +108,40 @@ class HtfMpr(Searcher):
         def simulated(placements: list[Placement]) -> Sequence[float]:
             return self._counted(self.problem.predict_many(placements))
 
+        if not known:
+            return simulated
+        table, step_s = self._table(list(known)), np.array(list(known.values()))
         try:
-            if known:
-                regressor.fit(self._table(list(known)), list(known.values()))
+            self._compare(table, step_s)
+            regressor = make_regressor(self.chosen, self.rng.getrandbits(31)).fit(table, step_s)
         except BadInputError:  # no measured mapping has finite features
             return simulated
-        return learned if known else simulated
+        return learned
 
-    def _table(self, placements: list[Placement]) -> NDArray[np.float64]:
+    def _compare(self, table: Table, step_s: Table) -> None:
+        """Choose a regressor, and note why, unless one was given or the last choice is still good."""
+        from surrogate.learn.selection import compared_in_order
+
+        if self.settings.regressor or len(step_s) < self.settings.again * self.compared:
+            return
+        errors = compared_in_order(self._regressors(), table, step_s, self.rng.getrandbits(31))
+        before, self.chosen, self.compared = self.chosen, next(iter(errors)), len(step_s)
+        if self.chosen == before:
+            return
+        others = ", ".join(f"{name} {error:.1%}" for name, error in list(errors.items())[1:3])
+        self.notes.append(
+            f"{'stage 2' if not before else 'another fitness'} after {len(step_s)} mappings: the genetic algorithm's "
+            f"fitness is {self.chosen}, which erred by {errors[self.chosen]:.1%} where it predicted later mappings "
+            f"from earlier ones (next: {others})."
+        )
+
+    def _regressors(self) -> list[str]:
+        """Those that compete. The generic performance model takes as long as all others together."""
+        from surrogate.learn.regressors import REGRESSORS
+
+        return [name for name in REGRESSORS if name != "generic"]
+
+    def _table(self, placements: list[Placement]) -> Table:
         """[placements, features]. The simulated step is the problem's own objective, whichever that is."""
         from surrogate.features.mapping_features import MAKESPAN
 
@@ -116,13 +151,58 @@ class HtfMpr(Searcher):
             table[:, MAKESPAN] = self.problem.predict_many(rows)
         return table
 
-    def _counted(self, values: NDArray[np.float64]) -> Sequence[float]:
+    def _counted(self, values: Table) -> Sequence[float]:
         self.evaluations += len(values)
         counted: list[float] = values.tolist()
         return counted
 
     def _remember(self) -> Any:
-        return [list(placement) for placement in self.population]
+        population = [list(placement) for placement in self.population]
+        return {"population": population, "chosen": self.chosen, "compared": self.compared, "notes": self.notes}
 
     def _recall(self, memory: Any) -> None:
-        self.population = [tuple(placement) for placement in memory]
+        self.population = [tuple(placement) for placement in memory["population"]]
+        self.chosen, self.compared, self.notes = memory["chosen"], memory["compared"], list(memory["notes"])
+
+
+class HtfMprPlain(HtfMpr):
+    """HTF-MPR without a simulator, as it was published: no HEFT, and the regressors see only where ops run.
+
+    Their features are the shares of each stretch of units on each device.
+    """
+
+    name: ClassVar[str] = "htf-mpr-plain"
+    predicts: ClassVar[bool] = False
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        """What the features tell apart."""
+        return Stretches(self.problem, self.settings.stretches)
+
+    def _baselines(self) -> Iterator[Placement]:
+        alike = self.problem.alike
+        yield from (placement for placement in self.problem.singles() if alike[placement[0]] == placement[0])
+        yield from expert_placements(self.problem)[:1]
+
+    def _second_stage(self, known: dict[Placement, float]) -> Placement | None:
+        if not known:  # nothing ran, so there is nothing to learn from
+            return proposed_for(self, BayesGp, self.settings.bayesian)
+        return super()._second_stage(known)
+
+    def _unmeasured(self) -> list[Placement]:
+        draws = range(self.settings.breeding.size)
+        return [self.stretches.placement(self.stretches.drawn(self.rng)) for _ in draws]
+
+    def _regressors(self) -> list[str]:
+        from surrogate.learn.regressors import LEARNERS
+
+        return list(LEARNERS)
+
+    def _table(self, placements: list[Placement]) -> Table:
+        """[placements, stretches x devices]: the share of each stretch's units that each device has."""
+        of, devices = self.stretches.of, len(self.problem.topology)
+        share = (1 / np.bincount(of))[of]
+        table = np.zeros((len(placements), int(of.max() + 1) * devices))
+        cells = of[None, :] * devices + np.array(placements)
+        np.add.at(table, (np.arange(len(placements))[:, None], cells), share[None, :])
+        return table

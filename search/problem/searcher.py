@@ -61,6 +61,7 @@ class Searcher(ABC):
         self.told: dict[Placement, Result] = {}
         self.repeats: list[Placement] = []
         self.evaluations = 0
+        self.notes: list[str] = []  # what a report should say of the way this search went
 
     @classmethod
     def prepare(cls, objective: str) -> None:

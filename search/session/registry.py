@@ -7,7 +7,7 @@ from search.exact.exact import Exact
 from search.initial.baselines import Expert, Random, Single
 from search.learned.bayesian import BayesEt, BayesGp, BayesRf
 from search.learned.genetic import Genetic
-from search.learned.htf_mpr import HtfMpr
+from search.learned.htf_mpr import HtfMpr, HtfMprPlain
 from search.learned.hybrid import Hybrid
 from search.list_scheduling.cpop import Cpop
 from search.list_scheduling.donf import Donf
@@ -35,6 +35,7 @@ SEARCHERS: dict[str, type[Searcher]] = {
         BayesRf,
         Genetic,
         HtfMpr,
+        HtfMprPlain,
     )
 }
 

@@ -41,6 +41,11 @@ class SearchSession:
         for mapping, result in measured:
             self.searcher.tell(mapping, result)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a report should say of the way this search went."""
+        return self.searcher.notes
+
     def recalibrate(self, problem: Problem) -> None:
         """Go on with recalibrated costs, if the searcher uses costs.
 

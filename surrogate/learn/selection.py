@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
-from surrogate.learn.regressors import Regressor
+from surrogate.learn.regressors import REGRESSORS, Regressor
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 FOLDS, REPEATS = 5, 3
+PIECES = 3  # of what was measured later, each judged after learning from all before it
 TOP = 1  # folds are of about ten mappings: to measure more of the predicted best would find the best by luck
 
 
@@ -103,6 +104,36 @@ def top_regret(predicted_s: Floats, measured_s: Floats, top: int = TOP) -> float
     """What measuring only the `top` predicted best costs: the best of these over the best of all, minus 1."""
     asked = np.argsort(predicted_s, kind="stable")[:top]
     return float(measured_s[asked].min() / measured_s.min() - 1)
+
+
+def in_order(count: int, pieces: int = PIECES) -> Iterator[tuple[Rows, Rows]]:
+    """(rows to learn from, the next ones to be judged by) of `count` rows in the order in which a search measured them.
+
+    The later half is judged, piece by piece, each after learning from all before it: as a search predicts, and not as
+    random folds do, which learn from the mappings that came later. Raises BadInputError for fewer than four rows.
+    """
+    if count < 4:
+        raise BadInputError(f"{count} mappings cannot be judged in order; measure at least 4.")
+    rows = np.arange(count)
+    for unseen in np.array_split(rows[count // 2 :], min(pieces, count - count // 2)):
+        yield rows[: unseen[0]], unseen
+
+
+def compared_in_order(names: Sequence[str], x: Floats, step_s: Floats, seed: int = 0) -> dict[str, float]:
+    """Mean |predicted / measured - 1| of each regressor, the winner first, then by error.
+
+    x, step_s: [mappings, features] and [mappings] seconds, in the order of search; rows that are not finite do not
+    count. Where fewer than four are left, the first name wins with an error of 0.
+    """
+    finite = np.isfinite(x).all(axis=1) & np.isfinite(step_s)
+    x, step_s = x[finite], step_s[finite]
+    if len(step_s) < 4:
+        return dict.fromkeys(names[:1], 0.0)
+    folds = [Fold(x[known], step_s[known], x[unseen], step_s[unseen]) for known, unseen in in_order(len(step_s))]
+    scores = {name: scored(REGRESSORS[name], folds, seed) for name in names}
+    errors = {name: float(found.mape.mean()) for name, found in scores.items()}
+    first = winner(scores, repeats=1)
+    return {name: errors[name] for name in sorted(names, key=lambda name: (name != first, errors[name]))}
 
 
 def eligible(scores: Mapping[str, Scores], repeats: int = REPEATS) -> list[str]:

@@ -63,6 +63,7 @@ class Standing:
     rows: tuple[Row, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
     asking_s: float
     ended: str  # why it asked nothing more
+    notes: tuple[str, ...]  # on the way it went
     final: Row | None  # its fastest mapping of those that were measured side by side at the end
 
 
@@ -290,4 +291,4 @@ def _standing(entrant: Entrant, finalists: dict[Mapping, Row]) -> Standing:
     best = fastest(finalists[row.mapping] for row in entrant.rows if row.mapping in finalists)
     name = entrant.session.name
     final = replace(best, searcher=name) if best is not None else None
-    return Standing(name, tuple(entrant.rows), entrant.asking_s, entrant.ended, final)
+    return Standing(name, tuple(entrant.rows), entrant.asking_s, entrant.ended, tuple(entrant.session.notes), final)

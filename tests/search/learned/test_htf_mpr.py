@@ -1,6 +1,7 @@
 """The second stage of HTF-MPR: measured mappings train a predictor, and what it predicts fastest is measured."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,13 +9,16 @@ import pytest
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
+from search.initial.expert import expert_placements
 from search.learned.genetic import Breeding, Genetic
-from search.learned.htf_mpr import HtfMpr, HtfMprSettings
+from search.learned.htf_mpr import HtfMpr, HtfMprPlain, HtfMprSettings
 from search.learned.results import results_s
+from search.list_scheduling.heft import heft_placement
 from search.problem.problem import Problem
 from surrogate.features.mapping_features import MAKESPAN
 
-EAGER = HtfMprSettings(first=6, generations=8, breeding=Breeding(size=30, elites=8))
+EAGER = HtfMprSettings(first=6, generations=8, breeding=Breeding(size=30, elites=8), regressor="ridge")
+BOTH = pytest.mark.parametrize("kind", [HtfMpr, HtfMprPlain])
 
 
 def clock(problem, placement):
@@ -28,7 +32,7 @@ def asked(searcher, count, resume_at=None):
     for i in range(count):
         if i == resume_at:
             saved = json.loads(json.dumps(searcher.state()))
-            searcher = HtfMpr(searcher.problem, seed=99, settings=searcher.settings)
+            searcher = type(searcher)(searcher.problem, seed=99, settings=searcher.settings)
             searcher.restore(saved)
         placements.append(searcher.problem.placement(searcher.ask()))
         searcher.tell(searcher.problem.mapping(placements[-1]), clock(searcher.problem, placements[-1]))
@@ -42,16 +46,65 @@ def test_what_the_simulator_misses_is_learnt(problem):
     assert min(clock(problem, p).step_s for p in learned) <= clock(problem, predicted).step_s
 
 
-def test_a_search_resumed_after_breeding_goes_on_the_same(problem):
-    straight = asked(HtfMpr(problem, seed=5, settings=EAGER), 10)
-    assert asked(HtfMpr(problem, seed=5, settings=EAGER), 10, resume_at=8) == straight
+@BOTH
+@pytest.mark.parametrize("resume_at", [4, 8])
+def test_a_search_resumed_in_either_stage_goes_on_the_same(problem, kind, resume_at):
+    straight = asked(kind(problem, seed=5, settings=EAGER), 10)
+    assert asked(kind(problem, seed=5, settings=EAGER), 10, resume_at=resume_at) == straight
 
 
-def test_it_begins_with_single_devices_heft_and_random_mappings(towers):
+def test_it_begins_with_single_devices_heft_the_expert_and_bayesian_optimisation(towers):
     searcher = HtfMpr(towers, settings=EAGER)
     first = asked(searcher, EAGER.first)
-    assert len(set(first[0])) == 1 and len(set(first[1])) == 2
+    assert len(set(first[0])) == 1 and first[1] == heft_placement(towers)
+    assert expert_placements(towers)[0] in first[1:3]  # here both are the same
     assert searcher.population == []
+
+
+def test_without_a_simulator_it_begins_without_heft(towers):
+    first = asked(HtfMprPlain(towers, settings=EAGER), EAGER.first)
+    assert len(set(first[0])) == 1 and first[1] == expert_placements(towers)[0]
+
+
+@pytest.mark.slow
+@BOTH
+def test_the_regressors_are_compared_and_the_change_of_stages_is_noted(problem, kind):
+    searcher = kind(problem, settings=replace(EAGER, first=8, regressor=None))
+    asked(searcher, 8)
+    assert searcher.notes == []
+    asked(searcher, 6)
+    assert searcher.notes[0].startswith("stage 2 after 8 mappings: the genetic algorithm's fitness is ")
+    assert searcher.chosen in searcher._regressors() and f"is {searcher.chosen}, which erred" in searcher.notes[-1]
+    assert searcher.compared == 12
+
+
+def test_what_the_devices_alone_say_is_learnt(towers):
+    """Without any simulated number, what is bred is faster than what was asked before anything was learnt."""
+    times = [clock(towers, p).step_s for p in asked(HtfMprPlain(towers, settings=replace(EAGER, first=10)), 24)]
+    assert np.median(times[10:]) < np.median(times[:10])
+
+
+def test_the_plain_features_are_shares_of_stretches(problem):
+    searcher = HtfMprPlain(problem, settings=replace(EAGER, stretches=4))
+    placements, of = np.array(asked(searcher, 5)), searcher.stretches.of
+    table = searcher._table([tuple(row) for row in placements])
+    shares = [(placements[:, of == i] == d).mean(axis=1) for i in range(4) for d in range(len(problem.topology))]
+    assert table == pytest.approx(np.column_stack(shares))
+
+
+def test_the_plain_one_asks_nothing_of_the_simulator(problem, monkeypatch):
+    for name in ("predict", "predict_many"):
+        monkeypatch.setattr(Problem, name, lambda *_: pytest.fail("it predicted"))
+    searcher = HtfMprPlain(problem, settings=EAGER)
+    for i in range(9):
+        searcher.tell(searcher.ask(), Measured(1.0 + i % 4))
+
+
+def test_the_plain_one_goes_on_where_nothing_ran(towers):
+    searcher = HtfMprPlain(towers, settings=EAGER)
+    for _ in range(9):
+        searcher.tell(searcher.ask(), Failed("error"))
+    assert len(searcher.told) == 9
 
 
 def test_each_ask_after_the_beginning_was_judged_by_the_predictor(towers):

@@ -9,7 +9,18 @@ import pytest
 
 from placer.errors import BadInputError
 from surrogate.learn.regressors import BASELINE, Regressor, make_regressor
-from surrogate.learn.selection import Scores, eligible, folds_of, judged, scored, splits, top_regret, winner
+from surrogate.learn.selection import (
+    Scores,
+    compared_in_order,
+    eligible,
+    folds_of,
+    in_order,
+    judged,
+    scored,
+    splits,
+    top_regret,
+    winner,
+)
 
 
 class Known(Regressor):
@@ -55,6 +66,33 @@ def test_the_seed_decides_the_folds():
 def test_too_few_mappings_are_refused():
     with pytest.raises(BadInputError, match="9 mappings cannot be judged in 5 folds; measure at least 10"):
         next(splits(9))
+
+
+@pytest.mark.parametrize("mappings", [4, 9, 30])
+def test_in_order_later_mappings_are_judged_once_by_earlier_ones(mappings):
+    pairs = list(in_order(mappings))
+    assert [row for _, unseen in pairs for row in unseen] == list(range(mappings // 2, mappings))
+    assert all(list(known) == list(range(unseen[0])) for known, unseen in pairs)
+
+
+def test_too_few_mappings_have_no_order():
+    with pytest.raises(BadInputError, match="3 mappings cannot be judged in order"):
+        list(in_order(3))
+
+
+def test_the_regressor_that_predicts_what_comes_later_wins():
+    """Step times are the simulated ones; the neighbours of earlier mappings say little of larger ones."""
+    x = np.column_stack([np.linspace(1, 9, 24), np.ones(24)])
+    errors = compared_in_order(["neighbours", BASELINE, "ridge"], x, 2 * x[:, 0])
+    assert next(iter(errors)) == BASELINE and errors[BASELINE] == pytest.approx(0)
+    assert errors["neighbours"] > 0.05
+
+
+def test_rows_that_are_not_finite_do_not_count():
+    x = np.column_stack([np.linspace(1, 2, 8), np.ones(8)])
+    x[5] = np.inf
+    assert compared_in_order([BASELINE, "ridge"], x, x[:, 0])[BASELINE] == pytest.approx(0)
+    assert compared_in_order(["ridge", BASELINE], x[3:6], x[3:6, 0]) == {"ridge": 0.0}
 
 
 def test_the_truth_has_no_error_and_no_regret():
