@@ -19,7 +19,7 @@ endif
 STAMP := .venv/.installed-$(EXTRA)
 
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow fuzz browser lint check bench constraints clean distclean
+.PHONY: help setup demo test test-slow fuzz browser lint check bench bench-all constraints clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
@@ -27,7 +27,7 @@ help:
 	@echo 'make fuzz    read a million hostile files'
 	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
 	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and all tests'
-	@echo 'make bench   run and record a benchmark (BENCH=main-job)'
+	@echo 'make bench   run and record a benchmark (BENCH=main-job); make bench-all records all, for hours, and resumes'
 	@echo 'make clean   remove caches and out/demo; make distclean removes .venv, too'
 
 setup: $(STAMP)
@@ -65,6 +65,10 @@ check: lint test test-slow
 
 bench: $(STAMP)
 	$(BIN)/placer bench $(BENCH) --record
+
+# Takes hours, and goes on where it was stopped as long as the commit is the same.
+bench-all: $(STAMP)
+	$(BIN)/placer bench all --record --runs out/bench
 
 # The stamp's name tells the two TensorFlow builds apart: they share files, so one never replaces the other in place.
 # A .venv of another kind, or one whose interpreter is gone, is made anew.

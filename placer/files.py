@@ -124,12 +124,16 @@ def write_whole(path: str | Path, content: bytes) -> None:
 def check_outputs(*paths: str | Path | None) -> None:
     """Check, before long work, that its outputs can be written as they are now. A pipe need not have a reader yet.
 
-    Raises PlacerError.
+    Raises PlacerError, and BadInputError where two of them are one file.
     """
+    files = set()
     for path in paths:
         if path is None:
             continue
         found = _found(path)
+        if not found.is_special and Path(path).resolve() in files:
+            raise BadInputError(f"{path}: two outputs would be written there; name another file for one of them.")
+        files.add(Path(path).resolve())
         try:
             if found.is_special and not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -4,19 +4,23 @@ Each has `TAKES`, the options that it may be given, `bench_facts`, which measure
 which shows them in BENCHMARKS.md, and some have `draw`. A small bench is one module, a large one a package with these
 in `run`, `page` and `plot`. Beside them stands what several share: `bench` the options and the record, `takes` which
 options may be given, `kept_runs` runs that a later command takes up again, `process` processes that measure, `sampling`
-measured mappings, `comparisons` runs of `placer compare`.
+measured mappings, `comparisons` runs of `placer compare`, `all_records` the recording of all.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from experiments.benches.bench import BenchOptions, Facts, check_folder, keep
+from experiments.benches.all_records import record_each
+from experiments.benches.bench import BenchOptions, Facts, check_folder, command_of, keep
 from placer.errors import BadInputError
 
+ALL = "all"
 NAMES = (
     "campaign",
     "gpu",
@@ -24,6 +28,7 @@ NAMES = (
     "online",
     "operators",
     "plan",
+    "run-order",
     "sample-efficiency",
     "scaling",
     "search-quality",
@@ -36,20 +41,32 @@ NAMES = (
 )
 
 
+def record_all(runs: Path | None) -> Facts:
+    """Record every benchmark but gpu, each in a process of its own; what is recorded at this commit is left as it is.
+
+    runs: the folder of those that can be resumed within. Raises PlacerError where one failed, after all others.
+    """
+    check_folder()
+    names = [name for name in NAMES if name != "gpu"]
+    return record_each({name: _part(name, "run").TAKES.runs for name in names}, runs)
+
+
 def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
     """Run the benchmark `name`. With `record`, write benchmarks/NAME.json and BENCHMARKS.md anew and draw its picture.
 
     Raises BadInputError for an unknown name, and for options that this benchmark cannot use.
     """
     if name not in NAMES:
-        raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(NAMES)}.")
+        raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(NAMES)}, or {ALL}.")
     bench = _part(name, "run")
     bench.TAKES.check(name, options)
     if record:
         check_folder()
+    begin_s = time.perf_counter()
     facts: Facts = bench.bench_facts(replace(options, record=record))
     if record:
-        keep(name, facts, {name: _part(name, "page").page_lines for name in NAMES})
+        facts = {**facts, "took_s": time.perf_counter() - begin_s}
+        keep(name, facts, command_of(name, options), {name: _part(name, "page").page_lines for name in NAMES})
         plot = _part(name, "plot")
         if hasattr(plot, "draw"):
             plot.PICTURE.parent.mkdir(exist_ok=True)

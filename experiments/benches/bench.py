@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import platform
+import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from placer.files import write_whole
 Facts = dict[str, Any]
 FOLDER = Path("benchmarks")
 PAGE = Path("BENCHMARKS.md")
+RECORDS = (":!benchmarks", ":!BENCHMARKS.md", ":!docs/*.png")  # what recording itself changes, as git names it
 
 
 @dataclass(frozen=True)
@@ -43,19 +45,38 @@ def check_folder() -> None:
         raise BadInputError(f"{FOLDER}/ is not here; run placer bench --record in a checkout of Placer.")
 
 
-def keep(name: str, facts: Facts, pages: dict[str, Callable[[Facts], list[str]]]) -> None:
+def keep(name: str, facts: Facts, command: str, pages: dict[str, Callable[[Facts], list[str]]]) -> None:
     """Write benchmarks/NAME.json, and BENCHMARKS.md anew."""
-    write_whole(FOLDER / f"{name}.json", (json.dumps({"bench": name, **facts, **machine()}, indent=1) + "\n").encode())
+    record = {"bench": name, **facts, "command": command, **machine()}
+    write_whole(FOLDER / f"{name}.json", (json.dumps(record, indent=1) + "\n").encode())
     write_whole(PAGE, whole_page(FOLDER, pages).encode())
 
 
+def command_of(name: str, options: BenchOptions) -> str:
+    """What to type for the same measurement; where runs are kept makes no difference to it."""
+    words = ["placer", "bench", name, "--record"]
+    for model in options.models or ():
+        words += ["--model", model]
+    for option, value, usual in (
+        ("--workers", options.workers, BenchOptions.workers),
+        ("--measurements", options.measurements, None),
+        ("--devices", options.devices, None),
+        ("--minutes", options.minutes, None),
+    ):
+        words += [option, str(value)] if value != usual else []
+    return shlex.join(words)
+
+
 def commit() -> str | None:
-    """The commit that runs, with a + where files were changed since; None outside a checkout."""
-    here = Path(__file__).parent
+    """The commit that runs, with a + where files other than records were changed since; None outside a checkout."""
+    here = Path(__file__).resolve().parents[2]
     try:
         told = [
             subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+            for words in (
+                ("rev-parse", "--short=12", "HEAD"),
+                ("status", "--porcelain", "--untracked-files=no", "--", ".", *RECORDS),
+            )
         ]
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -91,9 +112,10 @@ def _where(facts: Facts) -> list[str]:
     at, tools = facts["machine"], facts["versions"]
     tensorflow = tools.get("tensorflow-cpu") or tools.get("tensorflow")
     at_commit = f", commit {facts['commit']}" if facts.get("commit") else ""
+    how = f" `{facts['command']}`" if facts.get("command") else ""
     return [
         f"{facts['date']}, {at['cores']} cores of {at['cpu']} ({at['system']}), "
-        f"Python {facts['python']}, TensorFlow {tensorflow}{at_commit}."
+        f"Python {facts['python']}, TensorFlow {tensorflow}{at_commit}.{how}"
     ]
 
 

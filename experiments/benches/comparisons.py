@@ -11,11 +11,9 @@ from experiments.benches.process import command_facts
 from search.offline.plan import DEFAULT_SEARCHER
 from search.session.registry import SEARCHERS
 
-MEASUREMENTS = 20  # of the default searcher
-PEER_MEASUREMENTS = 1  # of each other one
-# Single devices are measured anyway; the learned searchers need more measurements than peers have here.
-LEFT_OUT = ("single", "bayes-gp", "bayes-rf", "bayes-et", "htf-mpr", "exact")
-MINUTES = 3.5  # after which no searcher asks any more; only networks that are slow to switch reach it
+MEASUREMENTS = 20  # of every searcher
+LEFT_OUT = ("single", "exact")  # single devices are measured anyway; `exact` asks what it proves, for minutes
+MINUTES = 30.0  # after which no searcher asks any more; only networks that are slow to switch reach it
 
 
 def comparisons(options: BenchOptions) -> dict[str, Facts]:
@@ -33,7 +31,6 @@ def compared(model: str, options: BenchOptions) -> Facts:
         "model": model,
         "workers": options.workers,
         "measurements": options.measurements or MEASUREMENTS,
-        "peer_measurements": min(PEER_MEASUREMENTS, options.measurements or PEER_MEASUREMENTS),
         "minutes": MINUTES,
         "searchers": [name for name in SEARCHERS if name not in LEFT_OUT],
         "default": DEFAULT_SEARCHER,
@@ -43,7 +40,7 @@ def compared(model: str, options: BenchOptions) -> Facts:
 
 def compare_in_process(settings: Facts) -> Facts:
     """`placer compare MODEL` with these settings."""
-    numbers = ("workers", "measurements", "peer_measurements", "minutes")
+    numbers = ("workers", "measurements", "minutes")
     options = [word for name in numbers for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
     searchers = [word for name in settings["searchers"] for word in ("--searcher", name)]
     return command_facts("compare", settings["model"], *options, *searchers)

@@ -1,11 +1,13 @@
-"""How few measured mappings a search needs to come near the best known; made of the runs of search-quality."""
+"""How few measured mappings each searcher needs to come near the best known; made of the runs of search-quality."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
 
 from experiments.benches.bench import BenchOptions, Facts, ms
-from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
+from experiments.benches.comparisons import MEASUREMENTS, comparisons
 from experiments.benches.takes import Takes
 from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
 from experiments.report.text import markdown_table, percent
@@ -26,7 +28,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "by_model": by_model,
         "searcher": DEFAULT_SEARCHER,
         "measurements": options.measurements or MEASUREMENTS,
-        "peer_measurements": PEER_MEASUREMENTS,
+        "peer_measurements": options.measurements or MEASUREMENTS,
         "workers": options.workers,
     }
 
@@ -57,48 +59,66 @@ def _gaps_of(regret: list[float | None]) -> Facts:
 
 
 def page_lines(facts: Facts) -> list[str]:
-    """Ours after 5, 10 and 20, the others at their last measurement, and the picture."""
-    models, worst = facts["by_model"], facts["gap_at_20"]
-    peers = list(dict.fromkeys(name for row in models.values() for name in row.get("searchers", {})))
-    heads = ["network", "best known", "fastest at the end by", *(f"after {count}" for count in AT)]
+    """Every searcher after 5, 10 and 20 measured mappings, by network and over all, and the picture."""
+    models = facts["by_model"]
+    curves = {model: _curves(facts["searcher"], row) for model, row in models.items()}
+    names = list(dict.fromkeys(name for rows in curves.values() for name in rows))
     return [
-        f"How much slower the fastest mapping of `{facts['searcher']}` was than the best known of the comparison, "
-        f"after 5, 10 and 20 measured mappings, the {facts['workers']} single devices aside; after its last, where it "
-        "stopped before. For the other searchers, after their last measurement, with how many they had. The single "
-        "devices count as every searcher's start. Best known is the fastest of the mappings that were measured side by "
-        "side at the end: each searcher's fastest, and the next fastest of all. A mapping's figure is from there if "
-        "it got that far, otherwise from its race, all scaled to one reference mapping; because a race is short, no "
-        "figure from one counts as faster than the best known. The gap after a searcher's last measurement is that of "
-        "the mapping it would deliver, measured side by side with the best known. A gap of a percent or two is "
-        "noise. These are the runs of search-quality.",
+        "How much slower each searcher's fastest mapping was than the best known of the comparison, after "
+        f"{', '.join(map(str, AT[:-1]))} and {AT[-1]} measured mappings of its own, the {facts['workers']} single "
+        f"devices aside, or after its last, where it stopped before; `{facts['searcher']}` had {facts['measurements']} "
+        f"at most, each other one {facts['peer_measurements']}. The single devices count as every searcher's start. "
+        "Best known is the fastest of the mappings that were measured side by side at the end: each searcher's "
+        "fastest, and the next fastest of all. A mapping's figure is from there if it got that far, otherwise from its "
+        "race, all scaled to one reference mapping; because a race is short, no figure from one counts as faster than "
+        "the best known. The gap after a searcher's last measurement is that of the mapping it would deliver. A gap of "
+        "a percent or two is noise. These are the runs of search-quality.",
+        "",
+        "Over all networks, the mean with its standard error:",
         "",
         *markdown_table(
-            [*heads, f"within {NEAR:.0%} after", *peers],
-            [_cells(name, row, peers) for name, row in models.items()],
-            left=(0, 2),
+            ("searcher", *(f"after {count}" for count in AT), f"within {NEAR:.0%}"),
+            [_over_all(name, [rows[name] for rows in curves.values() if name in rows]) for name in names],
         ),
         "",
-        "No network was measured." if worst is None else f"Worst gap after 20: {worst:.1%}.",
+        "By network:",
+        "",
+        *markdown_table(
+            ("network", "best known", "fastest at the end by", *names),
+            [_cells(model, row, curves[model], names) for model, row in models.items()],
+            left=(0, 2),
+        ),
         "",
         f"![Gap to the best known over measured mappings]({PICTURE})",
     ]
 
 
-def _cells(name: str, row: Facts, peers: list[str]) -> list[str]:
-    if "regret" not in row:
-        return [f"`{name}`", row.get("failed") or "not searched"]
-    return [
-        f"`{name}`",
-        ms(row["best_known_s"]),
-        row["fastest_by"],
-        *(percent(row[f"gap_at_{count}"]) for count in AT),
-        "never" if row["near_after"] is None else str(row["near_after"]),
-        *(_last(row["searchers"].get(peer)) for peer in peers),
-    ]
+def _curves(searcher: str, row: Facts) -> dict[str, Facts]:
+    """The gaps of each searcher of one network, ours first; none where it was not searched."""
+    return {searcher: row, **row["searchers"]} if "regret" in row else {}
 
 
-def _last(row: Facts | None) -> str:
-    return "-" if row is None else f"{percent(row['gap'])} ({row['measured']})"
+def _over_all(name: str, rows: Sequence[Facts]) -> list[str]:
+    gaps = [[row[f"gap_at_{count}"] for row in rows if row[f"gap_at_{count}"] is not None] for count in AT]
+    near = sum(row["near_after"] is not None for row in rows)
+    return [name, *map(_mean, gaps), f"{near} of {len(rows)}"]
+
+
+def _mean(gaps: Sequence[float]) -> str:
+    if not gaps:
+        return "-"
+    error = f" +- {stdev(gaps) / len(gaps) ** 0.5:.1%}" if len(gaps) > 1 else ""
+    return f"{mean(gaps):.1%}{error}"
+
+
+def _cells(model: str, row: Facts, curves: dict[str, Facts], names: Sequence[str]) -> list[str]:
+    if not curves:
+        return [f"`{model}`", row.get("failed") or "not searched"]
+    return [f"`{model}`", ms(row["best_known_s"]), row["fastest_by"], *(_gaps(curves.get(name)) for name in names)]
+
+
+def _gaps(row: Facts | None) -> str:
+    return "-" if row is None else " / ".join(percent(row[f"gap_at_{count}"]) for count in AT)
 
 
 def draw(facts: Facts, path: Path) -> None:

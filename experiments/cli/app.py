@@ -20,7 +20,7 @@ from experiments.cli.scale import app as scale
 from experiments.cli.streams import flush_stdout, guard_streams
 from experiments.jobs.interrupt import EXIT, WORDS, Signals, heard
 from placer import __version__
-from placer.errors import PlacerError, raise_last, tell, tell_all, tried, try_each
+from placer.errors import BadInputError, PlacerError, raise_last, tell, tell_all, tried, try_each
 
 app = typer.Typer(
     name="placer",
@@ -88,6 +88,7 @@ def search(
     batch: options.Batch = None,
     groups: options.GroupCount = 192,
     pin: options.Pins = None,
+    schedule: options.Schedule = "rank",
     split: Annotated[
         str,
         typer.Option(
@@ -125,7 +126,7 @@ def search(
     settings = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), split=split,
-        split_batchnorm=split_batchnorm,
+        split_batchnorm=split_batchnorm, schedule=schedule,
     )  # fmt: skip
     tables.check_writable(out, report, trace, gantt)
     with measuring(store) as opened:
@@ -154,6 +155,7 @@ def compare(
     batch: options.Batch = None,
     groups: options.GroupCount = 192,
     pin: options.Pins = None,
+    schedule: options.Schedule = "rank",
     report: options.Report = None,
     curves: Annotated[
         Path | None, typer.Option(help="Draw how each searcher nears the best (.png, .svg, .pdf).")
@@ -174,7 +176,7 @@ def compare(
 
     search = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
-        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()),
+        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), schedule=schedule,
     )  # fmt: skip
     check_picture(curves, "--curves")
     tables.check_writable(None, report, curves)
@@ -318,7 +320,7 @@ def worker(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="A benchmark of BENCHMARKS.md.")],
+    name: Annotated[str, typer.Argument(help="A benchmark of BENCHMARKS.md, or all of them.")],
     record: Annotated[bool, typer.Option("--record", help="Write benchmarks/NAME.json and BENCHMARKS.md.")] = False,
     models: Annotated[
         list[str] | None, typer.Option("--model", help="Only this model (spoc: family, or all); may be repeated.")
@@ -333,13 +335,15 @@ def bench(
 
     Example: placer bench main-job --record
     """
-    from experiments.benches import run_bench
+    from experiments.benches import ALL, record_all, run_bench
     from experiments.benches.bench import BenchOptions
 
     names = tuple(dict.fromkeys(models)) if models else None
     asked = BenchOptions(names, workers, measurements, False, runs, spec, minutes)
+    if name == ALL and (not record or asked != BenchOptions(runs=runs)):
+        raise BadInputError("bench all records each benchmark as it is defined; give --record and --runs alone.")
     with measuring():
-        facts = run_bench(name, asked, record=record)
+        facts = record_all(runs) if name == ALL else run_bench(name, asked, record=record)
     print(json.dumps(facts))
 
 

@@ -47,7 +47,9 @@ Minutes = Annotated[float | None, typer.Option("--minutes", help="Ask no searche
 GroupCount = Annotated[int, typer.Option("--groups", help="Move at most about this many groups of ops.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed asks the same mappings.")]
 Objective = Annotated[str, typer.Option("--objective", help="makespan, or max-load (pipelined throughput).")]
-Schedule = Annotated[str, typer.Option("--schedule", help="rank, donf, or fifo (TensorFlow's own order).")]
+Schedule = Annotated[
+    str, typer.Option("--schedule", help="What decides which op a device runs next: rank, donf, or fifo.")
+]
 
 # What to write, and what to print.
 StoreFile = Annotated[Path | None, typer.Option("--store", help="SQLite file; what is in it is not measured again.")]

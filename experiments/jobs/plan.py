@@ -18,6 +18,8 @@ from search.offline.plan import DEFAULT_SEARCHER, Plan, plan
 from search.problem.problem import OBJECTIVES, Problem
 from surrogate.costs.cost_matrix import cost_matrix
 from surrogate.simulate.max_load import loads
+from surrogate.simulate.priority import FIFO
+from surrogate.simulate.run_order import run_order
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
@@ -68,7 +70,8 @@ def plan_command(
         "evaluations": found.evaluations,
         "seconds": found.seconds,
     }
-    return Planned(facts, _file(found, problem, seed))
+    order = [] if objective == "max-load" or schedule == FIFO else run_order(timeline)
+    return Planned(facts, _file(found, problem, seed, order))
 
 
 def simulate_command(
@@ -116,7 +119,7 @@ def timeline_of(mapping: Mapping, objective: str, schedule: str) -> Timeline:
     return Simulator(mapping.graph, topology, schedule).timeline(mapping.devices)
 
 
-def _file(found: Plan, problem: Problem, seed: int) -> MappingFile:
+def _file(found: Plan, problem: Problem, seed: int, order: Sequence[str]) -> MappingFile:
     return mapping_file(
         found.mapping,
         objective=problem.objective,
@@ -126,6 +129,7 @@ def _file(found: Plan, problem: Problem, seed: int) -> MappingFile:
         seed=seed,
         searcher=found.searcher,
         versions={"placer": _placer_version()},
+        order=order,
     )
 
 

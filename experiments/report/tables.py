@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -294,7 +295,7 @@ def write_results(
 
 
 def _write_mapping(found: Finding, path: Path) -> None:
-    write_mapping(path, _mapping_file(found, found.mapping))
+    write_mapping(path, _mapping_file(found, found.mapping, found.order))
     print(f"wrote {path}", file=sys.stderr)
 
 
@@ -322,7 +323,7 @@ def _draw_step(found: Finding, path: Path) -> None:
     draw(gantt_facts(title, dict(zip(("predicted", "measured"), found.trace, strict=True))), path)
 
 
-def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
+def _mapping_file(found: Finding, mapping: Mapping, order: Sequence[str] = ()) -> MappingFile:
     best, single = _best_and_single(found)
     single_s = None if single is None else single.step_s
     return mapping_file(
@@ -339,6 +340,7 @@ def _mapping_file(found: Finding, mapping: Mapping) -> MappingFile:
         versions=versions(),
         splits=regions_of(found.plan) if found.plan else None,
         in_flight=found.plan.in_flight if found.plan else None,
+        order=order,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -54,6 +55,7 @@ class MappingFile(Document, kw_only=True, omit_defaults=False):
     versions: dict[Name, Name] = msgspec.field(default_factory=dict)
     splits: list[SplitRegion] | msgspec.UnsetType = msgspec.UNSET
     in_flight: Count | msgspec.UnsetType = msgspec.UNSET  # the parts are micro-batches, at most so many under way
+    order: list[Name] | msgspec.UnsetType = msgspec.UNSET  # ops that run in this order where they share a device
 
 
 def mapping_file(
@@ -71,8 +73,9 @@ def mapping_file(
     versions: dict[str, str] | None = None,
     splits: list[SplitRegion] | None = None,
     in_flight: int | None = None,
+    order: Sequence[str] = (),
 ) -> MappingFile:
-    """The MappingFile that describes `mapping`."""
+    """The MappingFile that describes `mapping`. order: as in MappingFile; the others run as TensorFlow has them."""
     return MappingFile(
         format=SPLIT_FORMAT if splits else MAPPING_FORMAT,
         graph=GraphMark(mapping.graph.name, mapping.graph.fingerprint),
@@ -89,6 +92,7 @@ def mapping_file(
         versions=versions or {},
         splits=splits or msgspec.UNSET,
         in_flight=in_flight or msgspec.UNSET,
+        order=list(order) or msgspec.UNSET,
     )
 
 
@@ -129,6 +133,33 @@ def read_mapping(
         return Mapping.of(graph, topology, assignment, headroom)
     except BadInputError as error:
         raise BadInputError(f"{path}: $.assignment: {error}") from None
+
+
+def read_order(path: str | Path, graph: OpGraph) -> tuple[str, ...]:
+    """The run order in a mapping file that is for `graph`; empty where it has none.
+
+    Raises BadInputError for an op that the graph does not have, one named twice, and one before another that it needs.
+    """
+    order = read_mapping_file(path).order or ()
+    where, place = f"{path}: $.order", {name: i for i, name in enumerate(order)}
+    if len(place) < len(order):
+        twice = next(name for i, name in enumerate(order) if place[name] != i)
+        raise BadInputError(f"{where} names op {short(twice)} twice; remove one, or leave out $.order.")
+    unknown = [name for name in order if name not in graph.index]
+    if unknown:
+        raise BadInputError(f"{where} names op {short(unknown[0])}, which the graph does not have; remove it.")
+    latest = [-1] * len(graph)  # of each op, the last in `order` of those that it needs
+    for v in graph.order:
+        name = graph.ops[v].name
+        mine = place.get(name)
+        if mine is not None and mine < latest[v]:
+            raise BadInputError(
+                f"{where} has op {short(name)} before {short(order[latest[v]])}, which it needs; swap them, or leave "
+                "out $.order."
+            )
+        for edge in graph.out_edges[v]:
+            latest[edge.dst] = max(latest[edge.dst], latest[v] if mine is None else mine)
+    return tuple(order)
 
 
 def _distinct_prefixes(a: str, b: str) -> tuple[str, str]:

@@ -58,6 +58,7 @@ ADD_OPERATOR = (
 
 # Version of how steps are placed and run; results of other versions are not comparable. 1: TensorFlow's own op order.
 EXECUTION_VERSION = 2
+BY_RANK = "rank"  # the schedule by which ops run where nothing else is said
 
 
 class Store:
@@ -152,10 +153,14 @@ class Store:
         """Close the file; harmless when called twice."""
         self.connection.close()
 
-    def find(self, mapping: Mapping, anchor_s: float) -> Result | None:
-        """The result of an earlier session, scaled to the current anchor's time; None where there is none."""
+    def find(self, mapping: Mapping, anchor_s: float, schedule: str = BY_RANK) -> Result | None:
+        """The result of an earlier session, scaled to the current anchor's time; None where there is none.
+
+        schedule: by which the ops ran.
+        """
         found = self._rows(
-            "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?", *_key(mapping)
+            "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?",
+            *_key(mapping, schedule),
         )
         if not found:
             return None
@@ -168,11 +173,11 @@ class Store:
             stored.step_s * scale, stored.spread_s * scale, stored.repeats, stored.switch_s, stored.stopped_early
         )
 
-    def add(self, mapping: Mapping, result: Result, anchor_s: float, searcher: str) -> None:
-        """Store a result, replacing an older one. Raises PlacerError where that fails."""
-        measured = isinstance(result, Measured)
+    def add(self, mapping: Mapping, result: Result, anchor_s: float, searcher: str, schedule: str = BY_RANK) -> None:
+        """Store a result, replacing an older one. schedule: as in `find`. Raises PlacerError where that fails."""
+        kind = "measured" if isinstance(result, Measured) else "failed"
         ratio = result.step_s / anchor_s if isinstance(result, Measured) else None
-        row = (*_key(mapping), "measured" if measured else "failed", json.dumps(asdict(result)), ratio, searcher)
+        row = (*_key(mapping, schedule), kind, json.dumps(asdict(result)), ratio, searcher)
         with self._transaction("written"):
             self.connection.execute("INSERT OR REPLACE INTO measurements VALUES (?,?,?,?,?,?,?,?)", (*row, time.time()))
 
@@ -219,6 +224,8 @@ def _gpu_share(device: Device) -> str:
     return f":{round((device.memory_bytes or 0) / 2**30)}" if is_part else ""
 
 
-def _key(mapping: Mapping) -> tuple[str, str, str]:
-    places = hashlib.sha256(bytes(str(mapping.devices), "ascii")).hexdigest()[:32]
+def _key(mapping: Mapping, schedule: str) -> tuple[str, str, str]:
+    """Of a schedule other than BY_RANK, the key says so; stores from before there were others hold as they are."""
+    text = str(mapping.devices) if schedule == BY_RANK else f"{mapping.devices} {schedule}"
+    places = hashlib.sha256(text.encode()).hexdigest()[:32]
     return mapping.graph.fingerprint, topology_key(mapping.topology), places

@@ -17,7 +17,7 @@ from placer.devices.specs import SPECS, check_spec
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import mapping_file, read_mapping, write_mapping
+from placer.graph.mapping_files import mapping_file, read_mapping, read_order, write_mapping
 from placer.measure.store import Store
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, plans_in, read_plan, regions_of
 from placer.train.live_step import LiveStep
@@ -136,6 +136,7 @@ class AutoStep:
             mapping, objective="makespan", measured_s=self.step_s, seed=self.settings.seed, searcher=mode.name,
             baseline={"best single": self.best_single_s, "untouched": self.untouched_s},
             splits=regions_of(self._live.plan(mode.plan)), in_flight=self._live.plan(mode.plan).in_flight,
+            order=mode.order,
         )  # fmt: skip
         write_mapping(path, found)
 
@@ -254,9 +255,10 @@ class AutoStep:
             names = [self._mapping.topology.names[d] for d in self._mapping.devices]
             by_name = {op.name: name for op, name in zip(self._mapping.graph.ops, names, strict=True)}
             devices = Mapping.of(graph, topology, by_name).devices
-        else:
-            devices = read_mapping(self._mapping, graph, topology, self._match_by_name).devices
-        return Wanted(devices, (), GIVEN, plan)
+            return Wanted(devices, (), GIVEN, plan)
+        devices = read_mapping(self._mapping, graph, topology, self._match_by_name).devices
+        order = () if self._match_by_name else read_order(self._mapping, graph)
+        return Wanted(devices, order, GIVEN, plan)
 
     def _after(self, step_s: float) -> None:
         """Let the script choose the mode of the next call. Whatever goes wrong in it, the training goes on."""

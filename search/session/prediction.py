@@ -17,18 +17,18 @@ from search.exact.bounds import lower_bound
 from search.problem.problem import Problem
 from surrogate.calibrate.calibration import Predictor, launches
 from surrogate.costs.cost_matrix import cost_matrix, with_cost_matrix
+from surrogate.simulate.priority import FIFO, RANK
 from surrogate.simulate.run_order import run_order
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
-
-SCHEDULE = "rank"  # placed steps run in the order that the simulator gives them
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Predicts placed steps of one captured step: op by op for reports, group by group for searchers.
 
-    topology: as its links were measured. fine: the predictor of the ops. headroom: as in Problem.
+    topology: as its links were measured. fine: the predictor of the ops; placed steps run their ops in the order in
+    which its simulator does, except that with FIFO TensorFlow's executor decides. headroom: as in Problem.
     """
 
     groups: Groups
@@ -37,10 +37,15 @@ class Prediction:
     headroom: float
 
     @classmethod
-    def profiled(cls, groups: Groups, topology: Topology, headroom: float) -> Prediction:
-        """Predict by the profiled costs alone."""
-        simulator = Simulator(groups.fine, topology, SCHEDULE)
+    def profiled(cls, groups: Groups, topology: Topology, headroom: float, schedule: str = RANK) -> Prediction:
+        """Predict by the profiled costs alone. Raises BadInputError for an unknown schedule."""
+        simulator = Simulator(groups.fine, topology, schedule)
         return cls(groups, topology, Predictor(simulator, launches(groups.fine)), headroom)
+
+    @property
+    def schedule(self) -> str:
+        """What decides the order of ops on a device."""
+        return self.fine.profiled.schedule
 
     def calibrated(self, measured: Sequence[tuple[Mapping, Result]]) -> Prediction:
         """Corrected by what was measured: mappings of the groups, and what each came to."""
@@ -62,7 +67,12 @@ class Prediction:
         graph = with_cost_matrix(self.groups.graph, self.topology, costs)
         topology = calibration.topology(self.topology)
         return Problem(
-            graph, topology, schedule=SCHEDULE, headroom=self.headroom, base_s=calibration.base_s, judge=self._judge
+            graph,
+            topology,
+            schedule=self.schedule,
+            headroom=self.headroom,
+            base_s=calibration.base_s,
+            judge=self._judge,
         )
 
     def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -104,16 +114,17 @@ class Prediction:
         return self.fine.simulator.timeline(mapping.devices)
 
     def order(self, mapping: Mapping) -> list[str]:
-        """The run order of a mapping of the ops."""
+        """The run order of a mapping of the ops; empty where TensorFlow's executor decides."""
         return self.order_of(mapping.devices)
 
     def order_of(self, devices: tuple[int, ...]) -> list[str]:
         """The run order of ops on these devices."""
-        return [] if len(set(devices)) == 1 else run_order(self.fine.simulator.timeline(devices))
+        if self.schedule == FIFO or len(set(devices)) == 1:
+            return []
+        return run_order(self.fine.simulator.timeline(devices))
 
     def bound_s(self) -> float:
         """Seconds that no mapping of the ops is predicted below; one that splits groups may beat a bound of groups."""
-        simulator = self.fine.simulator
-        base_s = self.fine.calibration.base_s
-        ops = Problem(self.groups.fine, simulator.topology, schedule=SCHEDULE, cost_s=simulator.costs, base_s=base_s)
-        return lower_bound(ops)
+        simulator, base_s = self.fine.simulator, self.fine.calibration.base_s
+        graph, topology, costs = self.groups.fine, simulator.topology, simulator.costs
+        return lower_bound(Problem(graph, topology, schedule=self.schedule, cost_s=costs, base_s=base_s))

@@ -118,7 +118,8 @@ class Judge:
         graph = estimated(self.fine, step.captured.graph, step.plan)
         topology = self.profiled.topology
         groups = coarsen(graph, self.groups, topology)
-        return self._best_s(Prediction.profiled(groups, topology, self.profiled.headroom))
+        profiled = Prediction.profiled(groups, topology, self.profiled.headroom, self.profiled.schedule)
+        return self._best_s(profiled)
 
     def _best_s(self, prediction: Prediction) -> float:
         """Infinity where no mapping that is asked has the memory for what micro-batches keep, nor a single device."""

@@ -11,11 +11,19 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from placer.errors import BadInputError, short
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs, mean_cost_s
 
-SCHEDULES = ("rank", "donf", "fifo")
+RANK, DONF, FIFO = "rank", "donf", "fifo"
+SCHEDULES = (RANK, DONF, FIFO)
+
+
+def check_schedule(name: str) -> None:
+    """Raises BadInputError for what is none of SCHEDULES."""
+    if name not in SCHEDULES:
+        raise BadInputError(f"the schedule {short(name)} is none of {', '.join(SCHEDULES)}.")
 
 
 def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]:

@@ -23,8 +23,11 @@ from surrogate.costs.cost_matrix import Costs, cost_matrix
 from surrogate.parallel import in_pieces
 from surrogate.simulate.kernels.arrays import Needs, Tables, needs_of, tables_of
 from surrogate.simulate.priority import (
-    SCHEDULES,
+    DONF,
+    FIFO,
+    RANK,
     by_earliest_start,
+    check_schedule,
     positions,
     topological,
     turns,
@@ -45,9 +48,8 @@ class Simulator:
     Raises BadInputError for an unknown schedule and for an op that no device can run.
     """
 
-    def __init__(self, graph: OpGraph, topology: Topology, schedule: str = "rank", costs: Costs | None = None) -> None:
-        if schedule not in SCHEDULES:
-            raise BadInputError(f"the schedule {schedule!r} is none of {', '.join(SCHEDULES)}.")
+    def __init__(self, graph: OpGraph, topology: Topology, schedule: str = RANK, costs: Costs | None = None) -> None:
+        check_schedule(schedule)
         self.graph = graph
         self.topology = topology
         self.schedule = schedule
@@ -92,7 +94,7 @@ class Simulator:
         What depends on the graph alone is shared, so that fits can afford hundreds of them.
         """
         other = copy(self)
-        for name in ("cost_s", "reference", "tables", "line", *(["place"] if self.schedule == "rank" else [])):
+        for name in ("cost_s", "reference", "tables", "line", *(["place"] if self.schedule == RANK else [])):
             other.__dict__.pop(name, None)
         other.costs = costs
         other.topology = topology or self.topology
@@ -106,9 +108,9 @@ class Simulator:
     @cached_property
     def place(self) -> NDArray[np.int32] | None:
         """Each op's place in line; None for fifo, where it depends on the mapping."""
-        if self.schedule == "fifo":
+        if self.schedule == FIFO:
             return None
-        if self.schedule == "donf":
+        if self.schedule == DONF:
             return positions(weighted_out_degree(self.graph))
         return positions(upward_rank(self.graph, self.costs, self.topology), turns(self.graph))
 
@@ -128,7 +130,7 @@ class Simulator:
         """What screening reads: the tables in one order of the ops."""
         from surrogate.simulate.kernels.fixed_order import line_up
 
-        if self.schedule == "rank" and self.place is not None:
+        if self.schedule == RANK and self.place is not None:
             order = topological(self.graph, self.place)
         else:  # arrivals say more than out-degrees, which know no time
             order = by_earliest_start(self.graph, self.costs)
@@ -168,7 +170,7 @@ class Simulator:
         raise BadInputError(f"op {short(op)} has no cost on {short(device)}; give it a cost_s there.")
 
 
-def simulate(graph: OpGraph, costs: Costs, mapping: Mapping, schedule: str = "rank") -> Timeline:
+def simulate(graph: OpGraph, costs: Costs, mapping: Mapping, schedule: str = RANK) -> Timeline:
     """The timeline of one training step of `graph` under `mapping`. costs: [ops, devices] seconds.
 
     Raises BadInputError for an unknown schedule, and where a tensor must cross and the topology has no link.

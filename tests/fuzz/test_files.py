@@ -19,7 +19,7 @@ from experiments.campaign.spec import read_spec
 from placer.errors import BadInputError
 from placer.graph.graph_files import read_graph, read_topology, write_graph, write_topology
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import mapping_file, read_mapping, write_mapping
+from placer.graph.mapping_files import mapping_file, read_mapping, read_order, write_mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.splits.plan import Division, SplitPlan
@@ -87,6 +87,7 @@ TARGETS = {
     "mapping by name": Target(
         "mapping.json", lambda path: read_mapping(path, GRAPH, TOPOLOGY, match_by_name=True), share=0.1
     ),
+    "order": Target("mapping.json", lambda path: read_order(path, GRAPH), share=0.1),
     "splits": Target("splits.json", read_plan),
     "campaign": Target("campaign.toml", read_spec, garbled, share=0.1),
     "runs": Target("runs.csv", lambda path: read_runs(path, ["layers", "kernel", "step_s"]), garbled, share=0.1),
@@ -100,7 +101,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_graph(folder / "graph.json", GRAPH)
     write_topology(folder / "topology.json", TOPOLOGY)
     mapping = Mapping.of(GRAPH, TOPOLOGY, {"a": "gpu:0", "b": "gpu:1", "c": "cpu:0"})
-    write_mapping(folder / "mapping.json", mapping_file(mapping, objective="makespan"))
+    write_mapping(folder / "mapping.json", mapping_file(mapping, objective="makespan", order=["a", "b", "c"]))
     plan = SplitPlan({"a": Division("batch", 4), "b": Division("batch", 4)}, 2)
     write_mapping(
         folder / "splits.json", mapping_file(mapping, objective="makespan", splits=regions_of(plan), in_flight=2)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from placer import files
-from placer.errors import PlacerError
+from placer.errors import BadInputError, PlacerError
 from placer.files import check_outputs, write_whole
 
 CONTENT = b"new"
@@ -79,6 +79,14 @@ def test_a_link_that_leads_nowhere_makes_its_file(tmp_path):
     assert not (tmp_path / "there").exists()
     write_whole(link, CONTENT)
     assert link.is_symlink() and (tmp_path / "there").read_bytes() == CONTENT
+
+
+def test_two_outputs_are_not_one_file(tmp_path):
+    (tmp_path / "link").symlink_to("b")
+    check_outputs(tmp_path / "a", None, tmp_path / "b", "/dev/null", "/dev/null")
+    for other in (tmp_path / "b", tmp_path / "link"):
+        with pytest.raises(BadInputError, match="two outputs would be written there"):
+            check_outputs(tmp_path / "b", other)
 
 
 def test_a_link_to_itself_is_refused(tmp_path):

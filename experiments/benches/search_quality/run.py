@@ -7,7 +7,7 @@ from __future__ import annotations
 from statistics import geometric_mean
 
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.benches.comparisons import MEASUREMENTS, PEER_MEASUREMENTS, comparisons
+from experiments.benches.comparisons import MEASUREMENTS, comparisons
 from experiments.benches.search_quality.enumerated import enumerated
 from experiments.benches.takes import Takes
 from search.offline.plan import DEFAULT_SEARCHER
@@ -31,7 +31,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "enumerated": spaces,
         "searcher": DEFAULT_SEARCHER,
         "measurements": options.measurements or MEASUREMENTS,
-        "peer_measurements": PEER_MEASUREMENTS,
+        "peer_measurements": options.measurements or MEASUREMENTS,
         "workers": options.workers,
     }
 

@@ -45,9 +45,9 @@ def _best(store: Store, case: str, cells: Sequence[Held]) -> MappingFile:
     assert content is not None
     prediction = Profiled.decoded(content).prediction
     groups = prediction.groups
-    found = Mapping(groups.graph, prediction.topology, tuple(final["devices"]))
+    found = groups.expand_mapping(Mapping(groups.graph, prediction.topology, tuple(final["devices"])))
     return mapping_file(
-        groups.expand_mapping(found),
+        found,
         objective="makespan",
         measured_s=final["best_s"],
         spread_s=final["spread_s"],
@@ -60,6 +60,7 @@ def _best(store: Store, case: str, cells: Sequence[Held]) -> MappingFile:
         lower_bound_s=opened.get("bound_s"),
         seed=held.seed,
         searcher=held.searcher,
+        order=prediction.order(found),
     )
 
 

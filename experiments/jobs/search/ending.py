@@ -14,7 +14,6 @@ from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import prepared, stepped
 from placer.errors import PlacerError
 from placer.result import Measured
-from surrogate.simulate.run_order import run_order
 from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
@@ -204,6 +203,7 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
         before=_timeline(single) if single else None,
         after=_timeline(best),
+        order=tuple(job.prediction.order(job.fine(best.row.mapping))),
     )
 
 
@@ -255,6 +255,6 @@ def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
 
     job, mapping = best.job, best.job.fine(best.row.mapping)
     predicted = _timeline(best)
-    order = run_order(predicted)
+    order = job.prediction.order(mapping)
     step = trace_steps(job.traced.for_sessions, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]
     return predicted, measured_timeline(job.captured.graph, job.topology, mapping.devices, step)

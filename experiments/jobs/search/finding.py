@@ -70,6 +70,7 @@ class Finding:
     trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)  # the best step, predicted and measured
     before: Timeline | None = field(default=None, repr=False)  # the step on the best single device, as predicted
     after: Timeline | None = field(default=None, repr=False)  # the delivered one, as predicted
+    order: tuple[str, ...] = ()  # ops of the delivered step that run in this order where they share a device
     finalists: tuple[Row, ...] = ()
     lost: str = ""  # what was lost before the end
     raced: bool = False  # whether the figures are those of the races, because the end was lost or cut short

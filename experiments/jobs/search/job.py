@@ -174,6 +174,7 @@ class Job:
             if not batch:
                 break
             share -= len(self.measure_all([(name, mapping) for mapping in batch]))
+        self.notes += [f"{name}, {note}" for note in session.notes]
 
     def session(self, searcher: str) -> SearchSession:
         """A new session of the searcher, by the latest calibration; it knows no results yet."""
@@ -190,9 +191,9 @@ class Job:
         """
         if self.anchor_s is None and len(asked) > 1:
             return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
-        fine = [self.fine(mapping) for _, mapping in asked]
+        fine, schedule = [self.fine(mapping) for _, mapping in asked], self.settings.schedule
         asked_s = [self.prediction.step_s(mapping) for _, mapping in asked]
-        stored = [self.store.find(m, self.anchor_s) if self.store and self.anchor_s else None for m in fine]
+        stored = [self.store.find(m, self.anchor_s, schedule) if self.store and self.anchor_s else None for m in fine]
         known = [found or self._too_large(mapping) for (_, mapping), found in zip(asked, stored, strict=True)]
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
         results = [result or next(raced) for result in known]
@@ -201,7 +202,7 @@ class Job:
             if self.anchor_s is None and isinstance(result, Measured):
                 self.anchor_s = result.step_s
             if self.store is not None and self.anchor_s and known[i] is None:
-                self.store.add(fine[i], result, self.anchor_s, searcher)
+                self.store.add(fine[i], result, self.anchor_s, searcher, schedule)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
             at_s = self.clock() - self.begin_s
             rows.append(Row(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i], at_s=at_s))

@@ -10,6 +10,7 @@ from placer.graph.pins import parse_pin
 from placer.splits.plan import LOCAL, SplitPlan
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
 from search.session.registry import searcher_type
+from surrogate.simulate.priority import RANK, check_schedule
 
 BASELINES = ("expert", "heft", "donf", "random")
 DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
@@ -36,6 +37,7 @@ class SearchSettings:
     warm_up: int = 3  # untraced steps on each device before these
     split: str = SPLIT_OFF  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, SPLIT_PIPELINE with a number, or a file
     split_batchnorm: str = BATCH_NORM[0]  # one of BATCH_NORM, in plans that are made here; a file's say it themselves
+    schedule: str = RANK  # one of SCHEDULES: the order in which placed steps run their ops
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
     final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
 
@@ -45,6 +47,7 @@ class SearchSettings:
             searcher_type(name)
         for pin in self.pins:
             parse_pin(pin)
+        check_schedule(self.schedule)
         if self.measurements < 1:
             raise BadInputError(f"--measurements is {self.measurements}; give at least 1.")
         if self.groups < 2:

@@ -144,7 +144,7 @@ def _judge(job: Job) -> Judge:
 
     # Costs of parts are estimated from the profile, so the whole step is judged by its profile, too: a calibration by
     # measured steps, which are faster than the sum of traced ops, would speak against every plan.
-    profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom)
+    profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom, job.settings.schedule)
     return Judge(job.captured, profiled, job.settings.groups, job.settings.seed, local=job.settings.is_local)
 
 

@@ -100,4 +100,4 @@ def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, pr
     progress.phase("profiling ops on each device")
     graph = profile(traced.for_sessions, devices, traced.inputs, runs=settings.traced, warm_up=settings.warm_up)
     groups = coarsen(pinned(graph, pins, topology), settings.groups, topology)
-    return Prediction.profiled(groups, topology, settings.headroom)
+    return Prediction.profiled(groups, topology, settings.headroom, settings.schedule)

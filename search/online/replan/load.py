@@ -66,7 +66,7 @@ class Load:
         simulator = fine.simulator.revalued(fine.simulator.costs * factor, topology)
         begun = Calibration((1.0,) * len(topology), base_s=fine.calibration.base_s, contention=topology.contention)
         groups = replace(prediction.groups, graph=graph)
-        return Prediction(groups, topology, Predictor(simulator, fine.launches, begun), prediction.headroom)
+        return replace(prediction, groups=groups, topology=topology, fine=Predictor(simulator, fine.launches, begun))
 
     def _all(self) -> dict[tuple[str, ...], float]:
         return {(name,): factor for name, factor in self.device} | {(s, d): factor for s, d, factor in self.link}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from experiments.benches import main_job, run_bench
+from experiments.benches import all_records, main_job, run_bench
 from experiments.benches.bench import BenchOptions
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 
 FOUND = {
     "ops": 10, "groups": 5, "tf_default_s": None, "in_process_s": 0.08, "lower_bound_s": 0.07, "switch_s": 0.5,
@@ -38,7 +39,8 @@ def test_a_record_holds_figures_machine_versions_and_date(checkout, monkeypatch)
     assert kept["geomean_to_untouched"] == pytest.approx(0.8)
     assert kept["models"]["towers"]["answer_s"] == 60.0
     assert kept["models"]["towers"]["near_s"] == 30.0
-    assert {"date", "machine", "versions", "python"} <= set(kept)
+    assert {"date", "machine", "versions", "python", "took_s"} <= set(kept)
+    assert kept["command"] == "placer bench main-job --record --model towers --model moe --measurements 4"
 
 
 def test_the_page_tells_figures_and_failures(checkout, monkeypatch):
@@ -61,3 +63,37 @@ def test_an_unknown_bench_and_a_record_outside_a_checkout_are_refused(tmp_path, 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInputError, match="checkout"):
         run()
+
+
+def recorded(folder, name, at, took_s=60.0):
+    (folder / "benchmarks" / f"{name}.json").write_text(json.dumps({"commit": at, "took_s": took_s}))
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The commands that were run; those of 'moody' fail."""
+    commands = []
+
+    def run(command, **_):
+        commands.append(command[4:])
+        return SimpleNamespace(returncode=int("moody" in command))
+
+    monkeypatch.setattr(all_records, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+    monkeypatch.setattr(all_records, "commit", lambda: "c0ffee")
+    return commands
+
+
+def test_all_are_recorded_but_those_that_this_commit_recorded(checkout, ran, capsys):
+    recorded(checkout, "plan", "c0ffee")
+    recorded(checkout, "spoc", "before", took_s=600.0)
+    facts = all_records.record_each({"plan": True, "spoc": True, "trust": False}, checkout / "runs")
+    assert ran == [["spoc", "--record", "--runs", str(checkout / "runs")], ["trust", "--record"]]
+    assert set(facts["recorded_s"]) == {"spoc", "trust"}
+    said = capsys.readouterr().err
+    assert "1 of 3 are recorded" in said and "spoc; about 10 min to go, and 1 of unknown length." in said
+
+
+def test_one_that_fails_is_named_after_all_others_were_recorded(checkout, ran):
+    with pytest.raises(PlacerError, match="moody could not be recorded"):
+        all_records.record_each({"moody": False, "trust": False}, None)
+    assert [command[0] for command in ran] == ["moody", "trust"]

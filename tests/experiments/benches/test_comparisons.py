@@ -96,7 +96,9 @@ def test_gaps_are_read_off_the_curves(comparing):
     assert (towers["near_after"], moe["near_after"]) == (6, None)
     assert facts["gap_at_20"] == moe["gap_at_20"] == 0.25
     assert towers["searchers"]["random"]["gap"] == pytest.approx(0.1)
-    assert "![Gap" in (comparing.path / "BENCHMARKS.md").read_text()
+    page = (comparing.path / "BENCHMARKS.md").read_text()
+    assert f"| {DEFAULT_SEARCHER} | 22.5% +- 2.5% | 13.0% +- 12.0% | 12.5% +- 12.5% | 1 of 2 |" in page
+    assert "| `towers` | 100.0 ms |" in page and "20.0% / 1.0% / 0.0%" in page and "![Gap" in page
     assert (comparing.path / "docs" / "regret.png").read_bytes().startswith(b"\x89PNG")
 
 

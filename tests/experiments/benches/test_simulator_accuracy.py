@@ -15,7 +15,6 @@ from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from search.problem.problem import Problem
-from search.session.prediction import SCHEDULE
 from surrogate.calibrate.calibration import Calibration, Predictor, launches
 from surrogate.simulate.simulator import Simulator
 
@@ -31,7 +30,7 @@ def sample(name, seed, mappings=14, noise=0.01):
     topology = Topology((Device("a", "cpu"), Device("b", "cpu")), (link,))
     graph = OpGraph(name, ops, edges)
     placements = np.array([[0] * 24, [1] * 24, *rng.integers(0, 2, (mappings - 2, 24))], dtype=np.int32)
-    profiled = Predictor(Simulator(graph, topology, SCHEDULE), launches(graph))
+    profiled = Predictor(Simulator(graph, topology), launches(graph))
     step_s = replace(profiled, given=TRUTH).step_s(placements) * rng.normal(1, noise, mappings)
     return MeasuredNetwork(name, profiled, placements, step_s, noise * step_s, 2, mappings)
 

@@ -9,7 +9,7 @@ import pytest
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, read_topology, write_graph, write_topology
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import mapping_file, read_mapping, read_mapping_file, write_mapping
+from placer.graph.mapping_files import mapping_file, read_mapping, read_mapping_file, read_order, write_mapping
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -263,6 +263,7 @@ def test_a_mapping_file_keeps_every_field(small, tmp_path):
         seed=7,
         searcher="local",
         versions={"placer": "0"},
+        order=["a", "c"],
     )
     write_mapping(tmp_path / "m.json", file)
     assert read_mapping_file(tmp_path / "m.json") == file
@@ -274,6 +275,42 @@ def test_a_mapping_file_keeps_every_field(small, tmp_path):
 def test_a_mapping_file_needs_no_more_than_an_assignment(small, put):
     path = put({"format": "placer.mapping/1", "assignment": ON_GPU0})
     assert read_mapping(path, *small).devices == (0, 0, 0)
+    assert read_order(path, small[0]) == ()
+
+
+def ordered(names):
+    return {"format": "placer.mapping/1", "assignment": ON_GPU0, "order": names}
+
+
+def test_an_order_may_leave_out_ops(small, put):
+    for names in ([], ["a", "c"], ["b", "c"], ["a", "b", "c"]):
+        assert read_order(put(ordered(names)), small[0]) == tuple(names)
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["a", "d"], "$.order names op 'd', which the graph does not have"),
+        (["a", "b", "a"], "$.order names op 'a' twice"),
+        (["c", "b"], "$.order has op 'c' before 'b', which it needs"),
+        (["a", 1], "$.order[1]"),
+        ("ab", "$.order"),
+    ],
+)
+def test_an_order_that_no_step_can_run_in_is_refused(small, put, names, says):
+    path = put(ordered(names))
+    line = refused(read_order, path, small[0])
+    assert line.startswith(str(path)) and says in line
+
+
+def test_an_order_must_hold_through_ops_that_it_leaves_out(put):
+    chain = {
+        "format": "placer.graph/1", "name": "chain", "edges": [["a", "b", 8], ["b", "c", 8]],
+        "ops": [{"name": name, "cost_s": {"cpu": 1.0}, "memory_bytes": 0} for name in "abc"],
+    }  # fmt: skip
+    graph = read_graph(put(chain, "chain.json"))
+    mapping = {"format": "placer.mapping/1", "assignment": {}, "order": ["c", "a"]}
+    assert "has op 'c' before 'a', which it needs" in refused(read_order, put(mapping, "m.json"), graph)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,13 @@ def test_another_mapping_graph_or_machine_is_not_found(store):
     assert store.find(Mapping(GRAPH, third, (0, 1)), 1.0) is None
 
 
+def test_a_schedule_has_results_of_its_own(store):
+    store.add(SPLIT, Measured(0.5), anchor_s=1.0, searcher="heft")
+    store.add(SPLIT, Measured(0.7), anchor_s=1.0, searcher="heft", schedule="fifo")
+    assert (store.find(SPLIT, 1.0), store.find(SPLIT, 1.0, "fifo")) == (Measured(0.5), Measured(0.7))
+    assert store.find(SPLIT, 1.0, "donf") is None
+
+
 def test_links_measured_anew_are_the_same_topology():
     assert topology_key(TOPOLOGY) == topology_key(Topology(TOPOLOGY.devices, (Link("*", "*", 1.0, 1.0),)))
 

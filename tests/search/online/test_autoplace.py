@@ -292,6 +292,36 @@ def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp
         assert placed.mapping is not None and placed.mapping.assignment == asked
 
 
+def test_a_mapping_runs_in_the_order_that_its_file_says(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    keras.backend.clear_session()
+    step, inputs = make_step()
+    graph = capture(step, inputs, "step").graph
+    path = split(step, inputs, tmp_path / "mapping.json")
+    order = [graph.ops[v].name for v in graph.order if graph.in_edges[v]]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"order": order}))
+    with place(step, path) as placed:
+        found = losses(placed, inputs, 6)
+        placed.save(tmp_path / "saved.json")
+    assert json.loads((tmp_path / "saved.json").read_text())["order"] == order
+    np.testing.assert_allclose(found, losses(*make_step(), 6), rtol=1e-5)
+
+
+def test_an_order_that_the_step_cannot_run_in_ends_the_placing_in_one_line(
+    make_step: Callable[[], Made], tmp_path: Path
+) -> None:
+    keras.backend.clear_session()
+    step, inputs = make_step()
+    graph = capture(step, inputs, "step").graph
+    path = split(step, inputs, tmp_path / "mapping.json")
+    order = [graph.ops[v].name for v in reversed(graph.order)]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"order": order}))
+    with place(step, path) as placed:
+        with pytest.warns(UserWarning, match="goes on as it is"), pytest.raises(BadInputError, match="which it needs"):
+            losses(placed, inputs, 6)
+        losses(placed, inputs, 1)
+        assert placed.mapping is None
+
+
 @pytest.mark.parametrize(
     ("how", "named"),
     [

@@ -24,6 +24,11 @@ def test_baselines_get_a_part_and_the_searchers_the_rest(searchers, left, shares
     assert SearchSettings("any", searchers=searchers).shares(left) == list(shares.items())
 
 
+def test_a_schedule_that_is_none_is_refused_before_anything_is_traced():
+    with pytest.raises(BadInputError, match=r"^the schedule 'lifo' is none of rank, donf, fifo\.$"):
+        SearchSettings("any", schedule="lifo").check()
+
+
 def test_a_file_without_a_plan_of_splits_is_refused_before_anything_is_traced(tmp_path):
     path = tmp_path / "mapping.json"
     with pytest.raises(BadInputError, match=r"mapping\.json"):

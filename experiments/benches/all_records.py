@@ -1,0 +1,50 @@
+"""Recording one benchmark after the other, each in a process of its own; goes on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from experiments.benches.bench import FOLDER, Facts, commit
+from placer.errors import PlacerError
+
+
+def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
+    """Record the benchmarks named in `resumes` that are not recorded at this commit: {name: seconds} and what failed.
+
+    resumes: whether each takes --runs. Says on stderr how long it will take, by what the last records took. Raises
+    PlacerError where one failed, after all others.
+    """
+    left = [name for name in resumes if _record(name).get("commit") != commit()]
+    print(f"{len(resumes) - len(left)} of {len(resumes)} are recorded at this commit.", file=sys.stderr)
+    took_s, failed = {}, []
+    while left:
+        name = left.pop(0)
+        print(f"{name}; {_ahead([name, *left])}", file=sys.stderr)
+        begin_s = time.perf_counter()
+        command = [sys.executable, "-m", "experiments.cli", "bench", name, "--record"]
+        command += ["--runs", str(runs)] if runs is not None and resumes[name] else []
+        if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
+            failed.append(name)
+        else:
+            took_s[name] = time.perf_counter() - begin_s
+    if failed:
+        raise PlacerError(f"{', '.join(failed)} could not be recorded: the lines above say why; run the same again.")
+    return {"recorded_s": took_s}
+
+
+def _ahead(names: Sequence[str]) -> str:
+    """How long these will take, as far as the last records say."""
+    known_s = [_record(name)["took_s"] for name in names if "took_s" in _record(name)]
+    more = f", and {len(names) - len(known_s)} of unknown length" if len(known_s) < len(names) else ""
+    return f"about {sum(known_s) / 60:.0f} min to go{more}."
+
+
+def _record(name: str) -> Facts:
+    """The last record; empty where there is none."""
+    path = FOLDER / f"{name}.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

@@ -1,0 +1,132 @@
+"""What the order of ops on a device is worth: the same mappings stepped by rank, by Donf, and as TensorFlow's executor
+has it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from statistics import geometric_mean, mean
+
+from experiments.benches.bench import BenchOptions, Facts, ms_spread
+from experiments.benches.kept_runs import kept
+from experiments.benches.process import facts_alone
+from experiments.benches.takes import Takes
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.job import Job
+from experiments.jobs.search.settings import SearchSettings
+from experiments.jobs.search.side_by_side import stepped
+from experiments.report.text import markdown_table
+from placer.errors import PlacerError
+from placer.result import Measured
+from search.local.hill_climb import kicked
+from search.problem.problem import Placement
+from search.session.prediction import Prediction
+from search.session.registry import make_searcher
+from surrogate.simulate.priority import DONF, FIFO, RANK, SCHEDULES
+
+MODELS = ("towers", "inception_v3", "transformer", "moe", "two_tower", "nasnet_mobile")
+REPEATS = 15
+RULES = ("local", "expert", "heft")
+TAKES = Takes(workers=True, runs=True)
+
+
+def bench_facts(options: BenchOptions) -> Facts:
+    """Each network is measured in a process of its own. Raises PlacerError where none could be."""
+    repeats, by_model = options.measurements or REPEATS, {}
+    for model in options.models or MODELS:
+        settings = {"model": model, "workers": options.workers, "repeats": repeats}
+        run = partial(facts_alone, measure, model, options.workers, repeats)
+        by_model[model] = kept(options, f"run-order/{model}", settings, run)
+    rows = [row for found in by_model.values() for row in found.get("mappings", ())]
+    if not rows:
+        raise PlacerError("; ".join(f"{model}: {found['failed']}" for model, found in by_model.items()))
+    return {
+        "by_model": by_model,
+        "ratio": {name: geometric_mean(_ratio(row, name) for row in rows) for name in (RANK, DONF)},
+        "error": {name: mean(abs(_error(row[name])) for row in rows) for name in SCHEDULES},
+        "mappings": len(rows),
+        "repeats": repeats,
+        "workers": options.workers,
+    }
+
+
+def measure(model: str, workers: int, repeats: int) -> Facts:
+    """Step some mappings of one network in each order, all in turn; times in seconds."""
+    with Job.opened(SearchSettings(model, f"workers:{workers}"), Progress()) as job:
+        job.measure_singles()
+        rows = [(row.mapping, row.result) for row in job.rows]
+        profiled = [Prediction.profiled(job.groups, job.topology, job.settings.headroom, name) for name in SCHEDULES]
+        predictions = dict(zip(SCHEDULES, (one.calibrated(rows) for one in profiled), strict=True))
+        return {
+            "best_single_s": min(result.step_s for _, result in rows if isinstance(result, Measured)),
+            "mappings": [_in_each_order(job, predictions, *each, repeats) for each in _placements(job)],
+        }
+
+
+def _placements(job: Job) -> Iterator[tuple[str, Placement]]:
+    """(name, placement): by rule, and the first of these with some units moved; none twice."""
+    problem = job.problem
+    found = {name: problem.placement(make_searcher(name, problem).ask()) for name in RULES}
+    found["some units moved"] = kicked(problem, found[RULES[0]], random.Random(0))
+    seen: set[Placement] = set()
+    for name, placement in found.items():
+        if len(set(placement)) > 1 and problem.canonical(placement) not in seen:
+            seen.add(problem.canonical(placement))
+            yield name, placement
+
+
+def _in_each_order(
+    job: Job, predictions: dict[str, Prediction], name: str, placement: Placement, repeats: int
+) -> Facts:
+    mapping = job.problem.mapping(placement)
+    with ExitStack() as stack:
+        steps = []
+        for prediction in predictions.values():
+            job.runner.order = prediction.order
+            steps.append(job.runner.prepare(job.fine(mapping))[0])
+            stack.callback(steps[-1].close)
+        found = stepped(job, steps, repeats, untouched=False)[0]
+    orders = {
+        schedule: {"step_s": result.step_s, "spread_s": result.spread_s, "predicted_s": prediction.step_s(mapping)}
+        for (schedule, prediction), result in zip(predictions.items(), found, strict=True)
+    }
+    return {"mapping": name, **orders}
+
+
+def _ratio(row: Facts, schedule: str) -> float:
+    """How many times as long the step takes where TensorFlow's executor decides."""
+    return float(row[FIFO]["step_s"] / row[schedule]["step_s"])
+
+
+def _error(found: Facts) -> float:
+    return float(found["predicted_s"] / found["step_s"] - 1)
+
+
+HEADS = ("network", "mapping", "rank", "donf", "TensorFlow's own", "gain of rank", "gain of donf")
+
+
+def page_lines(facts: Facts) -> list[str]:
+    """Step times by order as a table."""
+    by_model, ratio, error = facts["by_model"], facts["ratio"], facts["error"]
+    rows = [_cells(model, row) for model, found in by_model.items() for row in found.get("mappings", ())]
+    failed = [f"{model}: {found['failed']}" for model, found in by_model.items() if "failed" in found]
+    return [
+        f"The same mapping on {facts['workers']} one-core worker processes, with each device's ops in the order of "
+        "`--schedule rank` or `donf`, or as TensorFlow's executor takes them (`fifo`): the three stepped in turn, "
+        f"{facts['repeats']} times, medians with the interquartile range. *Gain*: TensorFlow's own by this.",
+        "",
+        *markdown_table(HEADS, rows, left=(0, 1)),
+        "",
+        f"Geometric mean of the gains over {facts['mappings']} mappings: rank {ratio[RANK]:.3f}, donf "
+        f"{ratio[DONF]:.3f}. Mean absolute error of the predicted step, calibrated by single devices alone: "
+        f"rank {error[RANK]:.1%}, donf {error[DONF]:.1%}, fifo {error[FIFO]:.1%}.",
+        *(["", *failed] if failed else []),
+    ]
+
+
+def _cells(model: str, row: Facts) -> list[str]:
+    times = [ms_spread(row[name]["step_s"], row[name]["spread_s"]) for name in SCHEDULES]
+    return [f"`{model}`", row["mapping"], *times, *(f"{_ratio(row, name):.2f}" for name in (RANK, DONF))]
