@@ -138,7 +138,7 @@ class Hybrid(Searcher):
         explore = self.rounds % 2 == 1
         cooling = EXACT[self.problem.objective] if trusted else Cooling()
         cooling = replace(cooling, hot=cooling.hot * self.settings.hotter) if explore else cooling
-        lines = self._lines(explore, cooling.chains)
+        lines = self._lines(explore, cooling)
         moves = int(
             budget * (self.settings.quicker if self.problem.objective == "makespan" else self.settings.load_quicker)
         )
@@ -163,8 +163,11 @@ class Hybrid(Searcher):
         self.elites.add(np.array([p for _, p in found], np.int32), np.array([value for value, _ in found]))
         return rounds * self.settings.heft_predictions
 
-    def _lines(self, explore: bool, chains: int) -> list[Placement]:
-        """Where annealing begins: the best predicted and measured; with `explore`, mostly other starts."""
+    def _lines(self, explore: bool, cooling: Cooling) -> list[Placement]:
+        """Where annealing begins: the best predicted and measured; with `explore`, mostly or only other starts."""
+        chains = cooling.chains
+        if explore and cooling.afresh and self._starts:
+            return self.rng.sample(self._starts, min(len(self._starts), chains))
         best = [placement for _, placement in self.elites.ranked()[:chains]]
         measured = self.incumbent()
         known = best[: chains // 4] + ([measured] if measured is not None else [])

@@ -38,13 +38,15 @@ class Cooling:
     stretch: int = 100  # steps of each chain until the worst becomes a copy of the best
     load_stretch: int = 2_000  # the same where the objective is the largest load, whose steps take far less
     good: float = 0.02  # placements that are within this of the best are handed over
+    afresh: bool = False  # whether rounds that explore begin from the starts alone, not beside the best known
 
 
-# Where the simulator is the clock, every thousandth counts: few chains, so that each takes many steps, and little heat.
-# Where it errs by percents, heat finds more that is worth measuring.
+# Where the simulator is the clock, every thousandth counts: little heat, and few chains, so that each takes many steps.
+# The largest load has more valleys, so that more chains and fresh beginnings pay there. Where the simulator errs by
+# percents, heat finds more that is worth measuring.
 EXACT = {
     "makespan": Cooling(chains=4, hot=0.001, cold=3e-5, large=0.1, small=0.01),
-    "max-load": Cooling(chains=4, hot=0.003, cold=3e-5, small=0.01),
+    "max-load": Cooling(chains=16, hot=0.003, cold=3e-5, small=0.01, afresh=True),
 }
 
 
