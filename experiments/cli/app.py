@@ -102,6 +102,8 @@ def search(
             "which changes the mathematics."
         ),
     ] = "exact",
+    costs: options.Costs = "measured",
+    operators: options.Operators = None,
     out: Annotated[Path | None, typer.Option(help="Folder for mapping.json, graph.json, topology.json.")] = None,
     report: options.Page = None,
     trace: Annotated[Path | None, typer.Option(help="Write the step, predicted and measured, for Perfetto.")] = None,
@@ -126,7 +128,7 @@ def search(
     settings = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), split=split,
-        split_batchnorm=split_batchnorm, schedule=schedule,
+        split_batchnorm=split_batchnorm, operators=options.predicting_from(costs, operators), schedule=schedule,
     )  # fmt: skip
     tables.check_writable(out, report, trace, gantt)
     with measuring(store) as opened:
@@ -191,19 +193,29 @@ def compare(
 
 @app.command()
 def plan(
-    graph: options.GraphFile,
-    topology: options.TopologyFile,
+    graph: Annotated[
+        str, typer.Argument(metavar="GRAPH", help="A training step (placer.graph/1); with --costs predicted, a model.")
+    ],
+    topology: Annotated[
+        Path | None, typer.Argument(metavar="[TOPOLOGY]", help="Devices and links (placer.topology/1).")
+    ] = None,
+    workers: options.Workers = None,
+    spec: options.DevicesSpec = None,
     objective: options.Objective = "makespan",
     searcher: Annotated[str, typer.Option(help="The searcher to ask.")] = "hybrid",
     schedule: options.Schedule = "rank",
     seconds: Annotated[float, typer.Option(help="Search for this long.")] = 10.0,
     seed: options.Seed = 0,
+    batch: options.Batch = None,
     pin: options.Pins = None,
+    costs: options.Costs = "measured",
+    operators: options.Operators = None,
     out: Annotated[Path | None, typer.Option(help="Write the mapping (placer.mapping/1).")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Search on files, by prediction only; TensorFlow is not needed.
+    """Search by prediction only: on files, without TensorFlow, or for a model that was never profiled.
 
+    Such a model is traced, not run; without TOPOLOGY, the devices are those of --workers or --devices.
     Example: placer plan graph.json topology.json --out mapping.json
     """
     from experiments.jobs.plan import plan_command
@@ -211,8 +223,17 @@ def plan(
     from experiments.report.tables import show_facts
     from placer.files import check_outputs, write_document
 
+    store, devices = options.predicting_from(costs, operators), device_spec(workers, spec)
     check_outputs(out)
-    found = plan_command(graph, topology, objective, searcher, schedule, seconds, seed, pin or ())
+    if store is None:
+        files = options.planned_files(graph, topology, devices, batch)
+        found = plan_command(*files, objective, searcher, schedule, seconds, seed, pin or ())
+    else:
+        from experiments.jobs.plan_model import ModelToPlan, plan_model
+
+        wanted = ModelToPlan(graph, store, topology, devices, batch, tuple(pin or ()))
+        with measuring():
+            found = plan_model(wanted, objective, searcher, schedule, seconds, seed)
     try_each(
         lambda: show_result(as_json, found.facts, lambda: show_facts(found.facts)),
         lambda: write_each((out, lambda path: write_document(path, found.file))),

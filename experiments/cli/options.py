@@ -13,7 +13,7 @@ import typer
 
 from experiments.cli.failures import in_one_line
 from experiments.cli.streams import flush_stdout
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, PlacerError, short
 
 if TYPE_CHECKING:
     from placer.measure.store import Store
@@ -41,6 +41,16 @@ Pins = Annotated[
     ),
 ]
 
+# What ops take.
+Costs = Annotated[
+    str, typer.Option("--costs", help="measured, or predicted from --operators, so that nothing is profiled.")
+]
+Operators = Annotated[
+    Path | None,
+    typer.Option("--operators", help="For --costs predicted: the SQLite file that `placer profile --store` fills."),
+]
+COSTS = ("measured", "predicted")
+
 # How to search and simulate.
 Searchers = Annotated[list[str] | None, typer.Option("--searcher", help="Only this searcher; may be repeated.")]
 Minutes = Annotated[float | None, typer.Option("--minutes", help="Ask no searcher after this long.")]
@@ -64,6 +74,30 @@ def device_spec(workers: int | None, spec: str | None) -> str | None:
     if workers is not None and spec is not None:
         raise BadInputError("--workers and --devices both name the devices; give one of them.")
     return spec if workers is None else f"workers:{workers}"
+
+
+def predicting_from(costs: str, operators: Path | None) -> Path | None:
+    """The store of op times that --costs predicted takes; None for measured costs. Raises BadInputError."""
+    if costs not in COSTS:
+        raise BadInputError(f"--costs is {short(costs)}; give {' or '.join(COSTS)}.")
+    if costs == "measured" and operators is not None:
+        raise BadInputError("--operators is for --costs predicted; add that, or leave it out.")
+    if costs == "predicted" and operators is None:
+        raise BadInputError(
+            "--costs predicted takes times of ops from --operators STORE; fill one with "
+            "placer profile MODEL... --store STORE."
+        )
+    return operators
+
+
+def planned_files(graph: str, topology: Path | None, spec: str | None, batch: int | None) -> tuple[str, Path]:
+    """The two files of a plan with measured costs. Raises BadInputError where something else is given."""
+    if topology is None or spec is not None or batch is not None:
+        raise BadInputError(
+            "with the costs of a graph file, give GRAPH and TOPOLOGY, and no --workers, --devices or --batch; a model "
+            "is planned with --costs predicted --operators STORE."
+        )
+    return graph, topology
 
 
 @contextmanager

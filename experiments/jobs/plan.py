@@ -54,13 +54,23 @@ def plan_command(
 
     pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. Raises BadInputError for bad files or options.
     """
-    if not seconds >= 0:
-        raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
+    check_seconds(seconds)
     topology = read_topology(topology_path)
     graph = pinned(read_graph(graph_path), [parse_pin(pin) for pin in pins], topology)
     problem = Problem(graph, topology, objective, schedule)
     with interruptible(quick=True) as pressed:
         found = plan(problem, searcher, seconds, seed, over=pressed)
+    return planned(found, objective, schedule, seed)
+
+
+def check_seconds(seconds: float) -> None:
+    """Raises BadInputError where nobody can search for so long."""
+    if not seconds >= 0:
+        raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
+
+
+def planned(found: Plan, objective: str, schedule: str, seed: int) -> Planned:
+    """What a plan says, and its file."""
     timeline = timeline_of(found.mapping, objective, schedule)
     facts = {
         **_facts(found.mapping, timeline, objective, schedule, found.value),
@@ -71,7 +81,7 @@ def plan_command(
         "seconds": found.seconds,
     }
     order = [] if objective == "max-load" or schedule == FIFO else run_order(timeline)
-    return Planned(facts, _file(found, problem, seed, order))
+    return Planned(facts, _file(found, objective, seed, order))
 
 
 def simulate_command(
@@ -119,10 +129,10 @@ def timeline_of(mapping: Mapping, objective: str, schedule: str) -> Timeline:
     return Simulator(mapping.graph, topology, schedule).timeline(mapping.devices)
 
 
-def _file(found: Plan, problem: Problem, seed: int, order: Sequence[str]) -> MappingFile:
+def _file(found: Plan, objective: str, seed: int, order: Sequence[str]) -> MappingFile:
     return mapping_file(
         found.mapping,
-        objective=problem.objective,
+        objective=objective,
         predicted_s=found.value,
         baseline={} if found.best_single is None else {"best_single": found.best_single},
         lower_bound_s=found.lower_bound,

@@ -236,6 +236,8 @@ def show_facts(facts: Facts) -> None:
         memory, peak = _mib(d["memory_bytes"]), _mib(d["memory_peak_bytes"])
         table.add_row(cell(name, 40), ms(d["load"]), ms(d["busy_s"]), memory, peak)
     console.print(table)
+    for note in facts.get("notes", ()):
+        console.print(note, soft_wrap=True)
 
 
 def show_simulated(simulated: Simulated) -> None:

@@ -16,6 +16,7 @@ from placer import tf_internals
 from placer.devices.joining import Joined, check_hosts, fail_at_once, join_workers, leave, own_node, reach_one_another
 from placer.devices.link_probes import measure_links
 from placer.devices.logical import gpu_names, split
+from placer.devices.machine import machine_name
 from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
 from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.specs import check_spec, division, worker_addresses
@@ -79,6 +80,17 @@ class Devices:
     def tf_name(self, device: int) -> str:
         """TensorFlow's name of topology device number `device`."""
         return self.tf_names[self.topology.names[device]]
+
+    def machine_of(self, name: str) -> str:
+        """The key under which times of single ops on a device are kept. A worker has cores of its own, or is elsewhere,
+        so that its times are not those of this process.
+        """
+        hardware = self.hardware.get(name, "")
+        if not hardware and name in self.addresses:
+            cores = 0 if self.workers is None else len(self.workers.cores[self._task(name)])
+            elsewhere = f"@{self.addresses[name].rpartition(':')[0]}"
+            hardware = f"{cores} core{'s' * (cores > 1)}" if cores else elsewhere
+        return machine_name(hardware)
 
     @property
     def session_cluster(self) -> dict[int, str]:

@@ -1,1 +1,5 @@
-"""Operator models: op times predicted for shapes and networks that were not measured."""
+"""Operator models: op times predicted for shapes and networks that were not measured.
+
+Read in this order: `features` are what models see of an operator, `regressors` learn from them, `models` has one for
+each family of ops, and `predicted_costs` gives the ops of a whole graph their times.
+"""

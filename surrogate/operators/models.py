@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
-from placer.graph.op_graph import OpGraph
 from placer.profile.operators.dataset import Operator, OperatorRow
 from surrogate.operators.features import families, family_of, features, traffic, work
 from surrogate.operators.regressors import Floats, OperatorRegressor, OperatorTable, Roofline, candidates
@@ -112,10 +111,14 @@ class OperatorModels:
         return [OpTime(float(np.exp(s)), self.overall_spread, OVERALL) for s in log_s]
 
 
-def fit_models(rows: Sequence[OperatorRow], device_kind: str | None = None) -> OperatorModels:
+def fit_models(
+    rows: Sequence[OperatorRow], device_kind: str | None = None, *, fixed: Sequence[str] = ()
+) -> OperatorModels:
     """Fit every family's candidates on the rows, choose by cross-validation, and keep the chosen.
 
-    device_kind: use the rows of this kind only; None = the kind most rows have. Raises BadInputError without rows.
+    device_kind: use the rows of this kind only; None = the kind most rows have. fixed: regressors to take the mean of
+    without a choice, which takes seconds instead of minutes; such models have no scores. Raises BadInputError without
+    rows.
     """
     kinds = [row.device_kind for row in rows]
     kind = device_kind or max(sorted(set(kinds)), key=kinds.count, default="")
@@ -123,30 +126,13 @@ def fit_models(rows: Sequence[OperatorRow], device_kind: str | None = None) -> O
     if not used:
         raise BadInputError(f"no operator was measured on a device of kind {kind!r}; run placer profile first.")
     by_family = _by_family([row.operator for row in used])
-    models = {family: _fit_family(family, [used[i] for i in numbers]) for family, numbers in by_family.items()}
+    models = {family: _fit_family(family, [used[i] for i in numbers], fixed) for family, numbers in by_family.items()}
     table, log_s = _training(used, ())
     overall = Roofline()
     overall.fit(replace(table, types=np.full(len(table), "")), log_s)
     residual = overall.predict(replace(table, types=np.full(len(table), ""))) - log_s
     networks = tuple(sorted({row.network for row in used}))
     return OperatorModels(kind, models, overall, float(np.std(residual)), len(used), networks)
-
-
-def predicted_costs(
-    graph: OpGraph, operators: MappingABC[str, Operator], models: OperatorModels, devices: Sequence[str]
-) -> OpGraph:
-    """The graph with `cost_s` of every op predicted, so that a network that was never profiled can be simulated.
-
-    operators: op name -> operator, as placer.profile.operators.describe reads them off a captured step. devices:
-    names or
-    kinds that get the costs. Ops that do no work (variable handles, no-ops) cost nothing.
-    """
-    predicted = models.predict([operators[op.name] for op in graph.ops])
-    ops = []
-    for op, prediction in zip(graph.ops, predicted, strict=True):
-        seconds = 0.0 if op.type in ("VarHandleOp", "NoOp") else prediction.seconds
-        ops.append(replace(op, cost_s=dict.fromkeys(devices, seconds), devices=None))
-    return OpGraph(graph.name, tuple(ops), graph.edges, graph.source)
 
 
 def table_of(operators: Sequence[Operator], single: Sequence[bool], types: Sequence[str]) -> OperatorTable:
@@ -177,12 +163,17 @@ def _by_family(operators: Sequence[Operator]) -> dict[str, list[int]]:
     return {family: numbers for family, numbers in found.items() if numbers}
 
 
-def _fit_family(family: str, rows: Sequence[OperatorRow]) -> FamilyModel:
+def _fit_family(family: str, rows: Sequence[OperatorRow], fixed: Sequence[str] = ()) -> FamilyModel:
     types = tuple(sorted({row.operator.type for row in rows}))
     table, log_s = _training(rows, types)
     if len({row.operator.signature for row in rows}) < FEWEST:
         return _roofline_only(family, types, table, log_s)
     regressors = candidates()
+    if fixed:
+        members = tuple(regressors[name] for name in fixed)
+        for regressor in members:
+            regressor.fit(table, log_s)
+        return FamilyModel(family, types, len(rows), " + ".join(fixed), members, {})
     for regressor in regressors.values():
         regressor.fit(table, log_s)  # what is learned of all rows once, such as length scales, the folds keep
     misses, tried = _cross_validated(regressors, rows, table, log_s)

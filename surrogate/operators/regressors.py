@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 FEW = 4  # rows under which a type has no roofline of its own
-THREADS = 2
+THREADS = 1  # more wait for one another where others use the cores: fits of seconds then took minutes
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class Job:
         self.notes: list[str] = []  # on the step, and on how ops are divided
         if traced.diverged is not None and beside is None:
             self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
+        if settings.operators is not None and profiled.groups.fine.source is not None and beside is None:
+            self.notes.append(profiled.groups.fine.source)
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._calibrated_by = 0  # rows
 

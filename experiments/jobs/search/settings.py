@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from experiments.jobs.operator_store import OperatorStore
 from placer.errors import BadInputError, short
 from placer.graph.pins import parse_pin
 from placer.splits.plan import LOCAL, SplitPlan
@@ -40,6 +42,7 @@ class SearchSettings:
     schedule: str = RANK  # one of SCHEDULES: the order in which placed steps run their ops
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
     final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
+    operators: Path | None = None  # store of op times from which costs are predicted; None = they are profiled
 
     def check(self) -> None:
         """Raises BadInputError for what can be refused before anything is traced."""
@@ -58,7 +61,7 @@ class SearchSettings:
             raise BadInputError(f"--split-batchnorm is {short(self.split_batchnorm)}; give exact or local.")
         if self.is_local and self.split == SPLIT_OFF:
             raise BadInputError("--split-batchnorm local divides nothing by itself; give --split auto, too, or a file.")
-        _ = self.plan, self.micro_batches
+        _ = self.plan, self.micro_batches, self.operator_store
 
     @property
     def is_local(self) -> bool:
@@ -77,6 +80,11 @@ class SearchSettings:
                 f"--split {short(self.split)} is neither auto, off nor pipeline:M, nor a mapping file with splits: "
                 f"{error}"
             ) from None
+
+    @cached_property
+    def operator_store(self) -> OperatorStore | None:
+        """What `operators` holds, None where it names nothing. Raises BadInputError."""
+        return None if self.operators is None else OperatorStore.read(self.operators, self.devices)
 
     @property
     def micro_batches(self) -> int | None:

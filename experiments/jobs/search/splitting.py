@@ -81,7 +81,7 @@ def _divided(job: Job, over: Stop) -> Job | None:
         return None
     policy, step = chosen
     by = "as asked for" if policy is None else policy
-    job.progress.phase(f"profiling {len(step.captured.graph)} ops, {len(step.plan)} of them divided ({by})")
+    job.progress.phase(f"dividing {len(step.plan)} ops, which makes {len(step.captured.graph)} ({by})")
     traced = replace(job.traced, captured=step.captured, plan=step.plan, policy=policy)
     profiled = profile_model(traced, job.devices, job.settings, job.progress)
     return Job(job.settings, traced, job.devices, profiled, job.progress, job.store, job.clock, job.begin_s, job)

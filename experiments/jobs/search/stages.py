@@ -1,4 +1,5 @@
-"""What is done before anything is searched: the step is traced and timed untouched, then profiled on open devices.
+"""What is done before anything is searched: the step is traced and timed untouched, then its ops are profiled on open
+devices, or their times predicted.
 
 Each stage returns a value that the next one takes. TensorFlow is loaded by the first.
 """
@@ -15,7 +16,9 @@ from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.settings import SearchSettings
 from placer.errors import PlacerError
 from placer.graph.coarsen import coarsen
+from placer.graph.op_graph import OpGraph
 from placer.graph.pins import parse_pin, pinned
+from placer.graph.topology import Topology
 from placer.result import Measured
 from search.session.prediction import Prediction
 
@@ -83,21 +86,38 @@ def check_plan(captured: Captured, plan: SplitPlan) -> None:
 
 
 def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, progress: Progress) -> Prediction:
-    """Profile the step's ops on each device, and join them to the groups that a search moves.
+    """Profile the step's ops on each device, or predict their times where the settings have a store of them, and join
+    them to the groups that a search moves.
 
-    Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device.
+    Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device, and for
+    a store without times of such devices.
     """
-    from placer.devices.workers.workers import ONE_CORE
-    from placer.profile.profiler import profile
-
     topology = devices.topology
+    check_several(topology)
+    pins = [parse_pin(pin) for pin in settings.pins]
+    pinned(traced.captured.graph, pins, topology)  # refuses at once what would be refused after the profile
+    graph = _costed(traced, devices, settings, progress)
+    groups = coarsen(pinned(graph, pins, topology), settings.groups, topology)
+    return Prediction.profiled(groups, topology, settings.headroom, settings.schedule)
+
+
+def check_several(topology: Topology) -> None:
+    """Raises PlacerError where there is only one device."""
     if len(topology) < 2:
+        from placer.devices.workers.workers import ONE_CORE
+
         one_core = len(os.sched_getaffinity(0)) == 1
         way_out = ONE_CORE if one_core else "pass --workers 2 to start worker processes."
         raise PlacerError(f"{topology.names[0]} is the only device here, so there is nothing to place; {way_out}")
-    pins = [parse_pin(pin) for pin in settings.pins]
-    pinned(traced.captured.graph, pins, topology)  # refuses at once what would be refused after the profile
+
+
+def _costed(traced: Traced, devices: Devices, settings: SearchSettings, progress: Progress) -> OpGraph:
+    """The step's ops with what each takes on each device."""
+    store = settings.operator_store
+    if store is not None:
+        progress.phase(f"predicting times of ops from {store.path}")
+        return store.on_devices(traced.captured, devices).graph
+    from placer.profile.profiler import profile
+
     progress.phase("profiling ops on each device")
-    graph = profile(traced.for_sessions, devices, traced.inputs, runs=settings.traced, warm_up=settings.warm_up)
-    groups = coarsen(pinned(graph, pins, topology), settings.groups, topology)
-    return Prediction.profiled(groups, topology, settings.headroom, settings.schedule)
+    return profile(traced.for_sessions, devices, traced.inputs, runs=settings.traced, warm_up=settings.warm_up)

@@ -12,7 +12,6 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from placer.devices.cluster import Devices
-from placer.devices.machine import machine_name
 from placer.profile.operators.dataset import OperatorRow
 from placer.profile.operators.describe import operators_of
 from placer.profile.operators.drift import without_drift
@@ -101,7 +100,7 @@ class OperatorProfile:
             operator=self.operators[signature],
             device=device.name,
             device_kind=device.kind,
-            machine=machine_name(self.devices.hardware.get(device.name, "")),
+            machine=self.devices.machine_of(device.name),
             batch=self.batch,
             network=self.captured.name,
             phase=self.phases.get(signature),

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.benches import operators as bench
-from experiments.benches.operators import page_lines
+from experiments.benches.operators import held_out as bench
+from experiments.benches.operators.page import page_lines
 from experiments.jobs.profile import ProfileSettings, _keep, check, profile_command
 from placer.errors import BadInputError, PlacerError
 from placer.measure.store import Store

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from placer.errors import BadInputError
-from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.profile.operators.dataset import Operator, OperatorRow, Tensor
 from surrogate.operators.features import families, family_of, features, traffic, work
-from surrogate.operators.models import OVERALL, ROOFLINE, fit_models, predicted_costs, table_of
+from surrogate.operators.models import OVERALL, ROOFLINE, fit_models, table_of
 from surrogate.operators.regressors import Roofline, candidates
 
 OVERHEAD_S, PEAK, BANDWIDTH = 5e-6, 50e9, 8e9
@@ -110,20 +109,12 @@ def test_a_dataset_without_rows_of_the_device_is_refused():
         fit_models(MATMULS, "gpu")
 
 
-def test_a_network_never_profiled_gets_costs(models):
-    ops = (
-        Op("w", "VarHandleOp", devices=("cpu",)),
-        Op("a", "MatMul", devices=("cpu",)),
-        Op("b", "Odd", devices=("cpu",)),
-    )
-    graph = OpGraph("new", ops, (Edge(0, 1, 8), Edge(1, 2, 8)))
-    handle = Operator("VarHandleOp", (), (Tensor((), "resource"),), {}, 0.0)
-    operators = {"w": handle, "a": matmul(64, 128, 256), "b": replace(relu(64), type="Odd")}
-    costed = predicted_costs(graph, operators, models, ("worker:0", "worker:1"))
-    assert costed.fingerprint == graph.fingerprint
-    assert costed.ops[0].cost_s == {"worker:0": 0.0, "worker:1": 0.0}
-    assert costed.ops[1].cost_s["worker:1"] == pytest.approx(true_s(operators["a"]), rel=0.1)
-    assert costed.ops[2].cost_s["worker:0"] > 0
+def test_fixed_regressors_are_taken_without_a_choice():
+    found = fit_models([*MATMULS, *RELUS], fixed=("roofline",))
+    matmuls = found.by_family["matmul"]
+    assert (matmuls.choice, matmuls.scores) == ("roofline", {})
+    (predicted,) = found.predict([matmul(64, 128, 256)])
+    assert predicted.seconds == pytest.approx(true_s(matmul(64, 128, 256)), rel=0.05)
 
 
 def conv(op_type: str, inputs: list[tuple[int, ...]], output: tuple[int, ...], **attributes: object) -> Operator:

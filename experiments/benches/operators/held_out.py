@@ -1,65 +1,19 @@
-"""The operator models on the zoo: error on shapes and on whole networks that were held out of every fit."""
+"""The error of operator models on shapes, and on whole networks, that were held out of every fit."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, mean, median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from experiments import zoo
-from experiments.benches.bench import BenchOptions, Facts
-from experiments.benches.takes import Takes
-from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes
+from experiments.benches.bench import Facts
 from experiments.report.profile import family_facts
-from experiments.report.progress import progress_bar
-from experiments.report.text import markdown_table, percent
-from experiments.zoo.catalogue import NETWORKS
 from placer.profile.operators.dataset import OperatorRow
 from surrogate.operators.models import SMALL_S, OperatorModels, fit_models
 
-if TYPE_CHECKING:
-    from placer.profile.operators.operator_profile import OperatorProfile
-
-
-DEVICES = "workers:2"  # equal one-core workers, of which the first is measured
-PASSES = 3
-HELD_OUT_NETWORKS = ("resnet50", "transformer", "two_tower")
 HELD_OUT_SHARE = 5  # every fifth signature
 NOTHING_S = 1e-9
-TAKES = Takes()
-
-
-def bench_facts(options: BenchOptions) -> Facts:
-    """Profile the networks at two batch sizes, hold out, fit once, and compare."""
-    models = options.models or zoo.names()
-    begin_s = time.perf_counter()
-    rows, halves = profiled(models, options.measurements or PASSES)
-    profiled_s = time.perf_counter() - begin_s
-    facts = evaluated(rows, tuple(m for m in HELD_OUT_NETWORKS if m in models and len(models) > 1))
-    facts["repeats_disagree"] = disagreement(*halves)
-    facts["noise_floor"] = facts["repeats_disagree"]["all"] / 2
-    facts |= {"networks": list(models), "repeats": rows[0].repeats, "profile_s": profiled_s}
-    return facts | {"seconds": time.perf_counter() - begin_s}
-
-
-def profiled(models: Sequence[str], passes: int) -> tuple[list[OperatorRow], tuple[list[OperatorRow], ...]]:
-    """The rows of all repeats, and those of the earlier and of the later half of the repeats."""
-    from placer.devices.cluster import open_devices
-
-    with open_devices(DEVICES, links=False) as devices:
-        profiles: list[OperatorProfile] = []
-        with progress_bar(len(models) * 2 * (passes + 1), quiet=False) as advance:
-            for model in models:
-                half = max(1, NETWORKS[model].batch // 2) if model in NETWORKS else None
-                settings = ProfileSettings((model,), batches=(None, half))
-                profiles += profiles_of(model, settings, devices, (0,), advance)
-            run_passes(profiles, passes, advance)
-        rows = [row for p in profiles for row in p.rows()]
-        half = rows[0].repeats // 2
-        halves = tuple([row for p in profiles for row in p.rows(runs)] for runs in (slice(half), slice(half, None)))
-        return rows, halves
 
 
 def evaluated(rows: Sequence[OperatorRow], networks: Sequence[str]) -> Facts:
@@ -172,50 +126,3 @@ def _weighted(pairs: Sequence[tuple[float, float]]) -> float:
     """The mean of (weight, value)."""
     weights, values = zip(*pairs, strict=True)
     return fmean(values, weights)
-
-
-ERRORS = (
-    ("mean", "mape", "mape_unseen_networks"),
-    ("median", "median_error", "median_error_unseen_networks"),
-    ("weighted by time", "mape_time_weighted", "mape_unseen_networks_weighted"),
-    ("single ops", "mape_single", None),
-    ("ops inside a step", "mape_step", None),
-    ("all ops, however short", "mape_all_ops", None),
-)
-
-
-def page_lines(facts: Facts) -> list[str]:
-    """The errors in words, per family and per regressor."""
-    by_family = [
-        [row["family"], str(row["rows"]), row["regressor"],
-         *(percent(row[f"mape_{name}"]) for name in ("unseen_shapes", "unseen_networks", "time_weighted"))]
-        for row in facts["families"]
-    ]  # fmt: skip
-    by_regressor = [
-        [name, percent(errors["unseen_shapes"]), percent(errors.get("unseen_networks"))]
-        for name, errors in facts["by_regressor"].items()
-    ]
-    return [
-        f"{facts['n_train']} rows fitted; held out: every fifth op signature ({facts['n_test']} rows) and the "
-        f"networks {', '.join(facts['held_out_networks']) or 'none'} ({facts['n_test_unseen_networks']} rows with "
-        f"signatures not fitted). Counted are ops of at least {facts['counted_from_s'] * 1e6:.0f} us. Each measured "
-        f"time is the median of {facts['repeats']} repeats, in passes minutes apart over {len(facts['networks'])} "
-        "networks, levelled by `placer/profile/operators/drift.py`.",
-        "",
-        *markdown_table(
-            ("mean absolute error", "unseen shapes", "unseen networks"),
-            [[name, percent(facts[shapes]), percent(facts[whole]) if whole else ""] for name, shapes, whole in ERRORS],
-        ),
-        "",
-        f"Two halves of the repeats of the same op disagree by {percent(facts['repeats_disagree']['all'])} on "
-        f"average: about {percent(facts['noise_floor'])} of the error is the clock's own. "
-        f"{percent(facts['within_spread'])} of the errors are within the predicted spread.",
-        "",
-        "Cross-validated on the fitted rows:",
-        "",
-        *markdown_table(
-            ("family", "rows", "chosen", "unseen shapes", "unseen networks", "weighted by time"), by_family, (0, 2)
-        ),
-        "",
-        *markdown_table(("regressor", "unseen shapes", "unseen networks"), by_regressor),
-    ]

@@ -1,0 +1,115 @@
+"""The operator models on the zoo: profiled once, then judged by what was kept from them."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import geometric_mean, mean, pstdev
+from typing import TYPE_CHECKING
+
+from experiments import zoo
+from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.kept_runs import kept
+from experiments.benches.operators.held_out import disagreement, evaluated
+from experiments.benches.operators.left_out import DEVICES, left_out
+from experiments.benches.process import alone, facts_alone
+from experiments.benches.takes import Takes
+from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes
+from experiments.report.progress import progress_bar
+from experiments.zoo.catalogue import NETWORKS
+from placer.measure.store import Store
+from placer.profile.operators.dataset import from_record, to_record
+
+if TYPE_CHECKING:
+    from placer.profile.operators.operator_profile import OperatorProfile
+
+PASSES = 3
+HELD_OUT_NETWORKS = ("resnet50", "transformer", "two_tower")
+LEFT_OUT_NETWORKS = ("towers", "alexnet", "mobilenet_v3", "inception_v3", "transformer", "two_tower")
+LEFT_OUT_S = 900.0  # that one of them may take
+TAKES = Takes(runs=True)
+
+
+def bench_facts(options: BenchOptions) -> Facts:
+    """Profile the networks at two batch sizes, hold out, fit once, and compare; then leave out one after the other.
+
+    With --runs, neither the profile nor a network that was left out is measured twice.
+    """
+    models, passes = options.models or zoo.names(), options.measurements or PASSES
+    begin_s = time.perf_counter()
+    settings: Facts = {"models": list(models), "passes": passes, "devices": DEVICES}
+    found = kept(options, "operators/profile", settings, lambda: alone(profiled, models, passes))
+    rows = [from_record(record) for record in found["rows"]]
+    facts = evaluated(rows, tuple(m for m in HELD_OUT_NETWORKS if m in models and len(models) > 1))
+    facts["repeats_disagree"] = found["repeats_disagree"]
+    facts["noise_floor"] = facts["repeats_disagree"]["all"] / 2
+    facts |= {"networks": list(models), "repeats": rows[0].repeats, "profile_s": found["seconds"]}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "operators.sqlite"
+        with Store(path) as store:
+            store.add_operators(rows)
+        facts |= left_out_facts(
+            options, [m for m in options.models or LEFT_OUT_NETWORKS if m in models], path, settings
+        )
+    return facts | {"seconds": time.perf_counter() - begin_s}
+
+
+def profiled(models: Sequence[str], passes: int) -> Facts:
+    """The records of all repeats, and how far the earlier and the later half of the repeats are apart."""
+    from placer.devices.cluster import open_devices
+
+    begin_s = time.perf_counter()
+    with open_devices(DEVICES, links=False) as devices:
+        profiles: list[OperatorProfile] = []
+        with progress_bar(len(models) * 2 * (passes + 1), quiet=False) as advance:
+            for model in models:
+                half = max(1, NETWORKS[model].batch // 2) if model in NETWORKS else None
+                settings = ProfileSettings((model,), batches=(None, half))
+                profiles += profiles_of(model, settings, devices, (0,), advance)
+            run_passes(profiles, passes, advance)
+        rows = [row for p in profiles for row in p.rows()]
+        half = rows[0].repeats // 2
+        halves = [[row for p in profiles for row in p.rows(runs)] for runs in (slice(half), slice(half, None))]
+    return {
+        "rows": [to_record(row) for row in rows],
+        "repeats_disagree": disagreement(*halves),
+        "seconds": time.perf_counter() - begin_s,
+    }
+
+
+def left_out_facts(options: BenchOptions, models: Sequence[str], store: Path, settings: Facts) -> Facts:
+    """Each network is planned in a process of its own from the times of the others; nothing where there are none."""
+    by_model: dict[str, Facts] = {}
+    for model in models if len(settings["models"]) > 1 else ():
+        run = partial(facts_alone, left_out, model, store, seconds=LEFT_OUT_S)
+        by_model[model] = row = kept(options, f"operators/{model}", {**settings, "left_out": model}, run)
+        print(f"{model}: {row.get('failed') or '{:+.1%} of the step'.format(row['error'])}", file=sys.stderr)
+    return {"left_out": by_model, **summary([row for row in by_model.values() if "failed" not in row])}
+
+
+def summary(rows: Sequence[Facts]) -> Facts:
+    """Errors of the predicted steps, and how fast a plan by predicted costs is beside one by a profile; None where
+    there is none.
+    """
+    errors, profiled = ([abs(row[key]) for row in rows] for key in ("error", "profiled_error"))
+    worth = [row["by_profile"]["step_s"] / row["by_prediction"]["step_s"] for row in rows]
+    return {
+        "step_mape_left_out": mean(errors) if errors else None,
+        "step_mape_left_out_spread": pstdev(errors) if errors else None,
+        "step_mape_profiled": mean(profiled) if profiled else None,
+        "step_mape_corrected": _corrected(rows),
+        "geomean_worth": geometric_mean(worth) if worth else None,
+    }
+
+
+def _corrected(rows: Sequence[Facts]) -> float | None:
+    """The mean error where each step is multiplied by what the others took, in the mean, of what was predicted."""
+    if len(rows) < 2:
+        return None
+    ratios: list[float] = [row["step_s"] / row["predicted_s"] for row in rows]
+    common = [geometric_mean(ratios[:i] + ratios[i + 1 :]) for i in range(len(ratios))]
+    return mean(abs(factor / ratio - 1) for factor, ratio in zip(common, ratios, strict=True))

@@ -1,0 +1,128 @@
+"""The store of op times behind `--costs predicted`: what it must hold, and the models fitted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placer.errors import BadInputError, PlacerError, listed, plain
+from placer.graph.topology import Topology
+from placer.measure.store import Store
+from placer.profile.operators.dataset import OperatorRow
+from surrogate.operators.predicted_costs import OperatorTimes, PredictedCosts, predicted_costs
+
+if TYPE_CHECKING:  # graphs and models are loaded without TensorFlow
+    from placer.devices.cluster import Devices
+    from placer.trace.capture import Captured
+
+
+@dataclass(frozen=True)
+class OperatorStore:
+    """The rows of a store, and what was fitted to them, by (kind of device, machine)."""
+
+    path: Path
+    rows: tuple[OperatorRow, ...]
+    spec: str | None = None  # the devices to profile on, where more has to be measured; as `--devices` takes them
+    _fitted: dict[tuple[str, str], OperatorTimes] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def read(cls, path: Path, spec: str | None = None) -> OperatorStore:
+        """Raises BadInputError for a file that is missing, is no store, or has no times of ops."""
+        if not path.exists():
+            raise BadInputError(f"--operators {path}: there is no such file; fill one with {_command(path, spec)}.")
+        try:
+            with Store(path) as store:
+                rows = tuple(store.operators())
+        except PlacerError as error:
+            raise BadInputError(str(error).replace("--store", "--operators")) from None
+        if not rows:
+            raise BadInputError(f"--operators {path}: it has no times of ops; fill it with {_command(path, spec)}.")
+        return cls(path, rows, spec)
+
+    def on_devices(self, captured: Captured, devices: Devices) -> PredictedCosts:
+        """The graph of a captured step with costs on open devices; its `source` says how they came about. Raises
+        BadInputError where the store has no times of such hardware.
+        """
+        machines = {device.name: devices.machine_of(device.name) for device in devices.topology.devices}
+        for device in devices.topology.devices:
+            known, machine = self._machines(device.kind), machines[device.name]
+            if machine not in known:
+                raise BadInputError(
+                    f"--operators {self.path}: its times of ops on a {plain(device.kind)} are from other hardware "
+                    f"({listed(known)}) than {device.name} ({plain(machine)}); add some with "
+                    f"{_command(self.path, self.spec)}."
+                )
+        return self._costs(captured, devices.topology, machines)
+
+    def on_topology(self, captured: Captured, topology: Topology) -> PredictedCosts:
+        """The same for devices that are only described. Raises BadInputError where the store has no times of a kind, or
+        those of several machines, and names do not say which is meant.
+        """
+        meant = {kind: self._meant(kind, topology) for kind in dict.fromkeys(d.kind for d in topology.devices)}
+        return self._costs(captured, topology, {device.name: meant[device.kind] for device in topology.devices})
+
+    def _meant(self, kind: str, topology: Topology) -> str:
+        """The only machine with times of that kind, or else the only one where devices had these names."""
+        known = self._machines(kind)
+        if len(known) == 1:
+            return known[0]
+        names = {device.name for device in topology.devices if device.kind == kind}
+        alike = list(dict.fromkeys(r.machine for r in self.rows if r.device_kind == kind and r.device in names))
+        if len(alike) == 1:
+            return alike[0]
+        raise BadInputError(
+            f"--operators {self.path}: its times of ops on a {plain(kind)} are from several machines "
+            f"({listed(known)}); keep each machine's in a store of its own."
+        )
+
+    def _machines(self, kind: str) -> list[str]:
+        """The machines with times of that kind. Raises BadInputError where there are none."""
+        found = list(dict.fromkeys(row.machine for row in self.rows if row.device_kind == kind))
+        if not found:
+            raise BadInputError(
+                f"--operators {self.path}: it has no times of ops on a {plain(kind)}; add some with "
+                f"{_command(self.path, self.spec)}, on such a device."
+            )
+        return found
+
+    def _costs(self, captured: Captured, topology: Topology, machines: MappingABC[str, str]) -> PredictedCosts:
+        """machines: device name -> the machine whose times count for it."""
+        from placer.profile.operators.describe import operators_of
+
+        times = {d.name: self._times(d.kind, machines[d.name]) for d in topology.devices}
+        found = predicted_costs(captured.graph, operators_of(captured), topology, times)
+        sources = dict.fromkeys((device.kind, machines[device.name]) for device in topology.devices)
+        basis = ", ".join(self._basis(*source) for source in sources)
+        said = [f"Costs are predicted from {basis} in {self.path}; nothing was profiled.", *_guessed(found)]
+        return replace(found, graph=replace(found.graph, source=" ".join(said)))
+
+    def _basis(self, kind: str, machine: str) -> str:
+        models = self._fitted[kind, machine].models
+        count = len(models.networks)
+        return f"{models.rows} times of ops of {count} network{'s' * (count > 1)} on a {kind} ({machine})"
+
+    def _times(self, kind: str, machine: str) -> OperatorTimes:
+        if (kind, machine) not in self._fitted:
+            self._fitted[kind, machine] = OperatorTimes.of([r for r in self.rows if r.machine == machine], kind)
+        return self._fitted[kind, machine]
+
+
+def _guessed(found: PredictedCosts) -> list[str]:
+    """Which ops no model times, in a sentence; nothing where there are none."""
+    count = sum(found.guessed.values())
+    if not count:
+        return []
+    types = listed([f"{name} x {n}" if n > 1 else name for name, n in found.guessed.items()])
+    return [
+        f"{count} op{'s' * (count > 1)}, {found.guessed_share:.1%} of the predicted step, can only be guessed, by a "
+        f"roofline over all types: {types}."
+    ]
+
+
+def _command(path: Path, spec: str | None) -> str:
+    """What fills the store."""
+    kind, _, count = (spec or "").partition(":")
+    devices = "" if spec is None else f" --workers {count}" if kind == "workers" else f" --devices {spec}"
+    return f"placer profile MODEL...{devices} --store {path}"

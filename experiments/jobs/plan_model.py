@@ -1,0 +1,142 @@
+"""`placer plan` of a model that was never profiled: traced without running, its ops' times predicted, then planned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments import zoo
+from experiments.jobs.interrupt import interruptible
+from experiments.jobs.operator_store import OperatorStore
+from experiments.jobs.plan import Planned, check_seconds, planned
+from experiments.jobs.search.stages import check_several
+from placer.errors import BadInputError, short
+from placer.graph.coarsen import Groups, coarsen
+from placer.graph.graph_files import read_topology
+from placer.graph.op_graph import OpGraph
+from placer.graph.pins import parse_pin, pinned
+from placer.graph.topology import Topology
+from search.exact.bounds import lower_bound
+from search.offline.plan import DEFAULT_SEARCHER, Plan, plan
+from search.problem.problem import OBJECTIVES, Problem
+from search.session.prediction import Prediction
+from search.session.registry import searcher_type
+from surrogate.simulate.priority import check_schedule
+
+if TYPE_CHECKING:
+    from placer.trace.capture import Captured
+
+GROUPS, HEADROOM = 192, 0.1  # as a search has them
+
+
+@dataclass(frozen=True)
+class ModelToPlan:
+    """A model, where it is to be placed, and what is known of its ops' times."""
+
+    model: str  # as experiments.zoo.load takes it
+    operators: Path
+    topology: Path | None = None  # a topology file; None = the devices of `devices`, whose links are measured
+    devices: str | None = None  # as placer.devices.cluster.open_devices takes it
+    batch: int | None = None  # examples per step; None = the network's own
+    pins: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raises BadInputError for what can be refused before anything is traced."""
+        if is_graph_file(self.model):
+            raise BadInputError(
+                f"{self.model}: a graph file has no shapes, by which times are predicted; name the model itself, or "
+                "leave out --costs predicted where the file has costs."
+            )
+        if self.topology is not None and self.devices is not None:
+            raise BadInputError("TOPOLOGY and --workers or --devices both name the devices; give one of them.")
+        zoo.find(self.model)
+        for pin in self.pins:
+            parse_pin(pin)
+
+
+def is_graph_file(name: str) -> bool:
+    """Whether a step is given as a file, and not as a model."""
+    return ":" not in name and (name.endswith(".json") or Path(name).is_file())
+
+
+def plan_model(
+    wanted: ModelToPlan,
+    objective: str = "makespan",
+    searcher: str = DEFAULT_SEARCHER,
+    schedule: str = "rank",
+    seconds: float = 10.0,
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Planned:
+    """Search with predicted costs; nothing of the model runs. The mapping is of the step's ops, for `placer.place`.
+
+    A signal ends the search with the best so far. Raises BadInputError for a model, topology, devices, store or
+    options that cannot be used, and PlacerError where there is only one device.
+    """
+    begin_s = clock()
+    wanted.check()
+    _check_options(objective, searcher, schedule, seconds)
+    store = OperatorStore.read(wanted.operators, wanted.devices)
+    topology, graph = _predicted(wanted, store, seed)
+    groups = coarsen(pinned(graph, [parse_pin(pin) for pin in wanted.pins], topology), GROUPS, topology)
+    problem = _problem(groups, topology, objective, schedule)
+    prepared_s = clock() - begin_s
+    with interruptible(quick=True) as pressed:
+        found = plan(problem, searcher, seconds, seed, over=pressed)
+    facts, file = planned(_of_ops(found, groups, problem), objective, schedule, seed)
+    counts = {"model": wanted.model, "ops": len(graph), "groups": len(groups.graph)}
+    return Planned({**counts, **facts, "prepared_s": prepared_s, "notes": [graph.source]}, file)
+
+
+def _check_options(objective: str, searcher: str, schedule: str, seconds: float) -> None:
+    """Raises BadInputError, before anything is traced, for what a search would refuse."""
+    check_seconds(seconds)
+    searcher_type(searcher)
+    check_schedule(schedule)
+    if objective not in OBJECTIVES:
+        raise BadInputError(f"the objective {short(objective)} is none of {', '.join(OBJECTIVES)}.")
+
+
+def _problem(groups: Groups, topology: Topology, objective: str, schedule: str) -> Problem:
+    """The groups to place."""
+    if objective == "makespan":
+        return Prediction.profiled(groups, topology, HEADROOM, schedule).problem  # which predicts ops where it matters
+    return Problem(groups.graph, topology, objective, schedule, HEADROOM)
+
+
+def _of_ops(found: Plan, groups: Groups, problem: Problem) -> Plan:
+    """The plan op by op: its mapping, or a single device that is predicted to be faster then."""
+    ops = Problem(groups.fine, problem.topology, problem.objective, problem.schedule, HEADROOM)
+    coarse = [found.mapping, *map(problem.mapping, problem.singles())]
+    mappings = [groups.expand_mapping(mapping) for mapping in coarse]
+    values = ops.predict_many([ops.placement(mapping) for mapping in mappings]).tolist()
+    value, best = min(zip(values, range(len(values)), strict=True))
+    single = min(values[1:], default=None)
+    return replace(found, mapping=mappings[best], value=value, lower_bound=lower_bound(ops), best_single=single)
+
+
+def _predicted(wanted: ModelToPlan, store: OperatorStore, seed: int) -> tuple[Topology, OpGraph]:
+    """The devices, and the model's ops with their predicted costs there."""
+    if wanted.topology is not None:
+        topology = read_topology(wanted.topology)
+        return topology, store.on_topology(_captured(wanted, seed), topology).graph
+    from placer.devices.cluster import open_devices
+    from placer.devices.logical import split
+    from placer.devices.specs import check_spec
+
+    check_spec(wanted.devices)
+    split(wanted.devices)  # before the model's variables are made
+    captured = _captured(wanted, seed)
+    with open_devices(wanted.devices, deadlines=True) as devices:
+        check_several(devices.topology)
+        return devices.topology, store.on_devices(captured, devices).graph
+
+
+def _captured(wanted: ModelToPlan, seed: int) -> Captured:
+    from placer.trace.capture import capture
+
+    training = zoo.load(wanted.model, batch=wanted.batch, seed=seed)
+    return capture(training.step, training.example_inputs, training.name)

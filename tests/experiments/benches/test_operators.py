@@ -1,0 +1,73 @@
+"""The bench `operators`: what it makes of networks left out, and that a network is planned and stepped for real."""
+
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.benches.bench import BenchOptions
+from experiments.benches.operators import run
+from experiments.benches.operators.left_out import DEVICES, left_out
+from experiments.benches.operators.page import _left_out_lines
+from experiments.benches.operators.run import left_out_facts, profiled, summary
+from experiments.benches.process import alone
+from placer.measure.store import Store
+from placer.profile.operators.dataset import from_record
+
+
+def row(step_s: float, predicted_s: float, by_prediction_s: float, by_profile_s: float) -> dict[str, Any]:
+    """A network whose own profile predicts its step."""
+    return {
+        "step_s": step_s, "spread_s": 0.0, "predicted_s": predicted_s, "profiled_s": step_s,
+        "error": predicted_s / step_s - 1, "profiled_error": 0.0, "guessed": {"Odd": 1}, "guessed_share": 0.02,
+        "by_prediction": {"step_s": by_prediction_s, "spread_s": 0.001},
+        "by_profile": {"step_s": by_profile_s, "spread_s": 0.001},
+    }  # fmt: skip
+
+
+def test_errors_and_worth_of_several_networks() -> None:
+    found = summary([row(1.0, 1.2, 0.5, 0.5), row(2.0, 1.8, 1.0, 0.81)])
+    assert found["step_mape_left_out"] == pytest.approx(0.15)
+    assert found["step_mape_left_out_spread"] == pytest.approx(0.05)
+    assert found["step_mape_profiled"] == 0
+    assert found["geomean_worth"] == pytest.approx(sqrt(0.81))
+
+
+def test_what_all_networks_are_off_by_is_corrected_by_the_others() -> None:
+    assert summary([row(s, 1.25 * s, s, s) for s in (1.0, 2.0, 5.0)])["step_mape_corrected"] == pytest.approx(0)
+    apart = summary([row(1.0, 0.5, 1.0, 1.0), row(1.0, 2.0, 1.0, 1.0)])
+    assert apart["step_mape_corrected"] == pytest.approx(((0.5 / 2.0 - 1) * -1 + (2.0 / 0.5 - 1)) / 2)
+    assert summary([row(1.0, 0.5, 1.0, 1.0)])["step_mape_corrected"] is None
+
+
+def test_the_page_shows_each_network_and_failures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rows = {"towers": row(1.0, 1.2, 0.5, 0.6), "moe": {"failed": "a worker was lost"}}
+    monkeypatch.setattr(run, "facts_alone", lambda call, model, *_, **__: rows[model])
+    facts = left_out_facts(BenchOptions(), ["towers", "moe"], tmp_path, {"models": ["towers", "moe"]})
+    assert facts["step_mape_left_out"] == pytest.approx(0.2)
+    page = "\n".join(_left_out_lines(facts))
+    assert "| `towers` | 1000.0 ms +- 0.0 ms | 1200.0 ms | +20.0% | +0.0% | 2.0% |" in page
+    assert "| 500.0 ms +- 1.0 ms | 600.0 ms +- 1.0 ms | 1.20 |" in page
+    assert "failed: a worker was lost" in page
+    assert list(_left_out_lines({"mape": 0.1})) == []
+
+
+def test_of_one_network_none_can_be_left_out(tmp_path: Path) -> None:
+    facts = left_out_facts(BenchOptions(), ["towers"], tmp_path, {"models": ["towers"]})
+    assert facts["left_out"] == {} and facts["step_mape_left_out"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.workers
+def test_a_network_left_out_is_predicted_planned_and_stepped(tmp_path: Path) -> None:
+    assert DEVICES == "workers:2"
+    records = alone(profiled, ("mnist_softmax", "wide_mlp"), 1)["rows"]
+    with Store(tmp_path / "ops.sqlite") as store:
+        store.add_operators(map(from_record, records))
+    found = alone(left_out, "mnist_softmax", tmp_path / "ops.sqlite")
+    assert found["step_s"] > 0 and found["predicted_s"] > 0
+    assert found["error"] == pytest.approx(found["predicted_s"] / found["step_s"] - 1)
+    assert {found[by]["repeats"] for by in ("by_prediction", "by_profile")} == {30}
