@@ -51,13 +51,20 @@ class Planned:
 
 
 def left_out(model: str, store: Path) -> Facts:
-    """The figures of one network, by the rows of the others. Raises PlacerError where something of it does not run."""
+    """The figures of one network, by the rows of the others. Raises PlacerError where something of it does not run.
+
+    The machine may have been faster or slower when the rows were measured. `profiled_then_s` is the step by the
+    network's own rows of that time; `levelled_error` is what is left when their ratio to its profile of now is taken
+    out.
+    """
     with Store(store) as kept:
-        rows = [row for row in kept.operators() if row.network != model]
+        rows = kept.operators()
+    others, own = ([row for row in rows if (row.network == model) == mine] for mine in (False, True))
     with Job.opened(SearchSettings(model, DEVICES), Progress()) as job:
         begin_s = job.clock()
-        costs = _costs(job, rows)
+        costs = _costs(job, others)
         costs_s = job.clock() - begin_s
+        then_s = _single_s(_costs(job, own))
         groups = coarsen(costs.graph, job.settings.groups, job.topology)
         predicted = Prediction.profiled(groups, job.topology, job.settings.headroom)
         profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom)
@@ -70,8 +77,10 @@ def left_out(model: str, store: Path) -> Facts:
             "spread_s": single["spread_s"],
             "predicted_s": by_prediction.single_s,
             "profiled_s": by_profile.single_s,
+            "profiled_then_s": then_s,
             "error": by_prediction.single_s / single["step_s"] - 1,
             "profiled_error": by_profile.single_s / single["step_s"] - 1,
+            "levelled_error": by_prediction.single_s * by_profile.single_s / then_s / single["step_s"] - 1,
             "guessed": dict(costs.guessed),
             "guessed_share": costs.guessed_share,
             "costs_s": costs_s,
@@ -86,6 +95,11 @@ def _costs(job: Job, rows: Sequence[OperatorRow]) -> PredictedCosts:
     times = OperatorTimes.of(rows, job.topology.devices[MEASURED_ON].kind)
     by_device = dict.fromkeys(job.topology.names, times)
     return predicted_costs(job.captured.graph, operators_of(job.captured), job.topology, by_device)
+
+
+def _single_s(costs: PredictedCosts) -> float:
+    """Seconds of all ops on the first device."""
+    return sum(next(iter(op.cost_s.values())) for op in costs.graph.ops if op.cost_s)
 
 
 def _first_asked(job: Job, prediction: Prediction) -> Planned:

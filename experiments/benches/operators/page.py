@@ -55,7 +55,7 @@ def page_lines(facts: Facts) -> list[str]:
     ]
 
 
-HEADS = ("network left out", "step on one worker", "predicted", "off by", "by its own profile", "guessed",
+HEADS = ("network left out", "step on one worker", "predicted", "off by", "levelled", "by its own profile", "guessed",
          "plan by predicted costs", "plan by its profile", "worth")  # fmt: skip
 
 
@@ -67,7 +67,9 @@ def _left_out_lines(facts: Facts) -> Iterator[str]:
     yield (
         "Networks left out of the dataset, one at a time: the step on one worker, predicted from the times of the "
         f"others, is off by {percent(facts['step_mape_left_out'])} on average (standard deviation over networks "
-        f"{percent(facts['step_mape_left_out_spread'])}); predicted from a profile of its own by "
+        f"{percent(facts['step_mape_left_out_spread'])}), *levelled* by {percent(facts['step_mape_levelled'])}: "
+        "multiplied by what its own ops take now of what they took when the dataset was measured, because the machine "
+        "drifts. Predicted from a profile of its own, in the same minutes, it is off by "
         f"{percent(facts['step_mape_profiled'])}; from the times of the others, multiplied by what steps of the others "
         f"took of what was predicted, by {percent(facts['step_mape_corrected'])}. *Guessed*: the share of the "
         "predicted step in ops that no model times. The plans are what the default searcher asks first, before any "
@@ -90,6 +92,7 @@ def _left_out_cells(name: str, row: Facts) -> list[str]:
         ms_spread(row["step_s"], row["spread_s"]),
         ms(row["predicted_s"]),
         f"{row['error']:+.1%}",
+        f"{row['levelled_error']:+.1%}",
         f"{row['profiled_error']:+.1%}",
         percent(row["guessed_share"]),
         ms_spread(predicted["step_s"], predicted["spread_s"]),

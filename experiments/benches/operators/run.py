@@ -95,11 +95,13 @@ def summary(rows: Sequence[Facts]) -> Facts:
     """Errors of the predicted steps, and how fast a plan by predicted costs is beside one by a profile; None where
     there is none.
     """
-    errors, profiled = ([abs(row[key]) for row in rows] for key in ("error", "profiled_error"))
+    kinds = ("error", "levelled_error", "profiled_error")
+    errors, levelled, profiled = ([abs(row[key]) for row in rows] for key in kinds)
     worth = [row["by_profile"]["step_s"] / row["by_prediction"]["step_s"] for row in rows]
     return {
         "step_mape_left_out": mean(errors) if errors else None,
         "step_mape_left_out_spread": pstdev(errors) if errors else None,
+        "step_mape_levelled": mean(levelled) if levelled else None,
         "step_mape_profiled": mean(profiled) if profiled else None,
         "step_mape_corrected": _corrected(rows),
         "geomean_worth": geometric_mean(worth) if worth else None,

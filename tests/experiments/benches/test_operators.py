@@ -22,7 +22,8 @@ def row(step_s: float, predicted_s: float, by_prediction_s: float, by_profile_s:
     """A network whose own profile predicts its step."""
     return {
         "step_s": step_s, "spread_s": 0.0, "predicted_s": predicted_s, "profiled_s": step_s,
-        "error": predicted_s / step_s - 1, "profiled_error": 0.0, "guessed": {"Odd": 1}, "guessed_share": 0.02,
+        "error": predicted_s / step_s - 1, "profiled_error": 0.0, "levelled_error": 0.5 * (predicted_s / step_s - 1),
+        "guessed": {"Odd": 1}, "guessed_share": 0.02,
         "by_prediction": {"step_s": by_prediction_s, "spread_s": 0.001},
         "by_profile": {"step_s": by_profile_s, "spread_s": 0.001},
     }  # fmt: skip
@@ -32,7 +33,7 @@ def test_errors_and_worth_of_several_networks() -> None:
     found = summary([row(1.0, 1.2, 0.5, 0.5), row(2.0, 1.8, 1.0, 0.81)])
     assert found["step_mape_left_out"] == pytest.approx(0.15)
     assert found["step_mape_left_out_spread"] == pytest.approx(0.05)
-    assert found["step_mape_profiled"] == 0
+    assert (found["step_mape_levelled"], found["step_mape_profiled"]) == (pytest.approx(0.075), 0)
     assert found["geomean_worth"] == pytest.approx(sqrt(0.81))
 
 
@@ -49,7 +50,7 @@ def test_the_page_shows_each_network_and_failures(monkeypatch: pytest.MonkeyPatc
     facts = left_out_facts(BenchOptions(), ["towers", "moe"], tmp_path, {"models": ["towers", "moe"]})
     assert facts["step_mape_left_out"] == pytest.approx(0.2)
     page = "\n".join(_left_out_lines(facts))
-    assert "| `towers` | 1000.0 ms +- 0.0 ms | 1200.0 ms | +20.0% | +0.0% | 2.0% |" in page
+    assert "| `towers` | 1000.0 ms +- 0.0 ms | 1200.0 ms | +20.0% | +10.0% | +0.0% | 2.0% |" in page
     assert "| 500.0 ms +- 1.0 ms | 600.0 ms +- 1.0 ms | 1.20 |" in page
     assert "failed: a worker was lost" in page
     assert list(_left_out_lines({"mape": 0.1})) == []
@@ -70,4 +71,6 @@ def test_a_network_left_out_is_predicted_planned_and_stepped(tmp_path: Path) -> 
     found = alone(left_out, "mnist_softmax", tmp_path / "ops.sqlite")
     assert found["step_s"] > 0 and found["predicted_s"] > 0
     assert found["error"] == pytest.approx(found["predicted_s"] / found["step_s"] - 1)
+    levelled = found["predicted_s"] * found["profiled_s"] / found["profiled_then_s"] / found["step_s"] - 1
+    assert found["levelled_error"] == pytest.approx(levelled)
     assert {found[by]["repeats"] for by in ("by_prediction", "by_profile")} == {30}
