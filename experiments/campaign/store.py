@@ -144,17 +144,25 @@ class Store:
             self.connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}", uri=True, isolation_level=None
             )
-            self._check_ours()
-            if not reads:
-                self.connection.execute("PRAGMA journal_mode=WAL")
-                self.connection.execute("PRAGMA synchronous=FULL")
-            self._migrate(reads)
+            try:
+                self._prepare(reads)
+            except BaseException:
+                self.connection.close()
+                raise
         except (sqlite3.Error, OSError) as error:
             self._unlock()
             raise BadInputError(f"the store {path} cannot be used: {error}; correct that, or name another.") from None
         except BadInputError:
             self._unlock()
             raise
+
+    def _prepare(self, reads: bool) -> None:
+        """Check what is there, and make what is not. Raises as `__init__`."""
+        self._check_ours()
+        if not reads:
+            self.connection.execute("PRAGMA journal_mode=WAL")
+            self.connection.execute("PRAGMA synchronous=FULL")
+        self._migrate(reads)
 
     def __enter__(self) -> Self:
         return self
