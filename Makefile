@@ -24,7 +24,7 @@ STAMP := .venv/.installed-$(EXTRA)
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
 	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others'
-	@echo 'make fuzz    read a million hostile files'
+	@echo 'make fuzz    try a million hostile files, stores and command lines'
 	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
 	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and all tests'
 	@echo 'make bench   run and record a benchmark (BENCH=main-job); make bench-all records all, for hours, and resumes'
@@ -43,7 +43,7 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
-# Twenty times as many hostile files as `make test-slow` reads; takes about ten minutes.
+# Twenty times as many hostile files, stores and command lines as `make test-slow` tries; takes about half an hour.
 fuzz: $(STAMP)
 	PLACER_FUZZ=1000000 $(BIN)/pytest tests/fuzz -n $(TEST_PROCESSES) --dist load $(PYTEST_ARGS)
 

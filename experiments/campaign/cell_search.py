@@ -8,9 +8,11 @@ from typing import Any
 
 from experiments.campaign.cells import Cell
 from experiments.campaign.open_case import OpenCase, Told
+from experiments.campaign.rows import ERRORS
+from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
 from placer.result import Measured, Result
-from search.problem.problem import Placement
+from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 from search.session.session import BATCH, SearchSession
 
@@ -38,7 +40,7 @@ class CellSearch:
         """
         self.case = case
         self.ended: str | None = None
-        self.calibration = case.calibrated(case.singles, None) if state is None else state["calibration"]
+        self.calibration = case.calibrated(case.singles, None) if state is None else state.get("calibration")
         problem = case.problem(self.calibration)
         self.session = SearchSession(cell.searcher, problem, seed=cell.seed, stop=over)
         self.session.tell((problem.mapping(placement), result) for placement, result in case.singles)
@@ -46,8 +48,20 @@ class CellSearch:
             for placement in carried:
                 self.session.searcher.request_repeat(problem.mapping(placement))
         else:
+            self._go_on(cell, problem, asked, state)
+
+    def _go_on(self, cell: Cell, problem: Problem, asked: Told, state: dict[str, Any]) -> None:
+        """From what is stored. Raises BadInputError where that is none of this search: compiled code works on it."""
+        if not all(_fits(placement, problem) for placement, _ in asked):
+            raise BadInputError(f"what is stored of {cell.key} is of another graph; name another store.")
+        try:
             self.session.searcher.replay(asked)
             self.session.restore(state["session"])
+        except ERRORS as error:
+            raise BadInputError(
+                f"the search of {cell.key} cannot go on from what is stored of it ({type(error).__name__}: {error}); "
+                "name another store."
+            ) from error
 
     @property
     def told(self) -> Told:
@@ -88,3 +102,8 @@ class CellSearch:
     def state(self) -> dict[str, Any]:
         """Plain data that survives JSON, of a size that does not grow: who resumes knows what was asked and told."""
         return {"session": self.session.state(history=False), "calibration": self.calibration}
+
+
+def _fits(placement: Placement, problem: Problem) -> bool:
+    """Whether it has a device that there is for each unit."""
+    return len(placement) == len(problem.units) and all(0 <= d < len(problem.topology) for d in placement)

@@ -17,8 +17,24 @@ from typing import Any, Self
 import msgspec
 
 from experiments.campaign.cells import MEASURED, Limits
-from placer.errors import BadInputError
-from placer.result import Failed, Measured, Result
+from experiments.campaign.rows import (
+    ERRORS,
+    FailureRow,
+    Final,
+    HeldRow,
+    Number,
+    Opened,
+    Seconds,
+    checked,
+    placement_of,
+    plain,
+    result_of,
+    sealed,
+    typed,
+    unsealed,
+)
+from placer.errors import BadInputError, one_line
+from placer.result import Failed, Result
 from search.problem.problem import Placement
 
 SQLITE = b"SQLite format 3\0"
@@ -128,17 +144,25 @@ class Store:
             self.connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}", uri=True, isolation_level=None
             )
-            self._check_ours()
-            if not reads:
-                self.connection.execute("PRAGMA journal_mode=WAL")
-                self.connection.execute("PRAGMA synchronous=FULL")
-            self._migrate(reads)
+            try:
+                self._prepare(reads)
+            except BaseException:
+                self.connection.close()
+                raise
         except (sqlite3.Error, OSError) as error:
             self._unlock()
             raise BadInputError(f"the store {path} cannot be used: {error}; correct that, or name another.") from None
         except BadInputError:
             self._unlock()
             raise
+
+    def _prepare(self, reads: bool) -> None:
+        """Check what is there, and make what is not. Raises as `__init__`."""
+        self._check_ours()
+        if not reads:
+            self.connection.execute("PRAGMA journal_mode=WAL")
+            self.connection.execute("PRAGMA synchronous=FULL")
+        self._migrate(reads)
 
     def __enter__(self) -> Self:
         return self
@@ -220,9 +244,22 @@ class Store:
         except sqlite3.Error as error:
             raise BadInputError(f"the store {self.path} cannot be read: {error}; name another, or a copy.") from None
 
+    @contextmanager
+    def _reading(self, table: str) -> Iterator[None]:
+        """A block that reads what rows hold. Raises BadInputError where that is nothing that a campaign wrote."""
+        try:
+            yield
+        except ERRORS as error:
+            raise BadInputError(
+                f"the store {self.path} has a row of {table} that no campaign wrote ({one_line(str(error))[:200]}); "
+                "name another, or a copy."
+            ) from None
+
     def terms(self) -> dict[str, dict[str, Any]]:
         """The terms of each case that is stored."""
-        return {key: json.loads(text) for key, text in self._rows("SELECT key, terms FROM cases")}
+        rows = self._rows("SELECT key, terms FROM cases")
+        with self._reading("cases"):
+            return {key: dict(json.loads(text)) for key, text in rows}
 
     def want(self, cells: Iterable[Wanted]) -> None:
         """Take over the cells of a spec; what is stored of others stays."""
@@ -235,19 +272,22 @@ class Store:
                 )
                 self.connection.execute(
                     "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL) ON CONFLICT (key) DO UPDATE "
-                    "SET place = excluded.place, wanted = excluded.wanted, minutes = excluded.minutes",
+                    "SET place = excluded.place, case_key = excluded.case_key, searcher = excluded.searcher, "
+                    "seed = excluded.seed, wanted = excluded.wanted, minutes = excluded.minutes",
                     (cell.key, place, cell.case_key, cell.searcher, cell.seed, cell.measurements, cell.minutes),
                 )
 
     def opened(self, case_key: str) -> dict[str, Any] | None:
         """What was found out of a case before its search began; None where that is not stored."""
         found = self._rows("SELECT opened FROM cases WHERE key = ? AND opened IS NOT NULL", case_key)
-        return dict(json.loads(found[0][0])) if found else None
+        with self._reading("cases"):
+            return checked(found[0][0], Opened) if found else None
 
     def content(self, case_key: str, name: str) -> bytes | None:
         """More of what was found out of a case, which few ask for: PROFILE or SHAPE. None where there is none."""
         found = self._rows("SELECT content FROM contents WHERE case_key = ? AND name = ?", case_key, name)
-        return bytes(found[0][0]) if found else None
+        with self._reading("contents"):
+            return bytes(memoryview(found[0][0])) if found else None  # of bytes, and of nothing else
 
     def keep_opened(
         self, case_key: str, opened: dict[str, Any], contents: Mapping[str, bytes] = MappingProxyType({})
@@ -271,7 +311,7 @@ class Store:
         ]
         with self._transaction():
             self.connection.executemany("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?)", rows)
-            self.connection.execute("UPDATE cells SET state = ? WHERE key = ?", (msgspec.msgpack.encode(state), cell))
+            self.connection.execute("UPDATE cells SET state = ? WHERE key = ?", (sealed(state), cell))
 
     def keep_end(self, cell: str, why: str) -> None:
         """Store that a cell has ended, and why."""
@@ -293,25 +333,22 @@ class Store:
 
     def failures(self) -> list[dict[str, Any]]:
         """All failures, in their order: `case`, `cell`, `n`, `reason`, `detail`, `at`."""
-        names = ("case", "cell", "n", "reason", "detail", "at")
         rows = self._rows("SELECT case_key, cell, n, reason, detail, at FROM failures ORDER BY id")
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        with self._reading("failures"):
+            return [msgspec.structs.asdict(typed(row, FailureRow)) for row in rows]
 
     def times(self) -> dict[tuple[str, int], float]:
         """When each measurement was stored, by cell and number, in seconds since the epoch."""
-        return {(cell, n): at for cell, n, at in self._rows("SELECT cell, n, at FROM trials")}
+        rows = self._rows("SELECT cell, n, at FROM trials")
+        with self._reading("trials"):
+            return {(cell, n): at for cell, n, at in typed(rows, list[tuple[str, int, Seconds]])}
 
     def held(self) -> list[Held]:
         """All cells, in the order of the spec, those that it no longer has last. One moment's view."""
         with suppress(sqlite3.Error):
             self.connection.execute("BEGIN")
         try:
-            trials: dict[str, list[Trial]] = {}
-            for cell, n, placement, result, seconds in self._rows(
-                "SELECT cell, n, placement, result, seconds FROM trials ORDER BY cell, n"
-            ):
-                found = Trial(n, tuple(json.loads(placement)), unplain(json.loads(result)), seconds)
-                trials.setdefault(cell, []).append(found)
+            measured = self._rows("SELECT cell, n, placement, result, seconds FROM trials ORDER BY cell, n")
             rows = self._rows(
                 "SELECT cells.key, case_key, kind, searcher, seed, wanted, minutes, state, ended, final FROM cells "
                 "JOIN cases ON cases.key = case_key ORDER BY wanted = 0, place, cells.key"
@@ -319,38 +356,24 @@ class Store:
         finally:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
-        return [_held(row, tuple(trials.get(row[0], ()))) for row in rows]
+        trials: dict[str, list[Trial]] = {}
+        with self._reading("trials"):
+            for cell, n, placement, result, seconds in measured:
+                found = Trial(typed(n, Number), placement_of(placement), result_of(result), typed(seconds, Seconds))
+                trials.setdefault(cell, []).append(found)
+        with self._reading("cells"):
+            return [_held(row, tuple(trials.get(row[0], ()))) for row in rows]
 
 
-def _held(row: Sequence[Any], trials: tuple[Trial, ...]) -> Held:
-    key, case_key, kind, searcher, seed, wanted, minutes, state, ended, final = row
-    kept = json.loads(final) if final is not None else None
-    return Held(key, case_key, kind, searcher, seed, wanted or None, minutes, _state(state), ended, kept, trials)
-
-
-def _state(stored: bytes | str | None) -> dict[str, Any] | None:
-    """A search's state: MessagePack, or JSON as it was written at first, with what was asked and told in it."""
-    if stored is None:
-        return None
-    return dict(json.loads(stored) if isinstance(stored, str) else msgspec.msgpack.decode(stored))
-
-
-def plain(result: Result) -> dict[str, Any]:
-    """A result as plain data."""
-    if isinstance(result, Failed):
-        return {"failed": result.reason, "detail": result.detail}
-    return {
-        "step_s": result.step_s,
-        "spread_s": result.spread_s,
-        "repeats": result.repeats,
-        "switch_s": result.switch_s,
-        "stopped_early": result.stopped_early,
-    }
-
-
-def unplain(data: dict[str, Any]) -> Result:
-    """The result that `plain` made data of."""
-    return Failed(data["failed"], data["detail"]) if "failed" in data else Measured(**data)
+def _held(found: Sequence[Any], trials: tuple[Trial, ...]) -> Held:
+    """Raises ERRORS."""
+    row = typed(found, HeldRow)
+    final = None if row.final is None else checked(row.final, Final)
+    state = unsealed(row.state)
+    return Held(
+        row.key, row.case_key, row.kind, row.searcher, row.seed, row.wanted or None, row.minutes, state, row.ended,
+        final, trials,
+    )  # fmt: skip
 
 
 def is_store(path: Path) -> bool:

@@ -78,6 +78,6 @@ def counts(text: str) -> list[int]:
 
 
 def _count(text: str) -> int:
-    if not text.strip().isdigit() or not 1 <= int(text) <= 4096:
+    if not (text.strip().isdecimal() and 1 <= int(text) <= 4096):
         raise BadInputError(f"--devices: {short(text)} is not a number of devices from 1 to 4096; write 1..16 or 1,2.")
     return int(text)

@@ -49,7 +49,7 @@ def spoc_command(models: Sequence[str], batch: int | None = None) -> list[Facts]
 
 def _checked(model: str, batch: int | None) -> Callable[[], Facts]:
     """Reads a file or finds a model now, and returns what makes its facts, which may trace it."""
-    if ":" not in model and (model.endswith(".json") or Path(model).is_file()):
+    if ":" not in model and (model.endswith(".json") or _is_file(model)):
         graph = read_graph(model)
         return lambda: graph_facts(model, graph)
     zoo.find(model)
@@ -103,3 +103,11 @@ def parameters(captured: Captured, model: Any = None) -> Counted:
 
 def _elements(variable: Any) -> int:
     return prod(variable.shape)
+
+
+def _is_file(name: str) -> bool:
+    """Whether there is a file of this name, which may be longer than any file's."""
+    try:
+        return Path(name).is_file()
+    except OSError:
+        return False

@@ -9,15 +9,18 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from placer.devices.machine import machine_name
-from placer.errors import PlacerError
+from placer.errors import BadInputError, PlacerError, one_line
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Device, Topology
-from placer.profile.operators.dataset import COLUMNS, OperatorRow, from_record, to_record
+from placer.profile.operators.dataset import COLUMNS, INVALID, OperatorRow, from_record, to_record
 from placer.result import Failed, Measured, Result
 
 SCHEMA_VERSION = 2  # 1 had no table of operators; it is added when such a file is opened
@@ -154,9 +157,8 @@ class Store:
         self.connection.close()
 
     def find(self, mapping: Mapping, anchor_s: float, schedule: str = BY_RANK) -> Result | None:
-        """The result of an earlier session, scaled to the current anchor's time; None where there is none.
-
-        schedule: by which the ops ran.
+        """The result of an earlier session, scaled to the current anchor's time; None where there is none, and where
+        the row is damaged. schedule: by which the ops ran.
         """
         found = self._rows(
             "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?",
@@ -165,13 +167,10 @@ class Store:
         if not found:
             return None
         kind, text, ratio = found[0]
-        if kind == "failed":
-            return Failed(**json.loads(text))
-        stored = Measured(**json.loads(text))
-        scale = ratio * anchor_s / stored.step_s
-        return Measured(
-            stored.step_s * scale, stored.spread_s * scale, stored.repeats, stored.switch_s, stored.stopped_early
-        )
+        try:
+            return _scaled(kind, text, ratio, anchor_s)
+        except (ValueError, TypeError, ArithmeticError, RecursionError):
+            return None  # no Placer wrote that: the mapping is measured anew, and the row replaced
 
     def add(self, mapping: Mapping, result: Result, anchor_s: float, searcher: str, schedule: str = BY_RANK) -> None:
         """Store a result, replacing an older one. schedule: as in `find`. Raises PlacerError where that fails."""
@@ -191,13 +190,35 @@ class Store:
             self.connection.executemany(ADD_OPERATOR, values)
 
     def operators(self, machine: str | None = None) -> list[OperatorRow]:
-        """The operator dataset of one machine (a `machine_name`), or of all."""
+        """The operator dataset of one machine (a `machine_name`), or of all. Raises BadInputError for a damaged row."""
         query = f"SELECT {', '.join(COLUMNS)} FROM operators WHERE machine = coalesce(?, machine) ORDER BY rowid"
         found = self._rows(query, machine)
-        return [from_record(dict(zip(COLUMNS, values, strict=True))) for values in found]
+        try:
+            return [from_record(dict(zip(COLUMNS, values, strict=True))) for values in found]
+        except INVALID as error:
+            raise BadInputError(
+                f"the store {self.path} has a row of operators that no Placer wrote ({one_line(str(error))[:200]}); "
+                "name another with --store."
+            ) from error
 
     def __len__(self) -> int:
         return int(self._rows("SELECT COUNT(*) FROM measurements")[0][0])
+
+
+def _scaled(kind: object, text: str, ratio: float, anchor_s: float) -> Result:
+    """The result in a row, in the time of the anchor. Raises ValueError, TypeError or ArithmeticError for one that is
+    none.
+    """
+    if kind == "failed":
+        return msgspec.json.decode(text, type=Failed)
+    stored = msgspec.json.decode(text, type=Measured)
+    scale = ratio * anchor_s / stored.step_s
+    found = Measured(
+        stored.step_s * scale, stored.spread_s * scale, stored.repeats, stored.switch_s, stored.stopped_early
+    )
+    if kind != "measured" or not (stored.step_s > 0 and 0 < found.step_s < inf and 0 <= found.spread_s < inf):
+        raise ValueError("no step takes so long")
+    return found
 
 
 def topology_key(topology: Topology) -> str:

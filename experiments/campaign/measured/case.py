@@ -11,8 +11,10 @@ from experiments.campaign.measured.profiled import Profiled, plain_calibration
 from experiments.campaign.measured.session import Known
 from experiments.campaign.open_case import Calibration, CaseError, OpenCase, Told
 from experiments.campaign.progress import Progress
-from experiments.campaign.store import PROFILE, Store, unplain
+from experiments.campaign.rows import ERRORS, unplain
+from experiments.campaign.store import PROFILE, Store
 from experiments.jobs.search.settings import SearchSettings
+from placer.errors import BadInputError
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
@@ -39,7 +41,13 @@ class MeasuredCase(OpenCase):
             assert process.found is not None
             facts, profile = process.found, process.profile
         self._facts, self.profile = facts, profile
-        self._known = Known(profile, [(tuple(placement), unplain(data)) for placement, data in facts["told"]])
+        try:
+            told = [(tuple(placement), unplain(data)) for placement, data in facts["told"]]
+        except ERRORS as error:
+            raise BadInputError(
+                f"the store {store.path} has a row of cases that no campaign wrote ({case.key}: {error}); name another."
+            ) from error
+        self._known = Known(profile, told)
         self._running(self._known)
 
     def opened(self) -> dict[str, Any]:

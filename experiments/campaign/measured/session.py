@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
-from experiments.campaign.store import plain
+from experiments.campaign.rows import plain
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings

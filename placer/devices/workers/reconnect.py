@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from placer.errors import PlacerError
 
 POLL_S = 2.0
+MOST_FAILURES = 5  # of one device; after each, twice as long passes until the next try
 Attempt = Callable[[], bool]
 
 
@@ -16,13 +18,15 @@ class Reconnection:
     """Waits for devices in background threads; none of its methods blocks.
 
     attempts: device name -> function that tries to bring it back: True = it is back, False = try again `POLL_S` after
-    the last try began, PlacerError or OSError = give up (`failed` says why). clock: seconds.
+    the last try began, PlacerError or OSError = it failed, as where a worker is killed once more while it starts: try
+    again later, and give up after MOST_FAILURES (`failed` says why). clock: seconds.
     """
 
     def __init__(self, attempts: Mapping[str, Attempt], clock: Callable[[], float] = time.monotonic) -> None:
         self.failed: str | None = None
         self._clock = clock
         self._waiting = {name: _Try(attempt, clock()) for name, attempt in attempts.items()}
+        self._failures = Counter[str]()
 
     def done(self) -> bool:
         """Whether all devices are back; never True once `failed`. Call it regularly: it starts the next tries."""
@@ -31,10 +35,12 @@ class Reconnection:
                 continue
             if current.found:
                 del self._waiting[name]
-            elif current.error is not None:
-                self.failed = self.failed or current.error
-            elif self._clock() >= current.began_s + POLL_S:
-                self._waiting[name] = _Try(current.attempt, self._clock())
+            elif self._clock() >= current.began_s + POLL_S * 2 ** self._failures[name]:
+                self._failures[name] += current.error is not None
+                if self._failures[name] < MOST_FAILURES:
+                    self._waiting[name] = _Try(current.attempt, self._clock())
+                else:
+                    self.failed = self.failed or current.error
         return not self._waiting
 
 

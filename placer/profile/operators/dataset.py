@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
 from io import BytesIO, StringIO
-from math import prod
+from math import inf, prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
 
 from placer.errors import BadInputError
 from placer.files import parquet, write_whole
@@ -96,7 +98,13 @@ COLUMNS = (
     "bytes_in", "bytes_out", "device", "device_kind", "machine", "batch", "network", "phase", "source", "median_s",
     "low_s", "spread_s", "repeats", "signature",
 )  # fmt: skip
-LISTS = ("input_shapes", "input_dtypes", "output_shapes", "output_dtypes", "attributes")
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Shapes = list[tuple[Count | None, ...] | None]
+LISTS: dict[str, Any] = {
+    "input_shapes": Shapes, "input_dtypes": list[str], "output_shapes": Shapes, "output_dtypes": list[str],
+    "attributes": dict[str, Any],
+}  # fmt: skip
+INVALID = (ValueError, TypeError, LookupError, OverflowError, RecursionError)  # what a record may raise that is none
 
 
 def to_record(row: OperatorRow) -> dict[str, Any]:
@@ -119,8 +127,8 @@ def to_record(row: OperatorRow) -> dict[str, Any]:
 
 
 def from_record(record: MappingABC[str, Any]) -> OperatorRow:
-    """The row of a flat record. Raises ValueError or KeyError for an invalid record."""
-    parsed = {name: json.loads(record[name]) for name in LISTS}
+    """The row of a flat record. Raises one of INVALID for an invalid record."""
+    parsed = {name: msgspec.convert(json.loads(record[name]), kind) for name, kind in LISTS.items()}
     operator = Operator(
         str(record["op_type"]),
         _tensors(parsed["input_shapes"], parsed["input_dtypes"]),
@@ -129,7 +137,7 @@ def from_record(record: MappingABC[str, Any]) -> OperatorRow:
         _number(record["flops"]),
     )
     batch = _number(record["batch"])
-    return OperatorRow(
+    row = OperatorRow(
         operator=operator,
         device=str(record["device"]),
         device_kind=str(record["device_kind"]),
@@ -143,6 +151,9 @@ def from_record(record: MappingABC[str, Any]) -> OperatorRow:
         spread_s=float(record["spread_s"]),
         repeats=int(record["repeats"]),
     )
+    if row.repeats < 1 or not all(0 <= seconds < inf for seconds in (row.median_s, row.low_s, row.spread_s)):
+        raise ValueError(f"{row.repeats} times of {row.median_s} s")
+    return row
 
 
 def _tensors(shapes: Sequence[Any], dtypes: Sequence[str]) -> tuple[Tensor, ...]:
@@ -182,7 +193,7 @@ def load(path: Path) -> list[OperatorRow]:
             with path.open(newline="", encoding="utf-8") as file:
                 return [from_record(record) for record in csv.DictReader(file)]
         return [from_record(record) for record in parquet().read_table(path).to_pylist()]
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (OSError, *INVALID) as error:
         raise BadInputError(f"{path}: is no operator dataset ({error}); export one with placer profile.") from error
 
 

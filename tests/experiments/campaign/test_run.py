@@ -141,6 +141,20 @@ def test_every_searcher_asks_the_same_when_it_is_resumed_before_each_question(fo
         assert resumed.told == kept.told
 
 
+def test_a_search_goes_on_from_nothing_that_is_not_its_own(folder):
+    spec = read_spec(folder / "campaign.toml")
+    cell, case = spec.cells[0], PredictedCase(spec.cells[0].case)
+    search = CellSearch(cell, case)
+    asked, state = search.ask(), search.state()
+    CellSearch(cell, case, state, [(asked, case.evaluate(asked, None))])
+    for placement in (asked[1:], (9, *asked[1:]), (-1, *asked[1:])):
+        with pytest.raises(BadInputError, match="is of another graph"):
+            CellSearch(cell, case, state, [(placement, Measured(1.0))])
+    for damaged in ({}, {**state, "session": {}}, {**state, "session": {**state["session"], "rng": [3, [], None]}}):
+        with pytest.raises(BadInputError, match="cannot go on from what is stored"):
+            CellSearch(cell, case, damaged, [])
+
+
 def test_a_campaign_whose_states_were_stored_as_they_were_at_first_goes_on(folder, edited, straight):
     """As JSON, with all that was asked and told in it."""
     edited("[2, 5]", "3")

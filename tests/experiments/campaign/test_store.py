@@ -7,8 +7,8 @@ import pytest
 
 from experiments.campaign.run import wanted
 from experiments.campaign.spec import read_spec
-from experiments.campaign.store import MIGRATIONS, Store, Trial
-from placer.errors import PlacerError
+from experiments.campaign.store import MIGRATIONS, PROFILE, Store, Trial
+from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
 
 RESULTS = [Measured(0.25, 0.01, 12, 1.5, True), Failed("memory", "no room"), Measured(0.1)]
@@ -188,3 +188,66 @@ def test_a_store_that_is_just_being_made_and_one_that_is_damaged_are_named_in_on
     connection.close()
     with Store(path, reads=True) as store, pytest.raises(PlacerError, match="cannot be read: no such table"):
         store.failures()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "trials SET result = '{}'",
+        "trials SET result = 'no JSON'",
+        """trials SET result = '{"step_s": -1.0}'""",
+        """trials SET result = '{"step_s": NaN}'""",
+        """trials SET result = '{"failed": 7, "detail": ""}'""",
+        "trials SET placement = '[0, -1]'",
+        "trials SET placement = '7'",
+        "trials SET seconds = 'long'",
+        "cells SET minutes = 'many'",
+        "cells SET seed = 'a'",
+        "cells SET wanted = -1",
+        "cells SET final = '[]'",
+        """cells SET final = '{"best_s": "fast"}'""",
+        "cells SET state = 'no JSON'",
+        "cells SET state = X'ff'",
+        "cells SET state = substr(state, 1, length(state) - 1)",
+        "cases SET kind = 'guessed'",
+    ],
+)
+def test_a_row_that_no_campaign_wrote_is_one_line(spec, damage):
+    with Store(spec.store) as store:
+        filled(store, spec)
+        store.connection.execute(f"UPDATE {damage}")
+        with pytest.raises(BadInputError, match="that no campaign wrote") as refused:
+            store.held()
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "read"),
+    [
+        ("cases SET terms = '[1]'", lambda store, case: store.terms()),
+        ("cases SET opened = '7'", lambda store, case: store.opened(case)),
+        ("""cases SET opened = '{"singles": [["cpu:0", "fast"]]}'""", lambda store, case: store.opened(case)),
+        ("""cases SET opened = '{"warm_start": {"carried": 1}}'""", lambda store, case: store.opened(case)),
+        ("contents SET content = 'text'", lambda store, case: store.content(case, PROFILE)),
+        ("failures SET reason = 7.5, at = 'now'", lambda store, case: store.failures()),
+        ("trials SET at = 1e300", lambda store, case: store.times()),
+    ],
+)
+def test_the_same_of_what_else_is_stored(spec, damage, read):
+    with Store(spec.store) as store:
+        filled(store, spec)
+        case = spec.cells[0].case.key
+        store.keep_opened(case, {"singles": [["cpu:0", 0.5], ["cpu:1", None]]}, {PROFILE: b"profile"})
+        store.keep_failure(case, None, None, RESULTS[1])
+        read(store, case)
+        store.connection.execute(f"UPDATE {damage}")
+        with pytest.raises(BadInputError, match="that no campaign wrote"):
+            read(store, case)
+
+
+def test_a_cell_whose_case_was_changed_is_put_right(spec):
+    with Store(spec.store) as store:
+        filled(store, spec)
+        store.connection.execute("UPDATE cells SET case_key = 'another'")
+        store.want(wanted(spec))
+        assert [cell.key for cell in store.held()] == [cell.key for cell in spec.cells]

@@ -176,7 +176,7 @@ def test_overlap_is_worth_it_and_drawn_as_text(topology):
     assert lines[0].split("|")[1].startswith("ff") and lines[1].split("|")[1].startswith("..")
 
 
-@pytest.mark.parametrize("devices", ["0..4", "none", "4..1", "1,x", "99999", "0"])
+@pytest.mark.parametrize("devices", ["0..4", "none", "4..1", "1,x", "99999", "0", "\u00b2", "1,\u2460"])
 def test_bad_numbers_of_devices_are_one_line(topology, devices):
     with pytest.raises(BadInputError, match="--devices"):
         counts(devices)

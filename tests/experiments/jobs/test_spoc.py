@@ -160,6 +160,7 @@ def test_the_reading_follows_from_the_numbers():
         ("keras:ResNet50@big", "the side of the images is 'big'"),
         ("keras:InceptionV3@32", "InceptionV3 at 32x32"),
         ("no_such_net", "no network 'no_such_net'"),
+        ("x" * 300, "no network 'xxx"),
         ("missing.json", "missing.json: cannot be read"),
         ("missing.py:make", "no Python file 'missing.py'"),
     ],

@@ -8,11 +8,12 @@ import threading
 
 import pytest
 
-from placer.errors import PlacerError
+from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.measure.store import Store, topology_key
+from placer.profile.operators.dataset import Operator, OperatorRow, Tensor
 from placer.result import Failed, Measured
 
 GRAPH = OpGraph("pair", (Op("a", "X", {"cpu": 1.0}), Op("b", "X", {"cpu": 1.0})), (Edge(0, 1, 8),))
@@ -197,3 +198,55 @@ def test_results_of_other_machines_are_told_apart_by_their_host_and_not_by_their
     keys = [topology_key(Topology((Device("worker:0", "cpu", address=a),))) for a in (None, "a:1", "a:2", "b:1")]
     assert keys[1] == keys[2]
     assert len(set(keys)) == 3
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "result = '{}'",
+        "result = 'no JSON'",
+        'result = \'{"step_s": "long"}\'',
+        "result = '{\"step_s\": 0.0}'",
+        "result = '{\"step_s\": -1.0}'",
+        "result = '{\"step_s\": NaN}'",
+        "result = X'ff00'",
+        "result = 7",
+        "ratio = NULL",
+        "ratio = 'far'",
+        "ratio = -1.0",
+        "ratio = 1e999",
+        "kind = 'guessed'",
+    ],
+)
+def test_a_row_that_no_placer_wrote_is_measured_anew(store, damage):
+    store.add(SPLIT, Measured(0.5), anchor_s=1.0, searcher="heft")
+    store.connection.execute(f"UPDATE measurements SET {damage}")
+    assert store.find(SPLIT, 1.0) is None
+    store.add(SPLIT, Measured(0.25), anchor_s=1.0, searcher="heft")
+    assert store.find(SPLIT, 1.0) == Measured(0.25)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "median_s = 'long'",
+        "median_s = -1.0",
+        "repeats = 0",
+        "repeats = 1e999",
+        "input_shapes = '[[\"a\"]]'",
+        "input_shapes = '{}'",
+        "input_dtypes = '[]'",
+        "attributes = '[1]'",
+        "attributes = NULL",
+        "flops = 'many'",
+    ],
+)
+def test_an_operator_that_no_placer_wrote_is_refused(store, damage):
+    tensor = Tensor((8, 4), "float32")
+    operator = Operator("MatMul", (tensor, tensor), (tensor,), {"transpose_a": False}, 64.0)
+    row = OperatorRow(operator, "cpu:0", "cpu", "m", 8, "net", "forward", "step", 1e-3, 9e-4, 2e-4, 5)
+    store.add_operators([row])
+    assert store.operators() == [row]
+    store.connection.execute(f"UPDATE operators SET {damage}")
+    with pytest.raises(BadInputError, match="a row of operators that no Placer wrote"):
+        store.operators()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 
-from placer.devices.workers.reconnect import POLL_S, Reconnection
+import pytest
+
+from placer.devices.workers.reconnect import MOST_FAILURES, POLL_S, Reconnection
+from placer.devices.workers.workers import start_workers
 from placer.errors import PlacerError
 
 PATIENCE_S = 30.0
@@ -42,10 +46,32 @@ def test_what_is_not_there_is_tried_again_but_not_more_often_than_every_two_seco
 
 
 def test_a_device_that_cannot_come_back_is_told_and_never_done():
+    now, asked = [0.0], []
+
     def attempt() -> bool:
+        asked.append(now[0])
         raise PlacerError("worker:0 could not start")
 
-    reconnection = Reconnection({"worker:0": attempt, "worker:1": lambda: True})
-    assert not settled(reconnection)
+    reconnection = Reconnection({"worker:0": attempt, "worker:1": lambda: True}, clock=lambda: now[0])
+    for now[0] in range(100):
+        assert not settled(reconnection)
+        assert (reconnection.failed is None) == (now[0] < sum(POLL_S * 2**k for k in range(MOST_FAILURES)))
+    assert asked == [0, 2, 6, 14, 30]
     assert reconnection.failed == "worker:0 could not start"
-    assert not settled(reconnection)
+
+
+@pytest.mark.slow
+@pytest.mark.workers
+def test_a_worker_that_is_killed_while_it_starts_again_is_started_once_more():
+    with start_workers(1) as workers:
+        before = workers.processes[0]
+        before.kill()
+        reconnection = Reconnection({"worker:0": lambda: workers.restart(0) is None})
+        while workers.processes[0] is before:
+            assert not reconnection.done()
+        workers.processes[0].kill()
+        deadline = time.monotonic() + PATIENCE_S
+        while not reconnection.done():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert workers.running(0)

@@ -33,7 +33,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     if rng.random() < 0.7:
         document = json.loads(data)
         for _ in range(rng.randint(1, MOST)):
-            document = _exchanged(document, rng)
+            document = exchanged(document, rng)
         return json.dumps(document).encode()
     return garbled(data, rng)
 
@@ -56,7 +56,7 @@ BYTES: tuple[Callable[[bytes, int, int, random.Random], bytes], ...] = (
 )
 
 
-def _exchanged(document: Any, rng: random.Random) -> Any:
+def exchanged(document: Any, rng: random.Random) -> Any:
     """One value somewhere in it exchanged, doubled or gone."""
     place = [(holder, key) for holder, key in _places(document) if rng.random() < 0.5 or key == "format"]
     if not place:

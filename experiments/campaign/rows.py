@@ -1,0 +1,188 @@
+"""What the columns of a campaign's store may hold. It is checked when it is read, because a file may be damaged, and
+other programs can write to it, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from experiments.campaign.cells import MEASURED, PREDICTED
+from placer.result import Failed, Measured, Result
+
+SEAL = b"\xc1"  # with which no MessagePack begins; then a digest of what follows
+DIGEST_BYTES = 16
+# What reading a value may raise that no Placer wrote.
+ERRORS = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+T = TypeVar("T")
+
+
+class MeasuredRow(msgspec.Struct, forbid_unknown_fields=True):
+    """A result that is a step time; the fields of `Measured`."""
+
+    step_s: Seconds
+    spread_s: Seconds = 0.0
+    repeats: Number = 1
+    switch_s: Seconds = 0.0
+    stopped_early: bool = False
+
+
+class FailedRow(msgspec.Struct, forbid_unknown_fields=True):
+    """A result that is none."""
+
+    failed: str
+    detail: str = ""
+
+
+class HeldRow(msgspec.Struct, array_like=True):
+    """A cell, with the kind of its case."""
+
+    key: str
+    case_key: str
+    kind: Literal["predicted", "measured"]
+    searcher: str
+    seed: int
+    wanted: Number | None
+    minutes: Seconds | None
+    state: Any
+    ended: str | None
+    final: str | None
+
+
+class FailureRow(msgspec.Struct, array_like=True):
+    """A failure of a measurement or of a case."""
+
+    case: str
+    cell: str | None
+    n: Number | None
+    reason: str
+    detail: str
+    at: Seconds
+
+
+class Final(msgspec.Struct):
+    """What is read of a cell's best mapping beside the best single device."""
+
+    best_s: Seconds
+    best_single_s: Seconds | None
+    n: Number
+    untouched_s: Seconds | None = None
+    spread_s: Seconds | None = None
+    repeats: Number | None = None
+    devices: list[Number] = msgspec.field(default_factory=list)
+
+
+class Carried(msgspec.Struct):
+    """A placement that was carried over from another campaign."""
+
+    placement: list[Number]
+    store: str
+    case: str
+    step_s: Seconds
+    predicted_s: Seconds
+
+
+class Source(msgspec.Struct):
+    """A case from which placements might have been carried over."""
+
+    store: str
+    case: str
+    likeness: float
+    mappings: Number
+
+
+class Warm(msgspec.Struct):
+    """A warm start."""
+
+    carried: list[Carried]
+    cases: list[Source]
+    start_s: Seconds | None = None
+
+
+class Opened(msgspec.Struct):
+    """What is read of what was found out of a case."""
+
+    devices: list[str] = msgspec.field(default_factory=list)
+    singles: list[tuple[str, Seconds | None]] = msgspec.field(default_factory=list)
+    told: list[tuple[list[Number], dict[str, Any]]] | None = None
+    untouched_s: Seconds | None = None
+    bound_s: Seconds | None = None
+    calibration: dict[str, Any] | None = None
+    ops: Number | None = None
+    groups: Number | None = None
+    warm_start: Warm | None = None
+
+
+assert (PREDICTED, MEASURED) == ("predicted", "measured")  # as HeldRow has them
+
+
+def checked(text: Any, kind: type) -> dict[str, Any]:
+    """The JSON object in `text`, whose fields are those of `kind` and maybe others. Raises ERRORS."""
+    found = json.loads(text)
+    msgspec.convert(found, kind)
+    return dict(found)
+
+
+def typed(values: Any, kind: type[T]) -> T:
+    """`values` as this kind. Raises ERRORS."""
+    return msgspec.convert(values, kind)
+
+
+def result_of(text: Any) -> Result:
+    """The result that `plain` made JSON of. Raises ERRORS."""
+    return unplain(json.loads(text))
+
+
+def plain(result: Result) -> dict[str, Any]:
+    """A result as plain data."""
+    if isinstance(result, Failed):
+        return {"failed": result.reason, "detail": result.detail}
+    return {
+        "step_s": result.step_s,
+        "spread_s": result.spread_s,
+        "repeats": result.repeats,
+        "switch_s": result.switch_s,
+        "stopped_early": result.stopped_early,
+    }
+
+
+def unplain(data: dict[str, Any]) -> Result:
+    """The result that `plain` made data of. Raises ERRORS for what it did not make."""
+    if "failed" in data:
+        failed = msgspec.convert(data, FailedRow)
+        return Failed(failed.failed, failed.detail)
+    ran = msgspec.convert(data, MeasuredRow)
+    return Measured(ran.step_s, ran.spread_s, ran.repeats, ran.switch_s, ran.stopped_early)
+
+
+def placement_of(text: Any) -> tuple[int, ...]:
+    """The device of each unit. Raises ERRORS."""
+    return tuple(msgspec.convert(json.loads(text), list[Number]))
+
+
+def sealed(state: dict[str, Any]) -> bytes:
+    """A search's state as it is stored. Compiled code works on what is in it, so that a damaged one must be refused."""
+    content = msgspec.msgpack.encode(state)
+    return SEAL + hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest() + content
+
+
+def unsealed(stored: Any) -> dict[str, Any] | None:
+    """The state that `sealed` made bytes of, or, as it was written at first, of MessagePack or JSON. Raises ERRORS."""
+    if stored is None:
+        return None
+    if isinstance(stored, str):
+        return dict(json.loads(stored))
+    if not isinstance(stored, bytes):
+        raise TypeError("the state of its search is no bytes")
+    if stored[:1] != SEAL:
+        return dict(msgspec.msgpack.decode(stored))
+    digest, content = stored[1 : 1 + DIGEST_BYTES], stored[1 + DIGEST_BYTES :]
+    if hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest() != digest:
+        raise ValueError("the state of its search is damaged")
+    return dict(msgspec.msgpack.decode(content))

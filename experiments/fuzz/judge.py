@@ -1,0 +1,113 @@
+"""Uses hostile inputs one after another, and counts those that are mishandled."""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from placer.errors import BadInputError, PlacerError
+
+LATE_S = 30  # for one input of some hundred bytes
+LONGEST = 1_000  # characters of a line that somebody reads
+MOST_BYTES = 512 * 2**20  # by which one input may raise what this process held at most
+MOST_KEPT = 20  # of what is mishandled, in full
+
+
+class Input(NamedTuple):
+    """What to show of an input where it is mishandled, and what uses it: it raises `refusal`, or nothing."""
+
+    shown: object
+    use: Callable[[], object]
+
+
+Draw = Callable[[random.Random], Input]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kind of input. begin: given a folder of its own, makes what is valid and returns what draws hostile inputs.
+
+    refusal: what refuses one in one line. share: of all inputs. refused: the least share of its inputs that must be
+    refused, else they are not hostile.
+    """
+
+    begin: Callable[[Path], Draw]
+    refusal: type[PlacerError] = BadInputError
+    share: float = 0.15
+    refused: float = 0.1
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of so many inputs."""
+
+    inputs: int
+    refused: int
+    mishandled: int
+    lines: tuple[str, ...]  # of the first of these
+    seconds: float
+
+
+class LateError(BaseException):
+    """An input took longer than LATE_S. No code takes it for an error of its own."""
+
+
+def judged(target: Target, inputs: int, seed: object, folder: Path) -> Found:
+    """Use so many hostile inputs. seed: of the generator. folder: becomes full of files."""
+    rng, begin_s = random.Random(str(seed)), time.perf_counter()
+    draw, refused, wrong = target.begin(folder), 0, list[str]()
+    with _on_time():
+        for _ in range(inputs):
+            given = draw(rng)
+            was_refused, complaint = _outcome(given, target.refusal)
+            refused += was_refused
+            if complaint:
+                wrong.append(f"{complaint}: {str(given.shown)[:LONGEST]}")
+    return Found(inputs, refused, len(wrong), tuple(wrong[:MOST_KEPT]), time.perf_counter() - begin_s)
+
+
+def _outcome(given: Input, refusal: type[PlacerError]) -> tuple[bool, str]:
+    """Whether an input was refused, and how it was mishandled, if it was."""
+    before = _most_held_bytes()
+    complaint, was_refused = "", False
+    signal.alarm(LATE_S)
+    try:
+        given.use()
+    except refusal as error:
+        was_refused, line = True, str(error)
+        if not line or len(line.splitlines()) != 1 or len(line) > LONGEST:
+            complaint = f"not one line, but {line[:LONGEST]!r}"
+    except LateError:
+        complaint = f"not done after {LATE_S} s"
+    except Exception as error:
+        complaint = f"{type(error).__name__} ({str(error)[:200]})"
+    finally:
+        signal.alarm(0)
+    grown = _most_held_bytes() - before
+    return was_refused, complaint or (f"{grown >> 20} MiB of memory" if grown > MOST_BYTES else "")
+
+
+@contextmanager
+def _on_time() -> Iterator[None]:
+    """In the block, `signal.alarm` raises LateError."""
+
+    def late(*_: Any) -> None:
+        raise LateError
+
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _most_held_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
