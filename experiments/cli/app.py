@@ -21,6 +21,7 @@ from experiments.cli.streams import flush_stdout, guard_streams
 from experiments.jobs.interrupt import EXIT, WORDS, Signals, heard
 from placer import __version__
 from placer.errors import PlacerError, raise_last, tell, tell_all, tried, try_each
+from placer.graph.memory_limits import MemoryLimits
 
 app = typer.Typer(
     name="placer",
@@ -60,6 +61,7 @@ def devices(
     workers: options.Workers = None,
     spec: options.DevicesSpec = None,
     include_local: options.IncludeLocal = False,
+    max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Show the topology that a search would use here: devices, memory, measured link latency and bandwidth.
@@ -69,7 +71,8 @@ def devices(
     from experiments.report.topology import show_topology, topology_facts
     from placer.devices.cluster import open_devices
 
-    with measuring(), open_devices(device_spec(workers, spec), include_local=include_local, deadlines=True) as opened:
+    limits, named = MemoryLimits.parsed(max_memory or ()), device_spec(workers, spec)
+    with measuring(), open_devices(named, include_local=include_local, deadlines=True, max_memory=limits) as opened:
         topology, hardware = opened.topology, opened.hardware
     facts = topology_facts(topology, hardware)
     show_result(as_json, facts, lambda: show_topology(topology, hardware))
@@ -88,6 +91,7 @@ def search(
     batch: options.Batch = None,
     groups: options.GroupCount = 192,
     pin: options.Pins = None,
+    max_memory: options.MaxMemory = None,
     split: Annotated[
         str,
         typer.Option(
@@ -125,7 +129,7 @@ def search(
     settings = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), split=split,
-        split_batchnorm=split_batchnorm,
+        split_batchnorm=split_batchnorm, max_memory=MemoryLimits.parsed(max_memory or ()),
     )  # fmt: skip
     tables.check_writable(out, report, trace, gantt)
     with measuring(store) as opened:
@@ -154,6 +158,7 @@ def compare(
     batch: options.Batch = None,
     groups: options.GroupCount = 192,
     pin: options.Pins = None,
+    max_memory: options.MaxMemory = None,
     report: options.Report = None,
     curves: Annotated[
         Path | None, typer.Option(help="Draw how each searcher nears the best (.png, .svg, .pdf).")
@@ -175,6 +180,7 @@ def compare(
     search = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups, pins=tuple(pin or ()),
+        max_memory=MemoryLimits.parsed(max_memory or ()),
     )  # fmt: skip
     check_picture(curves, "--curves")
     tables.check_writable(None, report, curves)
@@ -197,6 +203,7 @@ def plan(
     seconds: Annotated[float, typer.Option(help="Search for this long.")] = 10.0,
     seed: options.Seed = 0,
     pin: options.Pins = None,
+    max_memory: options.MaxMemory = None,
     out: Annotated[Path | None, typer.Option(help="Write the mapping (placer.mapping/1).")] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -210,7 +217,8 @@ def plan(
     from placer.files import check_outputs, write_document
 
     check_outputs(out)
-    found = plan_command(graph, topology, objective, searcher, schedule, seconds, seed, pin or ())
+    limits = MemoryLimits.parsed(max_memory or ())
+    found = plan_command(graph, topology, objective, searcher, schedule, seconds, seed, pin or (), limits)
     try_each(
         lambda: show_result(as_json, found.facts, lambda: show_facts(found.facts)),
         lambda: write_each((out, lambda path: write_document(path, found.file))),

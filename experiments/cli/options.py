@@ -41,6 +41,15 @@ Pins = Annotated[
     ),
 ]
 
+MaxMemory = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--max-memory",
+        metavar="DEVICE=SIZE",
+        help="The device may hold only so much, such as worker:0=800MiB; may be repeated.",
+    ),
+]
+
 # How to search and simulate.
 Searchers = Annotated[list[str] | None, typer.Option("--searcher", help="Only this searcher; may be repeated.")]
 Minutes = Annotated[float | None, typer.Option("--minutes", help="Ask no searcher after this long.")]

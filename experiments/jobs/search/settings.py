@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from placer.errors import BadInputError, short
+from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin
 from placer.splits.plan import LOCAL, SplitPlan
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
@@ -38,6 +39,7 @@ class SearchSettings:
     split_batchnorm: str = BATCH_NORM[0]  # one of BATCH_NORM, in plans that are made here; a file's say it themselves
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
     final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
+    max_memory: MemoryLimits = NO_LIMITS  # by which devices have less memory than they have
 
     def check(self) -> None:
         """Raises BadInputError for what can be refused before anything is traced."""

@@ -17,6 +17,7 @@ from placer.errors import PlacerError
 from placer.graph.coarsen import coarsen
 from placer.graph.pins import parse_pin, pinned
 from placer.result import Measured
+from search.problem.memory_fit import refuse_too_large
 from search.session.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -56,11 +57,12 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     settings.check()
     from placer.devices.logical import split
     from placer.devices.process_resources import check_kept
-    from placer.devices.specs import check_spec, division
+    from placer.devices.specs import check_max_memory, check_spec, division
     from placer.measure.runner import measure_untouched
     from placer.trace.capture import capture
 
     check_spec(settings.devices)
+    check_max_memory(settings.max_memory, settings.devices, settings.include_local)
     split(settings.devices)  # before the model's variables are made
     progress.phase(f"tracing {settings.model}")
     training = training or zoo.load(settings.model, batch=settings.batch, seed=settings.seed)
@@ -85,7 +87,8 @@ def check_plan(captured: Captured, plan: SplitPlan) -> None:
 def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, progress: Progress) -> Prediction:
     """Profile the step's ops on each device, and join them to the groups that a search moves.
 
-    Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device.
+    Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device, and for
+    a step whose variables no mapping has room for.
     """
     from placer.devices.workers.workers import ONE_CORE
     from placer.profile.profiler import profile
@@ -97,6 +100,7 @@ def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, pr
         raise PlacerError(f"{topology.names[0]} is the only device here, so there is nothing to place; {way_out}")
     pins = [parse_pin(pin) for pin in settings.pins]
     pinned(traced.captured.graph, pins, topology)  # refuses at once what would be refused after the profile
+    refuse_too_large(traced.captured.graph, topology, settings.headroom)
     progress.phase("profiling ops on each device")
     graph = profile(traced.for_sessions, devices, traced.inputs, runs=settings.traced, warm_up=settings.warm_up)
     groups = coarsen(pinned(graph, pins, topology), settings.groups, topology)
