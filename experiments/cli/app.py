@@ -21,6 +21,7 @@ from experiments.cli.streams import flush_stdout, guard_streams
 from experiments.jobs.interrupt import EXIT, WORDS, Signals, heard
 from placer import __version__
 from placer.errors import BadInputError, PlacerError, raise_last, tell, tell_all, tried, try_each
+from placer.graph.memory_limits import MemoryLimits
 
 app = typer.Typer(
     name="placer",
@@ -60,6 +61,7 @@ def devices(
     workers: options.Workers = None,
     spec: options.DevicesSpec = None,
     include_local: options.IncludeLocal = False,
+    max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Show the topology that a search would use here: devices, memory, measured link latency and bandwidth.
@@ -69,7 +71,8 @@ def devices(
     from experiments.report.topology import show_topology, topology_facts
     from placer.devices.cluster import open_devices
 
-    with measuring(), open_devices(device_spec(workers, spec), include_local=include_local, deadlines=True) as opened:
+    limits, named = MemoryLimits.parsed(max_memory or ()), device_spec(workers, spec)
+    with measuring(), open_devices(named, include_local=include_local, deadlines=True, max_memory=limits) as opened:
         topology, hardware = opened.topology, opened.hardware
     facts = topology_facts(topology, hardware)
     show_result(as_json, facts, lambda: show_topology(topology, hardware))
@@ -89,6 +92,7 @@ def search(
     groups: options.GroupCount = 192,
     pin: options.Pins = None,
     schedule: options.Schedule = "rank",
+    max_memory: options.MaxMemory = None,
     split: Annotated[
         str,
         typer.Option(
@@ -129,6 +133,7 @@ def search(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), split=split,
         split_batchnorm=split_batchnorm, operators=options.predicting_from(costs, operators), schedule=schedule,
+        max_memory=MemoryLimits.parsed(max_memory or ()),
     )  # fmt: skip
     tables.check_writable(out, report, trace, gantt)
     with measuring(store) as opened:
@@ -158,6 +163,7 @@ def compare(
     groups: options.GroupCount = 192,
     pin: options.Pins = None,
     schedule: options.Schedule = "rank",
+    max_memory: options.MaxMemory = None,
     report: options.Report = None,
     curves: Annotated[
         Path | None, typer.Option(help="Draw how each searcher nears the best (.png, .svg, .pdf).")
@@ -179,6 +185,7 @@ def compare(
     search = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
         measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), schedule=schedule,
+        max_memory=MemoryLimits.parsed(max_memory or ()),
     )  # fmt: skip
     check_picture(curves, "--curves")
     tables.check_writable(None, report, curves)
@@ -210,6 +217,7 @@ def plan(
     pin: options.Pins = None,
     costs: options.Costs = "measured",
     operators: options.Operators = None,
+    max_memory: options.MaxMemory = None,
     out: Annotated[Path | None, typer.Option(help="Write the mapping (placer.mapping/1).")] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -225,13 +233,14 @@ def plan(
 
     store, devices = options.predicting_from(costs, operators), device_spec(workers, spec)
     check_outputs(out)
+    limits = MemoryLimits.parsed(max_memory or ())
     if store is None:
         files = options.planned_files(graph, topology, devices, batch)
-        found = plan_command(*files, objective, searcher, schedule, seconds, seed, pin or ())
+        found = plan_command(*files, objective, searcher, schedule, seconds, seed, pin or (), limits)
     else:
         from experiments.jobs.plan_model import ModelToPlan, plan_model
 
-        wanted = ModelToPlan(graph, store, topology, devices, batch, tuple(pin or ()))
+        wanted = ModelToPlan(graph, store, topology, devices, batch, tuple(pin or ()), limits)
         with measuring():
             found = plan_model(wanted, objective, searcher, schedule, seconds, seed)
     try_each(

@@ -41,6 +41,15 @@ Pins = Annotated[
     ),
 ]
 
+MaxMemory = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--max-memory",
+        metavar="DEVICE=SIZE",
+        help="The device may hold only so much, such as worker:0=800MiB; may be repeated.",
+    ),
+]
+
 # What ops take.
 Costs = Annotated[
     str, typer.Option("--costs", help="measured, or predicted from --operators, so that nothing is profiled.")

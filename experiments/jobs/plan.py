@@ -12,6 +12,7 @@ from placer.errors import BadInputError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, read_mapping
+from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin, pinned
 from placer.graph.topology import Link, Topology
 from search.offline.plan import DEFAULT_SEARCHER, Plan, plan
@@ -49,13 +50,15 @@ def plan_command(
     seconds: float = 10.0,
     seed: int = 0,
     pins: Sequence[str] = (),
+    max_memory: MemoryLimits = NO_LIMITS,
 ) -> Planned:
     """Search on files. A signal ends the search with the best so far.
 
-    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. Raises BadInputError for bad files or options.
+    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. max_memory: lowers the memory of the topology's devices.
+    Raises BadInputError for bad files or options.
     """
     check_seconds(seconds)
-    topology = read_topology(topology_path)
+    topology = max_memory.on(read_topology(topology_path))
     graph = pinned(read_graph(graph_path), [parse_pin(pin) for pin in pins], topology)
     problem = Problem(graph, topology, objective, schedule)
     with interruptible(quick=True) as pressed:

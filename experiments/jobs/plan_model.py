@@ -16,6 +16,7 @@ from experiments.jobs.search.stages import check_several
 from placer.errors import BadInputError, short
 from placer.graph.coarsen import Groups, coarsen
 from placer.graph.graph_files import read_topology
+from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.op_graph import OpGraph
 from placer.graph.pins import parse_pin, pinned
 from placer.graph.topology import Topology
@@ -42,6 +43,7 @@ class ModelToPlan:
     devices: str | None = None  # as placer.devices.cluster.open_devices takes it
     batch: int | None = None  # examples per step; None = the network's own
     pins: tuple[str, ...] = ()
+    max_memory: MemoryLimits = NO_LIMITS  # by which devices have less memory than they have
 
     def check(self) -> None:
         """Raises BadInputError for what can be refused before anything is traced."""
@@ -121,7 +123,7 @@ def _of_ops(found: Plan, groups: Groups, problem: Problem) -> Plan:
 def _predicted(wanted: ModelToPlan, store: OperatorStore, seed: int) -> tuple[Topology, OpGraph]:
     """The devices, and the model's ops with their predicted costs there."""
     if wanted.topology is not None:
-        topology = read_topology(wanted.topology)
+        topology = wanted.max_memory.on(read_topology(wanted.topology))
         return topology, store.on_topology(_captured(wanted, seed), topology).graph
     from placer.devices.cluster import open_devices
     from placer.devices.logical import split
@@ -130,7 +132,7 @@ def _predicted(wanted: ModelToPlan, store: OperatorStore, seed: int) -> tuple[To
     check_spec(wanted.devices)
     split(wanted.devices)  # before the model's variables are made
     captured = _captured(wanted, seed)
-    with open_devices(wanted.devices, deadlines=True) as devices:
+    with open_devices(wanted.devices, deadlines=True, max_memory=wanted.max_memory) as devices:
         check_several(devices.topology)
         return devices.topology, store.on_devices(captured, devices).graph
 

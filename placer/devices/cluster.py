@@ -19,13 +19,14 @@ from placer.devices.logical import gpu_names, split
 from placer.devices.machine import machine_name
 from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
 from placer.devices.ray.spec import RaySpec, is_ray
-from placer.devices.specs import check_spec, division, worker_addresses
+from placer.devices.specs import check_max_memory, check_spec, division, worker_addresses
 from placer.devices.workers.addresses import check_answers, listens
 from placer.devices.workers.deadline import drop_deadlines, keep_deadlines, waiting
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_info import WorkerInfo
 from placer.devices.workers.workers import Workers, memory_bytes_each, start_workers
 from placer.errors import BadInputError, PlacerError, listed
+from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.topology import ANY, Device, Topology
 
 LOCAL_CPU = "cpu:0"
@@ -196,6 +197,7 @@ def open_devices(
     resilient: bool = False,
     deadlines: bool = False,
     workers: Workers | RayWorkers | None = None,
+    max_memory: MemoryLimits = NO_LIMITS,
 ) -> Devices:
     """Open the devices named by `spec`: None = this process's GPUs and CPU, "gpus:N" = the same with every GPU split
     into N logical ones of equal memory, "gpus:N@MIB" = of MIB mebibytes each, "cpus:N" = this process's CPU as N
@@ -208,13 +210,15 @@ def open_devices(
     links: measure latency, bandwidth and the ends' own work between every pair. resilient: ops on a lost worker fail
     at once instead of waiting forever; applies to the whole process, and only before it first joins workers.
     deadlines: the same, remote calls have deadlines until the devices are closed (placer.devices.workers.deadline), and
-    closing them leaves the cluster. workers: those of "workers:N" or "ray:N", if already started. Raises BadInputError
-    for an unknown spec, PlacerError where a device does not answer.
+    closing them leaves the cluster. workers: those of "workers:N" or "ray:N", if already started. max_memory: lowers
+    their memory. Raises BadInputError for an unknown spec or device, PlacerError where a device does not answer.
     """
+    check_max_memory(max_memory, spec, include_local)
     if resilient or deadlines:
         fail_at_once()
     devices = _found(spec, workers, include_local, deadlines)
     try:
+        devices.topology = max_memory.on(devices.topology)
         return replace_links(devices) if links and len(devices.topology) > 1 else devices
     except BaseException:
         devices.close()

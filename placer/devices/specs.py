@@ -12,6 +12,7 @@ from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.workers.workers import share_cores
 from placer.errors import BadInputError, short
 from placer.graph.graph_files import read_topology
+from placer.graph.memory_limits import MemoryLimits
 
 SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N, host:port,host:port, ray:N, ray:N@HOST:PORT or a topology file (.json)"
 MOST = 64  # logical devices per physical one
@@ -64,6 +65,29 @@ def division(spec: str) -> Division | None:
     if at and (not NUMBER.fullmatch(mib) or int(mib) < 1):
         raise BadInputError(f"devices {short(spec)}: give whole mebibytes of each, as in gpus:{int(count)}@4096.")
     return Division(spec, "GPU" if kind == "gpus" else "CPU", int(count), int(mib) if at else None)
+
+
+def known_names(spec: str | None, include_local: bool) -> tuple[str, ...] | None:
+    """The names of the devices that `spec` will open, where they are known before; None where they depend on the GPUs
+    that there are. Raises as `check_spec`.
+    """
+    check_spec(spec)
+    if spec is None:
+        return None
+    divided = division(spec)
+    if divided is not None:
+        return None if divided.kind == "GPU" else tuple(f"cpu:{i}" for i in range(divided.count))
+    if not spec.startswith("workers:"):
+        return None
+    workers = tuple(f"worker:{task}" for task in range(int(spec.removeprefix("workers:"))))
+    return (*workers, "cpu:0") if include_local else workers
+
+
+def check_max_memory(max_memory: MemoryLimits, spec: str | None, include_local: bool) -> None:
+    """Raises BadInputError for a limit of a device that `spec` will not open, where that is known before."""
+    names = known_names(spec, include_local)
+    if names is not None:
+        max_memory.check(names)
 
 
 def worker_addresses(spec: str) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from placer import tf_internals
 from placer.trace.capture import Captured
 
 _serial = itertools.count()
-MOST_ROUTES = 16  # for which a function is kept: each move may need one of its own
+MOST_ROUTES = 64  # for which a function is kept: each move may need some of its own
+AT_ONCE_BYTES = 1 << 26  # a device holds what arrives twice until it is written
 
 
 class DividedVariable(NamedTuple):
@@ -69,9 +70,13 @@ class Transfers:
         self._names: dict[tuple[Route, ...], str] = {}
 
     def __call__(self, pairs: Sequence[Pair]) -> None:
-        """Copy each source into its target. Raises a tf.errors.OpError where a device is gone."""
-        if not pairs:
-            return
+        """Copy each source into its target, about AT_ONCE_BYTES at once. Raises a tf.errors.OpError where a device is
+        gone.
+        """
+        for portion in _portions(pairs):
+            self._copy(portion)
+
+    def _copy(self, pairs: Sequence[Pair]) -> None:
         routes = sorted(((_route(pair), i) for i, pair in enumerate(pairs)))
         route = tuple(one for one, _ in routes)
         name = self._names.pop(route, None)
@@ -90,6 +95,25 @@ class Transfers:
         for name in self._names.values():
             tf_internals.remove_function(name)
         self._names.clear()
+
+
+def _portions(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """`pairs` in their order, in lists of about AT_ONCE_BYTES each."""
+    portions: list[list[Pair]] = []
+    portion_bytes = 0
+    for pair in pairs:
+        pair_bytes = sum(held_bytes(variable) for variable in variables_of(pair.target))
+        if not portions or portion_bytes + pair_bytes > AT_ONCE_BYTES:
+            portions.append([])
+            portion_bytes = 0
+        portions[-1].append(pair)
+        portion_bytes += pair_bytes
+    return portions
+
+
+def held_bytes(variable: tf.Variable) -> int:
+    """What the value of a variable takes on its device."""
+    return int(variable.shape.num_elements() or 0) * int(variable.dtype.size)
 
 
 def variables_of(held: Held) -> tuple[tf.Variable, ...]:

@@ -32,6 +32,8 @@ CHECKED_STEPS = 2  # the second loss depends on the first update
 
 RunOrder = Callable[[Mapping], Sequence[str]]
 """Mapping -> names of ops in the order in which they should run (docs/decisions/006-run-order.md)."""
+Holds = Callable[[Sequence[Mapping]], bool]
+"""Mappings -> whether the devices have memory for placed steps of all of them at once."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,11 @@ def _graph_optimizer(*, on: bool) -> Iterator[None]:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
 
 
+def any_number(_: Sequence[Mapping]) -> bool:
+    """Memory limits nothing."""
+    return True
+
+
 def as_it_comes(_: Mapping) -> Sequence[str]:
     """No order: TensorFlow's executor decides."""
     return ()
@@ -154,6 +161,8 @@ class Runner:
     with both, and its result is scaled to the anchor's time: anchor's first step time x median / the anchor's median
     now. So results stay comparable although the machine drifts. order: the order in which a mapping's ops run.
     beside: a runner that closes later, whose anchor, if it has one, is this one's, too; so the results of both compare.
+    holds: fewer mappings are raced at once where the devices could not hold all. Where there is no room for one beside
+    incumbent and anchor, these are taken down, and it is measured alone, as the next anchor.
     """
 
     def __init__(
@@ -166,9 +175,10 @@ class Runner:
         clock: Callable[[], float] = time.perf_counter,
         order: RunOrder = as_it_comes,
         beside: Runner | None = None,
+        holds: Holds = any_number,
     ) -> None:
         self.captured = captured
-        self.order = order
+        self.order, self.holds = order, holds
         self.devices = devices
         self.inputs = list(inputs)
         untouched = Agreement(
@@ -191,6 +201,7 @@ class Runner:
         self._borrowed = self.anchor
         self.incumbent: PlacedStep | None = None
         self.incumbent_s = 0.0  # when it was measured
+        self._mapping_of: dict[PlacedStep, Mapping] = {}  # of the steps that are kept
 
     def measure(self, mapping: Mapping) -> Result:
         """The step time of a mapping of the captured graph, or why it has none. A faster one becomes incumbent."""
@@ -202,7 +213,8 @@ class Runner:
         """
         if self.anchor is None and len(mappings) > 1:
             return [self.measure(mappings[0]), *self.race(mappings[1:])]
-        ready = [self.ready(mapping) for mapping in mappings]
+        together = self._with_room(mappings)
+        ready = [self.ready(mapping) for mapping in together]
         entries = [RacedStep(*placed) for placed in ready if not isinstance(placed, Failed)]
         try:
             results = iter(self._raced(entries))
@@ -210,7 +222,43 @@ class Runner:
             for entry in entries:
                 if entry.step not in (self.anchor, self.incumbent):
                     entry.step.close()
-        return [placed if isinstance(placed, Failed) else next(results) for placed in ready]
+        for mapping, placed in zip(together, ready, strict=True):
+            if not isinstance(placed, Failed):
+                self._mapping_of[placed[0]] = mapping
+        self._mapping_of = {step: m for step, m in self._mapping_of.items() if step in (self.anchor, self.incumbent)}
+        done = [placed if isinstance(placed, Failed) else next(results) for placed in ready]
+        left = mappings[len(together) :]
+        return [*done, *self.race(left)] if left else done
+
+    @property
+    def kept(self) -> list[Mapping]:
+        """The mappings whose steps are kept for comparison."""
+        return list(self._mapping_of.values())
+
+    def _with_room(self, mappings: Sequence[Mapping]) -> Sequence[Mapping]:
+        """The first of `mappings` that the devices hold together with what is kept; at least one, for which what is
+        kept is taken down if need be.
+        """
+        if self.incumbent is not self.anchor and not self.holds([*self.kept, *mappings[:1]]):
+            self._take_down_incumbent()
+        if not self.holds([*self.kept, *mappings[:1]]):
+            self.close()
+        count = 1
+        while count < len(mappings) and self.holds([*self.kept, *mappings[: count + 1]]):
+            count += 1
+        return mappings[:count]
+
+    def _take_down_incumbent(self) -> None:
+        if self.incumbent is not None:
+            self.incumbent.close()
+            self._mapping_of.pop(self.incumbent, None)
+        self.incumbent, self.incumbent_s = self.anchor, self.anchor_s
+
+    def seconds_of(self, step: Step, repeats: int) -> list[float]:
+        """Seconds of so many steps, one after another, after the warm-up."""
+        for _ in range(self.settings.warm_up):
+            timed(step, self.inputs, self.clock)
+        return [timed(step, self.inputs, self.clock) for _ in range(repeats)]
 
     def compare(
         self, steps: Sequence[Step], repeats: int, *, fewest: int | None = None, kept: Collection[Step] = ()
@@ -280,6 +328,7 @@ class Runner:
             if step is not None and step is not self._borrowed:
                 step.close()
         self.anchor = self.incumbent = self._borrowed = None
+        self._mapping_of.clear()
 
     def _reference(self, start: MappingABC[str, Any]) -> Outcome:
         return reference(self.captured.whole, start, [self.inputs] * CHECKED_STEPS)

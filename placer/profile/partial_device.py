@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import median
 
 from placer.graph.coarsen import coarsen
+from placer.graph.held_memory import Lack, lack_in_order
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Topology
 
@@ -20,23 +21,49 @@ def attempts(graph: OpGraph, topology: Topology, device: int) -> Iterator[tuple[
     """Assignments (device of each op) for profiling `device`: as much on it as it can run and hold, then less and less.
 
     What it has no kernels for runs elsewhere, each colocated unit as a whole. Where memory does not suffice, the
-    largest variables move, with whatever is expensive to cut from them (the units of placer.graph.coarsen).
+    largest variables move, with whatever is expensive to cut from them (the units of placer.graph.coarsen). What a
+    device would not hold, as estimated, is left out, since it may end a process without an error; a GPU tries it where
+    nothing else is left.
     """
+    found = False
+    for one in _candidates(graph, topology, device):
+        if len(topology) == 1 or lack_in_order(graph, topology, one) is None:
+            found = True
+            yield one
+    if not found and topology.devices[device].kind != "cpu":
+        yield from _candidates(graph, topology, device)
+
+
+def nearest_lack(graph: OpGraph, topology: Topology, device: int) -> Lack | None:
+    """The least that is lacking under one of the assignments that `attempts` leaves out; None where there are none."""
+    lacks = (lack_in_order(graph, topology, one) for one in _candidates(graph, topology, device))
+    return min((lack for lack in lacks if lack is not None), key=lambda lack: lack.missing_bytes, default=None)
+
+
+def _candidates(graph: OpGraph, topology: Topology, device: int) -> Iterator[tuple[int, ...]]:
+    """The same, whatever tensors take."""
     whole = tuple(alone(graph, topology, device))
-    held = [op.memory_bytes for op, d in zip(graph.ops, whole, strict=True) if d == device]
+    held = sum(op.memory_bytes for op, d in zip(graph.ops, whole, strict=True) if d == device)
     limit = topology.devices[device].memory_bytes
-    if limit is None or sum(held) <= limit or len(topology) == 1:
+    if limit is None or held <= limit or len(topology) == 1:
         yield whole
-    if len(topology) == 1 or not any(held):
+    if len(topology) == 1 or not held:
         return
-    seen = {whole}
-    units = _units(graph, topology)
-    for share in SHARES:
-        room = share * min(sum(held), math.inf if limit is None else limit)
+    units, seen = _units(graph, topology), {whole}
+    most = held if limit is None else min(held, limit)
+    for room in sorted((*(share * most for share in SHARES), _even_share(topology, device) * held), reverse=True):
         assignment = tuple(_relieved(graph, topology, device, whole, units, room))
         if assignment not in seen and device in assignment:
             seen.add(assignment)
             yield assignment
+
+
+def _even_share(topology: Topology, device: int) -> float:
+    """The device's share of the memory of all; 0 where not all are limited."""
+    limits = [each.memory_bytes for each in topology.devices]
+    known = [limit for limit in limits if limit is not None]
+    total = float(sum(known))
+    return known[device] / total if len(known) == len(limits) and total > 0 else 0.0
 
 
 def alone(graph: OpGraph, topology: Topology, device: int) -> list[int]:
@@ -114,14 +141,17 @@ def _relieved(
     places = list(whole)
     here = [[v for v in members if whole[v] == device] for members in units]
     sized = [(sum(graph.ops[v].memory_bytes for v in members), members) for members in here]
-    left = sum(size for size, _ in sized)
+    held = [0] * len(topology)
+    for op, d in zip(graph.ops, whole, strict=True):
+        held[d] += op.memory_bytes
     for size, members in sorted(sized, key=lambda row: row[0], reverse=True):
-        if left <= room or not size:
+        if held[device] <= room or not size:
             break
-        place = _elsewhere(graph, topology, device, members)
+        place = _elsewhere(graph, topology, device, members, held)
         for v in members:
             places[v] = place
-        left -= size if place != device else 0
+        held[device] -= size
+        held[place] += size
     return places
 
 
@@ -131,14 +161,19 @@ def _units(graph: OpGraph, topology: Topology) -> list[list[int]]:
     return [[v for g in unit for v in groups.members[g]] for unit in groups.graph.colocated]
 
 
-def _elsewhere(graph: OpGraph, topology: Topology, device: int, ops: Sequence[int]) -> int:
-    """The other device with most memory that can run all of `ops`, preferring CPUs; `device` where there is none."""
+def _elsewhere(
+    graph: OpGraph, topology: Topology, device: int, ops: Sequence[int], held: Sequence[int] | None = None
+) -> int:
+    """The other device with most memory that can run all of `ops`, preferring CPUs; `device` where there is none. held:
+    bytes by device that are no longer free.
+    """
     others = [d for d in range(len(topology)) if d != device and _can(graph, ops, topology.devices[d])]
-    return max(others, key=lambda d: _room(topology.devices[d]), default=device)
+    return max(others, key=lambda d: _room(topology.devices[d], held[d] if held else 0), default=device)
 
 
-def _room(device: Device) -> tuple[float, bool]:
-    return math.inf if device.memory_bytes is None else device.memory_bytes, device.kind == "cpu"
+def _room(device: Device, held_bytes: int) -> tuple[float, bool]:
+    free = math.inf if device.memory_bytes is None else device.memory_bytes - held_bytes
+    return free, device.kind == "cpu"
 
 
 def _can(graph: OpGraph, ops: Sequence[int], device: Device) -> bool:

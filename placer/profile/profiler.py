@@ -24,7 +24,7 @@ from placer.execute.rewrite import Template
 from placer.execute.send_recv import spread
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Device, Topology
-from placer.profile.partial_device import attempts, by_ratio, without
+from placer.profile.partial_device import attempts, by_ratio, nearest_lack, without
 from placer.profile.step_trace import TracedStep, traced_step
 from placer.trace.capture import Captured
 from placer.trace.node_def import handle_node, source_of
@@ -32,6 +32,7 @@ from placer.trace.random_streams import Draws
 
 RUNS, WARM_UP = 5, 3
 PROFILED = "ops were profiled"
+FED_BYTES = 1 << 26  # of variables that are assigned at once
 MOST_LOST = 0.1  # of a GPU's kernel time
 UNABLE = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
 MOST_UNABLE = 12  # tries, each of which finds one op without a kernel on the GPU
@@ -61,7 +62,8 @@ def profile(
     spare: dict[str, dict[str, float]] = defaultdict(dict)
 
     def traced(assignment: Sequence[int]) -> list[TracedStep]:
-        return trace_steps(captured, devices, assignment, inputs, runs, (), start, warm_up, limit_s)
+        order = _order(captured, devices, assignment)
+        return trace_steps(captured, devices, assignment, inputs, runs, order, start, warm_up, limit_s)
 
     why_not: dict[str, str] = {}
     for d, device in enumerate(topology.devices):
@@ -84,6 +86,14 @@ def profile(
     return with_costs(captured.graph, costs)
 
 
+def _order(captured: Captured, devices: Devices, assignment: Sequence[int]) -> Sequence[str]:
+    """One order of all ops where workers share the step, which might wait for each other without; else none."""
+    if not devices.addresses or len(set(assignment)) == 1:
+        return ()
+    names = (captured.graph.ops[v].name for v in captured.graph.order)
+    return [name for name in names if name not in captured.variables]
+
+
 def _check_timed(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]], why_not: MappingABC[str, str]) -> None:
     """Raises PlacerError where an op has no cost on any device. why_not: why nothing ran, by device."""
     bare = next((op for op in graph.ops if not costs[op.name]), None)
@@ -101,7 +111,7 @@ def first_that_runs(
     """((the first assignment for profiling `device` that runs, what `traced` returns for it) or why none runs, and the
     graph without the ops on the GPU that turned out to have no kernel there).
     """
-    reason = "none of it can run there"
+    reason = ""
     for _ in range(MOST_UNABLE):
         unable = None
         for assignment in attempts(graph, topology, device):
@@ -117,9 +127,15 @@ def first_that_runs(
                 break
         here = topology.devices[device]
         if unable is None or here.kind == "cpu":
-            return reason, graph
+            break
         graph = without(graph, topology, [(unable, here.name)])
-    return reason, graph
+    return reason or _why_none(graph, topology, device), graph
+
+
+def _why_none(graph: OpGraph, topology: Topology, device: int) -> str:
+    """Why there is no assignment to try."""
+    lack = nearest_lack(graph, topology, device)
+    return "none of it can run there" if lack is None else f"{lack}, as estimated"
 
 
 def _named(error: tf.errors.OpError, graph: OpGraph, is_here: Sequence[bool]) -> str | None:
@@ -212,13 +228,14 @@ def trace_steps(
     begin = {argument: values[name].numpy() for argument, name in handles.items()}
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(graph_def, name="")
-        assigns, fed_values = _assignments(graph, begin)
+        assigns = _assignments(graph, begin)
         drops = _drops(graph, handles)
         config = session_config(limit_s, soft=not devices.same_bits, cluster=devices.session_cluster)
         target = devices.session_target
         with waiting(PROFILED, first=True), tf.compat.v1.Session(target, graph=graph, config=config) as session:
             try:
-                session.run(assigns, feed_dict=fed_values)
+                for some, fed_values in assigns:
+                    session.run(some, feed_dict=fed_values)
                 steps = _run(session, fetches, runs, warm_up, devices)
             except tf.errors.OpError as error:
                 if is_out_of_memory(error):  # after other errors the session might wait for a lost worker
@@ -266,15 +283,21 @@ def _with_inputs(graph_def: Any, values: MappingABC[str, Any]) -> None:
         spread(graph_def.node, by_name, argument, users)
 
 
-def _assignments(graph: Any, start: MappingABC[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    assigns, values = [], {}
+def _assignments(graph: Any, start: MappingABC[str, Any]) -> list[tuple[list[Any], dict[str, Any]]]:
+    """Assignments and the values they are fed, each to be run before the next: a device holds what it is fed twice."""
+    found: list[tuple[list[Any], dict[str, Any]]] = []
+    fed_bytes = 0
     for i, (name, value) in enumerate(start.items()):
+        if not found or fed_bytes + value.nbytes > FED_BYTES:
+            found.append(([], {}))
+            fed_bytes = 0
+        fed_bytes += value.nbytes
         handle = graph.get_tensor_by_name(f"{name}:0")
         with tf.device(handle.device):
             fed = tf.compat.v1.placeholder(value.dtype, value.shape, name=f"placer_value_{i}")
-            assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=fed))
-        values[fed.name] = value
-    return assigns, values
+            found[-1][0].append(tf.raw_ops.AssignVariableOp(resource=handle, value=fed))
+        found[-1][1][fed.name] = value
+    return found
 
 
 def _drops(graph: Any, handles: Iterable[str]) -> list[Any]:

@@ -12,7 +12,8 @@ from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep, Template
-from placer.execute.variable_copies import by_node, nodes_of, places_of
+from placer.execute.variable_copies import Held, Place, by_node, by_whole_node, nodes_of, places_of
+from placer.graph.held_memory import lack_in_order
 from placer.graph.mapping_files import carried_over
 from placer.graph.topology import Topology
 from placer.result import Failed
@@ -21,7 +22,7 @@ from placer.splits.step import split_step
 from placer.trace.capture import Captured, capture
 from placer.trace.effects import unrepeatable_effect
 from placer.train.session import DeviceSession
-from placer.train.steps.modes import WHOLE, Built, MappedStep, Placed, Wanted
+from placer.train.steps.modes import UNTOUCHED, WHOLE, Built, MappedStep, Placed, Untouched, Wanted
 from placer.train.steps.recorder import Recorder
 from placer.train.steps.trial_run import TrialRun
 from placer.train.steps.untouched import UntouchedFunction, lent
@@ -105,8 +106,16 @@ class Builder:
         return variant.templates[plan]
 
     @waiting("a mapping was built", first=True)
-    def build(self, template: Template, topology: Topology, wanted: Wanted, trial_run: TrialRun | None = None) -> Built:
-        """The step under a mapping onto `topology`. trial_run: run it once on scratch variables.
+    def build(
+        self,
+        template: Template,
+        topology: Topology,
+        wanted: Wanted,
+        trial_run: TrialRun | None = None,
+        sparing: bool = False,
+    ) -> Built:
+        """The step under a mapping onto `topology`. trial_run: run it once on scratch variables. sparing: these become
+        the replicas that it trains, and no others are kept.
 
         Raises PlacerError where devices were joined anew meanwhile, and what a trial run raises.
         """
@@ -114,14 +123,21 @@ class Builder:
         tf_names = self.session.present.tf_names
         names = [tf_names[topology.names[d]] for d in wanted.devices]
         device_of = {op.name: n for op, n in zip(captured.graph.ops, names, strict=True)}
-        mine = captured.whole.variables
+        mine, at = captured.whole.variables, places_of(captured, device_of)
+        spare: dict[tuple[int, Place], Held] = {}
         if trial_run is not None:
+            if sparing:
+                trial_run.forget_variables()
             step = PlacedStep(template, names, variables=trial_run.variables(captured, device_of), order=wanted.order)
             trial_run.run(step)
+            if sparing:
+                held = by_whole_node(captured, step.variables)
+                spare = {(id(mine[node]), place): held[node] for node, place in zip(mine, at, strict=True)}
+                trial_run.forget_variables()
         else:  # nothing runs on these: `settle` gives it others
             unbound = {part: mine[node] for node, parts in captured.divided.items() for part in parts.nodes}
             step = PlacedStep(template, names, variables={**mine, **unbound}, order=wanted.order)
-        blank = self.session.replicas.missing(list(mine.values()), places_of(captured, device_of))
+        blank = self.session.replicas.missing(list(mine.values()), at, spare)
         if generation != self.session.generation:
             raise PlacerError("devices were joined anew while this was built.")
         devices, order = tuple(wanted.devices), tuple(wanted.order)
@@ -142,15 +158,18 @@ class Builder:
             return Failed("device", "devices were joined anew since this was built.")
         return self._settled(built)
 
-    def rebuilt(self, variant: Variant, topology: Topology, placed: Placed) -> Placed:
+    def rebuilt(self, variant: Variant, topology: Topology, placed: Placed) -> Placed | Untouched:
         """The same mapping on the devices that are there, or everything on the first of them, undivided, where some are
-        not; untried. For the training thread, under the session's lock.
+        not; untried. The step untouched where that device has no memory for it. For the training thread, under the
+        session's lock.
         """
         there = [topology.index[name] for name in self.session.present.topology.names]
         wanted = Wanted(placed.devices, placed.order, placed.name, placed.plan)
         if not set(placed.devices) <= set(there):
-            ops = len(self.template(variant).captured.graph)
-            wanted = Wanted((there[0],) * ops, (), placed.name)
+            graph = self.template(variant).captured.graph
+            wanted = Wanted((there[0],) * len(graph), (), placed.name)
+            if lack_in_order(graph, topology, wanted.devices) is not None:
+                return UNTOUCHED
         return self._settled(self.build(self.template(variant, wanted.plan), topology, wanted))
 
     def trial_run(self, variant: Variant, captured: Captured, recorder: Recorder) -> TrialRun:

@@ -17,6 +17,7 @@ from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_watch import WorkerWatch
 from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError, PlacerError
+from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.train.variables.hooks import renew_all
 
 NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
@@ -27,9 +28,15 @@ class Connection:
     no other thread may use TensorFlow meanwhile.
     """
 
-    def __init__(self, spec: str | None, include_local: bool, clock: Callable[[], float] = time.perf_counter) -> None:
-        """spec, include_local: as for `open_devices`. clock: seconds."""
-        self.spec, self.include_local = spec, include_local
+    def __init__(
+        self,
+        spec: str | None,
+        include_local: bool,
+        clock: Callable[[], float] = time.perf_counter,
+        max_memory: MemoryLimits = NO_LIMITS,
+    ) -> None:
+        """spec, include_local, max_memory: as for `open_devices`. clock: seconds."""
+        self.spec, self.include_local, self.max_memory = spec, include_local, max_memory
         self.devices: Devices | None = None  # those that are there: None before `join`, or while none of them is left
         self.missing: tuple[str, ...] = ()  # lost, and not joined again yet
         self.generation = 0  # how often devices were joined
@@ -95,8 +102,9 @@ class Connection:
 
     def _opened(self) -> Devices:
         return open_devices(
-            self.spec, include_local=self.include_local, links=False, resilient=True, workers=self.workers
-        )
+            self.spec, include_local=self.include_local, links=False, resilient=True, workers=self.workers,
+            max_memory=self.max_memory,
+        )  # fmt: skip
 
     def _come_back(self) -> Devices:
         try:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from placer.devices.load_probes import LoadProbes
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import attempted
+from placer.graph.held_memory import Lack, has_room_for_trials, peaks_in_order, worst_lack
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
@@ -233,12 +235,27 @@ class LiveStep:
         """Place the main signature and try it; `settle` makes it ready to run. A failure is a value."""
         joined, wanted = self.joined, Wanted(devices, order, name, plan)
         template = self._builder.template(joined.main, plan)
+        sparing = not has_room_for_trials(template.captured.graph, joined.topology)
+        if sparing and (lack := self._lack_beside(template.captured.graph, joined.topology, wanted)) is not None:
+            return Failed("memory", f"{lack}, while it is tried beside what is there.")
         built: Built | Failed = attempted(
-            lambda: self._builder.build(template, joined.topology, wanted, joined.trial_run)
+            lambda: self._builder.build(template, joined.topology, wanted, joined.trial_run, sparing)
         )
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
         return built
+
+    def _lack_beside(self, graph: OpGraph, topology: Topology, wanted: Wanted) -> Lack | None:
+        """The memory that a trial lacks beside the variables that are there and the step that runs meanwhile."""
+        need = np.array(peaks_in_order(graph, wanted.devices, len(topology)))
+        there = self.session.replicas.held_bytes()
+        names = self.session.present.tf_names
+        need += [there.get(names.get(name, ""), 0) for name in topology.names]
+        mode = self.mode
+        if isinstance(mode, Placed):
+            running = self.mapping(mode.devices, mode.plan)
+            need += np.array(peaks_in_order(running.graph, mode.devices, len(topology))) - running.memory_bytes
+        return worst_lack(topology, need.tolist())
 
     def settle(self, built: Built) -> Placed | Failed:
         """Let a step that was built train the live variables; the training thread only. Failed where devices were

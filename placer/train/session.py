@@ -17,6 +17,7 @@ import tensorflow as tf
 from placer.devices.cluster import Devices
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
+from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.train.connection import Connection
 from placer.train.variables.replicas import Replicas, Use
 from placer.train.variables.step_log import StepLog
@@ -64,10 +65,16 @@ class DeviceSession:
 
     _open: ClassVar[dict[tuple[str | None, bool], DeviceSession]] = {}
 
-    def __init__(self, spec: str | None, include_local: bool, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        spec: str | None,
+        include_local: bool,
+        clock: Callable[[], float] = time.perf_counter,
+        max_memory: MemoryLimits = NO_LIMITS,
+    ) -> None:
         self.clock = clock
         self.lock = threading.RLock()
-        self.connection = Connection(spec, include_local, clock)
+        self.connection = Connection(spec, include_local, clock, max_memory)
         self.replicas = Replicas(self.lock, self._recovered_from)
         self.log = StepLog(self.replicas, clock)
         self.sync_every: int | None = None  # steps between snapshots at most; None: as `StepLog.is_due` finds
@@ -77,8 +84,10 @@ class DeviceSession:
         self._recovering = False
 
     @classmethod
-    def of(cls, spec: str | None, include_local: bool) -> DeviceSession:
-        """The session of these devices, shared by all steps. Raises BadInputError where other workers are joined."""
+    def of(cls, spec: str | None, include_local: bool, max_memory: MemoryLimits = NO_LIMITS) -> DeviceSession:
+        """The session of these devices, shared by all steps. Raises BadInputError where other workers are joined, and
+        where a step was wrapped with other memory limits of these devices.
+        """
         if (spec, include_local) not in cls._open:
             other = next((named for named, _ in cls._open if named is not None), None)
             if spec is not None and other is not None:
@@ -86,8 +95,14 @@ class DeviceSession:
                     f"devices {spec!r}: this program has joined {other!r}, and TensorFlow joins one set of workers; "
                     "pass the same devices to all steps, or close() the others first."
                 )
-            cls._open[spec, include_local] = cls(spec, include_local)
-        return cls._open[spec, include_local]
+            cls._open[spec, include_local] = cls(spec, include_local, max_memory=max_memory)
+        found = cls._open[spec, include_local]
+        if found.connection.max_memory != max_memory:
+            raise BadInputError(
+                "max_memory is another than that of a step that was wrapped before, and both share their devices; pass "
+                "the same to all steps."
+            )
+        return found
 
     @property
     def devices(self) -> Devices | None:

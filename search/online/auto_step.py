@@ -8,16 +8,19 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from collections.abc import Mapping as MappingABC
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from placer.devices.logical import split
-from placer.devices.specs import SPECS, check_spec
+from placer.devices.specs import SPECS, check_max_memory, check_spec
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
+from placer.graph.held_memory import lack_in_order
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, read_mapping, read_order, write_mapping
+from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, plans_in, read_plan, regions_of
 from placer.train.live_step import LiveStep
@@ -45,6 +48,7 @@ class AutoStep:
         *,
         devices: str | None = None,
         include_local: bool = False,
+        max_memory: MappingABC[str, str | int] | None = None,
         settings: OnlineSettings | None = None,
         store: str | Path | None = None,
         sync_every: int | None = None,
@@ -55,6 +59,8 @@ class AutoStep:
     ) -> None:
         """Use `autoplace` or `place`."""
         _check(step, devices, settings, sync_every)
+        limits = MemoryLimits.of(max_memory)
+        check_max_memory(limits, devices, include_local)
         plans = self._plans = plans_in(mapping)
         self.settings = settings or OnlineSettings()
         self.name = getattr(step, "__name__", None) or type(step).__name__
@@ -62,7 +68,7 @@ class AutoStep:
         self._mapping, self._match_by_name = mapping, match_by_name
         self._store = Store(store) if store is not None else None
         self._journal = Journal(Path(log_dir) if log_dir is not None else None, self.settings.dry_run)
-        self._session = DeviceSession.of(devices, include_local)
+        self._session = DeviceSession.of(devices, include_local, limits)
         if sync_every is not None:
             self._session.sync_every = sync_every
         self._live = LiveStep(step, self._session, self.name, clock, plans)
@@ -255,9 +261,13 @@ class AutoStep:
             names = [self._mapping.topology.names[d] for d in self._mapping.devices]
             by_name = {op.name: name for op, name in zip(self._mapping.graph.ops, names, strict=True)}
             devices = Mapping.of(graph, topology, by_name).devices
-            return Wanted(devices, (), GIVEN, plan)
-        devices = read_mapping(self._mapping, graph, topology, self._match_by_name).devices
-        order = () if self._match_by_name else read_order(self._mapping, graph)
+            order: tuple[str, ...] = ()
+        else:
+            devices = read_mapping(self._mapping, graph, topology, self._match_by_name).devices
+            order = () if self._match_by_name else read_order(self._mapping, graph)
+        lack = lack_in_order(graph, topology, devices) if self._session.connection.max_memory.by_device else None
+        if lack is not None:
+            raise BadInputError(f"the mapping given needs more than max_memory allows: {lack}, as estimated.")
         return Wanted(devices, order, GIVEN, plan)
 
     def _after(self, step_s: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Mapping as MappingABC
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def autoplace(
     searcher: str = DEFAULT_SEARCHER,
     store: str | Path | None = None,
     include_local: bool = False,
+    max_memory: MappingABC[str, str | int] | None = None,
     beat_untouched: bool = True,
     sync_every: int | None = None,
     dry_run: bool = False,
@@ -44,6 +46,7 @@ def autoplace(
     predicted to pay; of another one all that it asks, until the budget is spent.
     store: SQLite file in which results are kept.
     include_local: with workers, let this process compute, too.
+    max_memory: the most that devices may hold, such as {"worker:0": "800MiB"}: variables and tensors, as simulated.
     beat_untouched: whether the step untouched, in this process on all its cores, competes with every mapping, and the
     training goes back to it where that is faster. False keeps the training on the devices that you name, for instance
     to leave this machine to others.
@@ -64,8 +67,8 @@ def autoplace(
         beat_untouched=beat_untouched, dry_run=dry_run,
     )  # fmt: skip
     return AutoStep(
-        step, devices=devices, include_local=include_local, settings=settings, store=store, sync_every=sync_every,
-        log_dir=log_dir,
+        step, devices=devices, include_local=include_local, max_memory=max_memory, settings=settings, store=store,
+        sync_every=sync_every, log_dir=log_dir,
     )  # fmt: skip
 
 
@@ -75,6 +78,7 @@ def place(
     *,
     devices: str | None = None,
     include_local: bool = False,
+    max_memory: MappingABC[str, str | int] | None = None,
     sync_every: int | None = None,
     match_by_name: bool = False,
     log_dir: str | Path | None = None,
@@ -90,6 +94,6 @@ def place(
     """
     settings = OnlineSettings(search=False, adapt=False)
     return AutoStep(
-        step, devices=devices, include_local=include_local, settings=settings, sync_every=sync_every, mapping=mapping,
-        match_by_name=match_by_name, log_dir=log_dir,
+        step, devices=devices, include_local=include_local, max_memory=max_memory, settings=settings,
+        sync_every=sync_every, mapping=mapping, match_by_name=match_by_name, log_dir=log_dir,
     )  # fmt: skip

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from placer.errors import PlacerError, listed
+from placer.errors import BadInputError, PlacerError, listed
+from placer.graph.held_memory import may_lack_memory
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
 from search.online.adaptation import Adaptation
@@ -24,7 +25,7 @@ from search.online.interfaces import Answer, LiveStepLike, PlannerLike, Steps
 from search.online.journal import Journal, Kind
 from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
-from search.online.replan.proposal import PlanSettings, Proposal
+from search.online.replan.proposal import HEADROOM, NoRoomError, PlanSettings, Proposal
 from search.online.rest import Rest
 from search.online.settings import OnlineSettings
 from search.online.split_search import SplitSearch
@@ -212,7 +213,7 @@ class Controller:
             self._say_left_alone()
             return False
         self._now("capturing")
-        yield from self._meanwhile(self.live.background(self.live.capture))
+        graph = yield from self._meanwhile(self.live.background(self.live.capture))
         self._now("starting devices")
         yield from self._meanwhile(ready)
         self.topology = topology = self.live.join()
@@ -221,6 +222,12 @@ class Controller:
             self.live.leave_alone(f"{topology.names[0]} is the only device here, so that there is nothing to place")
             self._say_left_alone()
             return False
+        if may_lack_memory(graph, topology, HEADROOM):
+            why = yield from self._meanwhile(self.live.background(lambda: _too_large(graph, topology)))
+            if why:
+                self.live.leave_alone(why)
+                self._say_left_alone()
+                return False
         return True
 
     def _find(self) -> Steps[None]:
@@ -232,6 +239,9 @@ class Controller:
         if self.settings.search:
             try:
                 yield from self._search_all()
+            except NoRoomError as error:
+                self.live.leave_alone(str(error).rstrip("."))
+                yield UNTOUCHED
             except PlacerError as error:
                 self._say("error", f"the search ended early, with {len(self.tried)} mappings measured: {error}")
             yield from self._search.settle()
@@ -248,7 +258,12 @@ class Controller:
         divided = self._splits.search
         if divided is not None:
             self._search.budget = max(1, self.settings.budget // 2)
-        yield from self._search.run(self.planner[WHOLE])
+        try:
+            yield from self._search.run(self.planner[WHOLE])
+        except NoRoomError as error:
+            if divided is None:
+                raise
+            self._say("error", f"whole ops: {error}")
         if divided is not None and divided.plan not in self.planner:
             yield from self._plan(divided.plan)
         if divided is not None and divided.plan in self.planner:
@@ -395,3 +410,14 @@ class Controller:
 
     def _now(self, phase: str) -> None:
         self.phase = phase
+
+
+def _too_large(graph: OpGraph, topology: Topology) -> str:
+    """Why no mapping has room for the variables of a step; "" where there may be one."""
+    from search.problem.memory_fit import refuse_too_large  # slow to import
+
+    try:
+        refuse_too_large(graph, topology, HEADROOM)
+    except BadInputError as error:
+        return str(error).rstrip(".")
+    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         searcher: str = DEFAULT_SEARCHER,
         store: str | Path | None = None,
         include_local: bool = False,
+        max_memory: Mapping[str, str | int] | None = None,
         beat_untouched: bool = True,
         sync_every: int | None = None,
         dry_run: bool = False,
@@ -54,7 +55,8 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self.step: AutoStep | None = None
         self._common: dict[str, Any] = {
-            "devices": devices, "include_local": include_local, "sync_every": sync_every, "log_dir": log_dir,
+            "devices": devices, "include_local": include_local, "max_memory": max_memory, "sync_every": sync_every,
+            "log_dir": log_dir,
         }  # fmt: skip
         self._search: dict[str, Any] = {
             "budget": budget, "seed": seed, "searcher": searcher, "store": store, "beat_untouched": beat_untouched,

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from placer.errors import BadInputError, listed, short
+from placer.graph.held_memory import may_lack_memory
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
 from search.problem.problem import Placement, Problem
 
 PACK_STEPS = 20_000  # of the search with backtracking
 MOST_UNIONS = 4096  # sets of devices whose memory is compared with what can run nowhere else
+_PACKED: WeakKeyDictionary[Problem, Placement] = WeakKeyDictionary()  # thousands of variants may need the same one
 
 
 def fitted(problem: Problem, placement: Sequence[int]) -> Placement:
@@ -29,12 +35,28 @@ def packed(problem: Problem) -> Placement:
 
     Raises BadInputError, with the constraint and by how much it is missed, where none is found.
     """
+    known = _PACKED.get(problem)
+    if known is not None:
+        return known
     _refuse_big_units(problem)
     _refuse_full_devices(problem)
     placement, all_tried = _packing(problem)
     if placement is None:
         raise _no_packing(problem, all_tried)
+    _PACKED[problem] = placement
     return placement
+
+
+def refuse_too_large(graph: OpGraph, topology: Topology, headroom: float) -> None:
+    """Raise BadInputError, as `packed`, where no mapping of the graph has room for what its ops hold for the whole
+    step. Its ops need no costs yet. headroom: as in Problem.
+    """
+    if not may_lack_memory(graph, topology, headroom):
+        return
+    able = (
+        replace(op, cost_s={device.name: 1.0 for device in topology.devices if op.runs_on(device)}) for op in graph.ops
+    )
+    packed(Problem(OpGraph(graph.name, tuple(able), graph.edges), topology, headroom=headroom))
 
 
 def _packing(problem: Problem) -> tuple[Placement | None, bool]:

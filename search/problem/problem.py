@@ -57,6 +57,8 @@ class Problem:
     base_s: float = 0.0  # seconds of a step beside its makespan
     # Predicts [placements, units] more truly and more slowly, where a graph of groups has known ops behind it.
     judge: Callable[[NDArray[np.int32]], NDArray[np.float64]] | None = None
+    # Bytes that each op holds beside its `memory_bytes` when the step holds most (Prediction.problem).
+    kept_bytes: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -136,8 +138,9 @@ class Problem:
 
     @cached_property
     def unit_bytes(self) -> tuple[float, ...]:
-        """Bytes each unit holds on its device for the whole step."""
-        return tuple(sum(self.graph.ops[v].memory_bytes for v in unit) for unit in self.units)
+        """Bytes each unit holds on its device: for the whole step, and of `kept_bytes`."""
+        kept = self.kept_bytes or (0.0,) * len(self.graph)
+        return tuple(sum(self.graph.ops[v].memory_bytes + kept[v] for v in unit) for unit in self.units)
 
     @cached_property
     def capacity_bytes(self) -> tuple[float, ...]:

@@ -9,11 +9,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from placer.errors import BadInputError
 from placer.graph.coarsen import Groups
+from placer.graph.held_memory import Lack, fullest_bytes, most_bytes, worst_lack
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
 from placer.result import Measured, Result
 from search.exact.bounds import lower_bound
+from search.problem.memory_fit import packed
 from search.problem.problem import Problem
 from surrogate.calibrate.calibration import Predictor, launches
 from surrogate.costs.cost_matrix import cost_matrix, with_cost_matrix
@@ -66,7 +69,7 @@ class Prediction:
         costs = calibration.costs(cost_matrix(self.groups.graph, self.topology), kernels)
         graph = with_cost_matrix(self.groups.graph, self.topology, costs)
         topology = calibration.topology(self.topology)
-        return Problem(
+        problem = Problem(
             graph,
             topology,
             schedule=self.schedule,
@@ -74,6 +77,7 @@ class Prediction:
             base_s=calibration.base_s,
             judge=self._judge,
         )
+        return problem if self._is_roomy else _with_tensors(problem, self.groups)
 
     def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Predicted seconds of steps op by op. rows: [placements, units of `problem`]."""
@@ -83,32 +87,39 @@ class Prediction:
         """Predicted seconds of a step under a mapping of the groups."""
         return float(self.fine.step_s([self.groups.expand(mapping)])[0])
 
-    def lacks_memory(self, mapping: Mapping) -> str:
-        """Which device cannot hold all that it has at once under a mapping of the groups, tensors too; "" for none.
-
-        Only steps in micro-batches are looked at: their plan decides how many activations are kept at once, while in
-        other steps all are kept, whatever the mapping.
+    def lack(self, mapping: Mapping) -> Lack | None:
+        """The device that cannot hold all that it has at once under a mapping of the groups, variables and tensors, as
+        simulated; None where all can.
         """
-        if self._is_roomy:
-            return ""
-        timeline = self.fine.simulator.timeline(self.groups.expand(mapping))
-        for d in timeline.overfull(self.headroom):
-            device, peak = self.topology.devices[d], timeline.memory_peak_bytes[d]
-            return (
-                f"{device.name} would hold {peak / 2**20:.1f} MiB at once, and may hold "
-                f"{(device.memory_bytes or 0) * (1 - self.headroom) / 2**20:.1f}"
-            )
-        return ""
+        return None if self._is_roomy else self.lack_of(self.groups.expand(mapping))
+
+    def lack_of(self, devices: tuple[int, ...]) -> Lack | None:
+        """The same with ops on these devices."""
+        return None if self._is_roomy else self.fine.simulator.timeline(devices).lack(self.headroom)
+
+    def hold(self, mappings: Sequence[Mapping]) -> bool:
+        """Whether the devices have memory for placed steps of all these mappings of the ops at once, as simulated: for
+        the variables of all, and for the tensors of the one that runs.
+        """
+        if not mappings or self.is_roomy_for(len(mappings)):
+            return True
+        held = np.array([mapping.memory_bytes for mapping in mappings], np.float64)
+        tensors = np.array([self.timeline(mapping).memory_peak_bytes for mapping in mappings]) - held
+        peaks = held.sum(axis=0) + tensors.max(axis=0)
+        return worst_lack(self.topology, peaks.tolist(), self.headroom) is None
+
+    def is_roomy_for(self, steps: int) -> bool:
+        """Whether each device could hold everything of a step at once, and the variables of so many steps, so that no
+        mapping need be simulated to know.
+        """
+        known = [device.memory_bytes for device in self.topology.devices if device.memory_bytes is not None]
+        graph = self.groups.fine
+        more = (steps - 1) * sum(op.memory_bytes for op in graph.ops)
+        return not known or most_bytes(graph) + more <= min(known) * (1 - self.headroom)
 
     @cached_property
     def _is_roomy(self) -> bool:
-        """Whether nothing is in micro-batches, or each device could hold every tensor of a step at once."""
-        graph, limits = self.groups.fine, [device.memory_bytes for device in self.topology.devices]
-        known = [limit for limit in limits if limit is not None]
-        if not known or all(op.micro_batch is None for op in graph.ops):
-            return True
-        everything = sum(op.memory_bytes for op in graph.ops) + sum(graph.tensor_bytes.values())
-        return everything <= min(known) * (1 - self.headroom)
+        return self.is_roomy_for(1)
 
     def timeline(self, mapping: Mapping) -> Timeline:
         return self.fine.simulator.timeline(mapping.devices)
@@ -128,3 +139,18 @@ class Prediction:
         simulator, base_s = self.fine.simulator, self.fine.calibration.base_s
         graph, topology, costs = self.groups.fine, simulator.topology, simulator.costs
         return lower_bound(Problem(graph, topology, schedule=self.schedule, cost_s=costs, base_s=base_s))
+
+
+def _with_tensors(problem: Problem, groups: Groups) -> Problem:
+    """The problem in which units also hold the tensors that they keep when the step holds most, so that searchers leave
+    room for them (docs/decisions/026); the problem as it is where no placement fits then: that is an estimate.
+    """
+    kept = [0.0] * len(groups.graph)
+    for group, held in zip(groups.group_of, fullest_bytes(groups.fine), strict=True):
+        kept[group] += held
+    with_tensors = replace(problem, kept_bytes=tuple(kept))
+    try:
+        packed(with_tensors)
+    except BadInputError:
+        return problem
+    return with_tensors

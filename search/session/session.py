@@ -2,39 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from placer.graph.held_memory import Lack
 from placer.graph.mapping import Mapping
-from placer.result import Result
+from placer.result import Failed, Result
 from search.problem.problem import Problem
 from search.problem.searcher import SearchExhausted, Stop, never
 from search.session.registry import make_searcher
 
 BATCH = 4  # mappings that are asked for, and measured, together
+MOST_REFUSED = 24  # mappings in a row that lack memory, after which no more are asked for
+
+
+def fits(mapping: Mapping) -> Lack | None:
+    """Nothing is lacking."""
+    return None
 
 
 class SearchSession:
     """Keeps one searcher alive over a whole search. Raises BadInputError for an unknown searcher."""
 
-    def __init__(self, name: str, problem: Problem, *, seed: int = 0, stop: Stop = never) -> None:
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        *,
+        seed: int = 0,
+        stop: Stop = never,
+        lack: Callable[[Mapping], Lack | None] = fits,
+    ) -> None:
+        """lack: the memory that a mapping lacks as simulated, tensors included. Such mappings are not handed on."""
         self.searcher = make_searcher(name, problem, seed=seed, stop=stop)
         self.ended: str | None = None  # why the last `ask` gave fewer than it was asked for
+        self.refused = 0  # mappings asked by the searcher that lack memory
+        self.nearest: Lack | None = None  # the least that one of them lacks
+        self._lack = lack
 
     @property
     def name(self) -> str:
         return self.searcher.name
 
     def ask(self, count: int = 1) -> list[Mapping]:
-        """Up to `count` new mappings; fewer where the searcher has nothing left, and `ended` says why."""
+        """Up to `count` new mappings; fewer where the searcher has nothing left that fits into memory, and `ended` says
+        why. The searcher is told what lacks memory, as a failure.
+        """
         asked: list[Mapping] = []
-        self.ended = None
+        self.ended, in_a_row = None, 0
         while len(asked) < count and self.ended is None:
             try:
-                asked.append(self.searcher.ask())
+                mapping = self.searcher.ask()
             except SearchExhausted as end:
                 self.ended = str(end)
+                break
+            lack = self._lack(mapping)
+            if lack is None:
+                asked.append(mapping)
+                in_a_row = 0
+                continue
+            self._refuse(mapping, lack)
+            in_a_row += 1
+            if in_a_row == MOST_REFUSED:
+                self.ended = f"searcher {self.name!r} asked {MOST_REFUSED} mappings in a row that lack memory."
         return asked
+
+    @property
+    def refusals(self) -> str:
+        """How many mappings lacked memory, and how much the nearest one did; "" for none."""
+        if self.nearest is None:
+            return ""
+        many = "1 mapping" if self.refused == 1 else f"{self.refused} mappings"
+        return f"{self.name}: {many} not tried for lack of memory, as simulated; of the nearest, {self.nearest}."
+
+    def _refuse(self, mapping: Mapping, lack: Lack) -> None:
+        self.searcher.tell(mapping, Failed("memory", f"{lack}, as simulated."))
+        self.refused += 1
+        if self.nearest is None or lack.missing_bytes < self.nearest.missing_bytes:
+            self.nearest = lack
 
     def tell(self, measured: Iterable[tuple[Mapping, Result]]) -> None:
         """Learn the results of measuring mappings, asked here or not."""

@@ -10,6 +10,7 @@ from itertools import islice
 from math import inf
 from statistics import mean
 
+from placer.errors import BadInputError
 from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import OpGraph
 from placer.splits.local_statistics import with_local_statistics
@@ -122,11 +123,15 @@ class Judge:
         return self._best_s(profiled)
 
     def _best_s(self, prediction: Prediction) -> float:
-        """Infinity where no mapping that is asked has the memory for what micro-batches keep, nor a single device."""
-        asked = SearchSession(SEARCHER, prediction.problem, seed=self.seed).ask(ASKED)
-        asked += [prediction.problem.mapping(placement) for placement in prediction.problem.singles()]
+        """Infinity where no mapping that is asked fits into the devices' memory, nor a single device."""
+        problem = prediction.problem
+        try:
+            asked = SearchSession(SEARCHER, problem, seed=self.seed).ask(ASKED)
+        except BadInputError:  # not even the variables fit
+            return inf
+        asked += [problem.mapping(placement) for placement in problem.singles()]
         for mapping in sorted(asked, key=prediction.step_s):
-            if not prediction.lacks_memory(mapping):
+            if prediction.lack(mapping) is None:
                 return prediction.step_s(mapping)
         return inf
 

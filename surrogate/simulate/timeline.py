@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import chain, count
 from typing import Any, NamedTuple
 
+from placer.graph.held_memory import Lack, own_bytes, worst_lack
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.simulate.memory_peak import Stay, peaks
@@ -63,20 +64,19 @@ class Timeline:
         """The most bytes each device holds at once: `memory_bytes` of its ops, and the tensors alive there.
 
         A tensor lives where it was made from the end of its op, elsewhere from its arrival, until its last
-        consumer there has ended and the last transfer from there has arrived.
+        consumer there has ended and the last transfer from there has arrived. A variable that is read on its own
+        device is not there twice.
         """
         resident = [0.0] * len(self.topology)
         for op, d in zip(self.graph.ops, self.devices, strict=True):
             resident[d] += op.memory_bytes
         return peaks(resident, self._stays())
 
-    def overfull(self, headroom: float = 0.0) -> tuple[int, ...]:
-        """The devices that hold more than their memory at some moment. headroom: the share of it that stays free."""
-        limits = (device.memory_bytes for device in self.topology.devices)
-        peaks_bytes = zip(self.memory_peak_bytes, limits, strict=True)
-        return tuple(
-            d for d, (peak, limit) in enumerate(peaks_bytes) if limit is not None and peak > limit * (1 - headroom)
-        )
+    def lack(self, headroom: float = 0.0) -> Lack | None:
+        """The device that holds most beyond its memory at some moment; None where all suffice. headroom: the share of
+        each device's memory that stays free.
+        """
+        return worst_lack(self.topology, self.memory_peak_bytes, headroom)
 
     def as_text(self, unit_s: float) -> str:
         """A Gantt chart, one column per `unit_s` seconds: ops by name, '>' sending, '<' receiving.
@@ -129,8 +129,11 @@ class Timeline:
             begins[(t.op, t.output_index, t.dst)] = t.end_s
             here = (t.op, t.output_index, t.src)
             until[here] = max(until.get(here, 0.0), t.end_s)
-        size = self.graph.tensor_bytes
-        return [Stay(key[2], size[key[:2]], start_s, until[key]) for key, start_s in begins.items()]
+        size, ops = self.graph.tensor_bytes, self.graph.ops
+        return [
+            Stay(d, own_bytes(ops[v], size[v, i]) if d == self.devices[v] else size[v, i], start_s, until[v, i, d])
+            for (v, i, d), start_s in begins.items()
+        ]
 
     def link_name(self, t: Transfer) -> str:
         """The link that carries `t`, from its source to its destination."""

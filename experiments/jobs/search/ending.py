@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from experiments.jobs.search.finding import Finding, Pipelined, Row, by_merit, fastest, step_s
 from experiments.jobs.search.job import Job
-from experiments.jobs.search.side_by_side import prepared, stepped
+from experiments.jobs.search.side_by_side import apart, prepared, stepped
 from placer.errors import PlacerError
 from placer.result import Measured
 from surrogate.simulate.timeline import Timeline
@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
 FINAL_REPEATS = 30
 FEWEST_REPEATS = 10  # after which a finalist that is clearly slower is left out
 MOST_REPEATS = 200  # where the finalists may take a certain time
+MOST_KEPT = 5  # steps that the runners of two jobs keep, and one for a switch
+APART = "The devices have no memory for the finalists at once: they were measured one after another, in several rounds."
 SWITCHES, SWITCHES_S = 4, 4.0  # at most, and seconds after which there are no more; two at the least
 
 
@@ -122,10 +124,12 @@ def _final(jobs: Sequence[Job], beside: Sequence[Row]) -> Final:
     """Measure the finalists of all jobs again, in turn and with more repeats."""
     whole, ran = jobs[0], _that_ran(jobs)
     each = max(1, whole.settings.finalists // len(ran))
+    rows_of = [_finalists(job, each, beside) for job in ran]
+    if not _fit_together(ran, rows_of):
+        return _final_apart([Finalist(job, row) for job, rows in zip(ran, rows_of, strict=True) for row in rows])
     with ExitStack() as stack:
         ready: list[tuple[Finalist, PlacedStep]] = []
-        for job in ran:
-            rows = _finalists(job, each, beside)
+        for job, rows in zip(ran, rows_of, strict=True):
             steps = stack.enter_context(prepared(job, [row.mapping for row in rows]))
             ready += [(Finalist(job, row), steps[row.mapping]) for row in rows if row.mapping in steps]
         if not ready:
@@ -143,6 +147,31 @@ def _final(jobs: Sequence[Job], beside: Sequence[Row]) -> Final:
         best = _fastest(finalists)
         switch_s = _switch_s(best, ready[finalists.index(best)][1], finalists)
         return Final(tuple(finalists), untouched, switch_s)
+
+
+def _fit_together(ran: Sequence[Job], rows_of: Sequence[Sequence[Row]]) -> bool:
+    """Whether the devices have memory for all finalists at once, beside what the runners keep, and for a switch."""
+    if len(ran) > 1:
+        return all(job.prediction.is_roomy_for(sum(map(len, rows_of)) + MOST_KEPT) for job in ran)
+    job, rows = ran[0], rows_of[0]
+    finalists = [job.fine(row.mapping) for row in rows]
+    return job.prediction.hold([*job.runner.kept, *finalists, *finalists[:1]])
+
+
+def _final_apart(finalists: Sequence[Finalist]) -> Final:
+    """Measure finalists that the devices cannot hold together, one after another in several rounds."""
+    job = finalists[0].job
+    repeats = _repeats(job, [finalist.row for finalist in finalists])
+    found, untouched = apart([(f.job, f.row.mapping) for f in finalists], repeats, untouched=True)
+    ran = [
+        Finalist(finalist.job, replace(finalist.row, result=result))
+        for finalist, result in zip(finalists, found, strict=True)
+        if result is not None
+    ]
+    if not ran:
+        raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the search again.")
+    job.notes.append(APART)
+    return Final(tuple(ran), untouched)
 
 
 def _repeats(job: Job, rows: Sequence[Row]) -> int:

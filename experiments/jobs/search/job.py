@@ -14,6 +14,7 @@ from experiments.jobs.search.finding import Progress, Row, by_merit, fastest
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.errors import PlacerError
+from placer.graph.held_memory import Lack
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.result import Failed, Measured
@@ -54,10 +55,11 @@ class Job:
         self.prediction = profiled  # by the latest calibration
         self.runner: Runner = Runner(
             traced.captured, devices, traced.inputs, traced.references, order=lambda m: self.prediction.order(m),
-            beside=None if beside is None else beside.runner,
+            beside=None if beside is None else beside.runner, holds=lambda ms: self.prediction.hold(ms),
         )  # fmt: skip
         self.rows: list[Row] = []
         self.ended: list[str] = []
+        self.nearest: Lack | None = None  # of what was not measured for lack of memory, the least that was lacking
         self.notes: list[str] = []  # on the step, and on how ops are divided
         if traced.diverged is not None and beside is None:
             self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
@@ -90,7 +92,12 @@ class Job:
         own = (
             nullcontext(devices)
             if devices
-            else open_devices(settings.devices, include_local=settings.include_local, deadlines=True)
+            else open_devices(
+                settings.devices,
+                include_local=settings.include_local,
+                deadlines=True,
+                max_memory=settings.max_memory,
+            )
         )
         with own as used:
             profiled = profile_model(traced, used, settings, progress)
@@ -109,6 +116,11 @@ class Job:
     def fine(self, mapping: Mapping) -> Mapping:
         """The captured ops where a mapping of the groups puts them."""
         return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
+
+    def has_room_beside(self) -> bool:
+        """Whether the devices have memory for steps divided otherwise beside those that are kept for comparison."""
+        kept = self.runner.kept
+        return self.prediction.hold([*kept, *kept]) if kept else self.prediction.is_roomy_for(BATCH)
 
     def time_left_s(self) -> float:
         """Seconds until the settings' minutes are over; negative afterwards, infinity without a limit."""
@@ -131,7 +143,13 @@ class Job:
         if self.beside is None:
             self.progress.begin(self.settings.measurements)
         for placement in islice(chain(self.problem.singles(), self.problem.nearly_singles()), most):
-            self.measure("single", self.problem.mapping(placement))
+            mapping = self.problem.mapping(placement)
+            lack = self.prediction.lack(mapping)
+            if lack is not None:
+                self.ended.append(f"single: not tried, because {lack}, as simulated.")
+                self._note_lack(lack)
+                continue
+            self.measure("single", mapping)
             if over():
                 break
         self.calibrate()
@@ -157,6 +175,7 @@ class Job:
             session.tell((row.mapping, row.result) for row in self.rows)
             for mapping in session.ask(share):
                 asked.setdefault(mapping, name)
+            self._note_refusals(session)
         pairs = [(name, mapping) for mapping, name in asked.items()]
         for first in range(0, len(pairs), BATCH):
             if self.time_is_up() or over():
@@ -177,10 +196,24 @@ class Job:
                 break
             share -= len(self.measure_all([(name, mapping) for mapping in batch]))
         self.notes += [f"{name}, {note}" for note in session.notes]
+        self._note_refusals(session)
 
     def session(self, searcher: str) -> SearchSession:
-        """A new session of the searcher, by the latest calibration; it knows no results yet."""
-        return SearchSession(searcher, self.problem, seed=self.settings.seed)
+        """A new session of the searcher, by the latest calibration; it knows no results yet, and asks nothing that
+        lacks memory.
+        """
+        return SearchSession(
+            searcher, self.problem, seed=self.settings.seed, lack=lambda mapping: self.prediction.lack(mapping)
+        )
+
+    def _note_refusals(self, session: SearchSession) -> None:
+        if session.nearest is not None:
+            self.ended.append(session.refusals)
+            self._note_lack(session.nearest)
+
+    def _note_lack(self, lack: Lack) -> None:
+        if self.nearest is None or lack.missing_bytes < self.nearest.missing_bytes:
+            self.nearest = lack
 
     def measure(self, searcher: str, mapping: Mapping) -> Row:
         """`measure_all` for one."""
@@ -214,10 +247,8 @@ class Job:
 
     def _too_large(self, mapping: Mapping) -> Failed | None:
         """The failure of a mapping that need not run, because the memory would not do."""
-        lacking = self.prediction.lacks_memory(mapping)
-        if not lacking:
-            return None
-        return Failed("memory", f"{lacking}: as predicted, with the activations of micro-batches under way.")
+        lack = self.prediction.lack(mapping)
+        return None if lack is None else Failed("memory", f"{lack}, as simulated.")
 
     def calibrate(self) -> None:
         """Correct the predicted costs by all that was measured so far."""
@@ -230,5 +261,10 @@ class Job:
         ran = by_merit(self.rows)
         if not ran:
             failures = {row.result.detail for row in self.rows if isinstance(row.result, Failed)}
+            if not failures and self.nearest is not None:
+                raise PlacerError(
+                    f"no mapping of {self.settings.model} that was asked fits into the devices' memory, as simulated; "
+                    f"of the nearest, {self.nearest}: add a device, take a smaller batch, or give them more."
+                )
             raise PlacerError(f"no mapping of {self.settings.model} could be measured: {'; '.join(sorted(failures))}")
         return ran

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments.jobs.operator_store import OperatorStore
 from placer.errors import BadInputError, short
+from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin
 from placer.splits.plan import LOCAL, SplitPlan
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
@@ -43,6 +44,7 @@ class SearchSettings:
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
     final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
     operators: Path | None = None  # store of op times from which costs are predicted; None = they are profiled
+    max_memory: MemoryLimits = NO_LIMITS  # by which devices have less memory than they have
 
     def check(self) -> None:
         """Raises BadInputError for what can be refused before anything is traced."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
-from placer.result import Failed, Measured
+from placer.result import Failed, Measured, summary
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from experiments.jobs.search.job import Job
     from placer.execute.rewrite import PlacedStep
     from placer.measure.runner import Step
 
+ROUNDS = 3  # in which steps are measured that the devices cannot hold together
 Steps = dict[Mapping, "PlacedStep"]
 """Placed steps by their mapping of the groups."""
 
@@ -88,6 +89,39 @@ def stepped(
     return results[: len(steps)], results[len(steps)] if len(timed) > len(steps) else None
 
 
+def apart(
+    steps: Sequence[tuple[Job, Mapping]], repeats: int, *, untouched: bool
+) -> tuple[list[Measured | None], Measured | None]:
+    """Step mappings that the devices cannot hold together: in each of ROUNDS rounds one after another is prepared,
+    stepped and taken down. Returns their times, None where one does not run, and the untouched step's, as `stepped`.
+
+    steps: each with the job whose groups it is of; what their runners kept is taken down. repeats: in all rounds.
+    """
+    from placer.measure.runner import UntouchedStep
+
+    job, each = steps[0][0], -(-repeats // ROUNDS)
+    seconds: list[list[float] | None] = [[] for _ in steps]
+    default_s: list[float] = []
+    for owner in {id(owner): owner for owner, _ in steps}.values():
+        owner.runner.close()
+    for _ in range(ROUNDS):
+        for i, (owner, mapping) in enumerate(steps):
+            so_far = seconds[i]
+            if so_far is None:
+                continue
+            ready = owner.runner.ready(owner.fine(mapping))
+            if isinstance(ready, Failed):
+                seconds[i] = None
+                continue
+            with closing(ready[0]) as step:
+                so_far += owner.runner.seconds_of(step, each)
+        if untouched and job.devices.has_local:
+            with closing(UntouchedStep(job.captured)) as default:
+                default_s += job.runner.seconds_of(default, each)
+    found = [None if so_far is None else summary(so_far) for so_far in seconds]
+    return found, summary(default_s) if default_s else None
+
+
 def side_by_side(
     job: Job, mappings: Sequence[Mapping], repeats: int, *, at_once: int | None = None, untouched: bool = False
 ) -> SideBySide:
@@ -95,8 +129,13 @@ def side_by_side(
 
     at_once: how many steps are prepared beside the anchor and the first mapping; None = all. Where that takes several
     rounds, the anchor and the first mapping are in each, all times are scaled to what these two took in the first
-    round, and the untouched step is in the first round only.
+    round, and the untouched step is in the first round only. Where the devices cannot hold them together, they are
+    stepped `apart`, and nothing is scaled.
     """
+    if not job.prediction.hold([*job.runner.kept, *(job.fine(mapping) for mapping in mappings)]):
+        results, default = apart([(job, mapping) for mapping in mappings], repeats, untouched=untouched)
+        ran = {mapping: result for mapping, result in zip(mappings, results, strict=True) if result is not None}
+        return SideBySide(ran, default)
     others, rounds = mappings[1:], []
     size = at_once or len(others) or 1
     with prepared(job, mappings[:1]) as first:

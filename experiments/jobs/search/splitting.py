@@ -24,6 +24,7 @@ NEEDED = (
     "Micro-batches need each other here (batch normalisation, or an op between divided ones that stays whole), so that "
     "all of them are under way at once. Batch normalisation does not with --split-batchnorm local."
 )
+NO_ROOM = "ops stay whole, because the devices have no memory to measure divided steps beside whole ones."
 NONE_LOCAL = "No batch normalisation is divided by examples here, so that --split-batchnorm local changes nothing."
 
 
@@ -79,6 +80,11 @@ def _divided(job: Job, over: Stop) -> Job | None:
     chosen = None if over() else _chosen(job)
     if chosen is None or over():
         return None
+    if not job.has_room_beside():
+        if job.settings.split == SPLIT_AUTO:
+            job.ended.append(NO_ROOM)
+            return None
+        job.runner.close()
     policy, step = chosen
     by = "as asked for" if policy is None else policy
     job.progress.phase(f"dividing {len(step.plan)} ops, which makes {len(step.captured.graph)} ({by})")

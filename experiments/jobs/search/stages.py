@@ -20,6 +20,7 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.pins import parse_pin, pinned
 from placer.graph.topology import Topology
 from placer.result import Measured
+from search.problem.memory_fit import refuse_too_large
 from search.session.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -59,11 +60,12 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     settings.check()
     from placer.devices.logical import split
     from placer.devices.process_resources import check_kept
-    from placer.devices.specs import check_spec, division
+    from placer.devices.specs import check_max_memory, check_spec, division
     from placer.measure.runner import measure_untouched
     from placer.trace.capture import capture
 
     check_spec(settings.devices)
+    check_max_memory(settings.max_memory, settings.devices, settings.include_local)
     split(settings.devices)  # before the model's variables are made
     progress.phase(f"tracing {settings.model}")
     training = training or zoo.load(settings.model, batch=settings.batch, seed=settings.seed)
@@ -89,13 +91,14 @@ def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, pr
     """Profile the step's ops on each device, or predict their times where the settings have a store of them, and join
     them to the groups that a search moves.
 
-    Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device, and for
-    a store without times of such devices.
+    Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device, for
+    a step whose variables no mapping has room for, and for a store without times of such devices.
     """
     topology = devices.topology
     check_several(topology)
     pins = [parse_pin(pin) for pin in settings.pins]
     pinned(traced.captured.graph, pins, topology)  # refuses at once what would be refused after the profile
+    refuse_too_large(traced.captured.graph, topology, settings.headroom)
     graph = _costed(traced, devices, settings, progress)
     groups = coarsen(pinned(graph, pins, topology), settings.groups, topology)
     return Prediction.profiled(groups, topology, settings.headroom, settings.schedule)

@@ -92,9 +92,13 @@ class TrialRun:
             agreement.forget_references()
             self._recording = None
 
+    def forget_variables(self) -> None:
+        """Drop the scratch variables: they are no longer needed, or others train them from now on."""
+        self._scratch.clear()
+
     def forget(self) -> None:
         """Drop the scratch variables and functions: their devices may be gone, or nothing is tried for now."""
-        self._scratch.clear()
+        self.forget_variables()
         self._transfers.forget()
 
     def close(self) -> None:

@@ -22,7 +22,16 @@ from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError
-from placer.execute.variable_copies import DividedVariable, Held, Pair, Place, Places, Transfers, variables_of
+from placer.execute.variable_copies import (
+    DividedVariable,
+    Held,
+    Pair,
+    Place,
+    Places,
+    Transfers,
+    held_bytes,
+    variables_of,
+)
 from placer.train.variables.hooks import unwatch, unwatched, watch, watched_by
 
 HOME = ""
@@ -95,10 +104,27 @@ class Replicas:
                 self.aside = "a function of a tf.data pipeline"
         return bool(new)
 
-    def missing(self, variables: Sequence[tf.Variable], places: Sequence[Place]) -> dict[tuple[int, Place], Held]:
-        """Blank replicas of what `use` would lack at `places`, to be handed to it. Any thread may make them."""
+    def held_bytes(self) -> dict[str, int]:
+        """What replicas take on each device by TensorFlow's name, the user's own aside. Any thread may ask."""
+        found: dict[str, int] = {}
+        for at in list(self._at.values()):
+            for held in [held for place, held in list(at.items()) if place != HOME]:
+                for variable in variables_of(held):
+                    found[variable.device] = found.get(variable.device, 0) + held_bytes(variable)
+        return found
+
+    def missing(
+        self,
+        variables: Sequence[tf.Variable],
+        places: Sequence[Place],
+        spare: MappingABC[tuple[int, Place], Held] | None = None,
+    ) -> dict[tuple[int, Place], Held]:
+        """Blank replicas of what `use` would lack at `places`, to be handed to it. Any thread may make them. spare:
+        variables that are taken for it, whatever their values.
+        """
+        spare = spare or {}
         made = {
-            (id(v), place): _blank(v, place)
+            (id(v), place): spare[id(v), place] if (id(v), place) in spare else _blank(v, place)
             for v, place in zip(variables, places, strict=True)
             if _place(v, place) not in self._at[id(v)]
         }

@@ -164,8 +164,8 @@ class _Call:
         self.method, self.arguments = method, arguments
         self.future: Future[Any] = Future()
 
-    def fail(self, line: str) -> None:
-        self.future.set_exception(PlacerError(line))
+    def fail(self, line: str, kind: type[PlacerError] = PlacerError) -> None:
+        self.future.set_exception(kind(line))
 
     def pass_on(self, process: subprocess.Popen[bytes]) -> None:
         """Send it, wait, and take the answer. Raises OSError or EOFError where the process is gone."""
@@ -177,7 +177,8 @@ class _Call:
         if worked:
             self.future.set_result(value)
         else:
-            self.fail(value)
+            kind, line = value
+            self.fail(line, kind)
 
 
 def _started(said: IO[bytes]) -> subprocess.Popen[bytes]:

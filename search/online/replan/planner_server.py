@@ -16,6 +16,7 @@ import threading
 from typing import IO, Any
 
 from placer.errors import PlacerError, one_line
+from search.online.replan.proposal import NoRoomError
 
 # At the lowest priority a plan took 53 s instead of 3 beside two busy workers, and all that time nothing better ran.
 NICENESS = 5
@@ -23,6 +24,7 @@ BEGIN = "begin"
 
 Call = tuple[str, tuple[Any, ...]]
 Answer = tuple[bool, Any]
+"""(True, value), or (False, (the kind of the error, what went wrong in a line))."""
 
 
 def main() -> None:
@@ -53,16 +55,17 @@ class Desk:
         self.broken = "no plan was begun."
 
     def answer(self, method: str, arguments: tuple[Any, ...]) -> Answer:
-        """(True, value), or (False, line that says what went wrong)."""
+        """What a method of the plan returns, or why it failed."""
         try:
             if method == BEGIN:
                 self._begin(*arguments)
                 return True, None
             if self.plan is None:
-                return False, self.broken
+                return False, (PlacerError, self.broken)
             return True, self._called(method, arguments)
         except PlacerError as error:
-            return self._failed(method, one_line(str(error)))
+            kind = NoRoomError if isinstance(error, NoRoomError) else PlacerError
+            return self._failed(method, one_line(str(error)), kind)
         except Exception as error:  # whatever happens here, the training goes on
             return self._failed(method, one_line(f"planning failed in {method}: {type(error).__name__}: {error}"))
 
@@ -77,10 +80,10 @@ class Desk:
         value = getattr(self.plan, method)
         return value(*arguments) if callable(value) else value
 
-    def _failed(self, method: str, line: str) -> Answer:
+    def _failed(self, method: str, line: str, kind: type[PlacerError] = PlacerError) -> Answer:
         if method == BEGIN:
             self.broken = line
-        return False, line
+        return False, (kind, line)
 
 
 def _receive(calls: IO[bytes], waiting: queue.SimpleQueue[Call]) -> None:

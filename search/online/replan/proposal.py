@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placer.errors import PlacerError
+
 OpDevices = tuple[int, ...]
 """The device of each op of the captured graph, by its index in the whole topology."""
+HEADROOM = 0.1
 DEFAULT_SEARCHER = "hybrid"  # as in search.offline.plan, which is slow to import
+
+
+class NoRoomError(PlacerError):
+    """No mapping that was asked fits into the memory of the devices in use."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +21,7 @@ class PlanSettings:
     """How a planner searches."""
 
     groups: int = 192  # the search moves at most about this many groups
-    headroom: float = 0.1  # share of each device's memory that stays free
+    headroom: float = HEADROOM  # share of each device's memory that stays free
     seed: int = 0  # of the searcher
     searcher: str = DEFAULT_SEARCHER
     plan: int = 0  # number of the plan of splits that gives the graph

@@ -11,11 +11,12 @@ import numpy as np
 
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.coarsen import coarsen
+from placer.graph.held_memory import Lack
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import ANY, Topology
 from placer.result import Measured, Result
 from search.online.replan.load import Load
-from search.online.replan.proposal import OpDevices, PlanSettings, Proposal
+from search.online.replan.proposal import NoRoomError, OpDevices, PlanSettings, Proposal
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
@@ -53,13 +54,15 @@ class Replanner:
         self._told: dict[Load, list[tuple[OpDevices, Result]]] = {AS_PROFILED: []}
         self._views: dict[tuple[tuple[str, ...], Load], _View] = {}
         self._sessions: dict[tuple[tuple[str, ...], Load], SearchSession] = {}
+        self._nearest: Lack | None = None  # the least that a mapping lacked which was asked, and left out for it
         SearchSession(self.settings.searcher, self._view().problem)
 
     def singles(self) -> list[Proposal]:
         """Every device in use with all that it can run, if it can hold that; the one predicted fastest first."""
         view = self._view()
         singles = (*view.problem.singles(), *view.problem.nearly_singles())
-        return _best_first([self._proposal(view, placement, "single") for placement in singles])
+        found = [self._proposal(view, placement, "single") for placement in singles]
+        return _best_first([p for p in found if view.prediction.lack_of(self._within(view, p.devices)) is None])
 
     def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> None:
         """What mappings, proposed or not, came to under the load of now. Of several results the last one counts.
@@ -75,18 +78,30 @@ class Replanner:
 
         Fewer where the searcher has nothing left, and `ended` says so; the default searcher's are joined by those of
         known rules, and left out where predicted to be far from the best. seconds: after which the search is content
-        with what it has. Raises PlacerError where nothing fits into the memory of the devices in use.
+        with what it has. Raises PlacerError where nothing fits into the memory of the devices in use, and NoRoomError
+        where nothing that was asked does, as simulated, and nothing else ran.
         """
         if count < 1:
             return []
         end_s = math.inf if seconds is None else self.clock() + seconds
+        self._nearest = None
         view = self._view()
         found, self.ended = self._asked(view, self.settings.searcher, count, lambda: self.clock() >= end_s)
         if not self.settings.is_chosen:
             if all(len(set(devices)) == 1 for devices, _ in self._measured(view)):
                 found = self._with_rules(view, found, count)
             found = _best_first(self._worthwhile(view, found))
+        if not found:
+            self._check_room(view)
         return [self._ordered(view, proposal) for proposal in found]
+
+    def _check_room(self, view: _View) -> None:
+        """Raises NoRoomError where nothing ran yet, and what was asked lacks memory."""
+        if self._nearest is not None and not any(isinstance(r, Measured) for _, r in self._measured(view)):
+            raise NoRoomError(
+                f"no mapping that was asked fits into the devices' memory, as simulated; of the nearest, "
+                f"{self._nearest}."
+            )
 
     def predict(self, devices: OpDevices) -> float:
         """Seconds of a step under the load of now; infinity where a device is not in use.
@@ -182,8 +197,12 @@ class Replanner:
         """Up to `count` proposals of the searcher `name`, and why there are no more."""
         session = self._informed(view, name)
         session.searcher.stop = stop
+        before = session.refused
         asked = session.ask(count)
-        return [self._proposal(view, view.problem.placement(mapping), name) for mapping in asked], session.ended
+        if session.refused > before:
+            self._nearest = session.nearest
+        proposals = [self._proposal(view, view.problem.placement(mapping), name) for mapping in asked]
+        return proposals, session.ended if asked or not session.refusals else session.refusals
 
     def _informed(self, view: _View, name: str) -> SearchSession:
         """The session of the view's devices and load, told everything that was measured.
@@ -198,7 +217,9 @@ class Replanner:
         key = (tuple([self.topology.names[d] for d in view.devices]), view.load)
         kept = ran and name == self.settings.searcher
         session = self._sessions.get(key) if kept else None
-        session = session or SearchSession(name, problem, seed=self.settings.seed)
+        session = session or SearchSession(
+            name, problem, seed=self.settings.seed, lack=lambda mapping: self._view().prediction.lack(mapping)
+        )
         if kept:
             self._sessions[key] = session
         session.recalibrate(problem)

@@ -72,6 +72,22 @@ def test_plan_then_simulate_agree(topology, tmp_path):
     assert json.loads(simulated.stdout)["value"] == pytest.approx(json.loads(planned.stdout)["value"])
 
 
+def test_a_plan_keeps_to_the_memory_that_is_allowed(topology, tmp_path):
+    needed = sum(op["memory_bytes"] for op in json.loads(GRAPH.read_text())["ops"])
+    limits = [part for i in range(4) for part in ("--max-memory", f"gpu:{i}={needed // 3}")]
+    planned = placer("plan", GRAPH, topology, "--seconds", 1, "--json", *limits)
+    assert planned.returncode == 0, planned.stderr
+    held = [device["memory_bytes"] for device in json.loads(planned.stdout)["devices"].values()]
+    assert sum(held) == needed and max(held) <= needed // 3
+    unknown = placer("plan", GRAPH, topology, "--max-memory", "gpu:4=1GiB")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert unknown.stderr == (
+        "placer: --max-memory: gpu:4 is no device here; the devices are gpu:0, gpu:1, gpu:2, gpu:3.\n"
+    )
+    scarce = placer("plan", GRAPH, topology, *[part.replace(f"={needed // 3}", "=1kB") for part in limits])
+    assert scarce.returncode == 2 and "too few" in scarce.stderr and len(scarce.stderr.splitlines()) == 1
+
+
 def test_a_simulated_step_is_drawn(topology, tmp_path):
     mapping, picture = tmp_path / "mapping.json", tmp_path / "step.png"
     names = [op["name"] for op in json.loads(GRAPH.read_text())["ops"]]
@@ -110,6 +126,14 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
             ("devices", "--devices", "localhost:1"), 1, "no worker answers at localhost:1", marks=pytest.mark.slow
         ),
         (("plan", "none.json", "none.json"), 2, "none.json"),
+        (
+            ("search", "mnist_softmax", "--workers", 2, "--max-memory", "worker:2=1GiB"),
+            2,
+            "--max-memory: worker:2 is no device here; the devices are worker:0, worker:1.",
+        ),
+        (("compare", "mnist_softmax", "--workers", 2, "--max-memory", "worker:0=big"), 2, "'big' is no size"),
+        (("devices", "--workers", 2, "--max-memory", "worker:0"), 2, "give DEVICE=SIZE, such as worker:0=800MiB"),
+        (("plan", "none.json", "none.json", "--max-memory", "gpu:0=0"), 2, "leaves no memory; give at least one byte"),
         (("spoc", GRAPH, "none.json"), 2, "none.json"),
         (("spoc", "keras:ResNet5"), 2, "did you mean 'ResNet50'"),
         pytest.param(("bench", "everything"), 2, "everything", marks=pytest.mark.slow),

@@ -289,3 +289,42 @@ def test_finalists_that_hold_still_are_stepped_no_longer_than_it_takes_to_know_t
     steps = [FakeStep(clock, forever(seconds)) for seconds in (1.0, 1.001)]
     assert [m.repeats for m in bare.compare(steps, 30, fewest=10)] == [10, 10]
     assert [m.repeats for m in bare.compare(steps, 30)] == [30, 30]
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 9])
+def test_no_more_steps_are_held_at_once_than_there_is_memory_for(captured, two_cpus, room):
+    """Anchor, incumbent and candidates together; the fewer there may be, the fewer race together."""
+    step, inputs = captured
+    _, references, _ = measure_untouched(step, inputs, FEW)
+    runner = Runner(step, two_cpus, inputs, references, FEW, holds=lambda mappings: len(mappings) <= room)
+    held, most = [], 0
+    prepare = runner.prepare
+
+    def prepared(mapping):
+        nonlocal most
+        made = prepare(mapping)
+        held.append(made[0])
+        most = max(most, sum(one._finalizer.alive for one in held))
+        return made
+
+    runner.prepare = prepared
+    some = [single(runner, 0), single(runner, 1), *random_mappings(step.graph, two_cpus.topology, 3)]
+    found = runner.race(some)
+    assert len(found) == len(some) and all(isinstance(result, Measured) for result in found)
+    assert most <= room and len(held) == len(some)
+    assert 1 <= len(runner.kept) <= min(room, 2) and all(mapping in some for mapping in runner.kept)
+    runner.close()
+    assert runner.kept == [] and not any(one._finalizer.alive for one in held)
+    assert runner.race([]) == []
+
+
+def random_mappings(graph, topology, count):
+    """Mappings that put each colocated unit on either device."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        devices = [0] * len(graph)
+        for unit in graph.colocated:
+            d = int(rng.integers(2))
+            for v in unit:
+                devices[v] = d
+        yield Mapping(graph, topology, tuple(devices))

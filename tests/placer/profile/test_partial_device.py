@@ -6,7 +6,7 @@ import pytest
 
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Topology
-from placer.profile.partial_device import SHARES, alone, attempts, by_ratio, without
+from placer.profile.partial_device import SHARES, alone, attempts, by_ratio, nearest_lack, without
 
 BOTH = ("cpu", "gpu")
 
@@ -101,3 +101,32 @@ def test_nothing_is_estimated_for_a_device_that_was_not_profiled_or_has_no_kerne
     filled = by_ratio(graph, topology(None), measured)
     assert filled["b"] == {"cpu:0": 1.0}
     assert filled["c"] == {"cpu:0": 1.0, "gpu:0": 0.5}
+
+
+def test_cpus_try_nothing_that_one_of_them_would_not_hold():
+    """Two devices that together hold four layers of 100 bytes, and what crosses; neither holds three."""
+    layers = [
+        op(f"{i}/{what}", kind, 100 * (what == "variable"), colocate=f"{i}")
+        for i in range(4)
+        for what, kind in (("variable", "VarHandleOp"), ("read", "ReadVariableOp"), ("use", "MatMul"))
+    ]
+    edges = [Edge(v, v + 1, 8) for v in range(len(layers) - 1)]
+    graph = OpGraph("layers", tuple(layers), tuple(edges))
+    small = Topology(tuple(Device(f"worker:{i}", "cpu", 260) for i in range(2)))
+    for device in range(2):
+        tried = list(attempts(graph, small, device))
+        assert tried
+        for places in tried:
+            placed = list(zip(graph.ops, places, strict=True))
+            assert [sum(o.memory_bytes for o, d in placed if d == w) for w in (0, 1)] == [200, 200]
+        assert nearest_lack(graph, small, device) is not None  # of what was left out
+    scarce = Topology(tuple(Device(f"worker:{i}", "cpu", 150) for i in range(2)))
+    assert list(attempts(graph, scarce, 0)) == []
+    lack = nearest_lack(graph, scarce, 0)
+    assert lack is not None and lack.limit_bytes == 150 and lack.missing_bytes >= 50
+
+
+def test_a_gpu_tries_what_it_may_not_hold_where_nothing_else_is_left():
+    """Its memory running out is an error that can be dealt with."""
+    scarce = Topology((Device("gpu:0", "gpu", 50), Device("cpu:0", "cpu", 50)))
+    assert list(attempts(TABLES, scarce, 0)) and not list(attempts(TABLES, scarce, 1))

@@ -335,6 +335,13 @@ def test_an_order_that_the_step_cannot_run_in_ends_the_placing_in_one_line(
         ({"sync_every": 0}, "sync_every is 0"),
         ({"split": "auto", "split_batchnorm": "none"}, "split_batchnorm is 'none'; give 'exact' or 'local'"),
         ({"split_batchnorm": "local"}, "divides nothing by itself; give split='auto'"),
+        ({"max_memory": {"cpu:0": "lots"}}, r"max_memory\['cpu:0'\]: 'lots' is no size; write 10GiB"),
+        ({"max_memory": {"worker:0": 0}, "devices": "workers:1"}, "leaves no memory; give at least one byte"),
+        (
+            {"max_memory": {"cpu:0": 5}, "devices": "workers:1"},
+            "max_memory: cpu:0 is no device here; the devices are",
+        ),
+        ({"max_memory": ["1GiB"]}, "max_memory is a list"),
         ({"split": "pipeline:4"}, "split is 'pipeline:4', which is neither 'off' nor 'auto' nor a mapping file"),
     ],
 )

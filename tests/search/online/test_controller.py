@@ -25,7 +25,7 @@ from placer.train.steps.modes import UNTOUCHED, Built, Placed
 from search.online import split_search
 from search.online.controller import Controller, OnlineSettings
 from search.online.journal import Journal
-from search.online.replan.proposal import DEFAULT_SEARCHER, Proposal
+from search.online.replan.proposal import DEFAULT_SEARCHER, NoRoomError, Proposal
 from search.online.replan.replanner import Replanner
 from search.session.registry import SEARCHERS
 from surrogate.simulate.simulator import Simulator
@@ -648,6 +648,48 @@ def test_a_step_with_one_device_is_left_alone_and_says_so_once():
     assert training.mode is UNTOUCHED
     assert machine.left_alone == "worker:0 is the only device here, so that there is nothing to place"
     assert training.said("alone") == [f"step runs untouched: {machine.left_alone}."]
+
+
+def scarce(memory_bytes, held_bytes):
+    """Workers with so much memory, and a step whose towers each hold so much in a variable."""
+    machine = Machine()
+    devices = tuple(replace(device, memory_bytes=memory_bytes) for device in TOPOLOGY.devices)
+    machine.session.devices.topology = Topology(devices, TOPOLOGY.links)
+    ops = tuple(replace(op, memory_bytes=held_bytes, devices=("cpu",)) if "/0" in op.name else op for op in GRAPH.ops)
+    machine.capture = lambda: OpGraph(GRAPH.name, ops, GRAPH.edges)
+    return machine
+
+
+def test_a_step_whose_variables_fit_nowhere_is_left_alone_and_says_by_how_much():
+    machine = scarce(1000, 700)
+    training = Training(machine).until("left alone").steps(50)
+    assert training.mode is UNTOUCHED and machine.planner.calls == []
+    assert machine.left_alone.startswith("graph 'towers' needs 2100 memory_bytes and all devices together hold 1800")
+    assert "300 too few" in machine.left_alone
+    assert training.said("alone") == [f"step runs untouched: {machine.left_alone}."]
+
+
+def test_a_step_whose_variables_fit_on_two_devices_is_searched():
+    machine = scarce(1000, 400)
+    training = Training(machine).until("steady")
+    assert machine.left_alone is None and isinstance(training.mode, Placed)
+
+
+def test_where_nothing_that_is_asked_fits_the_step_is_left_alone():
+    machine = Machine()
+    why = "no mapping that was asked fits into the devices' memory, as simulated; of the nearest, worker:0 lacks some"
+
+    def nothing():
+        raise NoRoomError(f"{why}.")
+
+    machine.planner.singles = lambda: machine.planner._later("singles", 0.2, list)
+    machine.planner.propose = lambda count, seconds=None: machine.planner._later("propose", 0.2, nothing)
+    training = Training(machine)
+    for _ in range(2000):
+        training.steps(1)
+        if machine.left_alone is not None:
+            break
+    assert machine.left_alone == why and training.mode is UNTOUCHED and not training.controller.tried
 
 
 # Keeping it.

@@ -4,11 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from placer.graph.held_memory import Lack
 from placer.splits.plan import PlanError, SplitPlan
 from search.splits import choose
 from search.splits.choose import Judge
 
 SINGLE = 40
+
+
+LACK = Lack("d0", 2.0, 1.0)
 
 
 def worth(monkeypatch, asked, lacks_memory=lambda mapping: False):
@@ -17,7 +21,9 @@ def worth(monkeypatch, asked, lacks_memory=lambda mapping: False):
     monkeypatch.setattr(choose, "SearchSession", lambda *args, **kwargs: asking)
     problem = SimpleNamespace(singles=lambda: [SINGLE], mapping=lambda placement: placement)
     profiled = SimpleNamespace(
-        problem=problem, step_s=lambda mapping: 1.0 + abs(mapping - 20), lacks_memory=lacks_memory
+        problem=problem,
+        step_s=lambda mapping: 1.0 + abs(mapping - 20),
+        lack=lambda mapping: LACK if lacks_memory(mapping) else None,
     )
     return Judge(None, profiled, 192, 0).whole_s()
 

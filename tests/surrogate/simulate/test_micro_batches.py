@@ -107,18 +107,18 @@ def test_more_micro_batches_need_less_memory(stages):
     assert peaks[0] == STEP_BYTES and peaks[-1] == (2 * stages - 1) * STEP_BYTES / 32
 
 
-def test_a_stage_that_holds_too_many_at_once_is_overfull():
+def test_a_stage_that_holds_too_many_at_once_lacks_memory():
     """Of 8 micro-batches of 120 bytes each, three fit into 400 bytes, and eight do not."""
     small = Topology(tuple(Device(f"d{s}", "cpu", memory_bytes=400) for s in range(2)), machine(2).links)
 
-    def overfull(in_flight, headroom=0.0):
+    def lack(in_flight, headroom=0.0):
         graph = pipeline(2, 8, in_flight)
         by_arrival = Simulator(graph, small, "fifo")  # which takes forward passes as they come
-        return by_arrival.timeline(by_stage(graph, small).devices).overfull(headroom)
+        return by_arrival.timeline(by_stage(graph, small).devices).lack(headroom)
 
-    assert overfull(3) == ()
-    assert 0 in overfull(8)
-    assert 0 in overfull(3, headroom=0.5) and overfull(1, headroom=0.5) == ()
+    assert lack(3) is None
+    assert lack(8) == ("d0", 960, 400) and lack(8).missing_bytes == 560
+    assert lack(3, headroom=0.5) == ("d0", 360, 200) and lack(1, headroom=0.5) is None
 
 
 @pytest.mark.parametrize("stages", [2, 4])

@@ -17,6 +17,7 @@ from experiments.jobs.search.splitting import divided_job, measure_by_turns
 from experiments.report.tables import finding_facts, show_finding, summary_lines, write_results
 from placer.devices.workers.deadline import DeviceLostError
 from placer.errors import BadInputError
+from placer.graph.held_memory import Lack
 from placer.graph.mapping_files import SPLIT_FORMAT, read_mapping_file
 from placer.splits.plan_files import SPLIT_AUTO, plan_of
 from search.session.prediction import Prediction
@@ -297,9 +298,10 @@ def test_micro_batches_are_measured_beside_the_largest_load(two_cpus):
 def test_a_mapping_whose_activations_no_device_holds_is_not_run(ends, monkeypatch):
     job = copy.copy(ends.jobs[1])
     job.rows, job.anchor_s = [], 1.0
-    monkeypatch.setattr(Prediction, "lacks_memory", lambda prediction, mapping: "cpu:0 would hold too much")
+    monkeypatch.setattr(Prediction, "lack", lambda prediction, mapping: Lack("cpu:0", 3 << 20, 2 << 20))
     row = job.measure("some", ends.jobs[1].rows[0].mapping)
-    assert row.result.reason == "memory" and "cpu:0 would hold too much" in row.result.detail and not row.stored
+    assert row.result.reason == "memory" and "cpu:0 would hold 3.0 MiB at once" in row.result.detail
+    assert not row.stored
 
 
 def test_more_micro_batches_than_examples_are_refused(two_cpus):

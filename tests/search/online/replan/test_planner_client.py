@@ -57,18 +57,18 @@ def test_a_desk_answers_what_its_plan_says():
 
 def test_a_desk_that_could_not_begin_says_why_at_every_call():
     desk = Desk()
-    worked, why = desk.answer(BEGIN, (fork(), TOPOLOGY, PlanSettings(searcher="oracle")))
-    assert not worked
+    worked, (kind, why) = desk.answer(BEGIN, (fork(), TOPOLOGY, PlanSettings(searcher="oracle")))
+    assert not worked and kind is PlacerError
     assert "there is no searcher 'oracle'" in why
-    assert desk.answer("singles", ()) == (False, why)
+    assert desk.answer("singles", ()) == (False, (PlacerError, why))
 
 
 def test_what_goes_wrong_at_a_desk_is_one_line():
     desk = Desk()
     assert not desk.answer("singles", ())[0]
     desk.answer(BEGIN, (fork(), TOPOLOGY))
-    worked, why = desk.answer("tell", (3,))
-    assert not worked
+    worked, (kind, why) = desk.answer("tell", (3,))
+    assert not worked and kind is PlacerError
     assert why.startswith("planning failed in tell: TypeError")
     assert "\n" not in why
     assert desk.answer("singles", ())[0]

@@ -15,7 +15,8 @@ from placer.result import Failed, Measured
 from search.list_scheduling.heft import heft_placement
 from search.offline.plan import DEFAULT_SEARCHER
 from search.online.replan.load import Load
-from search.online.replan.proposal import PlanSettings
+from search.online.replan.planner_server import BEGIN, Desk
+from search.online.replan.proposal import NoRoomError, PlanSettings
 from search.online.replan.replanner import NEARLY, Replanner
 from surrogate.simulate.simulator import Simulator
 
@@ -97,7 +98,9 @@ def test_proposals_come_before_anything_was_measured(graph):
 
 def test_no_proposal_repeats_another_or_what_was_told_and_each_is_a_mapping(graph):
     """Memory suffices with the head-room, which is tight here."""
-    plan, clock = Replanner(graph, machine(2, 260), PlanSettings(headroom=0.2)), Machine(graph, machine(2))
+    ops = tuple(replace(op, memory_bytes=10_000 * op.memory_bytes) for op in graph.ops)  # tensors take a tenth of one
+    graph = OpGraph(graph.name, ops, graph.edges)
+    plan, clock = Replanner(graph, machine(2, 2_600_000), PlanSettings(headroom=0.2)), Machine(graph, machine(2))
     told = set()
     for _ in range(4):
         found = plan.propose(3)
@@ -340,3 +343,35 @@ def test_graphs_topologies_and_proposals_survive_pickling(graph):
     assert pickle.loads(pickle.dumps(machine(2))) == machine(2)
     plan = Replanner(again, machine(2))
     assert plan.propose(2) == pickle.loads(pickle.dumps(Replanner(graph, machine(2)).propose(2)))
+
+
+def keeping(kept_bytes):
+    """Two layers whose tensors wait for backward ops."""
+    ops = [
+        Op(f"{way}{i}", cost_s={"cpu": 1e-3}, memory_bytes=10 * (way == "f"), colocate=f"layer{i}")
+        for way, layers in (("f", (0, 1)), ("b", (1, 0)))
+        for i in layers
+    ]
+    edges = (Edge(0, 1, 8), Edge(0, 3, kept_bytes, 1), Edge(1, 2, kept_bytes, 1), Edge(2, 3, 8))
+    return OpGraph("keeping", tuple(ops), edges)
+
+
+def test_what_lacks_memory_for_its_tensors_is_not_proposed():
+    plan = Replanner(keeping(1000), machine(2, 1500))
+    assert plan.singles() == []
+    proposed = plan.propose(4)
+    assert proposed
+    for p in proposed:
+        assert p.devices[0] == p.devices[3] != p.devices[1] == p.devices[2]
+
+
+@pytest.mark.parametrize("searcher", ["hybrid", "random"])
+def test_where_nothing_that_is_asked_fits_the_nearest_is_said(searcher):
+    plan = Replanner(keeping(10_000), machine(2, 1500), PlanSettings(searcher=searcher))
+    assert plan.singles() == []
+    with pytest.raises(NoRoomError, match=r"^no mapping that was asked fits .* of the nearest, worker:\d would hold"):
+        plan.propose(4)
+    desk = Desk()
+    assert desk.answer(BEGIN, (keeping(10_000), machine(2, 1500), PlanSettings(searcher=searcher))) == (True, None)
+    worked, (kind, line) = desk.answer("propose", (4,))
+    assert (worked, kind) == (False, NoRoomError) and line.startswith("no mapping that was asked fits")
