@@ -19,6 +19,7 @@ from placer.errors import BadInputError
 
 NAMES = (
     "campaign",
+    "faults",
     "gpu",
     "main-job",
     "online",
