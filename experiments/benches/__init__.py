@@ -23,6 +23,7 @@ from placer.errors import BadInputError
 ALL = "all"
 NAMES = (
     "campaign",
+    "faults",
     "gpu",
     "main-job",
     "online",

@@ -1,0 +1,89 @@
+"""What a process and all that it started left behind: processes, listening sockets, temporary files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+MARK = "PLACER_FAULT"  # environment variable by which a process and all that it starts are found
+LIMIT_S = 5.0  # in which everything must have gone
+POLL_S = 0.1
+AUTOGRAPH = "__autograph_generated_file"  # TensorFlow's: any program of its that is killed leaves them
+LISTEN = "0A"  # in /proc/net/tcp
+
+
+@dataclass
+class Family:
+    """A process and all that it starts, by the mark in their environment. folder: of their temporary files."""
+
+    mark: str
+    folder: Path
+    ports: set[int] = field(default_factory=set)  # on which any of them was seen to listen
+
+    def environment(self) -> dict[str, str]:
+        """What its first process needs in its environment."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return {MARK: self.mark, "TMPDIR": str(self.folder)}
+
+    def processes(self) -> list[psutil.Process]:
+        """Those that run now."""
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def workers(self) -> list[psutil.Process]:
+        """The worker processes among them, by their number."""
+        found: dict[int, psutil.Process] = {}
+        for process in self.processes():
+            with suppress(psutil.Error):
+                if "placer.devices.workers.worker" in (line := process.cmdline()):
+                    found.setdefault(int(line[line.index("--task") + 1]), process)  # it forks while it starts
+        return [found[task] for task in sorted(found)]
+
+    def look(self) -> None:
+        """Note the ports on which they listen now."""
+        for process in self.processes():
+            with suppress(psutil.Error):
+                self.ports |= {c.laddr.port for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+
+    def left(self, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic) -> list[str]:
+        """What is still there after `limit_s`, in words; returns at once where nothing is."""
+        end_s = clock() + limit_s
+        while (found := list(self._found())) and clock() < end_s:
+            time.sleep(POLL_S)
+        return found
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for process in self.processes():
+            with suppress(psutil.Error):
+                process.kill()
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        with suppress(psutil.Error, OSError):
+            return bool(process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE)
+        return False
+
+    def _found(self) -> Iterator[str]:
+        for process in self.processes():
+            with suppress(psutil.Error):
+                yield f"process {process.pid}: {' '.join(process.cmdline())[-120:]}"
+        for port in sorted(self.ports & listening()):
+            yield f"a socket that listens on port {port}"
+        for path in sorted(path for path in self.folder.rglob("*") if not path.name.startswith(AUTOGRAPH)):
+            yield f"temporary file {path.name}"
+
+
+def listening(tables: Iterable[Path] = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))) -> set[int]:
+    """The ports on which any process of this machine listens."""
+    found = set()
+    for table in tables:
+        with suppress(OSError):
+            for line in table.read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == LISTEN:
+                    found.add(int(fields[1].rpartition(":")[2], 16))
+    return found

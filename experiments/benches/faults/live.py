@@ -1,0 +1,250 @@
+"""The process of a training under autoplace whose workers are killed, frozen, or frozen for a while, in each of its
+stages; and afterwards the same steps from the same state without a fault.
+
+    search ──▶ start ──✗──────✗────✗──▶ losses, variables
+                 └──────────────────────▶ losses, variables undisturbed
+
+Its settings are the only argument, a JSON object; the last line on stdout is what it found, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import psutil
+
+from experiments.benches.bench import Facts
+from experiments.benches.faults.fault import KILL, Fault, faults, hit
+from experiments.benches.online.kills import worker_processes
+from experiments.benches.online.training import Moment, Training
+from placer.errors import one_line
+from placer.result import Failed
+
+STAGES = ("steady", "snapshot", "switch")  # one worker is left whatever happens
+LAST_STAGES = ("recovery",)  # in which the other one is lost as well, so that steps run in the training's own process
+SNAPSHOT_EVERY = 8  # steps, so that faults fall into snapshots
+BUDGET = 4
+GAP = 20  # steps after the last fault
+MOST_CALLS = 400  # until a stage begins
+BACK_S = 120.0  # in which all workers must be there again
+CALM_S = 1.0  # all workers must have been there for so long: one that is being killed may still answer
+PAUSE_S = 0.05  # between steps while a worker starts again, so that there are not thousands of them
+FIRST_S = 0.2  # how long a stage is taken to last that was not seen before
+
+
+@dataclass
+class Done:
+    """One fault of a training."""
+
+    how: str
+    stage: str
+    at: int  # steps taken since the start of its stretch when it was due
+    injected: bool = False
+    noticed: bool = False  # whether the training reported a loss
+    back_s: float | None = None  # until all devices were there again
+
+
+class Trap:
+    """Calls a function in another thread while a method runs, at a random moment of its next call."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self._whole: Callable[..., Any] = getattr(owner, name)
+        self._lasts_s = FIRST_S
+        self._do: Callable[[], object] | None = None
+        self._at = 0.0
+        self.thread: threading.Thread | None = None
+        setattr(owner, name, self._called)
+
+    def arm(self, do: Callable[[], object], at: float) -> None:
+        """Do it in the next call, at this share of the time that the last one took."""
+        self._do, self._at, self.thread = do, at, None
+
+    @property
+    def is_sprung(self) -> bool:
+        """Whether that call has begun."""
+        return self._do is None
+
+    def _called(self, *arguments: Any, **named: Any) -> Any:
+        do = self._do
+        if do is not None:
+            self.thread = threading.Timer(self._at * self._lasts_s, do)
+            self.thread.start()
+            self._do = None
+        begin_s = time.monotonic()
+        try:
+            return self._whole(*arguments, **named)
+        finally:
+            if do is None:  # a call that was disturbed says nothing about the others
+                self._lasts_s = time.monotonic() - begin_s
+
+
+class Disturbed:
+    """A training and the traps in it."""
+
+    def __init__(self, training: Training) -> None:
+        session = training.live.session
+        session.sync_every = SNAPSHOT_EVERY
+        self.training, self.session = training, session
+        self.traps = {
+            "snapshot": Trap(session.log, "save"),
+            "switch": Trap(training.live, "build"),
+            "recovery": Trap(session, "_recover"),
+        }
+        self.done: list[Done] = []
+
+    def stretch(self, planned: Sequence[Fault]) -> Facts:
+        """All these faults one after another, then the same steps without."""
+        training, self.done, ended = self.training, list[Done](), ""
+        start = training.moment()
+        try:
+            for fault in planned:
+                self._fault(fault, start.at)
+                say(f"training: {self.done[-1]}")
+            training.steps(GAP)
+        except Exception as error:  # every effect of a fault on the training is a result here
+            ended = one_line(f"{type(error).__name__}: {error}")
+            say(ended)
+        losses, after = training.losses[start.at :], training.moment()
+        undisturbed = training.again(start, len(losses)) if not ended else []
+        forgotten = sum(loss.forgotten for loss in self.session.losses)
+        return {
+            "losses": losses, "undisturbed": undisturbed, "ended": ended, "forgotten": forgotten,
+            "faults": [asdict(done) for done in self.done],
+            "worst_variable": None if ended else apart(after, training.moment()), "variables": len(after.values),
+        }  # fmt: skip
+
+    def _fault(self, fault: Fault, start: int) -> None:
+        """One fault in its stage, then steps until all workers are there."""
+        training, trap = self.training, self.traps.get(fault.stage)
+        timer: threading.Thread | None
+        training.steps(int(10 * fault.at))
+        done = Done(fault.how, fault.stage, len(training.losses) - start)
+        self.done.append(done)
+        before = len(self.session.losses)
+
+        def do() -> None:
+            done.injected = hit(_workers(), fault)
+
+        if trap is None:
+            timer = threading.Timer(3 * fault.at * training.step(), do)
+            timer.start()
+        else:
+            trap.arm(do, fault.at)
+            if fault.stage in ("switch", "recovery"):  # the way there leads over the loss of a worker
+                hit(_workers(), Fault(KILL, fault.stage, fault.at, 1.0 - fault.which))
+            self._until(lambda: trap.is_sprung, fault.stage)
+            timer = trap.thread
+        self._settled(done, timer, before)
+
+    def _until(self, is_it: Callable[[], bool], stage: str) -> None:
+        """Train until it is so."""
+        for _ in range(MOST_CALLS):
+            if is_it():
+                return
+            self.training.step()
+            if self.session.missing:
+                time.sleep(PAUSE_S)
+        if stage == "switch" and not self.session.missing:  # nothing moves any more, so that it is moved from here
+            self._moved()
+        if not is_it():
+            raise TimeoutError(f"the stage {stage} did not begin within {MOST_CALLS} steps")
+
+    def _moved(self) -> None:
+        """Build the mapping that runs once more, as a search builds those that it tries."""
+        placed = self.training.placed
+        built = self.training.live.background(
+            lambda: self.training.live.build(placed.devices, placed.order, "again")
+        ).result()
+        if not isinstance(built, Failed):
+            self.training.live.settle(built)
+
+    def _settled(self, done: Done, timer: threading.Thread | None, before: int) -> None:
+        """Train until what was done is over, and all workers are there. Raises TimeoutError where they never are."""
+        begin_s = calm_s = time.monotonic()
+        while (now_s := time.monotonic()) < calm_s + CALM_S:
+            self.training.step()
+            time.sleep(PAUSE_S)
+            if (timer is not None and timer.is_alive()) or self._is_disturbed():
+                calm_s = time.monotonic()
+            if now_s > begin_s + BACK_S:
+                raise TimeoutError(f"not all workers were back after {BACK_S:.0f} s")
+        done.noticed = len(self.session.losses) > before
+        done.back_s = calm_s - begin_s if done.noticed else None
+
+    def _is_disturbed(self) -> bool:
+        """Whether a worker is missing, gone and not missed yet, or stopped."""
+        return bool(self.session.missing or self.session.connection.lost() or any(map(_is_stopped, _workers())))
+
+
+def _workers() -> list[psutil.Process]:
+    """This process's workers that run."""
+    with suppress(psutil.Error):  # one may end meanwhile
+        return list(worker_processes().values())
+    return []
+
+
+def _is_stopped(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    return False
+
+
+def live_facts(model: str, workers: int, how: str, repeats: int, seed: int = 0) -> Facts:
+    """The two stretches of one training. PLACER_DEADLINE_S is set by who starts this process."""
+    with Training(model, f"workers:{workers}", BUDGET, seed) as training:
+        training.until_steady()
+        disturbed = Disturbed(training)
+        training.steps(2 * SNAPSHOT_EVERY)
+        first = disturbed.stretch(list(faults(how, STAGES, repeats, seed)))
+        last = {} if first["ended"] else disturbed.stretch(list(faults(how, LAST_STAGES, repeats, seed)))
+    return {"stretches": [first, *([last] if last else [])]}
+
+
+def apart(mine: Moment, theirs: Moment) -> float:
+    """The largest difference of a variable's values, by the largest of its values."""
+    worst = 0.0
+    for (_, a), (_, b) in zip(mine.values, theirs.values, strict=True):
+        a, b = (np.asarray(values, np.float64) for values in (a, b))
+        if a.size:
+            worst = max(worst, float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(b))), 1e-30)))
+    return worst
+
+
+def train_on(model: str, workers: int) -> None:
+    """Train until this process is killed; each phase of autoplace is a line on stdout when it begins."""
+    with Training(model, f"workers:{workers}", BUDGET) as training:
+        phase = ""
+        while True:
+            training.step()
+            if training.auto.phase != phase:
+                phase = training.auto.phase
+                say(f"phase: {phase}")
+            time.sleep(PAUSE_S if phase != "steady" else 0.0)
+
+
+def say(text: str) -> None:
+    """Print progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Do as the settings say."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    settings = json.loads(sys.argv[1])
+    if settings.get("how") is None:
+        train_on(settings["model"], settings["workers"])
+    found = live_facts(**settings)
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

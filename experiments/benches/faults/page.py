@@ -1,0 +1,99 @@
+"""The bench `faults` as a page of BENCHMARKS.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from experiments.benches.bench import Facts
+from experiments.benches.faults.fault import DEADLINE_S, LONG_PAUSE_S, SHORT_PAUSE_S, WORDS
+from experiments.benches.faults.leavings import LIMIT_S
+from experiments.benches.faults.trainings import TOLERANCES
+from experiments.report.text import markdown_table
+
+PARTS = {
+    "search": "`placer search`",
+    "training": "training under `autoplace`",
+    "outputs": "`plan`, `simulate`, `campaign`",
+}
+MOST_SHOWN = 20
+
+
+def page_lines(facts: Facts) -> list[str]:
+    """The headlines, a row for each fault and stage, a row for each kind of input, and what went wrong."""
+    return [
+        f"Real signals to real processes: `placer search {facts['model']}`, and `{facts['trained']}` trained under "
+        f"`placer.autoplace`, each over {facts['workers']} worker processes of this machine, two of them at a time.",
+        "",
+        *markdown_table(("", "promised", "found", "details"), _headlines(facts), left=(0, 3)),
+        "",
+        *markdown_table(
+            ("to", "what", "in", "injected", "survived", "lost", "left behind", "slowest"),
+            map(_row, facts["by_stage"]), left=(0, 1, 2),
+        ),
+        "",
+        *markdown_table(
+            ("hostile input", "inputs", "refused", "mishandled", "seconds"),
+            ([name, f"{row['inputs']:,}", f"{row['refused']:,}", str(row["mishandled"]), f"{row['seconds']:.0f}"]
+             for name, row in facts["hostile"].items()),
+        ),
+        "",
+        *_details(facts),
+        *NOTES,
+    ]  # fmt: skip
+
+
+def _headlines(facts: Facts) -> Iterator[list[str]]:
+    late = f"; {facts['late']} came too late, and are not counted" if facts["late"] else ""
+    each = f"{facts['repeats']} of each kind in each stage of the work, at random moments{late}"
+    yield ["faults survived", "all", f"{facts['survived']} of {facts['injected']}", each]
+    lost = "measurements, steps of a training, values of variables and results that were gone or changed"
+    yield ["state lost", "0", str(facts["state_lost"]), lost]
+    left = (
+        f"processes, listening sockets and temporary files {LIMIT_S:.0f} s after the end; not counted: the source that "
+        "TensorFlow's autograph writes, which stays where any program of TensorFlow's is killed"
+    )
+    yield ["left behind", "0", str(facts["left_behind"]), left]
+    kinds = f"{len(facts['hostile'])} kinds: files, rows of stores, command lines"
+    yield [f"mishandled of {facts['fuzzed']:,} hostile inputs", "0", str(facts["mishandled"]), kinds]
+    if facts["suite_runs"] is not None:
+        yield ["flakes", "0", str(facts["flakes"]), f"{facts['suite_runs']} runs of all tests"]
+
+
+def _row(row: Facts) -> list[str]:
+    what = WORDS.get(row["how"], "files and streams that cannot be written")
+    figures = (str(row[name]) for name in ("injected", "survived", "lost", "left"))
+    return [PARTS[row["part"]], what, row["stage"], *figures, f"{row['slowest_s']:.0f} s"]
+
+
+def _details(facts: Facts) -> Iterator[str]:
+    """In words: parts that failed, faults that were not survived, inputs that were mishandled, what was not tried."""
+    yield from (f"- `{name}` failed: {why}" for name, why in facts["failed"].items())
+    for row in facts["not_survived"][:MOST_SHOWN]:
+        why = "; ".join([*row["problems"], *row["left"]]) or f"{row['lost']} lost"
+        yield f"- {row['part']}, {WORDS.get(row['how'], row['how'])}, {row['stage']}: {why}"
+    for name, row in facts["hostile"].items():
+        yield from (f"- {name}: `{line}`" for line in row["lines"][:3])
+    if facts["skipped"]:
+        yield f"- not tried on this machine: {', '.join(facts['skipped'])}"
+    yield ""
+
+
+NOTES = (
+    "Stages of a search are those that it names on stderr. A fault there is survived where the search ends in time, "
+    "with the exit code of what happened (1 and one line for a lost worker, 130 for Ctrl-C, 143 for SIGTERM, 0 where a "
+    "worker was only frozen for a while), with every measurement of before in its store, and, once a mapping had run, "
+    "with the best one on stdout and in its file. A frozen worker counts as lost after PLACER_DEADLINE_S, here "
+    f"{DEADLINE_S:.0f} s; one that is continued is frozen for {LONG_PAUSE_S:.0f} s under the default deadline, then "
+    f"for {SHORT_PAUSE_S:.0f} s.",
+    "",
+    "Stages of a training: between two moves, within a snapshot, while a mapping is built, and while it recovers from "
+    "another loss. A fault there is survived where the training goes on with all workers, and every loss until the "
+    "next fault is the one of the same steps taken again without faults, within "
+    f"{TOLERANCES[0][0]:.0e}; so is every variable at the end. After both workers were lost, steps ran in the "
+    f"training's own process, which rounds otherwise: losses within {TOLERANCES[1][0]:.0e}, variables within "
+    f"{TOLERANCES[1][1]:g}.",
+    "",
+    "Hostile input: valid files, stores and command lines that a seeded generator changed (`experiments/fuzz`). "
+    "Mishandled is what ends in a traceback, in more than one line, not within 30 s, or with 512 MiB of memory for one "
+    "input.",
+)

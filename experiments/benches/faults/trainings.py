@@ -1,0 +1,113 @@
+"""A training under autoplace with faults in each of its stages: its losses and variables are the undisturbed ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from experiments.benches.bench import Facts
+from experiments.benches.faults.commands import Running
+from experiments.benches.faults.fault import DEADLINE_S, PARENT, PAUSE, Outcome
+from experiments.benches.faults.leavings import Family
+from experiments.benches.faults.searches import say
+from experiments.benches.online.judge import wrong
+from placer.errors import PlacerError
+
+MODEL = "towers@2"
+PROGRAM = ("-m", "experiments.benches.faults.live")
+# Of losses, and of variables; then of the stretch in which steps ran in the training's own process, which rounds
+# otherwise, so that later steps drift apart.
+TOLERANCES = ((1e-5, 1e-5), (1e-2, 0.1))
+LIMIT_S, EACH_S = 300.0, 150.0  # for a training to begin and to end, and for each of its faults
+PHASES = ("starting devices", "measuring single devices", "searching", "steady")  # in which it is killed
+PHASE_S = 1.0  # of each, within which it is killed
+
+
+def training_facts(workers: int, how: str, repeats: int, over: Callable[[], bool] = lambda: False) -> list[Facts]:
+    """The outcome of each fault of one kind. over: whether no more is to begin."""
+    with TemporaryDirectory(prefix="placer-faults-") as folder:
+        if how == PARENT:
+            return [outcome.facts() for outcome in _killed(workers, repeats, Path(folder), over)]
+        return [] if over() else [outcome.facts() for outcome in _disturbed(workers, how, repeats, Path(folder))]
+
+
+def _disturbed(workers: int, how: str, repeats: int, folder: Path) -> list[Outcome]:
+    """One training with all its faults. Raises PlacerError where it ends without an answer."""
+    settings = {"model": MODEL, "workers": workers, "how": how, "repeats": repeats}
+    # A long pause needs the default deadline, and with it no pause is noticed.
+    environment = {"PYTHONFAULTHANDLER": "1"} | ({} if how == PAUSE else {"PLACER_DEADLINE_S": str(DEADLINE_S)})
+    family = Family(str(folder), folder / "tmp")
+    with Running([*PROGRAM, json.dumps(settings)], family, environment) as running:
+        ended = running.ended(LIMIT_S + 4 * repeats * EACH_S)
+        left = family.left()
+    for line in ended.lines:
+        if line.startswith("training: "):
+            say(line)
+    found: Facts | None = None
+    with suppress(ValueError, IndexError):
+        found = json.loads(ended.out.splitlines()[-1])
+    if ended.code != 0 or found is None:
+        dead = next((i for i, line in enumerate(ended.lines) if line.startswith("Fatal Python error")), -3)
+        raise PlacerError(f"the training ended with {ended.code}: {' '.join(ended.lines[dead:][:12])[:900]}")
+    outcomes = [
+        outcome
+        for stretch, tolerances in zip(found["stretches"], TOLERANCES, strict=False)
+        for outcome in stretch_outcomes(stretch, *tolerances)
+    ]
+    outcomes[-1].left += left
+    return outcomes
+
+
+def stretch_outcomes(stretch: Facts, of_losses: float, of_variables: float) -> list[Outcome]:
+    """The outcome of each fault of a stretch: every loss up to the next fault must be the undisturbed one, and at the
+    end every variable. A stretch that ended early proves none of its faults.
+    """
+    mine, losses, done = stretch["losses"], stretch["undisturbed"], stretch["faults"]
+    ends = [*(fault["at"] for fault in done[1:]), len(mine)]
+    found = []
+    for fault, end in zip(done, ends, strict=True):
+        outcome = Outcome(fault["how"], fault["stage"], injected=fault["injected"], seconds=fault["back_s"] or 0.0)
+        if stretch["ended"]:
+            outcome.problems.append(f"the training ended: {stretch['ended']}")
+        elif differing := wrong(mine, losses, fault["at"], end, of_losses):
+            outcome.lost = len(differing)
+            at = differing[0]
+            outcome.problems.append(f"{len(differing)} losses differ, first {mine[at]:g} from {losses[at]:g}")
+        if fault["how"] == PAUSE and fault["noticed"] and fault["stage"] in ("steady", "snapshot"):
+            outcome.problems.append("a worker that was only frozen for a while was taken for lost")
+        found.append(outcome)
+    worst = stretch["worst_variable"]
+    if found and worst is not None and not worst <= of_variables:
+        found[-1].problems.append(f"variables differ by {worst:.1e} at the end")
+        found[-1].lost += 1
+    if found and stretch["forgotten"]:
+        found[-1].problems.append(f"{stretch['forgotten']} steps could not be repeated")
+        found[-1].lost += stretch["forgotten"]
+    return found
+
+
+def _killed(workers: int, repeats: int, folder: Path, over: Callable[[], bool]) -> Iterator[Outcome]:
+    """Trainings that are killed themselves, each in another phase."""
+    rng = random.Random(PARENT)
+    for i in range(repeats):
+        if over():
+            return
+        phase, settings = PHASES[i % len(PHASES)], json.dumps({"model": MODEL, "workers": workers})
+        family = Family(f"{folder}/{i}", folder / f"tmp-{i}")
+        outcome = Outcome(PARENT, phase)
+        with Running([*PROGRAM, settings], family) as running:
+            outcome.injected = running.wait_for(f"phase: {phase}".__eq__, LIMIT_S)
+            time.sleep(PHASE_S * rng.random())
+            family.look()
+            running.process.kill()
+            outcome.code = running.process.wait()
+            outcome.left = family.left()
+        if not outcome.injected:
+            outcome.problems.append(f"it never came to {phase}: {' '.join(line for _, line in running.lines[-2:])}")
+        say(f"training, killed while {phase}: {outcome.problems or outcome.left or 'survived'}")
+        yield outcome
