@@ -50,6 +50,7 @@ class Done:
     at: int  # steps taken since the start of its stretch when it was due
     injected: bool = False
     noticed: bool = False  # whether the training reported a loss
+    alone: bool = False  # whether no worker was left for a while, so that steps ran in this process
     back_s: float | None = None  # until all devices were there again
 
 
@@ -141,22 +142,26 @@ class Disturbed:
             trap.arm(do, fault.at)
             if fault.stage in ("switch", "recovery"):  # the way there leads over the loss of a worker
                 hit(_workers(), Fault(KILL, fault.stage, fault.at, 1.0 - fault.which))
-            self._until(lambda: trap.is_sprung, fault.stage)
+            self._until(lambda: trap.is_sprung, done)
             timer = trap.thread
         self._settled(done, timer, before)
 
-    def _until(self, is_it: Callable[[], bool], stage: str) -> None:
+    def _step(self, done: Done) -> None:
+        self.training.step()
+        done.alone = done.alone or self.session.devices is None
+
+    def _until(self, is_it: Callable[[], bool], done: Done) -> None:
         """Train until it is so."""
         for _ in range(MOST_CALLS):
             if is_it():
                 return
-            self.training.step()
+            self._step(done)
             if self.session.missing:
                 time.sleep(PAUSE_S)
-        if stage == "switch" and not self.session.missing:  # nothing moves any more, so that it is moved from here
+        if done.stage == "switch" and not self.session.missing:  # nothing moves any more, so that it is moved from here
             self._moved()
         if not is_it():
-            raise TimeoutError(f"the stage {stage} did not begin within {MOST_CALLS} steps")
+            raise TimeoutError(f"the stage {done.stage} did not begin within {MOST_CALLS} steps")
 
     def _moved(self) -> None:
         """Build the mapping that runs once more, as a search builds those that it tries."""
@@ -171,7 +176,7 @@ class Disturbed:
         """Train until what was done is over, and all workers are there. Raises TimeoutError where they never are."""
         begin_s = calm_s = time.monotonic()
         while (now_s := time.monotonic()) < calm_s + CALM_S:
-            self.training.step()
+            self._step(done)
             time.sleep(PAUSE_S)
             if (timer is not None and timer.is_alive()) or self._is_disturbed():
                 calm_s = time.monotonic()

@@ -88,6 +88,8 @@ def _part(
             facts = {"found": run(over), "seconds": time.monotonic() - begin_s}
         except Exception as error:  # the other parts go on
             facts = {"failed": one_line(f"{type(error).__name__}: {error}")}
+        if options.minutes is None and over():  # Ctrl-C: what was found so far is no whole part
+            facts = {"failed": "it was cut short"}
         say(f"{name}: {facts.get('failed', 'done')}")
         return facts
 

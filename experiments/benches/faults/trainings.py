@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,11 +21,11 @@ from placer.errors import PlacerError
 
 MODEL = "towers@2"
 PROGRAM = ("-m", "experiments.benches.faults.live")
-# Of losses, and of variables; then of the stretch in which steps ran in the training's own process, which rounds
-# otherwise, so that later steps drift apart.
+# Of losses, and of variables; then the same once steps ran in the training's own process, because no worker was left:
+# it rounds otherwise, so that later steps drift apart.
 TOLERANCES = ((1e-5, 1e-5), (1e-2, 0.1))
 LIMIT_S, EACH_S = 300.0, 150.0  # for a training to begin and to end, and for each of its faults
-PHASES = ("starting devices", "measuring single devices", "searching", "steady")  # in which it is killed
+PHASES = (1, 3, 2, 4)  # of those that it says one after another: it is killed in that one
 PHASE_S = 1.0  # of each, within which it is killed
 
 
@@ -54,23 +55,22 @@ def _disturbed(workers: int, how: str, repeats: int, folder: Path) -> list[Outco
     if ended.code != 0 or found is None:
         dead = next((i for i, line in enumerate(ended.lines) if line.startswith("Fatal Python error")), -3)
         raise PlacerError(f"the training ended with {ended.code}: {' '.join(ended.lines[dead:][:12])[:900]}")
-    outcomes = [
-        outcome
-        for stretch, tolerances in zip(found["stretches"], TOLERANCES, strict=False)
-        for outcome in stretch_outcomes(stretch, *tolerances)
-    ]
+    outcomes = [outcome for stretch in found["stretches"] for outcome in stretch_outcomes(stretch)]
     outcomes[-1].left += left
     return outcomes
 
 
-def stretch_outcomes(stretch: Facts, of_losses: float, of_variables: float) -> list[Outcome]:
+def stretch_outcomes(stretch: Facts) -> list[Outcome]:
     """The outcome of each fault of a stretch: every loss up to the next fault must be the undisturbed one, and at the
     end every variable. A stretch that ended early proves none of its faults.
     """
     mine, losses, done = stretch["losses"], stretch["undisturbed"], stretch["faults"]
     ends = [*(fault["at"] for fault in done[1:]), len(mine)]
     found = []
+    of_losses, of_variables = TOLERANCES[0]
     for fault, end in zip(done, ends, strict=True):
+        if fault["alone"]:
+            of_losses, of_variables = TOLERANCES[1]
         outcome = Outcome(fault["how"], fault["stage"], injected=fault["injected"], seconds=fault["back_s"] or 0.0)
         if stretch["ended"]:
             outcome.problems.append(f"the training ended: {stretch['ended']}")
@@ -97,17 +97,22 @@ def _killed(workers: int, repeats: int, folder: Path, over: Callable[[], bool]) 
     for i in range(repeats):
         if over():
             return
-        phase, settings = PHASES[i % len(PHASES)], json.dumps({"model": MODEL, "workers": workers})
+        number, settings = PHASES[i % len(PHASES)], json.dumps({"model": MODEL, "workers": workers})
         family = Family(f"{folder}/{i}", folder / f"tmp-{i}")
-        outcome = Outcome(PARENT, phase)
+        outcome = Outcome(PARENT, "any phase")
         with Running([*PROGRAM, settings], family) as running:
-            outcome.injected = running.wait_for(f"phase: {phase}".__eq__, LIMIT_S)
+            outcome.injected = running.wait_for(partial(_is_phase, running, number), LIMIT_S)
             time.sleep(PHASE_S * rng.random())
             family.look()
             running.process.kill()
             outcome.code = running.process.wait()
             outcome.left = family.left()
         if not outcome.injected:
-            outcome.problems.append(f"it never came to {phase}: {' '.join(line for _, line in running.lines[-2:])}")
-        say(f"training, killed while {phase}: {outcome.problems or outcome.left or 'survived'}")
+            outcome.problems.append(f"it ended before: {' '.join(line for _, line in running.lines[-2:])}")
+        say(f"training, killed in phase {number}: {outcome.problems or outcome.left or 'survived'}")
         yield outcome
+
+
+def _is_phase(running: Running, number: int, _: str) -> bool:
+    """Whether so many phases have begun."""
+    return sum(line.startswith("phase: ") for _, line in running.lines) >= number

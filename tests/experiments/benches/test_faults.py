@@ -129,7 +129,8 @@ def test_a_store_that_is_damaged_is_a_problem(tmp_path: Path) -> None:
 def stretch(**changed: Any) -> dict[str, Any]:
     """Two faults, at the steps 1 and 3 of six."""
     done = [
-        {"how": KILL, "stage": "steady", "at": at, "injected": True, "noticed": True, "back_s": 1.5} for at in (1, 3)
+        {"how": KILL, "stage": "steady", "at": at, "injected": True, "noticed": True, "alone": False, "back_s": 1.5}
+        for at in (1, 3)
     ]
     losses = [5.0, 4.0, 3.0, 2.0, 1.5, 1.25]
     whole = {"losses": losses, "undisturbed": losses, "ended": "", "forgotten": 0, "faults": done,
@@ -138,23 +139,30 @@ def stretch(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_fault_of_a_training_is_survived_where_every_loss_until_the_next_is_the_undisturbed_one() -> None:
-    assert [found.survived for found in trainings.stretch_outcomes(stretch(), 1e-5, 1e-5)] == [True, True]
-    wrong = trainings.stretch_outcomes(stretch(losses=[5.0, 4.0, 3.1, 2.0, 1.5, 1.25]), 1e-5, 1e-5)
+    assert [found.survived for found in trainings.stretch_outcomes(stretch())] == [True, True]
+    wrong = trainings.stretch_outcomes(stretch(losses=[5.0, 4.0, 3.1, 2.0, 1.5, 1.25]))
     assert [(found.survived, found.lost) for found in wrong] == [(False, 1), (True, 0)]
+
+
+def test_where_no_worker_was_left_steps_round_otherwise_from_then_on() -> None:
+    drifted = stretch(losses=[5.0, 4.0, 3.0, 2.001, 1.5, 1.25], worst_variable=1e-2)
+    assert [found.survived for found in trainings.stretch_outcomes(drifted)] == [True, False]
+    drifted["faults"][1]["alone"] = True
+    assert [found.survived for found in trainings.stretch_outcomes(drifted)] == [True, True]
 
 
 @pytest.mark.parametrize(
     "changed", [{"worst_variable": 0.1}, {"forgotten": 1}, {"ended": "TimeoutError: never back", "undisturbed": []}]
 )
 def test_a_training_that_lost_something_else_did_not_survive(changed: dict[str, Any]) -> None:
-    assert not trainings.stretch_outcomes(stretch(**changed), 1e-5, 1e-5)[-1].survived
+    assert not trainings.stretch_outcomes(stretch(**changed))[-1].survived
 
 
 def test_a_worker_that_was_only_paused_must_not_be_taken_for_lost() -> None:
     done = stretch()["faults"]
     for row in done:
         row["how"] = PAUSE
-    assert not any(found.survived for found in trainings.stretch_outcomes(stretch(faults=done), 1e-5, 1e-5))
+    assert not any(found.survived for found in trainings.stretch_outcomes(stretch(faults=done)))
 
 
 # What is left behind.
