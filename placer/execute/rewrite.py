@@ -19,6 +19,7 @@ from placer.devices.variables import new_variable, wait_for
 from placer.devices.workers.deadline import waiting
 from placer.errors import PlacerError
 from placer.execute.send_recv import bring, chain, connect, spread
+from placer.execute.variable_copies import AT_ONCE_BYTES, held_bytes
 from placer.trace.capture import Captured
 from placer.trace.node_def import source_of
 from placer.trace.random_streams import Draws
@@ -143,14 +144,19 @@ class PlacedStep:
         )
 
     def _moved(self, sources: MappingABC[str, tf.Variable], keep: bool) -> dict[str, tf.Variable]:
-        moved = {}
+        moved, under_way, bytes_under_way = {}, list[tf.Variable](), 0
         for name, source in sources.items():
             device = self.device_of[name]
             if keep and source.device == device:
                 moved[name] = source
-            else:
-                moved[name] = new_variable(device, source.value(), trainable=source.trainable)
-        wait_for(variable for name, variable in moved.items() if variable is not sources[name])
+                continue
+            moved[name] = new_variable(device, source.value(), trainable=source.trainable)
+            under_way.append(moved[name])
+            bytes_under_way += held_bytes(source)
+            if bytes_under_way > AT_ONCE_BYTES:
+                wait_for(under_way)
+                under_way, bytes_under_way = [], 0
+        wait_for(under_way)
         return moved
 
     def _verify(self, nodes: Sequence[Any]) -> None:
