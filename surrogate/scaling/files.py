@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 from placer.files import Document, Name, read_document, write_document
 from surrogate.scaling.fit import PENALTIES
 from surrogate.scaling.form import Coding, Form
@@ -126,6 +126,6 @@ def _check(path: str | Path, file: ScalingFile, coding: Coding) -> None:
         raise BadInputError(f"{path}: $.ranges, $.usual or $.errors do not fit its columns; fit it again.")
     for name, value in file.usual.items():
         if isinstance(value, str) != (name in file.levels) or (name in file.levels and value not in file.levels[name]):
-            raise BadInputError(f"{path}: $.usual.{name} is {value!r}, which no run had; fit it again.")
+            raise BadInputError(f"{path}: $.usual.{name} is {short(str(value))}, which no run had; fit it again.")
     if file.penalty not in PENALTIES:
         raise BadInputError(f"{path}: $.penalty is none of {', '.join(PENALTIES)}; correct it.")

@@ -105,7 +105,7 @@ class Disturbed:
     def stretch(self, planned: Sequence[Fault]) -> Facts:
         """All these faults one after another, then the same steps without."""
         training, self.done, ended = self.training, list[Done](), ""
-        start = training.moment()
+        start, before = training.moment(), len(self.session.losses)
         try:
             for fault in planned:
                 self._fault(fault, start.at)
@@ -116,7 +116,7 @@ class Disturbed:
             say(ended)
         losses, after = training.losses[start.at :], training.moment()
         undisturbed = training.again(start, len(losses)) if not ended else []
-        forgotten = sum(loss.forgotten for loss in self.session.losses)
+        forgotten = sum(loss.forgotten for loss in self.session.losses[before:])
         return {
             "losses": losses, "undisturbed": undisturbed, "ended": ended, "forgotten": forgotten,
             "faults": [asdict(done) for done in self.done],
@@ -204,14 +204,17 @@ def _is_stopped(process: psutil.Process) -> bool:
 
 
 def live_facts(model: str, workers: int, how: str, repeats: int, seed: int = 0) -> Facts:
-    """The two stretches of one training. PLACER_DEADLINE_S is set by who starts this process."""
+    """The stretches of one training, one for each fault. PLACER_DEADLINE_S is set by who starts this process."""
     with Training(model, f"workers:{workers}", BUDGET, seed) as training:
         training.until_steady()
         disturbed = Disturbed(training)
         training.steps(2 * SNAPSHOT_EVERY)
-        first = disturbed.stretch(list(faults(how, STAGES, repeats, seed)))
-        last = {} if first["ended"] else disturbed.stretch(list(faults(how, LAST_STAGES, repeats, seed)))
-    return {"stretches": [first, *([last] if last else [])]}
+        stretches: list[Facts] = []
+        for fault in (*faults(how, STAGES, repeats, seed), *faults(how, LAST_STAGES, repeats, seed)):
+            stretches.append(disturbed.stretch([fault]))  # each by itself, so that rounding does not add up over all
+            if stretches[-1]["ended"]:
+                break
+    return {"stretches": stretches}
 
 
 def apart(mine: Moment, theirs: Moment) -> float:

@@ -21,9 +21,10 @@ from placer.errors import PlacerError
 
 MODEL = "towers@2"
 PROGRAM = ("-m", "experiments.benches.faults.live")
-# Of losses, and of variables; then the same once steps ran in the training's own process, because no worker was left:
-# it rounds otherwise, so that later steps drift apart.
-TOLERANCES = ((1e-5, 1e-5), (1e-2, 0.1))
+# Relative, of losses, and of variables: mappings round otherwise, which grows over some hundred steps, but much less
+# than what a lost or repeated step does. Then the same once steps ran in the training's own process, because no worker
+# was left.
+TOLERANCES = ((1e-3, 0.05), (1e-2, 0.1))
 LIMIT_S, EACH_S = 300.0, 150.0  # for a training to begin and to end, and for each of its faults
 PHASES = (1, 3, 2, 4)  # of those that it says one after another: it is killed in that one
 PHASE_S = 1.0  # of each, within which it is killed

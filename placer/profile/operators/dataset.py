@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, one_line
 from placer.files import parquet, write_whole
 
 Shape = tuple[int | None, ...] | None
@@ -194,7 +194,9 @@ def load(path: Path) -> list[OperatorRow]:
                 return [from_record(record) for record in csv.DictReader(file)]
         return [from_record(record) for record in parquet().read_table(path).to_pylist()]
     except (OSError, *INVALID) as error:
-        raise BadInputError(f"{path}: is no operator dataset ({error}); export one with placer profile.") from error
+        raise BadInputError(
+            f"{path}: is no operator dataset ({one_line(str(error))[:200]}); export one with placer profile."
+        ) from error
 
 
 def _csv(records: Sequence[MappingABC[str, Any]]) -> bytes:
