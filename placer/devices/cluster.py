@@ -210,15 +210,16 @@ def open_devices(
     links: measure latency, bandwidth and the ends' own work between every pair. resilient: ops on a lost worker fail
     at once instead of waiting forever; applies to the whole process, and only before it first joins workers.
     deadlines: the same, remote calls have deadlines until the devices are closed (placer.devices.workers.deadline), and
-    closing them leaves the cluster. workers: those of "workers:N" or "ray:N", if already started. max_memory: lowers
-    their memory. Raises BadInputError for an unknown spec or device, PlacerError where a device does not answer.
+    closing them leaves the cluster. workers: those of "workers:N" or "ray:N", if already started. max_memory: of
+    devices, see `MemoryLimits.on`. Raises BadInputError for an unknown spec or device, PlacerError where a device does
+    not answer.
     """
     check_max_memory(max_memory, spec, include_local)
     if resilient or deadlines:
         fail_at_once()
     devices = _found(spec, workers, include_local, deadlines)
     try:
-        devices.topology = max_memory.on(devices.topology)
+        devices.topology = max_memory.on(devices.topology, shares=True)
         return replace_links(devices) if links and len(devices.topology) > 1 else devices
     except BaseException:
         devices.close()

@@ -60,19 +60,21 @@ class MemoryLimits:
         if unknown:
             raise BadInputError(f"{self.option}: {listed(unknown)} is no device here; the devices are {listed(known)}.")
 
-    def on(self, topology: Topology) -> Topology:
+    def on(self, topology: Topology, *, shares: bool = False) -> Topology:
         """The topology with the memory of these devices lowered; what they have less of anyway stays.
 
-        Raises BadInputError for a device that it does not have.
+        shares: whether what CPUs have is only a share of their machine's free memory; a limit then takes its place.
+        Raises BadInputError for a device that the topology does not have.
         """
         self.check(topology.names)
         limit = dict(self.by_device)
         if not limit:
             return topology
-        devices = (
-            replace(device, memory_bytes=_lower(device.memory_bytes, limit.get(device.name)))
-            for device in topology.devices
-        )
+        devices = []
+        for device in topology.devices:
+            guessed = shares and device.kind == "cpu" and device.name in limit
+            has = None if guessed else device.memory_bytes
+            devices.append(replace(device, memory_bytes=_lower(has, limit.get(device.name))))
         return replace(topology, devices=tuple(devices))
 
 

@@ -264,7 +264,8 @@ class Job:
             if not failures and self.nearest is not None:
                 raise PlacerError(
                     f"no mapping of {self.settings.model} that was asked fits into the devices' memory, as simulated; "
-                    f"of the nearest, {self.nearest}: add a device, take a smaller batch, or give them more."
+                    f"of the nearest, {self.nearest}: add a device, take a smaller batch, or let a worker take more "
+                    "than an equal share of what is free (--max-memory)."
                 )
             raise PlacerError(f"no mapping of {self.settings.model} could be measured: {'; '.join(sorted(failures))}")
         return ran

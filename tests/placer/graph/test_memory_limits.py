@@ -43,6 +43,13 @@ def test_memory_is_lowered_and_never_raised():
     assert MemoryLimits.of(None) == NO_LIMITS
 
 
+def test_a_cpus_share_is_a_guess_whose_place_a_limit_takes():
+    limits = MemoryLimits.parsed(["worker:0=2kB", "worker:1/gpu:0=2kB"])
+    before = [device.memory_bytes for device in TOPOLOGY.devices]
+    after = [device.memory_bytes for device in limits.on(TOPOLOGY, shares=True).devices]
+    assert after == [2000, before[1], before[2]] and TOPOLOGY.devices[2].kind == "gpu"
+
+
 def test_both_ways_to_give_them_say_the_same():
     by_keyword = MemoryLimits.of({"worker:0": "1KiB", "worker:1": 5})
     assert by_keyword.by_device == MemoryLimits.parsed(["worker:0=1KiB", "worker:1=5"]).by_device
