@@ -11,7 +11,7 @@ from search.learned.results import results_s
 from search.learned.skopt_adapter import ranked
 from search.learned.stretches import Point, Stretches
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Searcher, Stop, never
+from search.problem.searcher import Searcher, SearchExhausted, Stop, never
 
 RANDOM_TRIES = 200
 
@@ -111,7 +111,10 @@ def proposed_for(searcher: Searcher, by: type[Bayesian], settings: BayesianSetti
     """
     bayesian = by(searcher.problem, stop=searcher.stop, settings=settings)
     bayesian.rng, bayesian.asked, bayesian.told = searcher.rng, searcher.asked, searcher.told
-    return bayesian._propose()
+    try:
+        return bayesian._propose()
+    except SearchExhausted:
+        return searcher.first_new()  # which says whose search it was
 
 
 class BayesGp(Bayesian):

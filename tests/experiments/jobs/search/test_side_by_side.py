@@ -20,7 +20,8 @@ class Machine:
         self.settings, self.captured = SimpleNamespace(model="huge"), self
         self.devices = SimpleNamespace(has_local=has_local)
         anchor = self.step("anchor") if anchored else None
-        self.runner = SimpleNamespace(anchor=anchor, anchor_s=1.0, ready=self.ready, compare=self.compare)
+        self.runner = SimpleNamespace(anchor=anchor, anchor_s=1.0, kept=[], ready=self.ready, compare=self.compare)
+        self.prediction = SimpleNamespace(hold=lambda mappings: True)
 
     def step(self, name):
         return SimpleNamespace(name=name, close=lambda: self.closed.append(name))
