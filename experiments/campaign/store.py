@@ -151,7 +151,9 @@ class Store:
                 raise
         except (sqlite3.Error, OSError) as error:
             self._unlock()
-            raise BadInputError(f"the store {path} cannot be used: {error}; correct that, or name another.") from None
+            raise BadInputError(
+                f"the store {path} cannot be used: {one_line(str(error))}; correct that, or name another."
+            ) from None
         except BadInputError:
             self._unlock()
             raise
@@ -242,7 +244,9 @@ class Store:
         try:
             return self.connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise BadInputError(f"the store {self.path} cannot be read: {error}; name another, or a copy.") from None
+            raise BadInputError(
+                f"the store {self.path} cannot be read: {one_line(str(error))}; name another, or a copy."
+            ) from None
 
     @contextmanager
     def _reading(self, table: str) -> Iterator[None]:

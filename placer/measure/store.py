@@ -137,7 +137,7 @@ class Store:
     def _failed(self, done: str, error: sqlite3.Error | OSError) -> PlacerError:
         """The error of a store that cannot be `done`, with what to do about it."""
         advice = ADVICE.get(_code(error), "name another with --store")
-        return PlacerError(f"the store {self.path} cannot be {done}: {error}; {advice}.")
+        return PlacerError(f"the store {self.path} cannot be {done}: {one_line(str(error))}; {advice}.")
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         """What a query finds. Raises PlacerError for a store that is damaged."""

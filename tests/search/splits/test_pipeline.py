@@ -186,6 +186,6 @@ def test_fewer_are_under_way_where_memory_has_no_room_for_more(training):
     held = [in_order_of_arrival(divided(captured, 16, n).captured.graph).memory_peak_bytes[0] for n in (1, 16)]
     assert held[0] < held[1]
     assert judged(captured, plan, None)[0] == 16
-    fewer, predicted_s = judged(captured, plan, int(1.2 * held[0]))
+    fewer, predicted_s = judged(captured, plan, int(1.22 * held[0]))  # with 1.24, both devices hold all sixteen
     assert fewer < 16 and predicted_s < float("inf")
     assert judged(captured, plan, int(0.02 * held[0])) == (1, float("inf"))
