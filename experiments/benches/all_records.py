@@ -19,7 +19,9 @@ def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
     resumes: whether each takes --runs. Says on stderr how long it will take, by what the last records took. Raises
     PlacerError where one failed, after all others.
     """
-    left = [name for name in resumes if _record(name).get("commit") != commit()]
+    at = commit()
+    is_known = at is not None and not at.endswith("+")  # else what ran before may have been other code
+    left = [name for name in resumes if not (is_known and _record(name).get("commit") == at)]
     print(f"{len(resumes) - len(left)} of {len(resumes)} are recorded at this commit.", file=sys.stderr)
     took_s, failed = {}, []
     while left:
@@ -39,7 +41,8 @@ def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
 
 def _ahead(names: Sequence[str]) -> str:
     """How long these will take, as far as the last records say."""
-    known_s = [_record(name)["took_s"] for name in names if "took_s" in _record(name)]
+    records = [_record(name) for name in names]
+    known_s = [record["took_s"] for record in records if "took_s" in record]
     more = f", and {len(names) - len(known_s)} of unknown length" if len(known_s) < len(names) else ""
     return f"about {sum(known_s) / 60:.0f} min to go{more}."
 

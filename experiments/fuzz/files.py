@@ -15,7 +15,7 @@ from experiments.fuzz.mutations import garbled, mutated
 from experiments.jobs.scale import prediction_facts
 from placer.graph.graph_files import read_graph, read_topology, write_graph, write_topology
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import mapping_file, read_mapping, read_order, write_mapping
+from placer.graph.mapping_files import mapping_file, read_mapping, write_mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.profile.operators.dataset import Operator, OperatorRow, Tensor, export, load
@@ -122,7 +122,6 @@ FILES = {
     "topology": _file("topology.json", read_topology),
     "topology, planned": _file("topology.json", lambda path: planned(GRAPH, read_topology(path)), 0.05),
     "mapping": _file("mapping.json", lambda path: read_mapping(path, GRAPH, TOPOLOGY)),
-    "order": _file("mapping.json", lambda path: read_order(path, GRAPH), 0.1),
     "mapping by name": _file("mapping.json", lambda path: read_mapping(path, GRAPH, TOPOLOGY, match_by_name=True), 0.1),
     "splits": _file("splits.json", read_plan),
     "campaign": _file("campaign.toml", read_spec, 0.1, garbled),

@@ -15,7 +15,7 @@ from experiments.jobs.plan import Planned, check_seconds, planned
 from experiments.jobs.search.stages import check_several
 from placer.errors import BadInputError, short
 from placer.graph.coarsen import Groups, coarsen
-from placer.graph.graph_files import read_topology
+from placer.graph.graph_files import is_graph_file, read_topology
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.op_graph import OpGraph
 from placer.graph.pins import parse_pin, pinned
@@ -57,11 +57,6 @@ class ModelToPlan:
         zoo.find(self.model)
         for pin in self.pins:
             parse_pin(pin)
-
-
-def is_graph_file(name: str) -> bool:
-    """Whether a step is given as a file, and not as a model."""
-    return ":" not in name and (name.endswith(".json") or Path(name).is_file())
 
 
 def plan_model(

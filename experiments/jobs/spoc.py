@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import zoo
 from experiments.jobs.spoc_reading import reading
 from placer.errors import BadInputError
-from placer.graph.graph_files import read_graph
+from placer.graph.graph_files import is_graph_file, read_graph
 from placer.graph.op_graph import OpGraph
 from surrogate.features.spoc import Spoc, forward, spoc
 
@@ -49,7 +48,7 @@ def spoc_command(models: Sequence[str], batch: int | None = None) -> list[Facts]
 
 def _checked(model: str, batch: int | None) -> Callable[[], Facts]:
     """Reads a file or finds a model now, and returns what makes its facts, which may trace it."""
-    if ":" not in model and (model.endswith(".json") or _is_file(model)):
+    if is_graph_file(model):
         graph = read_graph(model)
         return lambda: graph_facts(model, graph)
     zoo.find(model)
@@ -103,11 +102,3 @@ def parameters(captured: Captured, model: Any = None) -> Counted:
 
 def _elements(variable: Any) -> int:
     return prod(variable.shape)
-
-
-def _is_file(name: str) -> bool:
-    """Whether there is a file of this name, which may be longer than any file's."""
-    try:
-        return Path(name).is_file()
-    except OSError:
-        return False

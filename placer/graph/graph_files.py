@@ -89,6 +89,14 @@ class TopologyFile(Document):
     contention: Literal["none", "link", "port"] = "none"
 
 
+def is_graph_file(name: str) -> bool:
+    """Whether a step is named by a graph file, and not as a model (a zoo name, file.py:function, ...)."""
+    try:
+        return ":" not in name and (name.endswith(".json") or Path(name).is_file())
+    except OSError:  # longer than any file's name
+        return False
+
+
 def read_graph(path: str | Path) -> OpGraph:
     """Read a placer.graph/1 file. Raises BadInputError."""
     file = read_document(path, GraphFile, GRAPH_FORMAT)

@@ -114,10 +114,17 @@ def read_mapping_file(path: str | Path) -> MappingFile:
 def read_mapping(
     path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False, headroom: float = 0.0
 ) -> Mapping:
-    """Read the mapping in a mapping file, for `graph` on `topology`.
+    """The mapping of `read_placed`."""
+    return read_placed(path, graph, topology, match_by_name, headroom)[0]
+
+
+def read_placed(
+    path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False, headroom: float = 0.0
+) -> tuple[Mapping, tuple[str, ...]]:
+    """Read the mapping in a mapping file, for `graph` on `topology`, and its run order, empty where it has none.
 
     A mapping made for another graph is refused with both fingerprints named. With match_by_name it is carried over by
-    op name, and ops it does not name follow their neighbours. Raises BadInputError.
+    op name, without its order, and ops it does not name follow their neighbours. Raises BadInputError.
     """
     file = read_mapping_file(path)
     assignment = file.assignment
@@ -130,18 +137,19 @@ def read_mapping(
             f"this model is {ours} ({len(graph)}). Run placer search again, or pass --match-by-name."
         )
     try:
-        return Mapping.of(graph, topology, assignment, headroom)
+        mapping = Mapping.of(graph, topology, assignment, headroom)
     except BadInputError as error:
         raise BadInputError(f"{path}: $.assignment: {error}") from None
+    order = () if match_by_name else tuple(file.order or ())
+    _check_order(f"{path}: $.order", order, graph)
+    return mapping, order
 
 
-def read_order(path: str | Path, graph: OpGraph) -> tuple[str, ...]:
-    """The run order in a mapping file that is for `graph`; empty where it has none.
-
-    Raises BadInputError for an op that the graph does not have, one named twice, and one before another that it needs.
+def _check_order(where: str, order: Sequence[str], graph: OpGraph) -> None:
+    """Raises BadInputError for an op that the graph does not have, one named twice, and one before another that it
+    needs: a step would wait for ever.
     """
-    order = read_mapping_file(path).order or ()
-    where, place = f"{path}: $.order", {name: i for i, name in enumerate(order)}
+    place = {name: i for i, name in enumerate(order)}
     if len(place) < len(order):
         twice = next(name for i, name in enumerate(order) if place[name] != i)
         raise BadInputError(f"{where} names op {short(twice)} twice; remove one, or leave out $.order.")
@@ -159,7 +167,6 @@ def read_order(path: str | Path, graph: OpGraph) -> tuple[str, ...]:
             )
         for edge in graph.out_edges[v]:
             latest[edge.dst] = max(latest[edge.dst], latest[v] if mine is None else mine)
-    return tuple(order)
 
 
 def _distinct_prefixes(a: str, b: str) -> tuple[str, str]:

@@ -54,8 +54,7 @@ class Bayesian(Searcher):
     @cached_property
     def singles(self) -> list[Placement]:
         """Everything on one device; of devices that are alike, on the first."""
-        alike = self.problem.alike
-        return [placement for placement in self.problem.singles() if alike[placement[0]] == placement[0]]
+        return self.problem.unlike_singles()
 
     def _propose(self) -> Placement:
         single = next((placement for placement in self.singles if self.is_new(placement)), None)

@@ -77,10 +77,10 @@ class HtfMpr(Searcher):
         return begin or proposed_for(self, BayesGp, self.settings.bayesian)
 
     def _baselines(self) -> Iterator[Placement]:
-        """What is measured without having learnt anything: of single devices that are alike the first."""
-        alike = self.problem.alike
-        yield from (placement for placement in self.problem.singles() if alike[placement[0]] == placement[0])
-        yield heft_placement(self.problem)
+        """What is measured without having learnt anything; HEFT's mapping where there is a simulator."""
+        yield from self.problem.unlike_singles()
+        if self.predicts:
+            yield heft_placement(self.problem)
         yield from expert_placements(self.problem)[:1]
 
     def _second_stage(self, known: dict[Placement, float]) -> Placement | None:
@@ -178,11 +178,6 @@ class HtfMprPlain(HtfMpr):
     def stretches(self) -> Stretches:
         """What the features tell apart."""
         return Stretches(self.problem, self.settings.stretches)
-
-    def _baselines(self) -> Iterator[Placement]:
-        alike = self.problem.alike
-        yield from (placement for placement in self.problem.singles() if alike[placement[0]] == placement[0])
-        yield from expert_placements(self.problem)[:1]
 
     def _second_stage(self, known: dict[Placement, float]) -> Placement | None:
         if not known:  # nothing ran, so there is nothing to learn from

@@ -19,7 +19,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from placer.graph.held_memory import lack_in_order
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import mapping_file, read_mapping, read_order, write_mapping
+from placer.graph.mapping_files import mapping_file, read_placed, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, plans_in, read_plan, regions_of
@@ -263,8 +263,8 @@ class AutoStep:
             devices = Mapping.of(graph, topology, by_name).devices
             order: tuple[str, ...] = ()
         else:
-            devices = read_mapping(self._mapping, graph, topology, self._match_by_name).devices
-            order = () if self._match_by_name else read_order(self._mapping, graph)
+            found, order = read_placed(self._mapping, graph, topology, self._match_by_name)
+            devices = found.devices
         lack = lack_in_order(graph, topology, devices) if self._session.connection.max_memory.by_device else None
         if lack is not None:
             raise BadInputError(f"the mapping given needs more than max_memory allows: {lack}, as estimated.")

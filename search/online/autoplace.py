@@ -85,6 +85,7 @@ def place(
 ) -> AutoStep:
     """Wrap a training step to run under a stored mapping, a mapping file, without any search.
 
+    Ops that share a device run in the `order` of the file, if it has one; a `Mapping` has none.
     The first two calls run untouched, or the first four of a plain Python step; from then on the step is placed.
     A mapping of a divided step (`placer search --split`) divides this one, too, and its variables while it is placed.
     Where its plan has `local` batch normalisation, each part normalises by statistics of its own from then on, which

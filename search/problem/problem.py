@@ -264,6 +264,10 @@ class Problem:
             if all(d in devices for devices in self.feasible) and self.fits(placement):
                 yield placement
 
+    def unlike_singles(self) -> list[Placement]:
+        """`singles`, of devices that are alike only the first."""
+        return [placement for placement in self.singles() if self.alike[placement[0]] == placement[0]]
+
     def nearly_singles(self) -> Iterator[Placement]:
         """For each device that cannot run some op, such as a GPU without its kernel: such ops where they cost least,
         all else on this device, as TensorFlow itself places them. Only where devices are of several kinds.

@@ -16,8 +16,8 @@ BATCH = 4  # mappings that are asked for, and measured, together
 MOST_REFUSED = 24  # mappings in a row that lack memory, after which no more are asked for
 
 
-def fits(mapping: Mapping) -> Lack | None:
-    """Nothing is lacking."""
+def nothing(mapping: Mapping) -> Lack | None:
+    """What a mapping lacks where memory has no limits."""
     return None
 
 
@@ -31,7 +31,7 @@ class SearchSession:
         *,
         seed: int = 0,
         stop: Stop = never,
-        lack: Callable[[Mapping], Lack | None] = fits,
+        lack: Callable[[Mapping], Lack | None] = nothing,
     ) -> None:
         """lack: the memory that a mapping lacks as simulated, tensors included. Such mappings are not handed on."""
         self.searcher = make_searcher(name, problem, seed=seed, stop=stop)

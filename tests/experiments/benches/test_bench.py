@@ -97,3 +97,11 @@ def test_one_that_fails_is_named_after_all_others_were_recorded(checkout, ran):
     with pytest.raises(PlacerError, match="moody could not be recorded"):
         all_records.record_each({"moody": False, "trust": False}, None)
     assert [command[0] for command in ran] == ["moody", "trust"]
+
+
+@pytest.mark.parametrize("at", ["c0ffee+", None])
+def test_with_code_that_no_commit_holds_nothing_counts_as_recorded(checkout, ran, monkeypatch, at):
+    monkeypatch.setattr(all_records, "commit", lambda: at)
+    recorded(checkout, "plan", at)
+    all_records.record_each({"plan": False}, None)
+    assert ran == [["plan", "--record"]]

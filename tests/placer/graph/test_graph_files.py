@@ -9,7 +9,8 @@ import pytest
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, read_topology, write_graph, write_topology
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import mapping_file, read_mapping, read_mapping_file, read_order, write_mapping
+from placer.graph.mapping_files import mapping_file, read_mapping, read_mapping_file, read_placed, write_mapping
+from placer.graph.topology import Device, Topology
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -275,7 +276,7 @@ def test_a_mapping_file_keeps_every_field(small, tmp_path):
 def test_a_mapping_file_needs_no_more_than_an_assignment(small, put):
     path = put({"format": "placer.mapping/1", "assignment": ON_GPU0})
     assert read_mapping(path, *small).devices == (0, 0, 0)
-    assert read_order(path, small[0]) == ()
+    assert read_placed(path, *small)[1] == ()
 
 
 def ordered(names):
@@ -284,7 +285,7 @@ def ordered(names):
 
 def test_an_order_may_leave_out_ops(small, put):
     for names in ([], ["a", "c"], ["b", "c"], ["a", "b", "c"]):
-        assert read_order(put(ordered(names)), small[0]) == tuple(names)
+        assert read_placed(put(ordered(names)), *small)[1] == tuple(names)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_an_order_may_leave_out_ops(small, put):
 )
 def test_an_order_that_no_step_can_run_in_is_refused(small, put, names, says):
     path = put(ordered(names))
-    line = refused(read_order, path, small[0])
+    line = refused(read_mapping, path, *small)
     assert line.startswith(str(path)) and says in line
 
 
@@ -308,9 +309,11 @@ def test_an_order_must_hold_through_ops_that_it_leaves_out(put):
         "format": "placer.graph/1", "name": "chain", "edges": [["a", "b", 8], ["b", "c", 8]],
         "ops": [{"name": name, "cost_s": {"cpu": 1.0}, "memory_bytes": 0} for name in "abc"],
     }  # fmt: skip
-    graph = read_graph(put(chain, "chain.json"))
-    mapping = {"format": "placer.mapping/1", "assignment": {}, "order": ["c", "a"]}
-    assert "has op 'c' before 'a', which it needs" in refused(read_order, put(mapping, "m.json"), graph)
+    graph, topology = read_graph(put(chain, "chain.json")), Topology((Device("x", "cpu"),))
+    mapping = {"format": "placer.mapping/1", "assignment": dict.fromkeys("abc", "x"), "order": ["c", "a"]}
+    path = put(mapping, "m.json")
+    assert "has op 'c' before 'a', which it needs" in refused(read_mapping, path, graph, topology)
+    assert read_placed(path, graph, topology, match_by_name=True)[1] == ()
 
 
 @pytest.mark.parametrize(
