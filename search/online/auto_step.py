@@ -17,16 +17,16 @@ from placer.devices.logical import split
 from placer.devices.specs import SPECS, check_max_memory, check_spec
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
-from placer.graph.held_memory import lack_in_order
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import mapping_file, read_placed, write_mapping
+from placer.graph.mapping_files import mapping_file, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, plans_in, read_plan, regions_of
 from placer.train.live_step import LiveStep
 from placer.train.session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
-from search.online.controller import GIVEN, Controller, OnlineSettings, Steps
+from search.online.controller import Controller, OnlineSettings, Steps
+from search.online.given import given
 from search.online.journal import Journal
 from search.online.report import as_html, as_text
 
@@ -257,18 +257,8 @@ class AutoStep:
         assert self._mapping is not None
         plan = len(self._plans)
         graph, topology = self._live.captured(plan).graph, self._live.joined.topology
-        if isinstance(self._mapping, Mapping):
-            names = [self._mapping.topology.names[d] for d in self._mapping.devices]
-            by_name = {op.name: name for op, name in zip(self._mapping.graph.ops, names, strict=True)}
-            devices = Mapping.of(graph, topology, by_name).devices
-            order: tuple[str, ...] = ()
-        else:
-            found, order = read_placed(self._mapping, graph, topology, self._match_by_name)
-            devices = found.devices
-        lack = lack_in_order(graph, topology, devices) if self._session.connection.max_memory.by_device else None
-        if lack is not None:
-            raise BadInputError(f"the mapping given needs more than max_memory allows: {lack}, as estimated.")
-        return Wanted(devices, order, GIVEN, plan)
+        limited = bool(self._session.connection.max_memory.by_device)
+        return given(self._mapping, graph, topology, plan, match_by_name=self._match_by_name, limited=limited)
 
     def _after(self, step_s: float) -> None:
         """Let the script choose the mode of the next call. Whatever goes wrong in it, the training goes on."""

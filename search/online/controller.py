@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
 
 T = TypeVar("T")
-GIVEN = "given"  # the proposer of a mapping that the user gave
 LOOK_EVERY = 50  # steps between looks whether all workers are there
 LOOK_S = 0.005  # seconds of steady steps of which only the last is looked at
 

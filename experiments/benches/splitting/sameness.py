@@ -48,7 +48,7 @@ def untouched_training(
     rounded: whether each float begins with one rounding error.
     """
     from placer.execute.reference import perturbed
-    from placer.measure.runner import UntouchedStep
+    from placer.measure.untouched import UntouchedStep
 
     slots = gradient_slots(captured)
     with closing(UntouchedStep(captured)) as step:

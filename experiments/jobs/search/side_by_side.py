@@ -79,7 +79,7 @@ def stepped(
     steps: of the job, or of the same step with ops divided. fewest, kept: as for Runner.compare, which never leaves
     out the untouched step.
     """
-    from placer.measure.runner import UntouchedStep
+    from placer.measure.untouched import UntouchedStep
 
     with ExitStack() as stack:
         timed: list[Step] = [*steps]
@@ -97,7 +97,7 @@ def apart(
 
     steps: each with the job whose groups it is of; what their runners kept is taken down. repeats: in all rounds.
     """
-    from placer.measure.runner import UntouchedStep
+    from placer.measure.untouched import UntouchedStep
 
     job, each = steps[0][0], -(-repeats // ROUNDS)
     seconds: list[list[float] | None] = [[] for _ in steps]

@@ -61,7 +61,7 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     from placer.devices.logical import split
     from placer.devices.process_resources import check_kept
     from placer.devices.specs import check_max_memory, check_spec, division
-    from placer.measure.runner import measure_untouched
+    from placer.measure.untouched import measure_untouched
     from placer.trace.capture import capture
 
     check_spec(settings.devices)

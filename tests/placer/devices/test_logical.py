@@ -277,7 +277,8 @@ from placer.devices.cluster import open_devices
 from placer.graph.mapping import Mapping
 from placer.result import Measured
 from placer.profile.profiler import profile, trace_steps
-from placer.measure.runner import Runner, RunnerSettings, measure_untouched
+from placer.measure.runner import Runner, RunnerSettings
+from placer.measure.untouched import measure_untouched
 
 captured = capture(step, batch)
 inputs = captured.flat_inputs(batch)

@@ -15,10 +15,9 @@ from placer.measure.runner import (
     RacedStep,
     Runner,
     RunnerSettings,
-    UntouchedStep,
-    measure_untouched,
     timed,
 )
+from placer.measure.untouched import UntouchedStep, measure_untouched
 from placer.result import Failed, Measured, heats, summary
 from placer.trace.capture import capture
 

@@ -16,7 +16,8 @@ from experiments.report.tables import summary_lines, write_results
 from placer.errors import BadInputError
 from placer.execute.local_agreement import LocalAgreement
 from placer.graph.mapping import Mapping
-from placer.measure.runner import Runner, measure_untouched
+from placer.measure.runner import Runner
+from placer.measure.untouched import measure_untouched
 from placer.result import Failed
 from placer.splits.local_statistics import with_local_statistics
 from placer.splits.plan_files import read_plan, regions_of

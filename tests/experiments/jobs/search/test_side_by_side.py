@@ -8,7 +8,7 @@ import pytest
 
 from experiments.jobs.search.side_by_side import in_turn, prepared, side_by_side
 from placer.errors import PlacerError
-from placer.measure import runner as runner_module
+from placer.measure import untouched as untouched_module
 from placer.result import Failed, Measured
 
 
@@ -42,7 +42,7 @@ class Machine:
 
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch):
-    monkeypatch.setattr(runner_module, "UntouchedStep", lambda machine: machine.step("untouched"))
+    monkeypatch.setattr(untouched_module, "UntouchedStep", lambda machine: machine.step("untouched"))
 
 
 def test_times_are_in_the_anchors_and_what_does_not_run_is_left_out():

@@ -1,0 +1,95 @@
+"""The untouched step: timed, and what it computes, which placed steps have to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from placer.execute.agreement import Outcome, Returned, is_float
+from placer.execute.outputs import values
+from placer.execute.reference import reference
+from placer.measure.runner import CHECKED_STEPS, RunnerSettings, timed
+from placer.result import Measured, summary
+from placer.trace.capture import Captured
+
+
+class UntouchedStep:
+    """The user's step as TensorFlow runs it by default, on the user's variables, which `close` restores."""
+
+    def __init__(self, captured: Captured) -> None:
+        self.captured = captured.whole
+        self.before = {name: variable.numpy() for name, variable in self.captured.variables.items()}
+        self.steps = 0
+        self.last: list[Any] = []  # what the last step returned
+
+    def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
+        """One training step on flat inputs; flat outputs."""
+        self.last = list(tf.nest.flatten(self.captured.call(inputs), expand_composites=True))
+        self.steps += 1
+        return self.last
+
+    def close(self) -> None:
+        """Restore the variables to their values before measuring."""
+        for name, variable in self.captured.variables.items():
+            variable.assign(self.before[name])
+
+    def outcome(self, inputs: Sequence[Any], steps: int) -> Outcome:
+        """What the next steps do, from where the variables were when this was made."""
+        if self.captured.traced.seeded is not None:  # the user's own function draws other numbers each time
+            return reference(self.captured, self.before, [inputs] * steps)
+        returned = [values(self.run_flat(inputs)) for _ in range(steps)]
+        return Outcome(returned, self.before, {n: v.numpy() for n, v in self.captured.variables.items()})
+
+
+def measure_untouched(
+    captured: Captured,
+    inputs: Sequence[Any],
+    settings: RunnerSettings | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Measured, tuple[Outcome, ...], str | None]:
+    """(the untouched step's time, what its first CHECKED_STEPS steps do with and without the graph optimiser, in words
+    that its loss is not finite after these and the timed ones if that is so).
+
+    The optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. A placed step has to agree with one
+    of the two.
+
+    Call it before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
+    while it is connected to a cluster (docs/decisions/002-untouched-first.md).
+    """
+    settings = settings or RunnerSettings()
+    with closing(UntouchedStep(captured)) as step, _graph_optimizer(on=False):
+        plain = step.outcome(inputs, CHECKED_STEPS)
+    with closing(UntouchedStep(captured)) as step:
+        optimised = step.outcome(inputs, CHECKED_STEPS)
+        for _ in range(settings.warm_up):
+            timed(step, inputs, clock)
+        seconds = [timed(step, inputs, clock) for _ in range(settings.repeats)]
+        diverged = _diverged([*optimised.returned, values(step.last)], step.steps)
+    return summary(seconds), (optimised, plain), diverged
+
+
+def _diverged(returned: Returned, steps: int) -> str | None:
+    """What a loss became that is not finite, and after how many steps. returned: by the first steps, and by step number
+    `steps`.
+    """
+    for number, values_of in zip([*range(1, len(returned)), steps], returned, strict=True):
+        for loss in (value for value in values_of if is_float(value) and value.size == 1):
+            if not np.isfinite(loss).all():
+                return f"{'NaN' if np.isnan(loss).all() else 'infinite'} after {number} step{'s' * (number > 1)}"
+    return None
+
+
+@contextmanager
+def _graph_optimizer(*, on: bool) -> Iterator[None]:
+    """Set TensorFlow's graph optimiser on or off for functions first called in the block."""
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
