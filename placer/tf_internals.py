@@ -286,6 +286,11 @@ def handle_of(variable: Any) -> Any:
     return variable.handle if handle is None else handle  # variables of other libraries keep it elsewhere
 
 
+def bytes_of(tensor: Any) -> int:
+    """Bytes of an eager tensor; counted for each step, so not through its shape, which is made anew each time."""
+    return int(tensor._num_elements() * tensor.dtype.size)
+
+
 def remember_handle(variable: Any, handle: Any) -> None:
     """Remember a handle that a variable has lost, because functions traced before hold it."""
     key = id(handle)

@@ -135,10 +135,15 @@ class Captured:
 
     def pack(self, outputs: Sequence[Any]) -> Any:
         """Flat outputs in the structure that the step returned."""
-        structure, left = self.traced.concrete.structured_outputs, iter(outputs)
-        leaves = tf.nest.flatten(structure, expand_composites=True)
-        filled = [None if leaf is None else next(left) for leaf in leaves]
-        return tf.nest.pack_sequence_as(structure, filled, expand_composites=True)
+        structure, there = self._returned
+        left = iter(outputs)
+        return tf.nest.pack_sequence_as(structure, [next(left) if t else None for t in there], expand_composites=True)
+
+    @cached_property
+    def _returned(self) -> tuple[Any, list[bool]]:
+        """What the step returned when it was traced, and which of its leaves are tensors."""
+        structure = self.traced.concrete.structured_outputs
+        return structure, [leaf is not None for leaf in tf.nest.flatten(structure, expand_composites=True)]
 
 
 def capture(

@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol
 
 import tensorflow as tf
@@ -194,19 +195,32 @@ _open: Keeper | None = None  # TensorFlow joins one set of workers in a process
 _last_words: list[Callable[[str], object]] = []
 
 
-@contextmanager
-def waiting(what: str, *, first: bool = False, loose: bool = False) -> Iterator[None]:
-    """A block of remote calls that has a deadline. Does nothing where no deadlines are kept.
+class waiting(ContextDecorator):  # noqa: N801, reads as a statement, and is no generator because every step enters it
+    """A block of remote calls that has a deadline, or a function that is one. Does nothing where none are kept.
 
-    what: follows "while" in the error. first: whether it compiles, moves variables or is many calls. loose: whether it
-    is much else besides, so that only time counts in which no process computes. Raises DeviceLostError where a worker
-    is lost or does not answer in time.
+    Raises DeviceLostError where a worker is lost or does not answer in time.
     """
-    if _open is None:
-        yield
-        return
-    with _open.call(what, first, loose):
-        yield
+
+    def __init__(self, what: str, *, first: bool = False, loose: bool = False) -> None:
+        """what: follows "while" in the error. first: whether it compiles, moves variables or is many calls. loose:
+        whether it is much else besides, so that only time counts in which no process computes.
+        """
+        self._asked = what, first, loose
+        self._call: AbstractContextManager[None] | None = None
+
+    def __enter__(self) -> None:
+        if _open is not None:
+            self._call = _open.call(*self._asked)
+            self._call.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> bool | None:
+        return self._call.__exit__(kind, error, at) if self._call is not None else None
+
+    def _recreate_cm(self) -> waiting:
+        what, first, loose = self._asked
+        return waiting(what, first=first, loose=loose)
 
 
 @contextmanager

@@ -12,9 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from placer.devices.workers import guard
 from placer.devices.workers.deadline import FIRST_S, LEAST_S, TIMES, setting
@@ -60,24 +59,12 @@ class WorkerWatch:
             pid = processes[i].pid if i < len(processes) else 0
             guard.PID.pack_into(self._shared, guard.PIDS_AT + i * guard.PID.size, pid)
 
-    @contextmanager
-    def call(self, what: str, first: bool, loose: bool = False) -> Iterator[None]:
+    def call(self, what: str, first: bool, loose: bool = False) -> WatchedCall:
         """As `waiting` of `deadline`, but errors are passed on as they are. Any thread; may be nested, and then only
         the inner call counts. A loose one does not count.
         """
         limit_s = max(self.setting_s or (FIRST_S if first else LEAST_S), TIMES * self.longest_s.get(what, 0.0))
-        outer: float | None = getattr(self._mine, "limit_s", None)
-        if outer is None:
-            self._mine.slot = self._taken()
-        begin_s = time.monotonic()
-        self._arm(0.0 if loose else begin_s, limit_s)
-        try:
-            yield
-            self.longest_s[what] = max(self.longest_s.get(what, 0.0), time.monotonic() - begin_s)
-        finally:
-            self._arm(0.0 if outer is None else time.monotonic(), outer)
-            if outer is None and self._mine.slot is not None:
-                self._free.append(self._mine.slot)
+        return WatchedCall(self, what, limit_s, loose)
 
     def close(self) -> None:
         """End the guard; harmless when called twice."""
@@ -90,6 +77,21 @@ class WorkerWatch:
             self._guard.stdin.close()
             os.close(self._shared_fd)
 
+    def enter(self, limit_s: float, loose: bool) -> tuple[float, float | None]:
+        """Watch a call of this thread from now on: when it began, and the limit of the one that it is within."""
+        outer: float | None = getattr(self._mine, "limit_s", None)
+        if outer is None:
+            self._mine.slot = self._taken()
+        begin_s = time.monotonic()
+        self._arm(0.0 if loose else begin_s, limit_s)
+        return begin_s, outer
+
+    def leave(self, outer: float | None) -> None:
+        """Watch this thread's call no more, but the one it is within."""
+        self._arm(0.0 if outer is None else time.monotonic(), outer)
+        if outer is None and self._mine.slot is not None:
+            self._free.append(self._mine.slot)
+
     def _taken(self) -> int | None:
         """A slot for the calls of this thread; None where more threads wait than are watched."""
         with self._lock:
@@ -100,3 +102,22 @@ class WorkerWatch:
         if self._mine.slot is not None:
             at = guard.WAITS_AT + self._mine.slot * guard.WAIT.size
             guard.WAIT.pack_into(self._shared, at, begin_s, limit_s or 0.0)
+
+
+class WatchedCall:
+    """One call in its deadline."""
+
+    __slots__ = ("_begin_s", "_limit_s", "_loose", "_outer", "_watch", "_what")
+
+    def __init__(self, watch: WorkerWatch, what: str, limit_s: float, loose: bool) -> None:
+        self._watch, self._what, self._limit_s, self._loose = watch, what, limit_s, loose
+
+    def __enter__(self) -> None:
+        self._begin_s, self._outer = self._watch.enter(self._limit_s, self._loose)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None:
+            longest_s, took_s = self._watch.longest_s, time.monotonic() - self._begin_s
+            if took_s > longest_s.get(self._what, 0.0):
+                longest_s[self._what] = took_s
+        self._watch.leave(self._outer)

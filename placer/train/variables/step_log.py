@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.train.variables.replicas import Replicas
 
 SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the user does not say how many steps apart
@@ -67,11 +68,15 @@ class StepLog:
 
     def add(self, tensors: Sequence[Any], repeat: Callable[[], None]) -> None:
         """Log a step on flat `tensors` that has run. One that takes an iterator cannot be repeated: it has moved on."""
-        if any(tensor.dtype in (tf.resource, tf.variant) for tensor in tensors):
-            self.unrepeatable += 1
-            return
+        step_bytes = 0
+        for tensor in tensors:
+            dtype = tensor.dtype
+            if dtype is tf.resource or dtype is tf.variant:
+                self.unrepeatable += 1
+                return
+            step_bytes += tf_internals.bytes_of(tensor)
         self.steps.append(LoggedStep(self._writes, repeat))
-        self._bytes += sum(_bytes(tensor) for tensor in (*tensors, *self._writes.values()))
+        self._bytes += step_bytes + sum(map(tf_internals.bytes_of, self._writes.values()))
         self._writes = {}
 
     def is_due(self, step_s: float, sync_every: int | None) -> bool:
@@ -89,7 +94,3 @@ class StepLog:
             step.repeat()
         self._replicas.overwrite(self._writes)
         self.save()
-
-
-def _bytes(tensor: Any) -> int:
-    return int(tensor.dtype.size * (tensor.shape.num_elements() or 0))
