@@ -18,6 +18,7 @@ from placer import tf_internals
 from placer.devices.variables import new_variable, wait_for
 from placer.devices.workers.deadline import waiting
 from placer.errors import PlacerError
+from placer.execute.ordered_sums import order_sums
 from placer.execute.send_recv import bring, chain, connect, spread
 from placer.execute.variable_copies import AT_ONCE_BYTES, held_bytes
 from placer.trace.capture import Captured
@@ -64,6 +65,7 @@ class Template:
             spread(placed.node_def, nodes, constant, users)
         if home:
             bring(placed, home)
+        order_sums(placed.node_def)
         sends = connect(placed.node_def)
         chain(placed.node_def, order, sends)
         return placed

@@ -151,9 +151,9 @@ class Calls:
     def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         if self.session.fragile:
             self.session.before_placed()
-            if mode.generation != self.session.generation:  # a loss showed in that
-                return self._placed_anew(variant, tensors)
         kept = self._placed_run.kept(mode)
+        if mode.generation != self.session.generation:  # a loss showed in either
+            return self._placed_anew(variant, tensors)
         try:
             outputs, step_s = self._placed_run.run(mode, tensors)
         except BaseException as error:
