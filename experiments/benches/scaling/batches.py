@@ -77,7 +77,7 @@ def copied(arrays: Sequence[Any], device_names: Sequence[str]) -> list[Any]:
             tensors.append(tf.identity(array))
     for tensor, name in zip(tensors, device_names, strict=True):
         with tf.device(name):
-            tf.reshape(tensor, [-1])[0].numpy()  # a copy returns before it has arrived; what reads it waits
+            tf.raw_ops.Size(input=tensor).numpy()  # a copy returns before it has arrived; what reads it waits
     return tensors
 
 

@@ -26,10 +26,10 @@ from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from surrogate.scaling.runs import Runs
 
-CONFIGS = 312  # of all kinds together
+CONFIGS = 240  # of all kinds together
 SGD_CONFIGS = 2  # of each kind, whose iterations are predicted by the formula of synchronous SGD
-FEWEST = 30  # of one kind
-CHUNK = 26  # networks measured in one process
+FEWEST = 36  # of one kind: a form has up to 17 constants, and is chosen on half of the runs
+CHUNK = 36  # networks measured in one process
 AGAIN = 12  # measured twice, to know the error of the measurement itself
 TAKES = Takes(models=check_kind, measurements=FEWEST, runs=True)
 

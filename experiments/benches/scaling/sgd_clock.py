@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MEMORY, READ, PREFETCH = "memory", "read first", "prefetch"
 INPUTS = (MEMORY, READ, PREFETCH)
 FORM = "server"  # the first device holds all variables, takes the others' gradients in and hands the variables out
+HOST_BUSY = 1.0  # all workers are CPUs, whose cores do the copying
 SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}
 REPEATS = 9  # of reading and of copying a batch
 DESIGN_SEED = 100  # other networks than the study's
@@ -112,6 +113,7 @@ class Profiled:
             io_bytes_per_s=math.inf if manner == MEMORY else self.io_bytes_per_s,
             host_bytes_per_s=self.host_bytes_per_s,
             prefetch=manner == PREFETCH,
+            host_busy=HOST_BUSY,
         )
         return iteration(on_shared_cores(self.graph, topology, count, cores), topology, count, settings).iteration_s
 

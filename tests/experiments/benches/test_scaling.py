@@ -168,6 +168,10 @@ def test_the_picture_is_drawn(facts, tmp_path):
     assert {label.get_text() for label in errors.get_yticklabels()} == {row["model"] for row in facts["table"]}
     assert [label.get_text() for label in predictions.get_legend().get_texts()] == ["cnn", "mlp"]
     assert [label.get_text() for label in larger.get_legend().get_texts()] == [GENERIC, facts["best_blackbox"]]
+    figure = Figure()
+    row = {"devices": 4, "workers_per_core": 2, "input": "memory", "measured_s": 0.02, "predicted_s": 0.03}
+    fill(figure, {**facts, "sgd": {"rows": [row]}})
+    assert [label.get_text() for label in figure.axes[3].get_legend().get_texts()] == ["4 workers, 2 a core", "memory"]
     draw(facts, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
@@ -210,8 +214,8 @@ def test_the_same_network_measured_twice_tells_the_noise():
 
 
 @pytest.mark.parametrize(("options", "says"), [
-    (BenchOptions(measurements=12), "--measurements 12: scaling needs at least 30"),
-    (BenchOptions(measurements=60), "--measurements is 60; give at least 90"),
+    (BenchOptions(measurements=12), "--measurements 12: scaling needs at least 36"),
+    (BenchOptions(measurements=60), "--measurements is 60; give at least 108"),
     (BenchOptions(("rnn",)), "'rnn' is no kind of network"),
 ])  # fmt: skip
 def test_too_few_or_unknown_networks_are_refused_before_anything_is_measured(options, says):

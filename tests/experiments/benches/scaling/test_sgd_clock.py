@@ -54,7 +54,7 @@ def test_where_workers_share_a_core_each_op_takes_so_many_times_as_long():
 @pytest.mark.parametrize(("count", "manner", "seconds"), [
     (1, MEMORY, 1 + 2),  # a batch copied in 1 s, two ops of 1 s
     (1, READ, 2 + 1 + 2),  # and before it read in 2 s
-    (1, PREFETCH, 2),  # meanwhile
+    (1, PREFETCH, 1 + 2),  # read meanwhile; the copying takes the worker's core
     (2, MEMORY, 0.5 + 2),  # half a batch each, the second worker half as fast
     (2, READ, 2 + 0.5 + 2),
 ])  # fmt: skip
