@@ -16,6 +16,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,8 @@ INPUTS = (MEMORY, READ, PREFETCH)
 FORM = "server"  # the first device holds all variables, takes the others' gradients in and hands the variables out
 HOST_BUSY = 1.0  # all workers are CPUs, whose cores do the copying
 SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}
-REPEATS = 9  # of reading and of copying a batch
+REPEATS = 9  # of reading and of copying a batch, and of the reference before and after a profile
+TRACED = 11  # steps of a profile
 DESIGN_SEED = 100  # other networks than the study's
 
 
@@ -90,7 +92,7 @@ def with_server_links(devices: Devices) -> Topology:
 @dataclass(frozen=True)
 class Profiled:
     """A network's step on one device: costs of its ops on each core's first worker, and the rates at which its batch is
-    read and copied. reference_s: of the reference step, beside the profile.
+    read and copied. reference_s: of the reference step, beside the profile, a median as the costs are.
     """
 
     config: Config
@@ -167,12 +169,12 @@ def profiled_alone(config: Config, devices: Devices, beside: TimedStep, path: Pa
     apart = topology.devices[: len(set(dealt(len(topology), own_cores())))]
     with ready(config, devices, clock) as step, BatchFile(path, _arrays(step)) as file:
         reference_s = [beside() for _ in range(REPEATS)]
-        graph = profile(step.placed.captured, replace(devices, topology=Topology(apart)), step.inputs)
+        graph = profile(step.placed.captured, replace(devices, topology=Topology(apart)), step.inputs, TRACED)
+        reference_s += [beside() for _ in range(REPEATS)]
         arrays, first = file.read(), [devices.tf_name(0)] * len(step.inputs)
         io = bytes_per_s(file.read, file.batch_bytes, REPEATS, clock)
         host = bytes_per_s(lambda: copied(arrays, first), file.batch_bytes, REPEATS, clock)
-        reference_s += [beside() for _ in range(REPEATS)]
-    return Profiled(config, graph, file.batch_bytes, io, host, float(np.quantile(reference_s, QUIET)))
+    return Profiled(config, graph, file.batch_bytes, io, host, median(reference_s))
 
 
 def timed_steps(config: Config, devices: Devices, path: Path, clock: Clock) -> Iterator[tuple[str, TimedStep]]:
