@@ -55,32 +55,32 @@ def check_kind(kind: str) -> None:
 
 
 _SHARING = "devices,workers_per_core,chunks"
-_SHARED = _SHARING.replace(",", "*")
 FORMS: dict[str, dict[str, tuple[str, str]]] = {
     "cnn": {
         "sum": ("layers,filters,kernel,activation,optimizer", f"batch,{_SHARING}"),
         "joined": ("filters*kernel*layers,activation*filters*layers,optimizer", f"batch,{_SHARING}"),
-        "free": (f"batch*filters*kernel*layers*{_SHARED},activation*batch*filters*layers*{_SHARED},"
-                 f"optimizer*layers*{_SHARED}", ""),
+        "free": ("batch*filters*kernel*layers*devices,activation*batch*filters*layers*devices,"
+                 "optimizer*layers*devices*chunks", "workers_per_core"),
     },
     "mlp": {
         "sum": ("layers,hidden,activation,optimizer", f"batch,{_SHARING}"),
         "joined": ("hidden*layers,activation*hidden*layers,optimizer", f"batch,{_SHARING}"),
-        "free": (f"batch*hidden*layers*{_SHARED},activation*batch*hidden*layers*{_SHARED},"
-                 f"optimizer*hidden*layers*{_SHARED}", ""),
+        "free": ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
+                 "optimizer*hidden*layers*devices*chunks", "workers_per_core"),
     },
     "autoencoder": {
         "sum": ("layers,hidden,code,activation,optimizer", f"batch,{_SHARING}"),
         "joined": ("hidden*layers,activation*hidden*layers,hidden*code,optimizer", f"batch,{_SHARING}"),
-        "free": (f"batch*hidden*layers*{_SHARED},activation*batch*hidden*layers*{_SHARED},"
-                 f"optimizer*hidden*layers*{_SHARED}", ""),
+        "free": ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
+                 "optimizer*hidden*layers*devices*chunks", "workers_per_core"),
     },
 }  # fmt: skip
 """The candidates of each kind, intrinsic and extrinsic columns: the plain form, one that joins the columns that
-multiply, and one in which batch, devices and chunks may scale each term by powers of their own.
+multiply, and one in which batch and devices may scale each term by powers of their own.
 
 More devices than cores help no further, which no power of `devices` alone can say: `workers_per_core` is a factor of
-its own.
+its own. Chunks repeat what does not depend on the batch, such as adding up gradients, so the free form has them there;
+with powers of them in each term, it had more constants than the smaller half of the runs could tell.
 """
 
 

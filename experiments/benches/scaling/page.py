@@ -29,9 +29,9 @@ def page_lines(facts: Facts) -> list[str]:
         "One formula per kind of network (`generic`), chosen among three forms on the runs that it is shown, by the "
         "kind of test that follows: by cross-validation, or by the error on the largest of them when fitted on the "
         "others. `sum` is the plain form, each intrinsic column a summand of its own; `joined` lets columns that "
-        "multiply share a summand; `free` also gives each summand powers of its own of batch, devices, workers per "
-        "core and chunks. The black boxes see the same columns of the same runs and the products of these that the "
-        "forms have, and learn seconds or, from logarithms, logarithms.",
+        "multiply share a summand; `free` also gives each summand powers of its own of batch and devices, and has "
+        "chunks where the batch does not matter. The black boxes see the same columns of the same runs and the "
+        "products of these that the forms have, and learn seconds or, from logarithms, logarithms.",
         "",
         "*Held out*: five folds, every run predicted once while unseen. *Larger*: fitted on the 70 % of runs with the "
         f"fewest operations, judged on the other 30 % (in the median, by operations: {larger}).",

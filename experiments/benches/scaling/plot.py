@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ GENERIC = "generic"
 PANEL_IN = (4.8, 4.6)
 OURS, THEIRS = "#4c78a8", "#f58518"
 RATIOS = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+MS = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 GFLOPS = tuple(factor * 10.0**power for power in range(-3, 6) for factor in (1, 2, 5))
 
 
@@ -50,6 +52,7 @@ def _draw_predictions(ax: Any, by_kind: dict[str, Facts]) -> None:
     for i, (kind, pair) in enumerate(both.items()):
         ax.scatter(*pair, s=14, color=COLOURS[i], marker=MARKERS[i], alpha=0.7, linewidth=0, label=kind)
     ax.set(xscale="log", yscale="log", xlabel="measured, ms", ylabel="predicted while unseen, ms")
+    _set_ticks(ax, MS, MS)
     ax.legend(fontsize=9, frameon=False, loc="upper left")
     light_grid(ax, "steps, by the generic model")
 
@@ -73,6 +76,7 @@ def _draw_sgd(ax: Any, rows: list[Facts]) -> None:
     for i, manner in enumerate(manners):
         ax.scatter([], [], s=18, color="#777777", marker=MARKERS[i], label=manner)
     ax.set(xscale="log", yscale="log", xlabel="measured, ms", ylabel="predicted by formula, ms")
+    _set_ticks(ax, MS, MS)
     ax.legend(fontsize=8, frameon=False, loc="upper left")
     light_grid(ax, "iterations of synchronous SGD")
 
@@ -108,12 +112,14 @@ def _draw_larger(ax: Any, by_kind: dict[str, Facts], rival: str) -> None:
     for colour, name in ((OURS, GENERIC), (THEIRS, rival)):
         ax.scatter([], [], color=colour, s=16, label=name)
     ax.set(xscale="log", yscale="log", xlabel="operations of a step, GFLOP", ylabel="predicted / measured")
-    for set_ticks, ticks, ends, style in (
-        (ax.set_yticks, RATIOS, ax.get_ylim(), {"fontsize": 8}),
-        (ax.set_xticks, GFLOPS, ax.get_xlim(), {}),
-    ):
-        inside = [tick for tick in ticks if ends[0] <= tick <= ends[1]]
-        set_ticks(inside, [f"{tick:g}" for tick in inside], **style)
-    ax.minorticks_off()
+    _set_ticks(ax, GFLOPS, RATIOS)
     ax.legend(fontsize=9, frameon=False, loc="lower left")
     light_grid(ax, "larger than any network shown")
+
+
+def _set_ticks(ax: Any, along_x: Sequence[float], along_y: Sequence[float]) -> None:
+    """Those of these ticks that are within the axes, written plainly: a logarithmic axis has few by itself, or none."""
+    for set_ticks, ticks, ends in ((ax.set_xticks, along_x, ax.get_xlim()), (ax.set_yticks, along_y, ax.get_ylim())):
+        inside = [tick for tick in ticks if ends[0] <= tick <= ends[1]]
+        set_ticks(inside, [f"{tick:g}" for tick in inside], fontsize=8)
+    ax.minorticks_off()

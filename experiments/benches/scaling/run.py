@@ -28,7 +28,7 @@ from surrogate.scaling.runs import Runs
 
 CONFIGS = 240  # of all kinds together
 SGD_CONFIGS = 2  # of each kind, whose iterations are predicted by the formula of synchronous SGD
-FEWEST = 36  # of one kind: a form has up to 17 constants, and is chosen on half of the runs
+FEWEST = 36  # of one kind: the plain form has up to 17 constants, and is chosen on half of the runs
 CHUNK = 36  # networks measured in one process
 AGAIN = 12  # measured twice, to know the error of the measurement itself
 TAKES = Takes(models=check_kind, measurements=FEWEST, runs=True)
