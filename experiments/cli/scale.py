@@ -121,6 +121,9 @@ def sgd(
     ] = 1e9,
     host: Annotated[float, typer.Option("--host-bytes-per-s", help="Rate at which batches are copied.")] = 1e10,
     prefetch: Annotated[bool, typer.Option(help="Read and copy the next batch during the step.")] = True,
+    host_busy: Annotated[
+        float, typer.Option(help="Share of the copying that keeps devices from computing: 1 for CPU workers.")
+    ] = 0.0,
     plot: Plot = None,
     pays: Pays = 0.05,
     as_json: AsJson = False,
@@ -137,7 +140,7 @@ def sgd(
     from experiments.report.scaling import sgd_curve, show_sgd
     from surrogate.scaling.sync_sgd import SgdSettings
 
-    settings = SgdSettings(form, overlap, batch, slots, bucket, input_bytes, io, host, prefetch)
+    settings = SgdSettings(form, overlap, batch, slots, bucket, input_bytes, io, host, prefetch, host_busy)
     check_picture(plot, "--plot")
     check_pays(pays)
     check_outputs(plot)

@@ -40,6 +40,9 @@ class SgdSettings:
     io_bytes_per_s: float = math.inf  # at which all devices together read them
     host_bytes_per_s: float = math.inf  # at which they are copied to each device
     prefetch: bool = True  # read and copy the next batch meanwhile
+    host_busy: float = (
+        0.0  # share of the copying that devices compute for, which prefetch cannot hide; 1 of CPU workers
+    )
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
@@ -50,6 +53,8 @@ class SgdSettings:
             raise BadInputError("slots, bucket bytes and input bytes are numbers of 0 or more.")
         if not (self.io_bytes_per_s > 0 and self.host_bytes_per_s > 0):
             raise BadInputError("bytes per second are above 0.")
+        if not 0 <= self.host_busy <= 1:
+            raise BadInputError("the share of the copying that devices compute for is from 0 to 1.")
 
 
 class Layer(NamedTuple):
@@ -285,6 +290,8 @@ def laid_out(work: StepWork, sums: Sum, settings: SgdSettings) -> Iteration:
     if settings.prefetch:
         pieces[1] = Piece("copy", "copy", 0.0, copy_s)
     clock = _Clock(begin_s, len(work.forward_s))
+    if settings.prefetch:
+        clock.run("copy", np.full(len(work.forward_s), copy_s * settings.host_busy))
     clock.run("forward", work.forward_s)
     waiting: list[tuple[str, float]] = []
     for name, gradient_bytes in _backward(work, settings.bucket_bytes, clock):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from placer.errors import BadInputError
 
 Levels = tuple[str, ...]
+T = TypeVar("T")
 ACTIVATIONS: Levels = ("relu", "tanh", "gelu")
 OPTIMIZERS: Levels = ("sgd", "momentum", "adam")
 CLASSES = 10
 SIDE, CHANNELS = 20, 3  # of a CNN's images
 INPUTS = 576  # of the others
-DEVICES = 2
+DEVICES = (1, 2, 4)  # workers that share the batch
+CHUNKS = (1, 2, 4)  # in which each worker takes its share of the batch, one after another
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ SPACES: dict[str, dict[str, Range | Levels]] = {
     "autoencoder": {"batch": Range(256, 2048, 16), "layers": Range(1, 3), "hidden": Range(192, 768, 16),
                     "code": Range(16, 128, 8), **COMMON},
 }  # fmt: skip
-"""What varies in each kind of network; `devices` does in all."""
+"""What varies in each kind of network; devices and chunks do in all."""
 
 
 def check_kind(kind: str) -> None:
@@ -52,43 +54,53 @@ def check_kind(kind: str) -> None:
         raise BadInputError(f"--model {kind!r} is no kind of network; choose of {', '.join(SPACES)}.")
 
 
+_SHARING = "devices,workers_per_core,chunks"
 FORMS: dict[str, dict[str, tuple[str, str]]] = {
     "cnn": {
-        "sum": ("layers,filters,kernel,activation,optimizer", "batch,devices"),
-        "joined": ("filters*kernel*layers,activation*filters*layers,optimizer", "batch,devices"),
+        "sum": ("layers,filters,kernel,activation,optimizer", f"batch,{_SHARING}"),
+        "joined": ("filters*kernel*layers,activation*filters*layers,optimizer", f"batch,{_SHARING}"),
         "free": ("batch*filters*kernel*layers*devices,activation*batch*filters*layers*devices,"
-                 "optimizer*layers*devices", ""),
+                 "optimizer*layers*devices*chunks", "workers_per_core"),
     },
     "mlp": {
-        "sum": ("layers,hidden,activation,optimizer", "batch,devices"),
-        "joined": ("hidden*layers,activation*hidden*layers,optimizer", "batch,devices"),
+        "sum": ("layers,hidden,activation,optimizer", f"batch,{_SHARING}"),
+        "joined": ("hidden*layers,activation*hidden*layers,optimizer", f"batch,{_SHARING}"),
         "free": ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
-                 "optimizer*hidden*layers*devices", ""),
+                 "optimizer*hidden*layers*devices*chunks", "workers_per_core"),
     },
     "autoencoder": {
-        "sum": ("layers,hidden,code,activation,optimizer", "batch,devices"),
-        "joined": ("hidden*layers,activation*hidden*layers,hidden*code,optimizer", "batch,devices"),
+        "sum": ("layers,hidden,code,activation,optimizer", f"batch,{_SHARING}"),
+        "joined": ("hidden*layers,activation*hidden*layers,hidden*code,optimizer", f"batch,{_SHARING}"),
         "free": ("batch*hidden*layers*devices,activation*batch*hidden*layers*devices,"
-                 "optimizer*hidden*layers*devices", ""),
+                 "optimizer*hidden*layers*devices*chunks", "workers_per_core"),
     },
 }  # fmt: skip
 """The candidates of each kind, intrinsic and extrinsic columns: the plain form, one that joins the columns that
-multiply, and one in which batch and devices may scale each term by powers of its own.
+multiply, and one in which batch and devices may scale each term by powers of their own.
+
+More devices than cores help no further, which no power of `devices` alone can say: `workers_per_core` is a factor of
+its own. Chunks repeat what does not depend on the batch, such as adding up gradients, so the free form has them there;
+with powers of them in each term, it had more constants than the smaller half of the runs could tell.
 """
 
 
 @dataclass(frozen=True)
 class Config:
-    """One network as it is trained. settings: of its kind's space. devices: workers that share the batch."""
+    """One network as it is trained. settings: of its kind's space. devices: workers that share the batch, and
+    workers_per_core of them a core. chunks: in which each takes its share, one after another, summing their gradients.
+    """
 
     kind: str
     settings: Mapping[str, int | str]
     devices: int
+    chunks: int = 1
+    workers_per_core: int = 1
 
     @property
     def columns(self) -> dict[str, int | str]:
         """The columns that a model of the step time is given."""
-        return {**self.settings, "devices": self.devices}
+        sharing = {"devices": self.devices, "workers_per_core": self.workers_per_core, "chunks": self.chunks}
+        return {**self.settings, **sharing}
 
     @property
     def operations(self) -> float:
@@ -114,8 +126,9 @@ def reference(devices: int) -> Config:
     return Config("cnn", REFERENCE, devices)
 
 
-def design(kind: str, count: int, seed: int = 0) -> list[Config]:
-    """`count` networks of a kind, no two alike: a Latin hypercube (McKay et al. 1979) over its space and the devices.
+def design(kind: str, count: int, cores: int = 2, seed: int = 0) -> list[Config]:
+    """`count` networks of a kind, no two alike: a Latin hypercube (McKay et al. 1979) over its space, the devices and
+    the chunks. cores: those that the workers share.
 
     Fewer where a hundred draws do not find as many.
     """
@@ -124,10 +137,11 @@ def design(kind: str, count: int, seed: int = 0) -> list[Config]:
     space = SPACES[kind]
     found: dict[tuple[Any, ...], Config] = {}
     for attempt in range(100):
-        sampler = qmc.LatinHypercube(d=len(space) + 1, rng=seed + 1000 * attempt)
+        sampler = qmc.LatinHypercube(d=len(space) + 2, rng=seed + 1000 * attempt)
         for shares in sampler.random(count - len(found)):
             settings = {name: _at(axis, share) for (name, axis), share in zip(space.items(), shares, strict=False)}
-            config = Config(kind, settings, 1 + int(shares[-1] * DEVICES))
+            devices, chunks = (_of(levels, s) for levels, s in zip((DEVICES, CHUNKS), shares[-2:], strict=True))
+            config = Config(kind, settings, devices, chunks, -(-devices // cores))
             found.setdefault(tuple(config.columns.values()), config)
         if len(found) == count:
             break
@@ -135,4 +149,8 @@ def design(kind: str, count: int, seed: int = 0) -> list[Config]:
 
 
 def _at(axis: Range | Levels, share: float) -> int | str:
-    return axis.at(share) if isinstance(axis, Range) else axis[min(int(share * len(axis)), len(axis) - 1)]
+    return axis.at(share) if isinstance(axis, Range) else _of(axis, share)
+
+
+def _of(levels: Sequence[T], share: float) -> T:
+    return levels[min(int(share * len(levels)), len(levels) - 1)]

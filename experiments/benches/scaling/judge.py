@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -24,8 +25,9 @@ FOLDS = 5
 LARGEST = 0.3  # of the runs, by operations, that a fit on the smaller ones must predict
 SEEDS = 8
 GENERIC = "generic"  # the form that cross-validation on the rows shown chose
-BLACKBOXES = ("linear", "forest", "boosting")
+BLACKBOXES = ("linear", "forest", "boosting", "gaussian-process", "svr")
 VIEWS = ("seconds", "logs")
+DIRECTION = {"devices": -1}  # in which a column enters a product, if not as a factor
 QUICK = FitSettings(intrinsic=(-1.0, 2.5), extrinsic=(-1.0, 2.5), samples=0)
 """No time falls faster than in proportion to devices, and no work here grows faster than the square of a column."""
 
@@ -48,7 +50,7 @@ def study(kind: str, runs: Runs, operations: Floats, settings: FitSettings = QUI
         "chosen": {"held_out": chosen, "extrapolation": chosen_small},
         "n_larger": len(larger),
         "times_larger": float(np.median(operations[larger]) / np.median(operations[smaller])),
-        "stability": stability(runs, Form.parse(*FORMS[kind][chosen_small[0]]), (smaller, larger), settings),
+        "stability": stability(runs, form_of(kind, chosen_small[0], runs), (smaller, larger), settings),
         "points": {"measured_s": seconds[rows].tolist(), "predicted_s": held_out[GENERIC].tolist()},
         "beyond": {
             "operations": operations[larger].tolist(),
@@ -87,7 +89,7 @@ def _judged(
         columns = runs.take(unseen).columns
         predicted = {f"{GENERIC}: {name}": model.values(columns) for name, model in models.items()}
         predicted[GENERIC] = predicted[f"{GENERIC}: {chosen[-1]}"]
-        predicted |= blackboxes(runs, known, unseen, settings.seed)
+        predicted |= blackboxes(kind, runs, known, unseen, settings.seed)
         for name, seconds in predicted.items():
             found.setdefault(name, []).append(seconds)
     whole = {name: parts for name, parts in found.items() if len(parts) == len(splits)}
@@ -105,9 +107,9 @@ def _on_the_largest(kind: str, runs: Runs, operations: Floats, settings: FitSett
 def fitted_forms(kind: str, runs: Runs, settings: FitSettings) -> dict[str, ScalingModel]:
     """Each candidate form that these runs suffice for, fitted. Raises BadInputError where they suffice for none."""
     found, why = {}, None
-    for name, (intrinsic, extrinsic) in FORMS[kind].items():
+    for name in FORMS[kind]:
         try:
-            found[name] = fit(runs, Form.parse(intrinsic, extrinsic), TARGET, settings)
+            found[name] = fit(runs, form_of(kind, name, runs), TARGET, settings)
         except BadInputError as error:
             why = error
     if not found and why is not None:
@@ -115,34 +117,60 @@ def fitted_forms(kind: str, runs: Runs, settings: FitSettings) -> dict[str, Scal
     return found
 
 
-def blackboxes(runs: Runs, known: Rows, unseen: Rows, seed: int) -> dict[str, Floats]:
+def form_of(kind: str, name: str, runs: Runs) -> Form:
+    """The candidate of this name, of the columns that these runs have: those that never change are left out."""
+    intrinsic, extrinsic = FORMS[kind][name]
+    form = Form.parse(intrinsic, extrinsic)
+    terms = [tuple(column for column in term if column in runs.columns) for term in form.terms]
+    return Form(tuple(term for term in terms if term), tuple(c for c in form.extrinsic if c in runs.columns))
+
+
+def blackboxes(kind: str, runs: Runs, known: Rows, unseen: Rows, seed: int) -> dict[str, Floats]:
     """Seconds of the unseen rows by each regressor of surrogate/learn/regressors.py: fitted to seconds by the columns,
     and to logarithms of seconds by logarithms. Predictions are not clipped, however far outside the rows shown.
     """
     from sklearn.preprocessing import StandardScaler
+    from threadpoolctl import threadpool_limits
 
     seconds, found = runs.numbers(TARGET), {}
     for name, view in product(BLACKBOXES, VIEWS):
         logs = view == "logs"
-        x, y = features(runs, logs=logs), (np.log(seconds) if logs else seconds)[:, None]
+        x, y = features(kind, runs, logs=logs), (np.log(seconds) if logs else seconds)[:, None]
         columns, target = StandardScaler().fit(x[known]), StandardScaler().fit(y[known])
-        model = LEARNERS[name](columns.transform(x[known]), target.transform(y[known])[:, 0], seed)
-        answers = target.inverse_transform(model.predict(columns.transform(x[unseen]))[:, None])[:, 0]
+        with warnings.catch_warnings(), threadpool_limits(1):
+            warnings.simplefilter("ignore")  # a fit that stops before it has converged is judged by its error
+            model = LEARNERS[name](columns.transform(x[known]), target.transform(y[known])[:, 0], seed)
+            answers = target.inverse_transform(model.predict(columns.transform(x[unseen]))[:, None])[:, 0]
         found[f"{name} ({view})"] = np.exp(answers) if logs else answers
     return found
 
 
-def features(runs: Runs, *, logs: bool) -> Floats:
-    """[runs, features]: numbers, or their logarithms, and a 0 or 1 per level of a text."""
-    columns: list[Floats] = []
-    for name, column in runs.columns.items():
-        if name == TARGET:
-            continue
-        if isinstance(column, tuple):
-            columns += [np.array([float(value == level) for value in column]) for level in sorted(set(column))]
-        else:
-            columns.append(np.log(column) if logs else column)
+def features(kind: str, runs: Runs, *, logs: bool) -> Floats:
+    """[runs, features]: numbers, or their logarithms, a 0 or 1 per level of a text, and the products of all terms that
+    the generic forms join: of their numbers, and where they have a text, a column per level that is 0 elsewhere.
+    Devices share the work, so there they divide.
+    """
+    numbers = {n: np.log(c) if logs else c for n, c in runs.columns.items() if not isinstance(c, tuple) and n != TARGET}
+    levels = {n: _levels(c) for n, c in runs.columns.items() if isinstance(c, tuple)}
+    columns = [*numbers.values(), *(level for found in levels.values() for level in found)]
+    for term in joined_terms(kind, runs):
+        logarithms = [np.log(runs.numbers(name)) * DIRECTION.get(name, 1) for name in term if name in numbers]
+        joined = np.sum(logarithms, axis=0) if logs else np.exp(np.sum(logarithms, axis=0))
+        texts = [name for name in term if name in levels]
+        columns += [joined * level for level in levels[texts[0]]] if texts else [joined]
     return np.column_stack(columns)
+
+
+def joined_terms(kind: str, runs: Runs) -> list[tuple[str, ...]]:
+    """The terms with several columns, two of them numbers or one and a text, of all forms of this kind."""
+    terms = [term for name in FORMS[kind] for term in form_of(kind, name, runs).terms]
+    numbers = {name for name in runs.columns if not runs.is_text(name)}
+    return [term for term in dict.fromkeys(terms) if len(term) > 1 and numbers & set(term)]
+
+
+def _levels(column: Sequence[str]) -> list[Floats]:
+    """A 0 or 1 per run, for each level."""
+    return [np.array([float(value == level) for value in column]) for level in sorted(set(column))]
 
 
 def stability(runs: Runs, form: Form, split: tuple[Rows, Rows], settings: FitSettings) -> list[Facts]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -21,32 +21,50 @@ REPLICA = re.compile(r"(?:^|/)replica_(\d+)/")
 
 
 def training(config: Config, seed: int = 0) -> TrainingStep:
-    """A step in which each of `config.devices` replicas takes its share of the batch; their gradients are averaged, by
-    examples, and applied once.
+    """A step in which each of `config.devices` replicas takes its share of the batch, in `config.chunks` chunks one
+    after another; all their gradients are averaged, by examples, and applied once.
+
+    Its inputs are pairs (examples, wanted), of each replica's chunks in turn.
     """
     rng = np.random.default_rng(seed)
     keras.utils.set_random_seed(seed)
     model, loss_of = _network(config)
     optimizer = _optimizer(str(config.settings["optimizer"]))
     optimizer.build(model.trainable_variables)
-    parts = _parts(int(config.settings["batch"]), config.devices)
-    inputs = tuple(tensor for part in parts for tensor in _examples(config, part, rng))
-    batch = float(sum(parts))
+    batch = int(config.settings["batch"])
+    parts = [_parts(part, config.chunks) for part in _parts(batch, config.devices)]
+    inputs = tuple(tensor for part in parts for chunk in part for tensor in _examples(config, chunk, rng))
 
     def step(*tensors: Any) -> Any:
         variables = model.trainable_variables
         losses, gradients = [], []
+        pairs = iter(zip(tensors[::2], tensors[1::2], strict=True))
         for i, part in enumerate(parts):
             with tf.name_scope(f"replica_{i}"):
-                with tf.GradientTape() as tape:
-                    loss = loss_of(model, *tensors[2 * i : 2 * i + 2]) * (part / batch)
-                gradients.append(tape.gradient(loss, variables))
-                losses.append(loss)
+                weighted = [(chunk / batch, *next(pairs)) for chunk in part]
+                loss, summed = _accumulated(lambda x, wanted: loss_of(model, x, wanted), variables, weighted)
+            gradients.append(summed)
+            losses.append(loss)
         summed = [tf.add_n(list(of)) if len(of) > 1 else of[0] for of in zip(*gradients, strict=True)]
         optimizer.apply(summed, variables)
         return tf.add_n(losses)
 
     return TrainingStep(config.kind, step, inputs, model, optimizer)
+
+
+def _accumulated(loss_of: Callable[..., Any], variables: Sequence[Any], weighted: Sequence[Any]) -> tuple[Any, Any]:
+    """The weighted losses and their gradients, summed over (weight, examples, wanted). A chunk waits for the gradients
+    of the one before, so that no more than one is in memory at a time.
+    """
+    loss, summed = None, None
+    for weight, x, wanted in weighted:
+        with tf.control_dependencies(summed or []):
+            with tf.GradientTape() as tape:
+                found = loss_of(tf.identity(x), wanted) * weight
+            gradients = tape.gradient(found, variables)
+        summed = gradients if summed is None else [a + b for a, b in zip(summed, gradients, strict=True)]
+        loss = found if loss is None else loss + found
+    return loss, summed
 
 
 def placement(graph: OpGraph, topology: Topology) -> Mapping:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from experiments.benches.bench import Facts, ms
 from experiments.benches.scaling.plot import GENERIC, PICTURE
+from experiments.benches.scaling.sgd_page import sgd_lines
 from experiments.report.text import markdown_table, percent
 
 
@@ -16,17 +19,19 @@ def page_lines(facts: Facts) -> list[str]:
     larger = ", ".join(f"`{kind}` {row['times_larger']:.1f}x" for kind, row in facts["by_kind"].items())
     failed = f" {facts['n_failed']} failed." if facts["n_failed"] else ""
     return [
-        f"{facts['n_runs']} networks, each trained for real in one placed step on one or {facts['devices']} one-core "
-        f"worker processes that share the batch: {kinds}. Batch, layers, filters or hidden units, kernel, activation, "
-        "optimizer and devices follow a seeded Latin hypercube. Every step was timed in turn with a reference step, "
-        "and scaled to a typical one (lower quartiles of 7 to 15 steps each). Two measurements of the same network, in "
-        f"two processes, differed by {facts['noise']:.1%} on average.{failed}",
+        f"{facts['n_runs']} networks, each trained for real in one placed step on {_either(facts['devices'])} one-core "
+        f"worker processes that share the batch{_chunked(facts)}: {kinds}. Batch, layers, filters or hidden units, "
+        "kernel, activation, optimizer, devices and chunks follow a seeded Latin hypercube. Every step was timed in "
+        "turn with a reference step, and scaled to a typical one (lower quartiles of 7 to 15 steps each). Two "
+        f"measurements of the same network, in two processes, differed by {facts['noise']:.1%} on average.{failed}",
+        *_crowded(facts),
         "",
         "One formula per kind of network (`generic`), chosen among three forms on the runs that it is shown, by the "
         "kind of test that follows: by cross-validation, or by the error on the largest of them when fitted on the "
         "others. `sum` is the plain form, each intrinsic column a summand of its own; `joined` lets columns that "
-        "multiply share a summand; `free` also gives each summand powers of its own of batch and devices. The black "
-        "boxes see the same columns of the same runs, and learn seconds or, from logarithms, logarithms.",
+        "multiply share a summand; `free` also gives each summand powers of its own of batch and devices, and has "
+        "chunks where the batch does not matter. The black boxes see the same columns of the same runs and the "
+        "products of these that the forms have, and learn seconds or, from logarithms, logarithms.",
         "",
         "*Held out*: five folds, every run predicted once while unseen. *Larger*: fitted on the 70 % of runs with the "
         f"fewest operations, judged on the other 30 % (in the median, by operations: {larger}).",
@@ -52,10 +57,40 @@ def page_lines(facts: Facts) -> list[str]:
             [_seeds(kind, found) for kind, row in facts["by_kind"].items() for found in row["stability"]],
             left=(0, 1),
         ),
+        *sgd_lines(facts.get("sgd")),
         *(["", f"The runs: {', '.join(f'`{path}`' for path in facts['data'])}."] if facts.get("data") else []),
         "",
         f"![Predicted and measured step times, errors, and larger networks]({PICTURE})",
     ]
+
+
+def _either(counts: Sequence[int] | int) -> str:
+    """1, 2 or 4. A record of before had only the largest of two."""
+    *firsts, last = counts if isinstance(counts, Sequence) else (1, counts)
+    return f"{', '.join(map(str, firsts))} or {last}"
+
+
+def _chunked(facts: Facts) -> str:
+    if not facts.get("chunks"):
+        return ""
+    return f", each taking its share in {_either(facts['chunks'])} chunks whose gradients it sums"
+
+
+def _crowded(facts: Facts) -> list[str]:
+    """What is said where workers were more than cores."""
+    cores = facts.get("cores", 0)
+    many = [count for count in facts["devices"] if count > cores] if cores else []
+    if not many:
+        return []
+    return [
+        "",
+        f"This process had {cores} cores, so {_plainly(many)} workers are oversubscribed: they share cores, and are no "
+        "such devices as machines of their own would be. The column `workers_per_core` tells the models so.",
+    ]
+
+
+def _plainly(counts: Sequence[int]) -> str:
+    return _either(counts) if len(counts) > 1 else str(counts[0])
 
 
 def _model(row: Facts) -> list[str]:

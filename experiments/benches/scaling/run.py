@@ -15,18 +15,21 @@ import numpy as np
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
 from experiments.benches.kept_runs import kept
-from experiments.benches.process import facts_alone
-from experiments.benches.scaling.design import DEVICES, FORMS, SPACES, Config, check_kind, design
+from experiments.benches.process import SILENT, environment, facts_alone
+from experiments.benches.scaling.design import CHUNKS, DEVICES, FORMS, SPACES, Config, check_kind, design
 from experiments.benches.scaling.judge import GENERIC, TARGET, pooled, study
 from experiments.benches.scaling.runs import measure
+from experiments.benches.scaling.sgd_clock import judged_sgd, measure_sgd, sgd_configs
+from experiments.benches.scaling.shared_cores import own_cores
 from experiments.benches.takes import Takes
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from surrogate.scaling.runs import Runs
 
-CONFIGS = 312  # of all kinds together
-FEWEST = 30  # of one kind
-CHUNK = 26  # networks measured in one process
+CONFIGS = 240  # of all kinds together
+SGD_CONFIGS = 2  # of each kind, whose iterations are predicted by the formula of synchronous SGD
+FEWEST = 36  # of one kind: the plain form has up to 17 constants, and is chosen on half of the runs
+CHUNK = 36  # networks measured in one process
 AGAIN = 12  # measured twice, to know the error of the measurement itself
 TAKES = Takes(models=check_kind, measurements=FEWEST, runs=True)
 
@@ -39,9 +42,13 @@ def bench_facts(options: BenchOptions) -> Facts:
     begin_s = time.perf_counter()
     kinds = options.models or tuple(SPACES)
     configs = _designed(kinds, options.measurements or CONFIGS)
+    sgd = _sgd(options, kinds)
     rows = _measured(options, configs)
     good, noise = _leveled(configs, rows)
     facts = judged(good) | {
+        "sgd_mape": sgd.get("sgd_mape"),
+        "sgd_mape_oversubscribed": sgd.get("sgd_mape_oversubscribed"),
+        "sgd": sgd,
         "n_failed": len(configs) - len(good),
         "noise": noise,
         "measured_s": sum(row["took_s"] for row in rows if "failed" not in row),
@@ -57,9 +64,19 @@ def _designed(kinds: Sequence[str], count: int) -> list[Config]:
         raise BadInputError(
             f"--measurements is {count}; give at least {FEWEST * len(kinds)}, or there is nothing to be judged by."
         )
-    by_kind = [design(kind, -(-count // len(kinds)), seed=i) for i, kind in enumerate(kinds)]
+    by_kind = [design(kind, -(-count // len(kinds)), len(own_cores()), seed=i) for i, kind in enumerate(kinds)]
     in_turn = [config for together in zip(*by_kind, strict=True) for config in together]
     return in_turn[:count]
+
+
+def _sgd(options: BenchOptions, kinds: Sequence[str]) -> Facts:
+    """The formula of synchronous SGD against the clock, or {"failed": line}."""
+    records = [asdict(config) for config in sgd_configs(kinds, SGD_CONFIGS)]
+    print(f"synchronous SGD of {len(records)} networks, by formula and by the clock", file=sys.stderr)
+    settings = {"part": "scaling-sgd", "configs": records}
+    with environment(SILENT):
+        found = kept(options, "scaling-sgd", settings, partial(facts_alone, measure_sgd, records))
+    return judged_sgd(found) if found.get("rows") else {"failed": found.get("failed", "; ".join(found.get("lost", [])))}
 
 
 def _measured(options: BenchOptions, configs: Sequence[Config]) -> list[Facts]:
@@ -124,7 +141,9 @@ def judged(good: Sequence[tuple[Config, float]]) -> Facts:
         "table": [{"model": name, "held_out": e, "extrapolation": beyond.get(name)} for name, e in held_out.items()],
         "by_kind": by_kind,
         "forms": {kind: {name: list(form) for name, form in FORMS[kind].items()} for kind in kinds},
-        "devices": DEVICES,
+        "devices": list(DEVICES),
+        "chunks": list(CHUNKS),
+        "cores": len(own_cores()),
     }
 
 

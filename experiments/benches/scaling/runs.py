@@ -8,20 +8,22 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments.benches.bench import Facts
 from experiments.benches.scaling.design import DEVICES, Config, reference
+from experiments.benches.scaling.shared_cores import open_one_core_workers
 from placer.errors import PlacerError, one_line
 from placer.profile.operators.drift import QUIET
 from placer.result import summary
 
 if TYPE_CHECKING:
     from placer.devices.cluster import Devices
+    from placer.execute.rewrite import PlacedStep
 
 WARM_UP = 3
 LEAST, MOST = 7, 15  # steps that count: as many as fit into PAIRS_S, within these
@@ -37,18 +39,19 @@ def measure(records: Sequence[Facts], clock: Clock = time.perf_counter) -> Facts
 
     records: configs as plain data. Seconds are the lower quartile, because what else runs on these cores only adds.
     """
-    from placer.devices.cluster import open_devices
-
     rows = []
-    with (
-        open_devices(f"workers:{DEVICES}", links=False) as devices,
-        _ready(reference(1), devices, clock) as one,
-        _ready(reference(DEVICES), devices, clock) as shared,
-    ):
+    with open_one_core_workers(max(DEVICES)) as devices, references(devices, clock) as beside:
         for config in (Config(**record) for record in records):
-            rows.append(measured(config, devices, one if config.devices == 1 else shared, clock))
+            rows.append(measured(config, devices, beside[config.devices], clock))
             gc.collect()
     return {"rows": rows}
+
+
+@contextmanager
+def references(devices: Devices, clock: Clock) -> Iterator[dict[int, TimedStep]]:
+    """The reference step for each number of devices."""
+    with ExitStack() as open_steps:
+        yield {n: open_steps.enter_context(ready(reference(n), devices, clock)).timed for n in DEVICES}
 
 
 def measured(config: Config, devices: Devices, beside: TimedStep, clock: Clock) -> Facts:
@@ -57,11 +60,8 @@ def measured(config: Config, devices: Devices, beside: TimedStep, clock: Clock) 
 
     begin_s = clock()
     try:
-        with _ready(config, devices, clock) as step:
-            for _ in range(WARM_UP):
-                beside()
-                step()
-            pairs = _pairs(beside, step, clock)
+        with ready(config, devices, clock) as step:
+            pairs = timed_pairs(beside, step.timed, clock)
     except (PlacerError, OpError) as error:
         return {"failed": one_line(str(error))}
     reference_s, step_s = np.quantile(pairs, QUIET, axis=0).tolist()
@@ -74,8 +74,11 @@ def measured(config: Config, devices: Devices, beside: TimedStep, clock: Clock) 
     }
 
 
-def _pairs(beside: TimedStep, step: TimedStep, clock: Clock) -> list[tuple[float, float]]:
-    """Seconds of the reference's steps and of the other's, in turn."""
+def timed_pairs(beside: TimedStep, step: TimedStep, clock: Clock) -> list[tuple[float, float]]:
+    """Seconds of the reference's steps and of the other's, in turn, after some that do not count."""
+    for _ in range(WARM_UP):
+        beside()
+        step()
     begin_s = clock()
     pairs: list[tuple[float, float]] = []
     while len(pairs) < LEAST or (len(pairs) < MOST and clock() - begin_s < PAIRS_S):
@@ -83,12 +86,29 @@ def _pairs(beside: TimedStep, step: TimedStep, clock: Clock) -> list[tuple[float
     return pairs
 
 
+@dataclass(frozen=True)
+class ReadyStep:
+    """A step that was captured and placed, and its own example inputs."""
+
+    placed: PlacedStep
+    inputs: Sequence[Any]
+    clock: Clock
+
+    def timed(self) -> float:
+        return self.timed_on(self.inputs)
+
+    def timed_on(self, inputs: Sequence[Any]) -> float:
+        """Seconds of a step on other inputs of the same shapes."""
+        from placer.measure.runner import timed
+
+        return timed(self.placed, inputs, self.clock)
+
+
 @contextmanager
-def _ready(config: Config, devices: Devices, clock: Clock) -> Iterator[TimedStep]:
+def ready(config: Config, devices: Devices, clock: Clock) -> Iterator[ReadyStep]:
     """The config's step, captured and placed. Raises PlacerError where it does not train."""
     from experiments.benches.scaling.networks import placement, training
     from placer.execute.rewrite import PlacedStep, Template
-    from placer.measure.runner import timed
     from placer.trace.capture import capture
 
     made = training(config)
@@ -100,6 +120,6 @@ def _ready(config: Config, devices: Devices, clock: Clock) -> Iterator[TimedStep
         losses = [float(step.run_flat(inputs)[0]) for _ in range(2)]
         if not abs(losses[0] - losses[1]) > 0:
             raise PlacerError(f"two steps of {config.columns} have the losses {losses}: it does not train.")
-        yield partial(timed, step, inputs, clock)
+        yield ReadyStep(step, inputs, clock)
     finally:
         step.close()

@@ -95,13 +95,19 @@ class Workers:
             self.processes.clear()
 
 
-def start_workers(count: int, ports: Iterable[int] = (), clock: Callable[[], float] = time.monotonic) -> Workers:
+def start_workers(
+    count: int,
+    ports: Iterable[int] = (),
+    clock: Callable[[], float] = time.monotonic,
+    cores: Sequence[tuple[int, ...]] = (),
+) -> Workers:
     """Start `count` workers, divide this process's cores among them, and wait until all of them serve.
 
+    cores: of each worker, where they are not to be divided: workers may share them, and then slow each other down.
     Raises BadInputError for a count that does not fit the cores or a port in use, PlacerError where a worker does
     not come up.
     """
-    cores = share_cores(count, sorted(os.sched_getaffinity(0)))
+    cores = tuple(cores) or share_cores(count, sorted(os.sched_getaffinity(0)))
     wanted = tuple(ports) or free_ports(count)
     for port in wanted:
         _check_free(port)

@@ -12,8 +12,18 @@ from matplotlib.figure import Figure
 from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.scaling import run as scaling
-from experiments.benches.scaling.design import FORMS, SPACES, Config, Range, design, reference
-from experiments.benches.scaling.judge import GENERIC, blackboxes, features, pooled, stability, study
+from experiments.benches.scaling.design import CHUNKS, DEVICES, FORMS, SPACES, Config, Range, design, reference
+from experiments.benches.scaling.judge import (
+    BLACKBOXES,
+    GENERIC,
+    blackboxes,
+    features,
+    form_of,
+    joined_terms,
+    pooled,
+    stability,
+    study,
+)
 from experiments.benches.scaling.page import page_lines
 from experiments.benches.scaling.plot import draw, fill
 from placer.errors import BadInputError, PlacerError
@@ -26,8 +36,8 @@ QUICK = FitSettings(samples=0, generations=25, folds=2, population=6, weights=(0
 
 
 def seconds(config):
-    """Operations at 20 GFLOP/s, half that for each of two devices, and 2 ms."""
-    return config.operations / 2e10 / config.devices**0.9 + 2e-3
+    """Operations at 20 GFLOP/s a worker, shared by those on a core, longer in chunks, and 2 ms."""
+    return config.operations / 2e10 / config.devices**0.9 * config.workers_per_core * config.chunks**0.1 + 2e-3
 
 
 def measured_rows(records):
@@ -56,7 +66,14 @@ class TestDesign:
                 assert max(values) / min(values) > 0.7 * axis.high / axis.low
             else:
                 assert values == set(axis)
-        assert 20 <= sum(config.devices == 2 for config in found) <= 40
+        for levels, name in ((DEVICES, "devices"), (CHUNKS, "chunks")):
+            counts = [sum(config.columns[name] == level for config in found) for level in levels]
+            assert sum(counts) == 60 and all(15 <= count <= 25 for count in counts)
+
+    def test_workers_beyond_the_cores_are_marked(self, kind):
+        for config in design(kind, 30, cores=2):
+            assert config.columns["workers_per_core"] == {1: 1, 2: 1, 4: 2}[config.devices]
+        assert {config.workers_per_core for config in design(kind, 30, cores=4)} == {1}
 
     def test_the_same_seed_gives_the_same_networks(self, kind):
         assert design(kind, 20, seed=3) == design(kind, 20, seed=3) != design(kind, 20, seed=4)
@@ -82,11 +99,17 @@ def test_operations_are_those_of_its_layers():
 @pytest.fixture(scope="module")
 def facts():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scaling, "facts_alone", lambda measure, records: measured_rows(records))
+        patch.setattr(scaling, "facts_alone", answered)
+        patch.setattr(scaling, "own_cores", lambda: (0, 1))
         patch.setattr(scaling, "ProcessPoolExecutor", Here)
         patch.setattr(scaling, "study", lambda kind, runs, operations: study(kind, runs, operations, QUICK))
         patch.setattr("experiments.benches.scaling.judge.SEEDS", 2)
         yield scaling.bench_facts(BenchOptions(("cnn", "mlp"), measurements=80))
+
+
+def answered(measure, records):
+    """What the process that measures would answer: of synchronous SGD nothing."""
+    return {"failed": "not measured here"} if measure is scaling.measure_sgd else measured_rows(records)
 
 
 class Here:
@@ -115,7 +138,8 @@ def test_the_formula_of_what_is_a_formula_is_found_and_wins_beyond(facts):
 
 def test_all_models_are_judged_on_the_same_runs(facts):
     for row in facts["by_kind"].values():
-        assert {"linear (logs)", "forest (seconds)", "boosting (logs)", GENERIC} <= set(row["held_out"])
+        assert {f"{name} ({view})" for name in BLACKBOXES for view in ("logs", "seconds")} <= set(row["held_out"])
+        assert GENERIC in row["held_out"]
         assert set(row["held_out"]) == set(row["extrapolation"])
         assert len(row["points"]["measured_s"]) == row["n_runs"] == 40
         assert all(len(ratios) == row["n_larger"] == 12 for ratios in row["beyond"]["ratio"].values())
@@ -126,7 +150,15 @@ def test_the_page_tells_models_kinds_and_seeds(facts):
     text = "\n".join(page_lines({**facts, "data": ["benchmarks/scaling-cnn.csv"]}))
     assert f"| **generic** | {facts['mape_heldout']:.1%} | {facts['mape_extrapolation']:.1%} |" in text
     assert "| `cnn` | plain | none |" in text and "| `mlp` | projected, rows drawn anew |" in text
-    assert "(docs/scaling.png)" in text and "failed" not in text
+    assert "(docs/scaling.png)" in text and "could not be measured: not measured here." in text
+    assert "on 1, 2 or 4 one-core worker processes" in text and "in 1, 2 or 4 chunks" in text
+    assert "This process had 2 cores, so 4 workers are oversubscribed" in text
+
+
+def test_a_record_of_before_still_has_its_page(facts):
+    before = {name: fact for name, fact in facts.items() if name not in ("sgd", "sgd_mape", "chunks", "cores")}
+    text = "\n".join(page_lines({**before, "devices": 2}))
+    assert "on 1 or 2 one-core worker processes" in text and "oversubscribed" not in text
 
 
 def test_the_picture_is_drawn(facts, tmp_path):
@@ -136,6 +168,10 @@ def test_the_picture_is_drawn(facts, tmp_path):
     assert {label.get_text() for label in errors.get_yticklabels()} == {row["model"] for row in facts["table"]}
     assert [label.get_text() for label in predictions.get_legend().get_texts()] == ["cnn", "mlp"]
     assert [label.get_text() for label in larger.get_legend().get_texts()] == [GENERIC, facts["best_blackbox"]]
+    figure = Figure()
+    row = {"devices": 4, "workers_per_core": 2, "input": "memory", "measured_s": 0.02, "predicted_s": 0.03}
+    fill(figure, {**facts, "sgd": {"rows": [row]}})
+    assert [label.get_text() for label in figure.axes[3].get_legend().get_texts()] == ["4 workers, 2 a core", "memory"]
     draw(facts, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
@@ -153,10 +189,10 @@ def test_kept_runs_are_not_measured_again(tmp_path, monkeypatch):
 
 
 def test_seconds_are_told_in_the_time_of_the_typical_reference(monkeypatch):
-    """The machine is half as fast in the second half: the reference says so."""
-    configs = design("mlp", 30)
+    """The machine is half as fast in the last third: the reference says so."""
+    configs = design("mlp", 60)
     rows = measured_rows([asdict(c) for c in configs])["rows"]
-    slow = [{**row, "reference_s": row["reference_s"] * (2 if i >= 20 else 1)} for i, row in enumerate(rows)]
+    slow = [{**row, "reference_s": row["reference_s"] * (2 if i >= 40 else 1)} for i, row in enumerate(rows)]
     found, apart = scaling._leveled(configs, slow)
     assert [s for _, s in found] == pytest.approx([seconds(config) for config in configs])
     assert apart == 0.0
@@ -178,8 +214,8 @@ def test_the_same_network_measured_twice_tells_the_noise():
 
 
 @pytest.mark.parametrize(("options", "says"), [
-    (BenchOptions(measurements=12), "--measurements 12: scaling needs at least 30"),
-    (BenchOptions(measurements=60), "--measurements is 60; give at least 90"),
+    (BenchOptions(measurements=12), "--measurements 12: scaling needs at least 36"),
+    (BenchOptions(measurements=60), "--measurements is 60; give at least 108"),
     (BenchOptions(("rnn",)), "'rnn' is no kind of network"),
 ])  # fmt: skip
 def test_too_few_or_unknown_networks_are_refused_before_anything_is_measured(options, says):
@@ -198,10 +234,29 @@ def test_the_data_can_be_fitted_as_it_is(tmp_path, monkeypatch):
 def test_black_boxes_that_are_straight_lines_are_exact_on_them():
     runs = scaling.runs_of([(config, 1e-3 * config.settings["batch"]) for config in design("mlp", 40)])
     known, unseen = np.arange(30), np.arange(30, 40)
-    found = blackboxes(runs, known, unseen, seed=0)
+    found = blackboxes("mlp", runs, known, unseen, seed=0)
     np.testing.assert_allclose(found["linear (seconds)"], runs.numbers("step_s")[unseen], rtol=1e-6)
     np.testing.assert_allclose(found["linear (logs)"], runs.numbers("step_s")[unseen], rtol=1e-6)
-    assert features(runs, logs=False).shape == (40, 4 + 3 + 3)
+
+
+def test_black_boxes_get_the_products_that_the_forms_join():
+    runs = scaling.runs_of([(config, seconds(config)) for config in design("mlp", 40)])
+    terms = joined_terms("mlp", runs)
+    assert terms[:2] == [("hidden", "layers"), ("activation", "hidden", "layers")]
+    plain, logs = (features("mlp", runs, logs=logs) for logs in (False, True))
+    of_terms = sum(3 if {"activation", "optimizer"} & set(term) else 1 for term in terms)
+    assert plain.shape == logs.shape == (40, 6 + 3 + 3 + of_terms)
+    product = runs.numbers("hidden") * runs.numbers("layers")
+    np.testing.assert_allclose(plain[:, 12], product)
+    np.testing.assert_allclose(logs[:, 12], np.log(product))
+    np.testing.assert_allclose(plain[:, 13:16].sum(axis=1), product)
+
+
+def test_forms_leave_out_what_never_changes():
+    runs = scaling.runs_of([(config, seconds(config)) for config in design("cnn", 30, cores=8)])
+    for name in FORMS["cnn"]:
+        assert "workers_per_core" not in form_of("cnn", name, runs).columns
+        assert "devices" in form_of("cnn", name, runs).columns
 
 
 def test_errors_of_kinds_are_pooled_run_by_run():
@@ -212,7 +267,7 @@ def test_errors_of_kinds_are_pooled_run_by_run():
 def test_a_seeded_search_that_is_not_polished_is_less_stable(monkeypatch):
     monkeypatch.setattr("experiments.benches.scaling.judge.SEEDS", 3)
     runs = scaling.runs_of(good("cnn", 40))
-    table = stability(runs, Form.parse(*FORMS["cnn"]["joined"]), (np.arange(30), np.arange(30, 40)), QUICK)
+    table = stability(runs, form_of("cnn", "joined", runs), (np.arange(30), np.arange(30, 40)), QUICK)
     of = {(row["search"], row["resampled"], row["weight"] > 0): row for row in table}
     assert len(of) == 6
     assert of["projected", False, True]["predictions"] <= of["plain", False, True]["predictions"]

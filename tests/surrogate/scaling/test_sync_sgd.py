@@ -90,6 +90,17 @@ class TestTimeline:
             "compute |ff21uu|",
         ]
 
+    def test_prefetch_does_not_hide_what_devices_compute_for_it(self):
+        busy = SgdSettings(input_bytes=4.0, io_bytes_per_s=4.0, host_bytes_per_s=2.0, host_busy=0.5)
+        graph = network("12", backward_s=1.0)
+        assert drawn(iteration(graph, cluster(1), 1, busy)) == [
+            "io      |i......|",
+            "copy    |cc.....|",
+            "compute |cff21uu|",
+        ]
+        before = iteration(graph, cluster(1), 1, replace(busy, prefetch=False))
+        assert before == iteration(graph, cluster(1), 1, replace(busy, prefetch=False, host_busy=0.0))
+
     def test_a_loader_that_is_too_slow_is_waited_for(self):
         slow = SgdSettings(input_bytes=4.0, io_bytes_per_s=0.1)
         assert iteration(THREE, cluster(1), 1, slow).iteration_s == pytest.approx(40.0)
@@ -154,6 +165,7 @@ def case(request):
         chance.choice(["ring", "server"]), True, chance.choice(["fixed", "shared"]),
         bucket_bytes=chance.choice([0.0, 40.0]), input_bytes=chance.choice([0.0, 10.0]), io_bytes_per_s=10.0,
         host_bytes_per_s=20.0, prefetch=chance.choice([True, False]),
+        host_busy=chance.choice([0.0, 0.4, 1.0]),
     )  # fmt: skip
     return OpGraph(graph.name, ops, graph.edges), topology, settings
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from placer.devices.workers import binding
+from placer.devices.workers import workers as workers_module
 from placer.devices.workers.binding import bind_to_loopback, listening_ports
 from placer.devices.workers.worker import serve
 from placer.devices.workers.workers import Workers, _check_free, free_ports, share_cores, start_workers
@@ -101,6 +102,14 @@ def test_a_worker_that_dies_at_start_is_told_in_one_line(monkeypatch):
     with pytest.raises(PlacerError, match="could not start") as failed:
         start_workers(1)
     assert "\n" not in str(failed.value)
+
+
+def test_workers_may_be_given_cores_that_they_share(monkeypatch):
+    started = []
+    monkeypatch.setattr(workers_module, "_start", lambda workers, task: started.append(workers.cores[task]))
+    monkeypatch.setattr(workers_module, "_wait_ready", lambda *_: None)
+    start_workers(3, cores=[(0,), (1,), (0,)]).processes.clear()
+    assert started == [(0,), (1,), (0,)]
 
 
 def test_a_worker_that_does_not_come_back_is_told_and_not_left_running(monkeypatch):

@@ -1,0 +1,97 @@
+"""What BENCHMARKS.md says of the formula of synchronous SGD against the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.benches.bench import Facts, ms
+from experiments.report.text import markdown_table, percent
+
+
+def sgd_lines(sgd: Facts | None) -> list[str]:
+    """The errors by devices, and every iteration. Nothing in a record of before."""
+    if sgd is None:
+        return []
+    if "failed" in sgd:
+        return ["", f"Synchronous SGD by formula could not be measured: {sgd['failed']}."]
+    rows = sgd["rows"]
+    networks = len({(row["kind"], str(row["settings"])) for row in rows})
+    lost = f" {len(sgd['lost'])} networks failed." if sgd["lost"] else ""
+    return [
+        "",
+        f"**Synchronous SGD by formula (`scale sgd`) against the clock**: {networks} other networks of these kinds, "
+        "whose step on one worker was profiled op by op. From these costs, measured links (server: the first worker "
+        "holds all variables) and measured rates of reading and copying, the formula says what an iteration on more "
+        "workers takes. The clock timed real steps in turn with the reference, which was also timed beside the "
+        f"profile; nothing was fitted.{lost} Mean absolute error where each worker has a core of its own: "
+        f"{percent(sgd['sgd_mape'])} ({_by_input(sgd['by_input'])}){_crowded(sgd)}.",
+        "",
+        *markdown_table(
+            ("workers", "a core", "iteration, MAPE", "bias", "speed-up measured", "predicted", "speed-up, MAPE"),
+            [_devices(row) for row in sgd["by_devices"]],
+        ),
+        "",
+        "Every iteration. *memory*: the batch is in the coordinating process; *read first*: it is read from a file "
+        "before the step; *prefetch*: it is read and copied to the workers during the step before, which takes their "
+        "compute (`--host-busy 1`).",
+        "",
+        *markdown_table(
+            (
+                "network",
+                "workers",
+                "input",
+                "MB",
+                "read, MB/s",
+                "copied, MB/s",
+                "measured",
+                "predicted",
+                "error",
+            ),
+            [_row(row) for row in rows],
+            left=(0, 2),
+        ),
+    ]
+
+
+def _by_input(errors: dict[str, float | None]) -> str:
+    return ", ".join(f"{manner}: {percent(error)}" for manner, error in errors.items())
+
+
+def _crowded(sgd: Facts) -> str:
+    if sgd["sgd_mape_oversubscribed"] is None:
+        return ""
+    return (
+        f"; where workers are oversubscribed, on {sgd['cores']} cores, and every op is taken to last as many times as "
+        f"long as workers share its core: {percent(sgd['sgd_mape_oversubscribed'])}"
+    )
+
+
+def _devices(row: Facts) -> list[str]:
+    return [
+        str(row["devices"]),
+        f"{row['workers_per_core']}{' (oversubscribed)' if row['workers_per_core'] > 1 else ''}",
+        percent(row["mape"]),
+        f"{row['bias']:+.1%}",
+        f"{row['speedup_measured']:.2f}",
+        f"{row['speedup_predicted']:.2f}",
+        percent(row["speedup_mape"]),
+    ]
+
+
+def _row(row: Facts) -> list[str]:
+    crowded = f", {row['workers_per_core']} a core" if row["workers_per_core"] > 1 else ""
+    return [
+        f"`{row['kind']}` {_sized(row['settings'])}",
+        f"{row['devices']}{crowded}",
+        row["input"],
+        f"{row['input_bytes'] / 1e6:.1f}",
+        *(f"{row[name] / 1e6:.0f}" for name in ("io_bytes_per_s", "host_bytes_per_s")),
+        f"{ms(row['measured_s'])} +- {ms(row['spread_s'])}",
+        ms(row["predicted_s"]),
+        f"{row['error']:+.1%}",
+    ]
+
+
+def _sized(settings: dict[str, int | str]) -> str:
+    names: Sequence[str] = [name for name, value in settings.items() if not isinstance(value, str)]
+    return ", ".join([*(f"{name} {settings[name]}" for name in names), str(settings["optimizer"])])
