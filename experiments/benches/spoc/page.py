@@ -6,7 +6,7 @@ from collections import Counter
 
 from experiments.benches.bench import Facts, ms
 from experiments.benches.spoc.advice_page import advice_lines
-from experiments.benches.spoc.analysis import FLOPS, GROUPED, METRICS, SPOC, TARGETS
+from experiments.benches.spoc.analysis import FLOPS, GROUPED, METRICS, SETS, SPOC, TARGETS
 from experiments.benches.spoc.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
@@ -90,8 +90,9 @@ def _errors(facts: Facts) -> list[str]:
 
 
 def _listed(facts: Facts, name: str) -> str:
-    """The metrics of a set as they were when it was recorded."""
-    return f" ({', '.join(facts['sets'][name])})" if "sets" in facts else ""
+    """The metrics of a set as they were when it was recorded; before that was part of the facts, none were dense."""
+    metrics = facts["sets"][name] if "sets" in facts else [metric.removeprefix("dense_") for metric in SETS[name]]
+    return f" ({', '.join(metrics)})"
 
 
 def _of_default(part: Facts | None) -> str:

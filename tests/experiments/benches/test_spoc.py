@@ -193,6 +193,13 @@ def test_the_page_tells_errors_skips_counts_and_where_the_picture_is(facts):
     assert "(docs/spoc.png)" in text and "`benchmarks/spoc.csv`" in text
 
 
+def test_the_record_is_shown_as_it_was_even_where_it_is_older_than_the_code():
+    here = Path(__file__).parents[3]
+    facts = json.loads((here / "benchmarks" / "spoc.json").read_text(encoding="utf-8"))
+    page = (here / "BENCHMARKS.md").read_text(encoding="utf-8").splitlines()
+    assert all(line in page for line in page_lines(facts))
+
+
 def test_the_part_that_is_measured_by_default_is_judged_by_itself(facts, monkeypatch):
     rng = np.random.default_rng(1)
     names = dict.fromkeys(network.name for count in (12, 24) for network in stratified(networks(), count))
