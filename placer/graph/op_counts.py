@@ -26,7 +26,7 @@ def counts_of(op: Any, bodies: Bodies) -> Counts:
     bodies: returns the ops of the function that an op calls, producers first, or None where the function is missing. A
     folded graph still has calls where XLA compiles them, as it must for convolutions in groups. On a CPU, XLA computes
     these as if every output channel read all input channels, with weights of 0 between the groups: as many
-    multiply-adds as there are groups for each one that counts.
+    multiply-adds as there are groups for each one that counts (docs/decisions/028-grouped-convolutions.md).
     """
     called = bodies(op) if op.type in CALLS else None
     if called is None:
