@@ -29,6 +29,7 @@ per op over one core; of all cores over one core.
 """
 CLAIMS: dict[Limit, dict[str, bool]] = {
     Limit.LAUNCH: {"batch": True, "devices": False},
+    Limit.WIDE_LAUNCH: {"batch": True, "devices": True},
     Limit.WIDE: {"devices": True},
     Limit.WEIGHTS: {"batch": True, "devices": False},
     Limit.MEMORY: {"batch": False, "devices": False},

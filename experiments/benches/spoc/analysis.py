@@ -40,6 +40,7 @@ SETS: dict[str, tuple[str, ...]] = {
 """The sets of metrics that a regressor is given. GROUPED shows what it costs to count a grouped convolution by its
 definition, not as XLA computes it.
 """
+NO_TIME_S = 1e-8  # of an op: none is launched faster, so a fit that says so has left it to other metrics
 FEWEST_FAMILIES = 2  # families, or there is none to be left out
 
 
@@ -177,12 +178,12 @@ def seconds_each(timed: TimedNetworks) -> Facts:
 
 
 def launch_operations(each: Facts) -> float | None:
-    """FLOPs that take as long as an op takes beside its work; None where the fit gives FLOPs no time.
+    """FLOPs that take as long as an op takes beside its work; None where the fit gives either no time worth the name.
 
     each: of `seconds_each`.
     """
     flop_s = each["operations"] + each["dense_multiply_adds"] / 2
-    return each["ops"] / flop_s if flop_s > 0 else None
+    return each["ops"] / flop_s if flop_s > 0 and each["ops"] > NO_TIME_S else None
 
 
 def _by_family(timed: TimedNetworks, by_set: Mapping[str, Floats]) -> Facts:

@@ -140,10 +140,10 @@ def _least_explained(facts: Facts) -> list[str]:
     most = max(moved, key=lambda row: row[1] - row[2])
     lines = [
         "",
-        f"In the fit to all networks, an op takes {each['ops'] * 1e6:.1f} us beside its work, and 1,000 bytes "
-        f"{each['traffic_bytes'] * 1e9:.2f} us"
-        f"{_break_even(facts)}. The fit has no constant beside these: the smallest of the other families take "
-        "too long to tell one, and tiny chains, which are little else, would be predicted from a guess.",
+        f"In the fit to all networks, 1,000 bytes take {each['traffic_bytes'] * 1e9:.2f} us, and an op takes "
+        f"{each['ops'] * 1e6:.1f} us beside its work{_break_even(facts)}. The fit has no constant beside these: the "
+        "smallest of the other families take too long to tell one, and tiny chains, which are little else, would be "
+        "predicted from a guess.",
     ]
     if most[1] > most[2]:
         lines += [
@@ -157,7 +157,7 @@ def _least_explained(facts: Facts) -> list[str]:
 
 def _break_even(facts: Facts) -> str:
     found = facts["launch_operations"]
-    return "" if found is None else f"; as long as the op by itself take {found / 1e6:.2f} MFLOP of work"
+    return "" if found is None else f": as long as {found / 1e6:.2f} MFLOP of multiply-adds"
 
 
 def _devices(facts: Facts) -> list[str]:

@@ -85,6 +85,9 @@ def _draw_predictions(
             color=colormaps["tab20"](i % 20), marker=MARKERS[i % len(MARKERS)], label=family,
         )  # fmt: skip
     ax.set(xscale="log", yscale="log")
+    for axis in (ax.xaxis, ax.yaxis):  # matplotlib's own labels are formulas, which pictures do not parse
+        axis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+        axis.set_minor_formatter(lambda *_: "")
     ax.set(xlabel="measured training step, s", ylabel="predicted, its family left out, s")
 
 
@@ -116,9 +119,8 @@ def _draw_gains(ax: Any, advice: Facts) -> None:
     name_rows(ax, [f"{sentence}: {WHATS[what]}" for sentence, what in tried])
     for colour, label in ((RIGHT, "as said"), (WRONG, "not as said"), (UNSAID, "nothing said")):
         ax.scatter([], [], c=colour, s=22, label=label)
-    ax.set_xlabel("gain; the bar is where it counts as a help")
-    light_grid(ax, "Advice of placer spoc, tried", axis="x")
-    ax.legend(fontsize=8, frameon=False, loc="best")
+    light_grid(ax, "Gains by what placer spoc advises", axis="x")
+    ax.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
 
 
 def _any(told: Facts, what: str) -> bool:
