@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # graph files are read without TensorFlow
     from placer.trace.capture import Captured
 
 Facts = dict[str, Any]
-DERIVED = ("parallelism", "breadth", "narrowness", "operations_per_op", "intensity")
+DERIVED = ("parallelism", "breadth", "narrowness", "operations_per_op", "intensity", "weight_share")
 MISSING = {
     "parameters": "parameters",
     "operations": "operations and multiply-adds",

@@ -1,37 +1,81 @@
-"""What limits a step's speed, in one sentence, by ratios of its SPOC numbers."""
+"""What limits a step's speed, in one sentence, by ratios of its SPOC numbers.
+
+`placer bench spoc` measures whether what the sentences promise is so (experiments/benches/spoc/advice.py).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import StrEnum
+
 from surrogate.features.spoc import Spoc
 
-# FLOPs of an op that computes about as long as TensorFlow takes to launch it, on the machine of BENCHMARKS.md.
-LAUNCH_OPERATIONS = 4e5
+# FLOPs of an op that computes about as long as TensorFlow takes to launch it, on the machine of BENCHMARKS.md: what an
+# op takes over what a FLOP takes in the fit of `placer bench spoc` to training steps. Of the 105 pairs of its 401
+# networks that differ in the batch only, it is right about 89; 4e5, a guess, was right about 76.
+LAUNCH_OPERATIONS = 1.2e6
 LAUNCH_S = 1e-5
 MEMORY_BOUND = 4.0  # FLOPs per byte below which memory is what a CPU or GPU waits for
+HEAVY_WEIGHTS = 0.15  # bytes held per byte of traffic; a step reads and writes its weights about six times
 WIDE = 1.3  # breadth from which a second device has something to do
 NARROW = 0.4  # share of the ops on one chain from which a graph is called narrow where its work is not known
 
 
-def reading(step: Spoc, forward: Spoc | None = None) -> str:
-    """The sentence for a graph. forward: its forward part, whose branches count because those of gradients mislead:
-    the gradient of every weight is beside the chain, but so near to it that it seldom pays to move it.
+class Limit(StrEnum):
+    """What a step waits for."""
+
+    LAUNCH = "launch-bound"
+    WIDE_LAUNCH = "launch-bound and wide"
+    UNKNOWN = "unknown"
+    WIDE = "wide"
+    WEIGHTS = "bound by its weights"
+    MEMORY = "memory-bound"
+    COMPUTE = "compute-bound"
+
+
+def limit_of(step: Spoc, forward: Spoc | None = None) -> Limit:
+    """What limits a graph. forward: its forward part, whose branches count because those of gradients mislead: the
+    gradient of every weight is beside the chain, but so near to it that it seldom pays to move it.
     """
-    shape = _shape(step, forward or step)
-    if _launch_bound(step):
-        return f"{shape}: launch- and latency-bound, {_each(step)}; bigger batches will help, more devices will not."
+    if _launch_bound(step):  # of two devices, each launches its own ops: NASNetMobile gains by a second one
+        return Limit.WIDE_LAUNCH if _breadth(forward or step) >= WIDE else Limit.LAUNCH
     if (forward or step).breadth is None:
-        return f"{shape}: without costs or shapes its work is not known; profile it, or name the model itself."
+        return Limit.UNKNOWN
     if _breadth(forward or step) >= WIDE:
-        worth = f"{_breadth(forward or step):.1f}"
-        return (
-            f"{shape}: branches hold {worth} times the work of the longest chain; up to that many devices can share it."
-        )
+        return Limit.WIDE
     if step.intensity is not None and step.intensity < MEMORY_BOUND:
-        rate = f"{step.intensity:.1f} operations a byte"
-        return f"{shape}: memory-bound, {rate}; fused ops and faster memory will help, more devices little."
-    return (
-        f"{shape}: compute-bound in one chain, {_each(step)}; a faster device or split ops will help, placing little."
-    )
+        return Limit.WEIGHTS if (step.weight_share or 0.0) >= HEAVY_WEIGHTS else Limit.MEMORY
+    return Limit.COMPUTE
+
+
+def reading(step: Spoc, forward: Spoc | None = None) -> str:
+    """The sentence for a graph. forward: as of `limit_of`."""
+    return f"{_shape(step, forward or step)}: {SENTENCES[limit_of(step, forward)](step, forward or step)}"
+
+
+SENTENCES: dict[Limit, Callable[[Spoc, Spoc], str]] = {
+    Limit.LAUNCH: lambda step, _: (
+        f"launch- and latency-bound, {_each(step)}; bigger batches will help, more devices will not."
+    ),
+    Limit.WIDE_LAUNCH: lambda step, forward: (
+        f"launch- and latency-bound, {_each(step)}, in branches that hold {_breadth(forward):.1f} times the work of "
+        "the longest chain; bigger batches will help, and more devices, too."
+    ),
+    Limit.UNKNOWN: lambda *_: "without costs or shapes its work is not known; profile it, or name the model itself.",
+    Limit.WIDE: lambda _, forward: (
+        f"branches hold {_breadth(forward):.1f} times the work of the longest chain; "
+        "up to that many devices can share it."
+    ),
+    Limit.WEIGHTS: lambda step, _: (
+        f"memory-bound by its weights, {_rate(step)}; bigger batches and faster memory will help, more devices little."
+    ),
+    Limit.MEMORY: lambda step, _: (
+        f"memory-bound, {_rate(step)}; fused ops and faster memory will help, more devices little."
+    ),
+    Limit.COMPUTE: lambda step, _: (
+        f"compute-bound in one chain, {_each(step)}; a faster device or split ops will help, placing little."
+    ),
+}
 
 
 def _shape(step: Spoc, forward: Spoc) -> str:
@@ -43,6 +87,10 @@ def _shape(step: Spoc, forward: Spoc) -> str:
 
 def _breadth(spoc: Spoc) -> float:
     return spoc.breadth or 1.0
+
+
+def _rate(step: Spoc) -> str:
+    return f"{step.intensity or 0.0:.1f} operations a byte"
 
 
 def _launch_bound(step: Spoc) -> bool:

@@ -268,6 +268,7 @@ def _group_op(graph: OpGraph, members: Sequence[int], label: str | None, topolog
         devices=_common_devices(ops, topology),
         flops=total([op.flops for op in ops]),
         multiply_adds=total([op.multiply_adds for op in ops]),
+        dense_multiply_adds=total([op.dense_multiply_adds for op in ops]),
         depth=None,
         shapes=(),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from placer.graph.op_depth import op_depth
-from placer.graph.op_flops import CALLS, op_flops, op_multiply_adds
+from placer.graph.op_flops import CALLS, groups_of, op_flops, op_multiply_adds
 
 Bodies = Callable[[Any], Sequence[Any] | None]
 
@@ -16,6 +16,7 @@ class Counts(NamedTuple):
 
     flops: float | None
     multiply_adds: float | None
+    dense_multiply_adds: float | None
     depth: int | None
 
 
@@ -23,14 +24,29 @@ def counts_of(op: Any, bodies: Bodies) -> Counts:
     """The counts of a tf.Operation.
 
     bodies: returns the ops of the function that an op calls, producers first, or None where the function is missing. A
-    folded graph still has calls where XLA compiles them, as it must for convolutions in groups.
+    folded graph still has calls where XLA compiles them, as it must for convolutions in groups. On a CPU, XLA computes
+    these as if every output channel read all input channels, with weights of 0 between the groups: as many
+    multiply-adds as there are groups for each one that counts (docs/decisions/028-grouped-convolutions.md).
     """
     called = bodies(op) if op.type in CALLS else None
     if called is None:
-        return Counts(op_flops(op), op_multiply_adds(op), op_depth(op))
+        multiply_adds = op_multiply_adds(op)
+        return Counts(op_flops(op), multiply_adds, multiply_adds, op_depth(op))
     inner = [counts_of(part, bodies) for part in called]
     flops, multiply_adds = total([c.flops for c in inner]), total([c.multiply_adds for c in inner])
-    return Counts(flops, multiply_adds, _longest(called, [c.depth for c in inner]))
+    times = [groups_of(part) if _compiled(op) else 1 for part in called]
+    dense = [
+        None if c.dense_multiply_adds is None else n * c.dense_multiply_adds for n, c in zip(times, inner, strict=True)
+    ]
+    return Counts(flops, multiply_adds, total(dense), _longest(called, [c.depth for c in inner]))
+
+
+def _compiled(op: Any) -> bool:
+    """Whether XLA compiles the function that an op calls."""
+    try:
+        return bool(op.get_attr("_XlaMustCompile"))
+    except ValueError:  # it has no such attribute
+        return False
 
 
 def total(counts: Sequence[float | None]) -> float | None:

@@ -35,6 +35,14 @@ def op_multiply_adds(op: Any) -> float | None:
     return None if flops is None else flops / 2 if op.type in MULTIPLY_ADDS else 0.0
 
 
+def groups_of(op: Any) -> int:
+    """The groups of a convolution or of a gradient of one; 1 for all else, and where a shape is unknown."""
+    try:
+        return GROUPS.get(op.type, lambda _: 1)(op)
+    except (TypeError, ValueError):
+        return 1
+
+
 def dims(tensor: Any) -> list[int]:
     """The shape of a tensor. Raises ValueError where it is not known."""
     found = tensor.shape.as_list()
@@ -82,6 +90,11 @@ def _conv_input_gradient(op: Any) -> int:
 def _conv_filter_gradient(op: Any) -> int:
     kernel, forward_output = dims(op.outputs[0]), dims(op.inputs[2])
     return 2 * prod(forward_output) * prod(kernel[:-1])
+
+
+def _groups(op: Any, images: Any, kernel: Any) -> int:
+    channels = dims(images)[1 if op.get_attr("data_format") == b"NCHW" else -1]
+    return max(1, channels // dims(kernel)[-2])
 
 
 def _depthwise(op: Any) -> int:
@@ -146,6 +159,11 @@ def _batch_norm_gradient(op: Any) -> int:
 
 Count = Callable[[Any], int]
 
+GROUPS: dict[str, Count] = {
+    "Conv2D": lambda op: _groups(op, op.inputs[0], op.inputs[1]),
+    "Conv2DBackpropInput": lambda op: _groups(op, op.outputs[0], op.inputs[1]),
+    "Conv2DBackpropFilter": lambda op: _groups(op, op.inputs[0], op.outputs[0]),
+}
 MULTIPLY_ADDS: dict[str, Count] = {
     "MatMul": _matmul,
     "_FusedMatMul": _matmul,

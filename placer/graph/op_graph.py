@@ -32,6 +32,7 @@ class Op:
     phase: str | None = None  # one of PHASES
     flops: float | None = None  # floating-point operations; a multiply-add counts two
     multiply_adds: float | None = None  # of convolutions and matrix products
+    dense_multiply_adds: float | None = None  # the same, with groups that XLA compiles as whole convolutions
     depth: int | None = None  # how many scalar operations have to follow one another
     part: int | None = None  # of a divided step, the part for which this op is (placer/splits)
     part_of: str | None = None  # the divided op that this is a part of

@@ -5,7 +5,8 @@ read, so the definitions here are our own:
 
 - Size: ops, distinct tensors, and the bytes that the ops read and write.
 - Parameters: elements of the variables that the forward part uses, trained or not; no optimizer slots.
-- Operations: floating-point operations from static shapes (placer/graph/op_flops.py), multiply-adds among them.
+- Operations: floating-point operations from static shapes (placer/graph/op_flops.py), multiply-adds among them. Dense
+  multiply-adds are those that a CPU is left with where XLA compiles grouped convolutions (placer/graph/op_counts.py).
 - Critical datapath length: the longest chain of ops that depend on one another, in four weightings. `hops`: every op
   counts 1. `span`: every op counts its own sequential depth (placer/graph/op_depth.py), so that this is the span, or
   depth, of
@@ -50,6 +51,7 @@ class Spoc:
     held_bytes: int  # of variables, optimizer slots included
     operations: float | None  # FLOPs
     multiply_adds: float | None  # pairs of them in convolutions and matrix products
+    dense_multiply_adds: float | None  # the same, with compiled grouped convolutions as whole ones
     uncounted: int  # ops of unknown operations (loops), which make all counts lower bounds
     hops: int  # critical datapath length in four weightings, see above: `hops`, `span`, ...
     span: int | None
@@ -86,6 +88,11 @@ class Spoc:
         """FLOPs per byte that is read or written."""
         return self.operations / self.traffic_bytes if self.operations and self.traffic_bytes else None
 
+    @property
+    def weight_share(self) -> float | None:
+        """Bytes that variables hold per byte that is read or written: these do not grow with the batch."""
+        return self.held_bytes / self.traffic_bytes if self.traffic_bytes else None
+
 
 def spoc(graph: OpGraph, parameters: int | None = None) -> Spoc:
     """SPOC of `graph`. parameters: as counted from its variables, because an OpGraph knows only their bytes."""
@@ -103,6 +110,7 @@ def spoc(graph: OpGraph, parameters: int | None = None) -> Spoc:
         held_bytes=sum(op.memory_bytes for op in graph.ops),
         operations=float(known.sum()) if counted.any() else None,
         multiply_adds=sum(op.multiply_adds or 0.0 for op in graph.ops) if counted.any() else None,
+        dense_multiply_adds=sum(op.dense_multiply_adds or 0.0 for op in graph.ops) if counted.any() else None,
         uncounted=int((~counted).sum()) if counted.any() else 0,
         hops=int(longest_chain(graph, np.ones(len(graph))).length),
         span=int(longest_chain(graph, np.where(sized, depths, 1.0)).length) if sized.any() else None,

@@ -21,7 +21,7 @@ from experiments.jobs.spoc import parameters
 from experiments.zoo.training import TrainingStep
 from placer.result import summary
 from placer.trace.capture import Captured, capture
-from surrogate.features.spoc import spoc
+from surrogate.features.spoc import forward, spoc
 
 Call = Callable[[], Any]
 
@@ -29,13 +29,15 @@ Call = Callable[[], Any]
 @dataclass(frozen=True)
 class Repeats:
     """How often each is called: `warm_up` calls that do not count, then at least `fewest`, until `seconds` have passed
-    or `most` is reached.
+    or `most` is reached. What goes on for `long_s` is warm after one call, and `fewest_long` calls do.
     """
 
     warm_up: int = 2
     fewest: int = 5
     most: int = 30
-    seconds: float = 3.0
+    seconds: float = 2.0
+    fewest_long: int = 3
+    long_s: float = 15.0
 
 
 class SpocStudy:
@@ -55,8 +57,10 @@ class SpocStudy:
         calls = [self.reference, _call(step, (x, y)), _call(inference, (x,))]
         times_s = in_turn(calls, self.repeats, self.clock)
         counted = parameters(step, training.model)
+        ahead = forward(step.graph)
         return {
             "step": asdict(spoc(step.graph, counted.total)),
+            "forward": None if ahead is None else asdict(spoc(ahead, counted.total)),
             "inference": asdict(spoc(inference.graph, counted.total)),
             "count_params": _count_params(training),
             **_times(("reference", "step", "inference"), times_s),
@@ -86,13 +90,20 @@ class SpocStudy:
 def in_turn(calls: Sequence[Call], repeats: Repeats, clock: Callable[[], float]) -> np.ndarray[Any, Any]:
     """[repeats, calls] seconds, every call once per repeat."""
     for call in calls:
+        begin_s = clock()
         for _ in range(repeats.warm_up):
-            call()
+            if clock() - begin_s < repeats.long_s:
+                call()
     times_s: list[list[float]] = []
     begin_s = clock()
-    while len(times_s) < repeats.fewest or (len(times_s) < repeats.most and clock() - begin_s < repeats.seconds):
+    while _goes_on(len(times_s), clock() - begin_s, repeats):
         times_s.append([_timed(call, clock) for call in calls])
     return np.array(times_s)
+
+
+def _goes_on(done: int, passed_s: float, repeats: Repeats) -> bool:
+    fewest = repeats.fewest if passed_s < repeats.long_s else min(repeats.fewest, repeats.fewest_long)
+    return done < fewest or (done < repeats.most and passed_s < repeats.seconds)
 
 
 def _timed(call: Call, clock: Callable[[], float]) -> float:

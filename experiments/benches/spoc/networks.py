@@ -72,7 +72,7 @@ BASES = (
     *(Base("efficientnet_v2", f"EfficientNetV2B{i}", n, light=light)
       for i, (n, light) in enumerate(((7, CHEAP), (6, CHEAP), (5, LIGHT), (5, LIGHT)))),
     *(Base("efficientnet_v2", f"EfficientNetV2{s}", n, light=0) for s, n in (("S", 4), ("M", 2), ("L", 1))),
-    Base("convnext", "ConvNeXtTiny", 7), Base("convnext", "ConvNeXtSmall", 5),
+    Base("convnext", "ConvNeXtTiny", 7), Base("convnext", "ConvNeXtSmall", 5, light=0),
     *(Base("convnext", f"ConvNeXt{s}", n, light=0) for s, n in (("Base", 4), ("Large", 3), ("XLarge", 1))),
 )  # fmt: skip
 
@@ -127,9 +127,9 @@ def stratified(among: Sequence[Network], count: int) -> tuple[Network, ...]:
     of = {family: [n for n in light if n.family == family] for family in families(light)}
     rounds = range(max(map(len, of.values()), default=0))
     drawn = Counter([family for i in rounds for family in of if i < len(of[family])][:count])
-    return tuple(network for family, n in drawn.items() for network in _spread(of[family], n))
+    return tuple(network for family, n in drawn.items() for network in evenly(of[family], n))
 
 
-def _spread(among: Sequence[Network], count: int) -> list[Network]:
+def evenly(among: Sequence[Network], count: int) -> list[Network]:
     """Evenly spaced ones, the middles of `count` equal parts."""
     return [among[(2 * i + 1) * len(among) // (2 * count)] for i in range(count)]

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from experiments.benches.bench import Facts, ms
-from experiments.benches.spoc.analysis import FLOPS, METRICS, SETS, SPOC, TARGETS
+from experiments.benches.spoc.advice_page import advice_lines
+from experiments.benches.spoc.analysis import FLOPS, GROUPED, METRICS, SETS, SPOC, TARGETS
 from experiments.benches.spoc.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
 
 def page_lines(facts: Facts) -> list[str]:
-    """What was measured, correlations, errors by set and by family, and the published counts."""
+    """What was measured, errors by set and by family, correlations, kinds of device, advice, and the published counts.
+
+    Records made before devices, advice and sets were part of the facts have no lines about these.
+    """
     return [
         *_how(facts),
         "",
@@ -20,6 +24,9 @@ def page_lines(facts: Facts) -> list[str]:
         *_correlations(facts),
         "",
         *_families(facts),
+        *_least_explained(facts),
+        *_devices(facts),
+        *(["", *advice_lines(facts)] if facts.get("advice") else []),
         "",
         *_published(facts),
         *(["", f"SPOC and times of every network: `{facts['data']}`."] if facts.get("data") else []),
@@ -33,8 +40,8 @@ def _how(facts: Facts) -> list[str]:
         f"{facts['n_networks']} networks of {facts['n_families']} families: `keras.applications` at several sizes and "
         "batches, untrained, and generated chains, branches and random cells. Inference and a training step (SGD) are "
         "run by TensorFlow in one process with all cores, untouched, in turn with a fixed small network, which "
-        "cancels the machine's drift; medians of at least five repeats. Median spread of a step's repeats: "
-        f"{facts['spread']:.1%}. The definitions of the metrics are those of `surrogate/features/spoc.py`. "
+        f"cancels the machine's drift; medians of at least five repeats{_fewer(facts)}. Median spread of a step's "
+        f"repeats: {facts['spread']:.1%}. The definitions of the metrics are those of `surrogate/features/spoc.py`. "
         "Errors are of predictions for a family by a fit on all others."
     )
     return [said, *_skipped(facts)]
@@ -46,7 +53,12 @@ def _skipped(facts: Facts) -> list[str]:
     reasons = Counter(row["skipped"] for row in facts["skipped"])
     told = ", ".join(f"{count} ({reason})" for reason, count in reasons.items())
     caps = f"{facts['cap_s']:.0f} s and {facts['cap_bytes'] / 2**30:.0f} GiB a network"
-    return ["", f"Skipped: {told} (caps: {caps}): {', '.join(row['name'] for row in facts['skipped'])}."]
+    names = (f"{row['name']} ({row['device']})" if "device" in row else row["name"] for row in facts["skipped"])
+    return ["", f"Skipped: {told} (caps: {caps}): {', '.join(names)}."]
+
+
+def _fewer(facts: Facts) -> str:
+    return ", three where a network takes seconds" if "devices" in facts else ""
 
 
 def _errors(facts: Facts) -> list[str]:
@@ -54,9 +66,9 @@ def _errors(facts: Facts) -> list[str]:
     step, kind = parts[0], facts["regressor"]
     ratios = [part["flops_error"] / part["spoc_error"] for part in parts]
     sets = [
-        [f"{f'**{name}**' if name in (FLOPS, SPOC) else name} ({', '.join(metrics)})",
+        [f"{f'**{name}**' if name in (FLOPS, SPOC) else name}{_listed(facts, name)}",
          *(percent(part["errors"][kind][name][key]) for part in parts for key in ("mean", "median"))]
-        for name, metrics in SETS.items()
+        for name in step["errors"][kind]
     ]  # fmt: skip
     regressors = [
         [other, *(percent(part["errors"][other][name]["mean"]) for part in parts for name in (SPOC, FLOPS))]
@@ -75,6 +87,12 @@ def _errors(facts: Facts) -> list[str]:
             ("mean error by", "training step: SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone"), regressors
         ),
     ]
+
+
+def _listed(facts: Facts, name: str) -> str:
+    """The metrics of a set as they were when it was recorded; before that was part of the facts, none were dense."""
+    metrics = facts["sets"][name] if "sets" in facts else [metric.removeprefix("dense_") for metric in SETS[name]]
+    return f" ({', '.join(metrics)})"
 
 
 def _of_default(part: Facts | None) -> str:
@@ -111,6 +129,72 @@ def _families(facts: Facts) -> list[str]:
     ]  # fmt: skip
     heads = ("family left out", "networks", "training steps", "SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone")
     return markdown_table(heads, rows)
+
+
+def _least_explained(facts: Facts) -> list[str]:
+    """Why compiled grouped convolutions and tiny steps need care, with what the data says of both."""
+    each, parts = facts["targets"]["step"].get("seconds_each"), facts["targets"]["step"]["families"]
+    if each is None:
+        return []
+    moved = [(family, row[GROUPED]["mean"], row[SPOC]["mean"]) for family, row in parts.items()]
+    most = max(moved, key=lambda row: row[1] - row[2])
+    lines = [
+        "",
+        f"In the fit to all networks, 1,000 bytes take {each['traffic_bytes'] * 1e9:.2f} us, and an op takes "
+        f"{each['ops'] * 1e6:.1f} us beside its work{_break_even(facts)}. The fit has no constant beside these: the "
+        "smallest of the other families take too long to tell one, and tiny chains, which are little else, would be "
+        "predicted from a guess.",
+    ]
+    if most[1] > most[2]:
+        lines += [
+            "",
+            "Grouped convolutions run compiled by XLA, which on a CPU computes them as whole ones with zeros in "
+            f"between: `dense_multiply_adds` counts these. It matters most for {most[0]}, whose training steps are "
+            f"predicted {most[2]:.1%} off by it and {most[1]:.1%} off by multiply-adds as they are defined.",
+        ]
+    return lines
+
+
+def _break_even(facts: Facts) -> str:
+    found = facts["launch_operations"]
+    return "" if found is None else f": as long as {found / 1e6:.2f} MFLOP of multiply-adds"
+
+
+def _devices(facts: Facts) -> list[str]:
+    """Errors and correlations by kind of device, and what a fit on one says of the other."""
+    found = facts.get("devices")
+    if not found:
+        return []
+    rows = [
+        [kind, *(percent(part[target][name]["mean"]) for target in TARGETS for name in ("spoc", "flops")),
+         *(f"{part['step']['spearman'][name]:.2f}" for name in ("traffic_bytes", "operations", "span"))]
+        for kind, part in found.items()
+    ]  # fmt: skip
+    between = [
+        [f"{row['from']} to {row['to']}", "training step" if row["target"] == "step" else row["target"],
+         f"{row['factor']:.2f}", percent(row["error"]["mean"]), f"{row['best_factor']:.2f}",
+         percent(row["error_best_factor"]["mean"]), percent(row["error_own"]["mean"])]
+        for row in facts["transfers"]
+    ]  # fmt: skip
+    heads = ("device", "training step: SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone",
+             "Spearman, training step: traffic_bytes", "operations", "span")  # fmt: skip
+    return [
+        "",
+        f"The {facts['n_shared']} networks that were measured on {len(found)} kinds of device, one kind right after "
+        "the other; one core is a process that may use one only. Errors are mean ones of families left out.",
+        "",
+        *markdown_table(heads, rows),
+        "",
+        "What a fit on one kind says of another, times one factor: the small reference network's time there over its "
+        "time here. Beside it the error with the factor that suits all networks best, which cannot be known before "
+        "they are measured, and that of a fit on the kind itself.",
+        "",
+        *markdown_table(
+            ("fit on one kind, used on another", "of", "factor", "error", "best factor", "error", "own fit"),
+            between,
+            left=(0, 1),
+        ),
+    ]
 
 
 def _published(facts: Facts) -> list[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from math import inf
 from statistics import median_high
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
-from experiments.benches.kept_runs import kept
-from experiments.benches.process import Caps, Doer, Measurer
+from experiments.benches.process import GIB, Caps, Measurer
+from experiments.benches.spoc import advice
 from experiments.benches.spoc.analysis import (
     DEFAULT,
     FEWEST_FAMILIES,
@@ -23,23 +24,26 @@ from experiments.benches.spoc.analysis import (
     TARGETS,
     analysed,
     errors,
+    launch_operations,
     left_out,
     timed_of,
 )
+from experiments.benches.spoc.asking import Asking, study
+from experiments.benches.spoc.device_kinds import ALL_CORES, CORE_PER_OP, DEVICE_KINDS
 from experiments.benches.spoc.networks import ALL, Network, check_family, families, networks, stratified
-from experiments.benches.spoc.published import PUBLISHED, WITHIN, judged, native
+from experiments.benches.spoc.published import PUBLISHED, WITHIN
+from experiments.benches.spoc.transfer import by_device, transfers
 from experiments.benches.takes import Takes
-from experiments.jobs.profile import Advance
 from experiments.report.progress import progress_bar
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 
 NETWORKS = 60  # measured by default
 FEWEST = 6
-NOT_REACHED = "not reached"
-HOW = 1  # version of the measuring; what another version measured is measured again
+CAPS = Caps(seconds=600.0, memory_bytes=7 * GIB)  # the largest networks take minutes to trace and to compile
 DATA = FOLDER / "spoc.csv"
 TAKES = Takes(models=check_family, measurements=FEWEST, runs=True, minutes=True)
+Rows = dict[str, dict[str, Facts]]  # kind of device -> network -> what was measured, or why it was skipped
 
 
 def bench_facts(options: BenchOptions) -> Facts:
@@ -50,26 +54,79 @@ def bench_facts(options: BenchOptions) -> Facts:
     begin_s = time.perf_counter()
     until_s = inf if options.minutes is None else begin_s + 60 * options.minutes
     chosen = choose(options)
-    caps = Caps()
-    with Measurer(study, caps) as measurer, progress_bar(len(chosen) + len(PUBLISHED), quiet=False) as advance:
-        rows = [measured(network, measurer, options, advance, until_s) for network in chosen]
-        published = {kind: counted(kind, measurer, options, advance) for kind in PUBLISHED}
-    good = [row for row in rows if "skipped" not in row]
-    facts = analysed_rows(good) | {
-        "part": part_facts(good),
+    with ExitStack() as stack:
+        measurers = {
+            kind: stack.enter_context(Measurer(partial(study, kind), CAPS)) for kind in (*DEVICE_KINDS, CORE_PER_OP)
+        }
+        asking = Asking(options, measurers, until_s)
+        every = all_rows(asking, chosen)
+        with progress_bar(len(PUBLISHED), quiet=False) as advance:
+            published = {kind: asking.counted(kind, advance) for kind in PUBLISHED}
+        rows = {kind: {name: row for name, row in some.items() if "skipped" not in row} for kind, some in every.items()}
+        usual = list(rows[ALL_CORES.name].values())
+        facts = analysed_rows(usual) | device_facts(rows) | {"advice": advice_facts(asking, rows, chosen)}
+    facts |= {
+        "part": part_facts(usual),
         "networks": [network.name for network in chosen],
-        "skipped": [{key: row[key] for key in ("name", "skipped", "detail")} for row in rows if "skipped" in row],
+        "skipped": skipped(every),
         "published": published,
         "published_within": WITHIN,
-        "cap_s": caps.seconds,
-        "cap_bytes": caps.memory_bytes,
-        "measured_s": sum(row["seconds"] for row in good),
+        "cap_s": CAPS.seconds,
+        "cap_bytes": CAPS.memory_bytes,
+        "measured_s": sum(row["seconds"] for some in rows.values() for row in some.values()),
         "seconds": time.perf_counter() - begin_s,
     }
     if options.record:
-        write_whole(DATA, csv_bytes([data_row(row) for row in good]))
+        data = [{"device": kind, **data_row(row)} for kind, some in rows.items() for row in some.values()]
+        write_whole(DATA, csv_bytes(data))
         facts["data"] = str(DATA)
     return facts
+
+
+def all_rows(asking: Asking, chosen: Sequence[Network]) -> Rows:
+    """Every network on every kind of device, one kind right after the other; after a skip not on the next kinds."""
+    rows: Rows = {kind.name: {} for kind in DEVICE_KINDS}
+    with progress_bar(len(chosen), quiet=False) as advance:
+        for network in chosen:
+            advance(network.name)
+            for kind in DEVICE_KINDS:
+                row = asking.measured(network, kind)
+                rows[kind.name][network.name] = {"name": network.name, "family": network.family, **row}
+                if "skipped" in row:
+                    break
+    return rows
+
+
+def skipped(every: Rows) -> list[Facts]:
+    """What was skipped, why, and on which kind of device."""
+    return [
+        {"name": name, "device": kind, "skipped": row["skipped"], "detail": row["detail"]}
+        for kind, some in every.items()
+        for name, row in some.items()
+        if "skipped" in row
+    ]
+
+
+def device_facts(rows: Mapping[str, Mapping[str, Facts]]) -> Facts:
+    """Errors by kind of device and between them, over the networks that were measured on all of them."""
+    shared = set.intersection(*(set(some) for some in rows.values()))
+    common = {kind: [row for name, row in some.items() if name in shared] for kind, some in rows.items()}
+    if len(shared) < FEWEST:
+        raise PlacerError(f"{len(shared)} networks could be measured on {' and '.join(rows)}, too few to fit anything.")
+    return {"n_shared": len(shared), "devices": by_device(common), "transfers": transfers(common)}
+
+
+def advice_facts(asking: Asking, rows: Mapping[str, Mapping[str, Facts]], chosen: Sequence[Network]) -> Facts:
+    """Whether the sentences of `placer spoc` are so, on a few networks of each."""
+    usual = rows[ALL_CORES.name]
+    both = [row for name, row in usual.items() if all(name in some for some in rows.values())]
+    tries = advice.sample(both, chosen)
+    found = []
+    with progress_bar(len(tries), quiet=False) as advance:
+        for network, limit in tries:
+            advance(f"advice for {network.name}")
+            found.append(advice.tried(network, limit, rows, asking.measured))
+    return {**advice.judged(found), "pairs": advice.batch_pairs(list(usual.values()))}
 
 
 def choose(options: BenchOptions) -> tuple[Network, ...]:
@@ -85,35 +142,6 @@ def choose(options: BenchOptions) -> tuple[Network, ...]:
     return some if options.measurements is None else stratified(some, count)
 
 
-def study() -> Doer:
-    """Made in the process that measures."""
-    from experiments.benches.spoc.measure import Repeats, SpocStudy
-
-    return SpocStudy(Repeats())
-
-
-def measured(
-    network: Network, measurer: Measurer, options: BenchOptions, advance: Advance, until_s: float = inf
-) -> Facts:
-    """One network's row, or why it was skipped; a row that was kept is not measured again."""
-
-    def ask() -> Facts:
-        if time.perf_counter() > until_s:  # "failed" is tried again
-            return {"failed": NOT_REACHED, "skipped": NOT_REACHED, "detail": "--minutes were over"}
-        return measurer.ask("measured", network)
-
-    advance(network.name)
-    found = kept(options, f"spoc/{network.name}", {"network": network.name, "how": HOW}, ask)
-    return {"name": network.name, "family": network.family, **found}
-
-
-def counted(kind: str, measurer: Measurer, options: BenchOptions, advance: Advance) -> Facts:
-    """Parameters and multiply-adds of a published network, traced only."""
-    advance(f"counting {kind}")
-    ask = partial(measurer.ask, "counted", native(kind))
-    return judged(kind, kept(options, f"spoc/published-{kind}", {"network": kind, "how": HOW}, ask))
-
-
 def analysed_rows(rows: Sequence[Facts]) -> Facts:
     """The facts of networks that were measured. Raises PlacerError where these are too few."""
     if len(rows) < FEWEST:
@@ -127,6 +155,8 @@ def analysed_rows(rows: Sequence[Facts]) -> Facts:
         "flops_error": step["flops_error"],
         "cdl_spearman": step["correlations"]["span"]["spearman"],
         "regressor": DEFAULT,
+        "sets": {name: list(metrics) for name, metrics in SETS.items()},
+        "launch_operations": launch_operations(step["seconds_each"]),
         "exact_parameters": sum(row["step"]["parameters"] == row["count_params"] for row in rows),
         "spread": median_high(row["step_spread_s"] / row["step_s"] for row in rows),
         "by_family_of": dict(Counter(row["family"] for row in rows)),

@@ -144,8 +144,13 @@ CHAIN = [(i, i + 1) for i in range(5)]
 def test_the_reading_follows_from_the_numbers():
     small, large = work("small", flops=1e3), work("large", flops=1e9)
     assert "deep and narrow" in reading(joined(small, CHAIN)) and "bigger batches" in reading(joined(small, CHAIN))
+    assert "more devices will not" in reading(joined(small, CHAIN))
+    assert "and more devices, too" in reading(joined(small, [(0, 1), (2, 3), (4, 5)]))
     assert "compute-bound" in reading(joined(large, CHAIN))
     assert "memory-bound" in reading(joined(large, CHAIN, edge_bytes=10**9))
+    assert "bigger batches" not in reading(joined(large, CHAIN, edge_bytes=10**9))
+    held = OpGraph("held", tuple(replace(op, memory_bytes=3 * 10**8) for op in large.ops), large.edges)
+    assert "by its weights" in reading(joined(held, CHAIN, edge_bytes=10**9))
     assert "wide" in reading(joined(large, [(0, 1), (2, 3), (4, 5)])) and "3.0" in reading(
         joined(large, [(0, 1), (2, 3), (4, 5)])
     )

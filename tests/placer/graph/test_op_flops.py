@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, log2
 from types import SimpleNamespace
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -155,4 +156,23 @@ def test_a_call_counts_what_it_calls():
 
 def test_a_call_of_what_is_not_there_is_not_known():
     op = SimpleNamespace(type="PartitionedCall", inputs=(), outputs=())
-    assert counts_of(op, lambda op: None) == (None, None, None)
+    assert counts_of(op, lambda op: None) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(("groups", "times"), [(1, 1), (4, 4), (16, 16)])
+def test_a_grouped_convolution_that_is_compiled_is_a_dense_one_for_a_cpu(groups, times):
+    """Keras has XLA compile convolutions in groups; by their definition they multiply `groups` times less."""
+    convolve = keras.layers.Conv2D(16, 3, padding="same", groups=groups)
+    x = tf.ones([2, 8, 8, 16])
+    convolve(x)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = convolve(x)
+        return tape.gradient(y, [x, convolve.kernel])
+
+    found = spoc(capture(step, (x,), "step", trains=False).graph)
+    dense = 2 * 8 * 8 * 16 * 16 * 9
+    assert found.multiply_adds * times == found.dense_multiply_adds
+    assert found.dense_multiply_adds % dense == 0 and found.dense_multiply_adds >= 2 * dense

@@ -1,0 +1,163 @@
+"""Whether the sentences of `placer spoc` (experiments/jobs/spoc_reading.py) are so. Pure, but for what it is told.
+
+Three promises are measured, each on training steps: that a bigger batch helps, that more devices help, and that ops
+which are split over cores help.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+
+from experiments.benches.bench import Facts
+from experiments.benches.spoc.device_kinds import ALL_CORES, CORE_PER_OP, ONE_CORE, DeviceKind
+from experiments.benches.spoc.networks import Network, evenly
+from experiments.benches.spoc.transfer import reference_s
+from experiments.jobs.spoc_reading import LAUNCH_OPERATIONS, Limit, limit_of
+from surrogate.features.spoc import Spoc
+
+TIMES = 4  # as many examples in the bigger batch
+FEWEST = 3  # networks of each sentence that are tried
+SHARE = 20  # or one of so many that were measured
+HELPS = {"batch": 1.5, "devices": 1.3, "split": 1.3}
+"""Gain from which a thing helps: throughput of 4 times the batch over the throughput of the batch, all cores; of a core
+per op over one core; of all cores over one core.
+"""
+CLAIMS: dict[Limit, dict[str, bool]] = {
+    Limit.LAUNCH: {"batch": True, "devices": False},
+    Limit.WIDE_LAUNCH: {"batch": True, "devices": True},
+    Limit.WIDE: {"devices": True},
+    Limit.WEIGHTS: {"batch": True, "devices": False},
+    Limit.MEMORY: {"batch": False, "devices": False},
+    Limit.COMPUTE: {"batch": False, "devices": False, "split": True},
+}
+"""What the sentences say; what they do not speak of is measured, too. A sentence that names other helps than a bigger
+batch says by this that a bigger batch does not.
+"""
+Ask = Callable[[Network, DeviceKind], Facts]
+
+
+def row_limit(row: Facts) -> Limit:
+    """Which sentence a network that was measured gets."""
+    return limit_of(Spoc(**row["step"]), None if row["forward"] is None else Spoc(**row["forward"]))
+
+
+def sample(rows: Sequence[Facts], among: Sequence[Network]) -> list[tuple[Network, Limit]]:
+    """Of every sentence a few networks, evenly spread over those that are not heavy."""
+    of = {network.name: network for network in among if not network.heavy}
+    limits = {row["name"]: row_limit(row) for row in rows if row["name"] in of}
+    count = max(FEWEST, len(rows) // SHARE)
+    found = {limit: [of[name] for name, its in limits.items() if its == limit] for limit in CLAIMS}
+    return [(n, limit) for limit, some in found.items() for n in evenly(some, min(count, len(some)))]
+
+
+def bigger(network: Network) -> Network:
+    """The same network at TIMES its batch."""
+    return replace(network, batch=TIMES * network.batch)
+
+
+def tried(network: Network, limit: Limit, rows: Mapping[str, Mapping[str, Facts]], ask: Ask) -> Facts:
+    """A network's times at the bigger batch and with a core per op. rows: kind of device -> name -> row."""
+    found = {"batch": ask(bigger(network), ALL_CORES), "devices": ask(network, CORE_PER_OP)}
+    missing = next((row for row in found.values() if "skipped" in row), None)
+    if missing is not None:
+        return {"name": network.name, "skipped": missing["skipped"], "detail": missing["detail"]}
+    keep = ("step_s", "inference_s", "reference_s")
+    measured = {"batch": found["batch"], "devices": found["devices"], "all": rows[ALL_CORES.name][network.name],
+                "one": rows[ONE_CORE.name][network.name]}  # fmt: skip
+    return {"name": network.name, "limit": limit.value} | {
+        of: {key: row[key] for key in keep} for of, row in measured.items()
+    }
+
+
+def judged(found: Sequence[Facts]) -> Facts:
+    """Gains of every network that was tried, and how often each sentence was right and wrong."""
+    good = [row for row in found if "skipped" not in row]
+    gains = _gains(good)
+    return {
+        "helps": HELPS,
+        "times": TIMES,
+        "networks": gains,
+        "sentences": {
+            limit.value: _sentence([g for g in gains if g["limit"] == limit.value], limit) for limit in CLAIMS
+        },
+        "skipped": [row for row in found if "skipped" in row],
+    }
+
+
+def _gains(rows: Sequence[Facts]) -> list[Facts]:
+    """Ratios of times by the pace of the reference, whose median on each kind of device stands for a quiet machine."""
+    if not rows:
+        return []
+    usual = {of: reference_s([row[of] for row in rows]) for of in ("all", "one", "devices")}
+    usual["batch"] = usual["all"]  # the same kind of device
+
+    def seconds(row: Facts, of: str, target: str = "step") -> float:
+        return float(row[of][f"{target}_s"] * usual[of] / row[of]["reference_s"])
+
+    return [
+        {
+            "name": row["name"],
+            "limit": row["limit"],
+            "batch": TIMES * seconds(row, "all") / seconds(row, "batch"),
+            "devices": seconds(row, "one") / seconds(row, "devices"),
+            "devices_inference": seconds(row, "one", "inference") / seconds(row, "devices", "inference"),
+            "split": seconds(row, "one") / seconds(row, "all"),
+        }
+        for row in rows
+    ]
+
+
+def _sentence(gains: Sequence[Facts], limit: Limit) -> Facts:
+    """what -> {says, right, wrong, median}; says is None where the sentence does not speak of it."""
+    found = {}
+    for what, least in HELPS.items():
+        says = CLAIMS[limit].get(what)
+        right = sum((gain[what] >= least) == says for gain in gains)
+        found[what] = {
+            "says": says,
+            "right": None if says is None else right,
+            "wrong": None if says is None else len(gains) - right,
+            "median": median(gain[what] for gain in gains) if gains else None,
+        }
+    return found
+
+
+def batch_pairs(rows: Sequence[Facts]) -> Facts:
+    """Whether the rule for launch-bound steps foretells where a bigger batch helps.
+
+    Over all networks that were measured at two batches, neighbours among their sizes, at least twofold; gains are
+    scaled to TIMES by their power.
+
+    rows: of all cores. `by_operations`: FLOPs per op at the smaller batch, and the gain.
+    """
+    of: dict[str, list[tuple[int, Facts]]] = {}
+    for row in rows:
+        found = re.fullmatch(r"(.*)-batch(\d+)", row["name"])
+        if found is not None:
+            of.setdefault(found[1], []).append((int(found[2]), row))
+    pairs = [pair for some in of.values() for pair in _pairs(sorted(some, key=lambda each: each[0]))]
+    says = [operations < LAUNCH_OPERATIONS for operations, _ in pairs]
+    helps = [gain >= HELPS["batch"] for _, gain in pairs]
+    return {
+        "launch_operations": LAUNCH_OPERATIONS,
+        "n": len(pairs),
+        "says": sum(says),
+        "says_right": sum(s and h for s, h in zip(says, helps, strict=True)),
+        "denies_right": sum(not s and not h for s, h in zip(says, helps, strict=True)),
+        "by_operations": sorted(pairs),
+    }
+
+
+def _pairs(some: Sequence[tuple[int, Facts]]) -> list[tuple[float, float]]:
+    found = []
+    for (few, row), (many, larger) in pairwise(some):
+        if many >= 2 * few:
+            per_example = [r["step_s"] / r["reference_s"] / n for n, r in ((few, row), (many, larger))]
+            gain = (per_example[0] / per_example[1]) ** (math.log(TIMES) / math.log(many / few))
+            found.append((row["step"]["operations"] / row["step"]["ops"], gain))
+    return found

@@ -1,0 +1,53 @@
+"""Asks the processes that measure, one for each kind of device; what was answered before is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.kept_runs import kept
+from experiments.benches.process import Doer, Measurer
+from experiments.benches.spoc.device_kinds import ALL_CORES, DeviceKind, settle
+from experiments.benches.spoc.networks import Network
+from experiments.benches.spoc.published import judged, native
+from experiments.jobs.profile import Advance
+
+NOT_REACHED = "not reached"
+HOW = 2  # version of the measuring; what another version measured is measured again
+
+
+def study(kind: DeviceKind) -> Doer:
+    """Made in the process that measures."""
+    settle(kind)
+    from experiments.benches.spoc.measure import Repeats, SpocStudy
+
+    return SpocStudy(Repeats())
+
+
+@dataclass(frozen=True)
+class Asking:
+    """until_s: time.perf_counter() after which no network is begun."""
+
+    options: BenchOptions
+    measurers: Mapping[DeviceKind, Measurer]
+    until_s: float
+
+    def measured(self, network: Network, kind: DeviceKind) -> Facts:
+        """What was measured of a network, or why it was skipped; what was kept is not measured again."""
+
+        def ask() -> Facts:
+            if time.perf_counter() > self.until_s:  # "failed" is tried again
+                return {"failed": NOT_REACHED, "skipped": NOT_REACHED, "detail": "--minutes were over"}
+            return self.measurers[kind].ask("measured", network)
+
+        settings = {"network": network.name, "device": kind.name, "how": HOW}
+        return kept(self.options, f"spoc/{kind.slug}/{network.name}", settings, ask)
+
+    def counted(self, kind: str, advance: Advance) -> Facts:
+        """Parameters and multiply-adds of a published network, traced only."""
+        advance(f"counting {kind}")
+        ask = partial(self.measurers[ALL_CORES].ask, "counted", native(kind))
+        return judged(kind, kept(self.options, f"spoc/published-{kind}", {"network": kind, "how": HOW}, ask))
