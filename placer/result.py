@@ -25,6 +25,8 @@ class Failed:
 
     reason: str  # one word for programs: memory, loss, placement, device or error
     detail: str = ""
+    device: str = ""  # that ran out of memory; "" where none did, or it is not known which
+    wanted_bytes: float = 0.0  # what that device would have held at once, as simulated
 
 
 Result = Measured | Failed

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.joining import Joined, check_hosts, fail_at_once, join_workers, leave, own_node, reach_one_another
-from placer.devices.link_probes import measure_links
+from placer.devices.link_probes import measure_links, probes_within
 from placer.devices.logical import gpu_names, split
 from placer.devices.machine import machine_name
 from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
@@ -179,6 +179,8 @@ class Devices:
             joined = join_workers(tasks)
             with waiting("the workers reached one another", first=True):
                 reach_one_another([name for name in joined.cpus if "/job:worker" in name], list(tasks.values()))
+            if self.workers is not None:
+                self.workers.fence()
 
     def _task(self, name: str) -> int:
         return list(dict.fromkeys(self.addresses.values())).index(self.addresses[name])
@@ -217,39 +219,51 @@ def open_devices(
     check_max_memory(max_memory, spec, include_local)
     if resilient or deadlines:
         fail_at_once()
-    devices = _found(spec, workers, include_local, deadlines)
+    devices = _found(spec, workers, include_local, deadlines, max_memory)
     try:
         devices.topology = max_memory.on(devices.topology, shares=True)
-        return replace_links(devices) if links and len(devices.topology) > 1 else devices
+        devices = replace_links(devices) if links and len(devices.topology) > 1 else devices
+        if devices.workers is not None:
+            devices.workers.fence()
+        return devices
     except BaseException:
         devices.close()
         raise
 
 
-def start_own(spec: str | None) -> Workers | RayWorkers | None:
+def start_own(spec: str | None, max_memory: MemoryLimits = NO_LIMITS) -> Workers | RayWorkers | None:
     """Start the workers that `spec` has this process start; None for other devices. Raises as `open_devices`."""
     check_spec(spec)
     if spec is not None and is_ray(spec):
         return start_ray_workers(RaySpec.parsed(spec))
     if spec is not None and spec.startswith("workers:"):
-        return start_workers(int(spec.removeprefix("workers:")))
+        count, limits = int(spec.removeprefix("workers:")), dict(max_memory.by_device)
+        return start_workers(count, limits={t: limits[f"worker:{t}"] for t in range(count) if f"worker:{t}" in limits})
     return None
 
 
 def replace_links(devices: Devices) -> Devices:
     """The same devices with their links measured now."""
     names = [devices.tf_name(d) for d in range(len(devices.topology))]
-    links = measure_links(devices.topology.names, names, nodes=devices.topology.nodes)
+    limits = [device.memory_bytes for device in devices.topology.devices if device.memory_bytes is not None]
+    probes = probes_within(min(limits, default=None))
+    links = measure_links(devices.topology.names, names, probes=probes, nodes=devices.topology.nodes)
     return replace(devices, topology=replace(devices.topology, links=links))
 
 
-def _found(spec: str | None, workers: Workers | RayWorkers | None, include_local: bool, deadlines: bool) -> Devices:
+def _found(
+    spec: str | None,
+    workers: Workers | RayWorkers | None,
+    include_local: bool,
+    deadlines: bool,
+    max_memory: MemoryLimits,
+) -> Devices:
     check_spec(spec)
     split(spec)
     divided = None if spec is None else division(spec)
     if spec is None or divided is not None:
         return _in_process(gpus=divided is None or divided.kind == "GPU")
-    workers = workers or start_own(spec)
+    workers = workers or start_own(spec, max_memory)
     return _joined(workers.addresses if workers else worker_addresses(spec), workers, include_local, deadlines)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,16 @@ import tensorflow as tf
 
 from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacementError
+from placer.graph.held_memory import mib
 from placer.result import Failed
 
-OUT_OF_MEMORY = ("Dst tensor is not initialized", "ALLOC_FAILED", "OUT_OF_MEMORY", "out of memory")
+OUT_OF_MEMORY = (
+    "Dst tensor is not initialized",
+    "ALLOC_FAILED",
+    "OUT_OF_MEMORY",
+    "out of memory",
+    "Unable to parse tensor proto",
+)
 
 
 REASONS: tuple[tuple[type[Exception], str], ...] = (
@@ -34,6 +41,26 @@ def attempted(run: Callable[[], Any]) -> Any:
         if isinstance(error, tf.errors.OpError) and is_out_of_memory(error):
             reason = "memory"
         return Failed(reason, str(error).strip().splitlines()[0])
+
+
+def out_of_memory(failed: Failed, name_of: Mapping[str, str], wanted_bytes: Mapping[str, float]) -> Failed:
+    """The failure with the device that ran out, and what that would have held at once; as it is where nothing ran out.
+
+    name_of: devices by TensorFlow's name. wanted_bytes: by device, as simulated. Where TensorFlow does not say which
+    device it was, none is named.
+    """
+    device = next((name for tf_name, name in name_of.items() if tf_name in failed.detail), "")
+    if failed.reason != "memory" or device not in wanted_bytes:
+        return failed
+    wanted = wanted_bytes[device]
+    detail = f"{device} ran out of memory where it would have held {mib(wanted)} MiB at once, as simulated"
+    return Failed("memory", f"{detail}: {failed.detail}", device, wanted)
+
+
+def no_room(device: str, wanted_bytes: float) -> Failed:
+    """The failure of a mapping that was not set up, because a device said that it lacks the memory."""
+    detail = f"{device} has no memory for it, where it would have held {mib(wanted_bytes)} MiB at once, as simulated."
+    return Failed("memory", detail, device, wanted_bytes)
 
 
 def is_out_of_memory(error: tf.errors.OpError) -> bool:

@@ -16,8 +16,8 @@ from placer import tf_internals
 from placer.trace.capture import Captured
 
 _serial = itertools.count()
-MOST_ROUTES = 64  # for which a function is kept: each move may need some of its own
-AT_ONCE_BYTES = 1 << 26  # a device holds what arrives twice until it is written
+MOST_ROUTES = 256  # for which a function is kept: each move may need some of its own
+AT_ONCE_BYTES = 1 << 24  # a device holds what arrives twice until it is written
 
 
 class DividedVariable(NamedTuple):

@@ -13,10 +13,11 @@ import tensorflow as tf
 
 from placer.devices.cluster import Devices
 from placer.devices.gpu_wait import drain
+from placer.devices.memory_room import short_of_room
 from placer.devices.workers.deadline import waiting
 from placer.execute.agreement import Agreement, Outcome, tolerance
 from placer.execute.local_agreement import agreement
-from placer.execute.outputs import attempted, values
+from placer.execute.outputs import attempted, no_room, out_of_memory, values
 from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
 from placer.execute.variable_copies import Pair, Transfers
@@ -32,6 +33,8 @@ RunOrder = Callable[[Mapping], Sequence[str]]
 """Mapping -> names of ops in the order in which they should run (docs/decisions/006-run-order.md)."""
 Holds = Callable[[Sequence[Mapping]], bool]
 """Mappings -> whether the devices have memory for placed steps of all of them at once."""
+Peaks = Callable[[Mapping], Sequence[float]]
+"""Mapping -> the most bytes that each device holds at once, as simulated; empty where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,11 @@ def any_number(_: Sequence[Mapping]) -> bool:
     return True
 
 
+def not_simulated(_: Mapping) -> Sequence[float]:
+    """Nothing is known."""
+    return ()
+
+
 def as_it_comes(_: Mapping) -> Sequence[str]:
     """No order: TensorFlow's executor decides."""
     return ()
@@ -83,7 +91,8 @@ class Runner:
     now. So results stay comparable although the machine drifts. order: the order in which a mapping's ops run.
     beside: a runner that closes later, whose anchor, if it has one, is this one's, too; so the results of both compare.
     holds: fewer mappings are raced at once where the devices could not hold all. Where there is no room for one beside
-    incumbent and anchor, these are taken down, and it is measured alone, as the next anchor.
+    incumbent and anchor, these are taken down, and it is measured alone, as the next anchor. peaks: what workers are
+    asked whether they have it, before a mapping is set up.
     """
 
     def __init__(
@@ -97,9 +106,10 @@ class Runner:
         order: RunOrder = as_it_comes,
         beside: Runner | None = None,
         holds: Holds = any_number,
+        peaks: Peaks = not_simulated,
     ) -> None:
         self.captured = captured
-        self.order, self.holds = order, holds
+        self.order, self.holds, self.peaks = order, holds, peaks
         self.devices = devices
         self.inputs = list(inputs)
         untouched = Agreement(
@@ -211,8 +221,22 @@ class Runner:
 
     def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
         """`prepare`, with a failure as a value."""
+        peaks = dict(zip(self.devices.topology.names, self.peaks(mapping), strict=False))
+        wanted = {self.devices.tf_names[name]: peak for name, peak in peaks.items()}
+        lacking = attempted(lambda: short_of_room(wanted))
+        if isinstance(lacking, Failed):
+            return lacking
+        beside = [sum(held) for held in zip(*(kept.memory_bytes for kept in self.kept), strict=True)]
+        at_once = {name: peak + (beside[d] if beside else 0) for d, (name, peak) in enumerate(peaks.items())}
+        if lacking is not None:
+            name = self._named[lacking]
+            return no_room(name, at_once[name])
         placed: tuple[PlacedStep, float] | Failed = attempted(lambda: self.prepare(mapping))
-        return placed
+        return out_of_memory(placed, self._named, at_once) if isinstance(placed, Failed) and peaks else placed
+
+    @property
+    def _named(self) -> dict[str, str]:
+        return {tf_name: name for name, tf_name in self.devices.tf_names.items()}
 
     def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
         """(a placed step that was run and checked, seconds until its first step ended)."""

@@ -78,7 +78,7 @@ class Connection:
             if self.is_away and self.workers is not None:
                 self.workers.restart_ended()
             elif self.workers is None and self._whole is None:
-                self.workers = start_own(self.spec)
+                self.workers = start_own(self.spec, self.max_memory)
 
     def join(self) -> Devices:
         """All devices, joined to this process at the first call, and at the first after they were left.

@@ -15,9 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from placer.devices.load_probes import LoadProbes
+from placer.devices.memory_room import short_of_room
 from placer.errors import BadInputError, PlacerError
-from placer.execute.outputs import attempted
-from placer.graph.held_memory import Lack, has_room_for_trials, peaks_in_order, worst_lack
+from placer.execute.outputs import attempted, no_room, out_of_memory
+from placer.graph.held_memory import has_room_for_trials, peaks_in_order, worst_lack
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
@@ -236,17 +237,36 @@ class LiveStep:
         joined, wanted = self.joined, Wanted(devices, order, name, plan)
         template = self._builder.template(joined.main, plan)
         sparing = not has_room_for_trials(template.captured.graph, joined.topology)
-        if sparing and (lack := self._lack_beside(template.captured.graph, joined.topology, wanted)) is not None:
-            return Failed("memory", f"{lack}, while it is tried beside what is there.")
+        at_once: dict[str, float] = {}
+        names = self.session.present.tf_names
+        if sparing:
+            need = self._need_beside(template.captured.graph, joined.topology, wanted)
+            if (lack := worst_lack(joined.topology, need)) is not None:
+                return Failed("memory", f"{lack}, while it is tried beside what is there.")
+            at_once = dict(zip(joined.topology.names, need, strict=True))
+            if (lacking := self._short_of_room(template.captured.graph, joined, devices)) is not None:
+                return no_room(lacking, at_once[lacking])
         built: Built | Failed = attempted(
             lambda: self._builder.build(template, joined.topology, wanted, joined.trial_run, sparing)
         )
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
-        return built
+        named = {tf_name: name for name, tf_name in names.items()}
+        return out_of_memory(built, named, at_once) if isinstance(built, Failed) else built
 
-    def _lack_beside(self, graph: OpGraph, topology: Topology, wanted: Wanted) -> Lack | None:
-        """The memory that a trial lacks beside the variables that are there and the step that runs meanwhile."""
+    def _short_of_room(self, graph: OpGraph, joined: JoinedStep, devices: Sequence[int]) -> str | None:
+        """The device that says that it has no memory for a trial; None where all have, or one is lost."""
+        joined.trial_run.forget_variables()
+        names = self.session.present.tf_names
+        peaks = zip(joined.topology.names, peaks_in_order(graph, devices, len(joined.topology)), strict=True)
+        wanted = {names[name]: (name, peak) for name, peak in peaks if name in names}
+        lacking = attempted(lambda: short_of_room({tf_name: peak for tf_name, (_, peak) in wanted.items()}))
+        return wanted[lacking][0] if isinstance(lacking, str) else None
+
+    def _need_beside(self, graph: OpGraph, topology: Topology, wanted: Wanted) -> list[float]:
+        """The bytes that each device would hold in a trial, with the variables that are there and the step that runs
+        meanwhile.
+        """
         need = np.array(peaks_in_order(graph, wanted.devices, len(topology)))
         there = self.session.replicas.held_bytes()
         names = self.session.present.tf_names
@@ -255,7 +275,8 @@ class LiveStep:
         if isinstance(mode, Placed):
             running = self.mapping(mode.devices, mode.plan)
             need += np.array(peaks_in_order(running.graph, mode.devices, len(topology))) - running.memory_bytes
-        return worst_lack(topology, need.tolist())
+        found: list[float] = need.tolist()
+        return found
 
     def settle(self, built: Built) -> Placed | Failed:
         """Let a step that was built train the live variables; the training thread only. Failed where devices were

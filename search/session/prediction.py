@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from placer.graph.coarsen import Groups
 from placer.graph.held_memory import Lack, fullest_bytes, most_bytes, worst_lack
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
-from placer.result import Measured, Result
+from placer.result import Failed, Measured, Result
 from search.exact.bounds import lower_bound
 from search.problem.memory_fit import packed
 from search.problem.problem import Problem
@@ -38,6 +39,9 @@ class Prediction:
     topology: Topology
     fine: Predictor
     headroom: float
+    ran_out: tuple[
+        tuple[str, float], ...
+    ] = ()  # devices that ran out of memory, and the least bytes with which they did
 
     @classmethod
     def profiled(cls, groups: Groups, topology: Topology, headroom: float, schedule: str = RANK) -> Prediction:
@@ -53,6 +57,15 @@ class Prediction:
     def calibrated(self, measured: Sequence[tuple[Mapping, Result]]) -> Prediction:
         """Corrected by what was measured: mappings of the groups, and what each came to."""
         return self.corrected([(self.groups.expand(mapping), result) for mapping, result in measured])
+
+    def warned(self, failures: Iterable[Result]) -> Prediction:
+        """The same, but a device that ran out of memory may no longer hold as much as it would have held then."""
+        least = dict(self.ran_out)
+        for failed in failures:
+            if isinstance(failed, Failed) and failed.device in self.topology.index and failed.wanted_bytes > 0:
+                least[failed.device] = min(failed.wanted_bytes, least.get(failed.device, inf))
+        found = tuple(sorted(least.items()))
+        return self if found == self.ran_out else replace(self, ran_out=found)
 
     def corrected(self, measured: Sequence[tuple[tuple[int, ...], Result]]) -> Prediction:
         """Corrected by what was measured: the device of each op, and what it came to."""
@@ -77,7 +90,7 @@ class Prediction:
             base_s=calibration.base_s,
             judge=self._judge,
         )
-        return problem if self._is_roomy else _with_tensors(problem, self.groups)
+        return problem if self._is_roomy_by_limits else _with_tensors(problem, self.groups)
 
     def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Predicted seconds of steps op by op. rows: [placements, units of `problem`]."""
@@ -95,7 +108,21 @@ class Prediction:
 
     def lack_of(self, devices: tuple[int, ...]) -> Lack | None:
         """The same with ops on these devices."""
-        return None if self._is_roomy else self.fine.simulator.timeline(devices).lack(self.headroom)
+        return None if self._is_roomy else self._worst(self.fine.simulator.timeline(devices).memory_peak_bytes)
+
+    def peaks(self, mapping: Mapping) -> Sequence[float]:
+        """The most bytes that each device holds at once under a mapping of the ops."""
+        return self.timeline(mapping).memory_peak_bytes
+
+    def _worst(self, peaks_bytes: Sequence[float]) -> Lack | None:
+        """What the device lacks most that cannot hold its peak, by its limit or because it ran out with less."""
+        lack = worst_lack(self.topology, peaks_bytes, self.headroom)
+        for name, failed_bytes in self.ran_out:
+            peak = peaks_bytes[self.topology.index[name]]
+            known = Lack(name, peak, failed_bytes - 1)
+            if peak >= failed_bytes and (lack is None or known.missing_bytes > lack.missing_bytes):
+                lack = known
+        return lack
 
     def hold(self, mappings: Sequence[Mapping]) -> bool:
         """Whether the devices have memory for placed steps of all these mappings of the ops at once, as simulated: for
@@ -106,12 +133,16 @@ class Prediction:
         held = np.array([mapping.memory_bytes for mapping in mappings], np.float64)
         tensors = np.array([self.timeline(mapping).memory_peak_bytes for mapping in mappings]) - held
         peaks = held.sum(axis=0) + tensors.max(axis=0)
-        return worst_lack(self.topology, peaks.tolist(), self.headroom) is None
+        return self._worst(peaks.tolist()) is None
 
     def is_roomy_for(self, steps: int) -> bool:
         """Whether each device could hold everything of a step at once, and the variables of so many steps, so that no
         mapping need be simulated to know.
         """
+        return not self.ran_out and self._has_room_for(steps)
+
+    def _has_room_for(self, steps: int) -> bool:
+        """By the limits alone."""
         known = [device.memory_bytes for device in self.topology.devices if device.memory_bytes is not None]
         graph = self.groups.fine
         more = (steps - 1) * sum(op.memory_bytes for op in graph.ops)
@@ -120,6 +151,10 @@ class Prediction:
     @cached_property
     def _is_roomy(self) -> bool:
         return self.is_roomy_for(1)
+
+    @cached_property
+    def _is_roomy_by_limits(self) -> bool:
+        return self._has_room_for(1)  # else the problem would become another one in the middle of a search
 
     def timeline(self, mapping: Mapping) -> Timeline:
         return self.fine.simulator.timeline(mapping.devices)

@@ -14,10 +14,10 @@ from experiments.jobs.search.finding import Progress, Row, by_merit, fastest
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.errors import PlacerError
-from placer.graph.held_memory import Lack
+from placer.graph.held_memory import Lack, mib
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
-from placer.result import Failed, Measured
+from placer.result import Failed, Measured, Result
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
@@ -53,9 +53,12 @@ class Job:
         self.captured, self.inputs, self.untouched = traced.captured, traced.inputs, traced.untouched
         self.devices, self.topology, self.groups = devices, profiled.topology, profiled.groups
         self.prediction = profiled  # by the latest calibration
+        if beside is not None:
+            self.prediction = profiled.warned(row.result for row in beside.rows)
         self.runner: Runner = Runner(
             traced.captured, devices, traced.inputs, traced.references, order=lambda m: self.prediction.order(m),
             beside=None if beside is None else beside.runner, holds=lambda ms: self.prediction.hold(ms),
+            peaks=lambda m: self.prediction.peaks(m),
         )  # fmt: skip
         self.rows: list[Row] = []
         self.ended: list[str] = []
@@ -232,6 +235,7 @@ class Job:
         known = [found or self._too_large(mapping) for (_, mapping), found in zip(asked, stored, strict=True)]
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
         results = [result or next(raced) for result in known]
+        self._learn_memory(results)
         rows = []
         for i, ((searcher, mapping), result) in enumerate(zip(asked, results, strict=True)):
             if self.anchor_s is None and isinstance(result, Measured):
@@ -244,6 +248,16 @@ class Job:
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
+
+    def _learn_memory(self, results: Sequence[Result]) -> None:
+        """Ask no device again for as much as it ran out of."""
+        before, self.prediction = dict(self.prediction.ran_out), self.prediction.warned(results)
+        for device, failed_bytes in self.prediction.ran_out:
+            if before.get(device) != failed_bytes:
+                self.notes.append(
+                    f"{device} ran out of memory where it would have held {mib(failed_bytes)} MiB at once, as "
+                    "simulated: no mapping was asked after it that would hold as much there."
+                )
 
     def _too_large(self, mapping: Mapping) -> Failed | None:
         """The failure of a mapping that need not run, because the memory would not do."""

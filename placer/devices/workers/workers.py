@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psutil
 
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, PlacerError, short
 
 START_TIMEOUT_S = 120.0
 # Let a worker keep the memory it frees. By default the C library returns large tensors' memory after every op and
@@ -23,6 +24,9 @@ START_TIMEOUT_S = 120.0
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "10000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 # For the coordinating process only: workers have to wait for one another while one of them restarts.
 FAIL_FAST = "GRPC_FAIL_FAST"
+# Mebibytes that a worker may take beside its limit of --max-memory, which the kernel then enforces; unset: it does not.
+FENCE = "PLACER_FENCE_MIB"
+ALLOCATOR_LIMIT = "TF_MKL_ALLOC_MAX_BYTES"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"}
 ONE_CORE = (
     "this process may use one core, and workers need one each; give it more cores, or divide this process: "
@@ -40,6 +44,7 @@ class Workers:
     ports: tuple[int, ...]
     cores: tuple[tuple[int, ...], ...]
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    limits: Mapping[int, int] = field(default_factory=dict)  # bytes, by task, that fenced workers may hold
     closed: bool = False
     changed: Callable[[], None] | None = field(default=None, repr=False, compare=False)  # called after a restart
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -87,6 +92,22 @@ class Workers:
             if not self.running(task):
                 self.restart(task)
 
+    def fence(self) -> None:
+        """Have the kernel refuse workers with a limit what they want beyond it and PLACER_FENCE_MIB, above what they
+        have now. Call it once they were joined and links measured, which takes threads and buffers of its own. Does
+        nothing where that is not set.
+
+        RLIMIT_DATA counts private memory that can be written. RLIMIT_AS would count libraries, too, and what the C
+        library only reserves, 64 MiB for each thread (docs/decisions/026-memory-limits.md).
+        """
+        more = fence_bytes()
+        for task, limit in {} if more is None else self.limits.items():
+            if self.running(task):
+                process = psutil.Process(self.processes[task].pid)
+                most = process.memory_info().data + limit + (more or 0)
+                with suppress(psutil.NoSuchProcess):
+                    process.rlimit(psutil.RLIMIT_DATA, (most, most))
+
     def close(self) -> None:
         """End every worker; harmless when called twice."""
         with self._lock:
@@ -100,18 +121,21 @@ def start_workers(
     ports: Iterable[int] = (),
     clock: Callable[[], float] = time.monotonic,
     cores: Sequence[tuple[int, ...]] = (),
+    limits: Mapping[int, int] | None = None,
 ) -> Workers:
     """Start `count` workers, divide this process's cores among them, and wait until all of them serve.
 
     cores: of each worker, where they are not to be divided: workers may share them, and then slow each other down.
-    Raises BadInputError for a count that does not fit the cores or a port in use, PlacerError where a worker does
-    not come up.
+    limits: the bytes of variables and tensors that workers may hold, by task; enforced where PLACER_FENCE_MIB is set.
+    Raises BadInputError for a count that does not fit the cores, a port in use or a fence that is no number,
+    PlacerError where a worker does not come up.
     """
+    fence_bytes()
     cores = tuple(cores) or share_cores(count, sorted(os.sched_getaffinity(0)))
     wanted = tuple(ports) or free_ports(count)
     for port in wanted:
         _check_free(port)
-    workers = Workers(wanted, cores)
+    workers = Workers(wanted, cores, limits=limits or {})
     atexit.register(workers.close)
     try:
         for task in range(count):
@@ -157,6 +181,16 @@ def memory_bytes_each(count: int) -> int:
     return int(psutil.virtual_memory().available // (count + 1))
 
 
+def fence_bytes() -> int | None:
+    """The bytes of PLACER_FENCE_MIB; None where it is not set. Raises BadInputError where it is no number."""
+    text = os.environ.get(FENCE)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise BadInputError(f"{FENCE}={short(text)} is no number of mebibytes; write {FENCE}=256, or unset it.")
+    return int(text) << 20
+
+
 def _check_free(port: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
         try:
@@ -170,6 +204,11 @@ def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
     flags += ["--cores", ",".join(map(str, workers.cores[task]))]
     if threading.current_thread() is threading.main_thread():  # the kernel watches the starting thread, not the process
         flags.append("--die-with-parent")
+    fenced, fence = {}, fence_bytes()
+    if task in workers.limits and fence is not None:
+        # TensorFlow's allocator asks for twice what it had whenever it is short. Without a limit of its own it would
+        # take all that the kernel grants, and leave nothing to gRPC, which ends the process then.
+        fenced = {ALLOCATOR_LIMIT: str(workers.limits[task] + fence // 2)}  # copies under way are tensors, too
     inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
     return subprocess.Popen(
         [sys.executable, "-m", "placer.devices.workers.worker", *flags],
@@ -177,7 +216,7 @@ def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**KEEP_MEMORY, **inherited, **QUIET},
+        env={**KEEP_MEMORY, **inherited, **QUIET, **fenced},
         start_new_session=True,  # Ctrl-C reaches the coordinating process alone, which ends the workers itself
     )
 

@@ -14,7 +14,7 @@ from placer.graph.coarsen import coarsen
 from placer.graph.held_memory import Lack
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import ANY, Topology
-from placer.result import Measured, Result
+from placer.result import Failed, Measured, Result
 from search.online.replan.load import Load
 from search.online.replan.proposal import NoRoomError, OpDevices, PlanSettings, Proposal
 from search.problem.problem import Placement, Problem
@@ -54,6 +54,7 @@ class Replanner:
         self._told: dict[Load, list[tuple[OpDevices, Result]]] = {AS_PROFILED: []}
         self._views: dict[tuple[tuple[str, ...], Load], _View] = {}
         self._sessions: dict[tuple[tuple[str, ...], Load], SearchSession] = {}
+        self._failures: list[Failed] = []  # of memory, under whatever load
         self._nearest: Lack | None = None  # the least that a mapping lacked which was asked, and left out for it
         SearchSession(self.settings.searcher, self._view().problem)
 
@@ -72,6 +73,7 @@ class Replanner:
         for devices, _ in measured:
             self._check(devices)
         self._told[self.load] += measured
+        self._failures += [result for _, result in measured if isinstance(result, Failed) and result.device]
 
     def propose(self, count: int, seconds: float | None = None) -> list[Proposal]:
         """Up to `count` mappings that were not told under this load, all different, best predicted first.
@@ -154,6 +156,9 @@ class Replanner:
         measured = self._measured(view)
         if len(measured) != view.knows:
             view = replace(view, prediction=view.prediction.corrected(_telling(measured)), knows=len(measured))
+        warned = view.prediction.warned(self._failures)
+        if warned is not view.prediction:
+            view = replace(view, prediction=warned)
         self._views[names, load] = view
         return view
 

@@ -127,3 +127,19 @@ def test_variables_that_no_mapping_has_room_for_are_refused_before_costs_are_kno
     with pytest.raises(BadInputError, match=r"fits no device's memory_bytes: op 'w0' needs 100 bytes.* 1 too few"):
         refuse_too_large(graph, Topology(topology.devices), 0.1)
     refuse_too_large(graph, Topology((*topology.devices, Device("d2", "cpu", 100))), 0.0)
+
+
+def test_a_device_that_ran_out_is_not_asked_for_as_much_again():
+    found = prediction(None, None)
+    peak = found.fine.simulator.timeline((0,) * 8).memory_peak_bytes[0]
+    told = found.warned([Failed("memory", "ran out", "d0", peak), Failed("memory", "of whatever"), Failed("loss")])
+    assert found.lack_of((0,) * 8) is None
+    lack = told.lack_of((0,) * 8)
+    assert lack is not None and (lack.device, lack.peak_bytes, lack.limit_bytes) == ("d0", peak, peak - 1)
+    assert told.lack_of((1,) * 8) is None and told.lack_of((0, 0, 1, 1, 1, 1, 0, 0)) is None
+    assert told.warned([Failed("memory", "later", "d0", 2 * peak)]).lack_of((0,) * 8) == lack
+    assert told.problem.kept_bytes is None  # the problem that searchers know stays the same
+    session = SearchSession("random", told.problem, seed=2, lack=told.lack)
+    asked = session.ask(8)
+    assert asked and all(len(set(mapping.devices)) > 1 or mapping.devices[0] == 1 for mapping in asked)
+    assert session.refused == 1 and session.nearest is not None

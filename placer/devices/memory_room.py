@@ -1,0 +1,67 @@
+"""Asks devices whether they have room for a step, before anything is sent that they could not receive.
+
+A worker whose allocator refuses an op's tensor answers with an error and lives on. One that cannot hold a tensor that
+arrives is ended by it, and what trains there is lost (docs/decisions/026-memory-limits.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.devices.workers.deadline import waiting
+
+PIECE_BYTES = 1 << 24  # whole tensors seldom need more in one piece than is free in pieces of this size
+LEAST_BYTES = 1 << 20  # less is not worth a round trip
+_serial = itertools.count()
+
+
+def short_of_room(wanted_bytes: Mapping[str, float]) -> str | None:
+    """The first device that cannot give so many bytes now, by TensorFlow's name; None where all can.
+
+    Nothing is written, so that no memory is taken but in the allocator's books. Only workers are asked.
+    """
+    for device, size in wanted_bytes.items():
+        if "/job:worker" in device and size >= LEAST_BYTES and not _gives(device, size):
+            return device
+    return None
+
+
+def _gives(device: str, size: float) -> bool:
+    pieces = [PIECE_BYTES] * int(size // PIECE_BYTES) + [int(size % PIECE_BYTES)]
+    name = f"__placer_room_{next(_serial)}"
+    tf_internals.add_function(_function_def(name, device, [piece for piece in pieces if piece]))
+    try:
+        with waiting("devices were asked for memory", first=True):
+            tf_internals.call_function(name, [], 0, tf_internals.plain_config())
+    except tf.errors.ResourceExhaustedError:
+        return False
+    finally:
+        tf_internals.remove_function(name)
+    return True
+
+
+def _function_def(name: str, device: str, pieces: list[int]) -> tf_internals.FunctionDef:
+    """A function that has tensors of these bytes all at once. It asks for one after another, because TensorFlow's
+    allocator waits 10 s before it refuses, on each thread.
+    """
+    function = tf_internals.new_function(name)
+    for i, size in enumerate(pieces):
+        shape = function.node_def.add(name=f"shape_{i}", op="Const", device=device)
+        shape.attr["dtype"].type = tf.int32.as_datatype_enum
+        shape.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([size], tf.int32))
+        piece = function.node_def.add(name=f"piece_{i}", op="Empty", device=device, input=[f"shape_{i}:output:0"])
+        if i:
+            piece.input.append(f"^piece_{i - 1}")
+        piece.attr["dtype"].type = tf.uint8.as_datatype_enum
+        piece.attr["init"].b = False
+    inputs = [f"piece_{i}:output:0" for i in range(len(pieces))]
+    together = function.node_def.add(name="together", op="ShapeN", device=device, input=inputs)
+    together.attr["N"].i = len(pieces)
+    together.attr["T"].type, together.attr["out_type"].type = tf.uint8.as_datatype_enum, tf.int32.as_datatype_enum
+    function.control_ret["together"] = "together"
+    function.signature.control_output.append("together")
+    return function
