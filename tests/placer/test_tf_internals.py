@@ -209,6 +209,11 @@ def test_no_worker_is_joined_in_these_tests():
     assert tf_internals.joined_tasks() == {}
 
 
+def test_bytes_of_a_tensor_are_those_of_its_elements():
+    tensors = [tf.zeros((2, 3)), tf.zeros((0, 3)), tf.constant(1, tf.int64), tf.zeros((5,), tf.bfloat16)]
+    assert [tf_internals.bytes_of(tensor) for tensor in tensors] == [24, 0, 8, 10]
+
+
 def test_a_variables_handle_gives_its_value():
     variable = tf.Variable([1.0, 2.0])
     handle = tf_internals.handle_of(variable)

@@ -1,6 +1,5 @@
 """A sum of three and more tensors rounds alike under every mapping."""
 
-
 import numpy as np
 import pytest
 import tensorflow as tf
