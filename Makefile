@@ -19,7 +19,7 @@ endif
 STAMP := .venv/.installed-$(EXTRA)
 
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow fuzz browser lint check bench bench-all constraints clean distclean
+.PHONY: help setup demo test test-slow fuzz browser lint check bench bench-all constraints licences clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
@@ -28,6 +28,7 @@ help:
 	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
 	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and all tests'
 	@echo 'make bench   run and record a benchmark (BENCH=main-job); make bench-all records all, for hours, and resumes'
+	@echo 'make licences list the licences of all that make setup installs'
 	@echo 'make clean   remove caches and out/demo; make distclean removes .venv, too'
 
 setup: $(STAMP)
@@ -102,6 +103,11 @@ constraints: $(STAMP)
 	sed -n 's/^Would install //p' out/closure.txt | tr ' A-Z_' '\na-z-' | sed -E 's/-([^-]+)$$/==\1/' \
 		| sed -E '/^(placer|pip)==/d; s/^tensorflow-cpu==(.*)/&\ntensorflow==\1/' | sort >> out/constraints.txt
 	mv out/constraints.txt constraints.txt
+
+# Fails where one is a licence that Placer's own (see LICENSE) could not be combined with.
+licences: $(STAMP)
+	$(BIN)/pip-licenses --order=license --with-urls --partial-match \
+		--fail-on='GNU General Public;GNU Affero;AGPL;GPL-2.0-only;GPL-3.0'
 
 clean:
 	rm -rf out/demo build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache

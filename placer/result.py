@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,12 +44,16 @@ def is_clearly_slower(seconds: Sequence[float], fastest: Sequence[float]) -> boo
     return bool(np.percentile(seconds, 25) > np.percentile(fastest, 75))
 
 
+def standard_error(found: Measured) -> float:
+    """That of the median of its step times, by the median, were they normal. Of two or three steps a mere guess."""
+    return 1.25 * found.spread_s / (1.35 * found.step_s * math.sqrt(found.repeats))
+
+
 def relative_error(seconds: Sequence[float]) -> float:
     """The standard error of the median of step times, by the median; infinite for fewer than four."""
     if len(seconds) < 4:
         return float("inf")
-    found = summary(seconds)
-    return float(1.25 * found.spread_s / (1.35 * found.step_s * len(seconds) ** 0.5))
+    return standard_error(summary(seconds))
 
 
 def heats(entries: int, repeats: int) -> list[int]:

@@ -52,3 +52,14 @@ def _outcome(facts: Facts) -> str:
     single = facts["best_single"]
     ratio = "" if single is None else f", {single['step_s'] / facts['best']['step_s']:.2f}x the best single device"
     return f"{facts['measured']} mappings measured in {facts['seconds']:.0f} s; best by {facts['best']['by']}{ratio}"
+
+
+def not_compared(facts: Facts) -> str:
+    """A sentence on the networks of the zoo that a record has no comparison of; empty where it has all."""
+    missing = [f"`{name}`" for name in zoo.names() if name not in facts["by_model"]]
+    if not missing:
+        return ""
+    return (
+        f" Not compared on {', '.join(missing)}: where every searcher has this budget, most networks take a quarter of "
+        "an hour or more, and these were not asked for (`--model`)."
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from experiments.benches.bench import BenchOptions, Facts, ms
-from experiments.benches.comparisons import MEASUREMENTS, comparisons
+from experiments.benches.comparisons import MEASUREMENTS, comparisons, not_compared
 from experiments.benches.takes import Takes
 from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
 from experiments.report.text import markdown_table, percent
@@ -72,7 +72,7 @@ def page_lines(facts: Facts) -> list[str]:
         "fastest, and the next fastest of all. A mapping's figure is from there if it got that far, otherwise from its "
         "race, all scaled to one reference mapping; because a race is short, no figure from one counts as faster than "
         "the best known. The gap after a searcher's last measurement is that of the mapping it would deliver. A gap of "
-        "a percent or two is noise. These are the runs of search-quality.",
+        f"a percent or two is noise. These are the runs of search-quality.{not_compared(facts)}",
         "",
         "Over all networks, the mean with its standard error:",
         "",

@@ -21,7 +21,7 @@ from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
 from experiments.report.text import markdown_table
-from placer.result import Failed, Measured
+from placer.result import Failed, Measured, standard_error
 from search.initial.baselines import random_placement
 from search.local.hill_climb import kicked
 from search.problem.problem import Placement
@@ -54,7 +54,9 @@ class MeasuredNetwork:
 
     def calibrated(self, count: int, given: Calibration | None = None) -> Predictor:
         """Calibrated on the first `count` mappings, starting from `given`."""
-        return replace(self.profiled, given=given).calibrated(self.placements[:count], self.step_s[:count])
+        measured = zip(self.step_s[:count], self.spread_s[:count], strict=True)
+        errors = [standard_error(Measured(step_s, spread_s, REPEATS)) for step_s, spread_s in measured]
+        return replace(self.profiled, given=given).calibrated(self.placements[:count], self.step_s[:count], errors)
 
 
 TAKES = Takes(workers=True)

@@ -15,7 +15,7 @@ from placer.graph.coarsen import Groups
 from placer.graph.held_memory import Lack, fullest_bytes, most_bytes, worst_lack
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
-from placer.result import Failed, Measured, Result
+from placer.result import Failed, Measured, Result, standard_error
 from search.exact.bounds import lower_bound
 from search.problem.memory_fit import packed
 from search.problem.problem import Problem
@@ -69,10 +69,15 @@ class Prediction:
 
     def corrected(self, measured: Sequence[tuple[tuple[int, ...], Result]]) -> Prediction:
         """Corrected by what was measured: the device of each op, and what it came to."""
-        known = [(devices, result.step_s) for devices, result in measured if isinstance(result, Measured)]
+        known = [(devices, result) for devices, result in measured if isinstance(result, Measured)]
         if not known:
             return self
-        return replace(self, fine=self.fine.calibrated([d for d, _ in known], [step_s for _, step_s in known]))
+        fine = self.fine.calibrated(
+            [devices for devices, _ in known],
+            [result.step_s for _, result in known],
+            [standard_error(result) for _, result in known],
+        )
+        return replace(self, fine=fine)
 
     @cached_property
     def problem(self) -> Problem:

@@ -87,25 +87,31 @@ class Predictor:
         found: Floats = self.calibration.base_s + self.simulator.makespans(placements)
         return found
 
-    def calibrated(self, placements: Placements, step_s: Sequence[float] | Floats) -> Predictor:
+    def calibrated(
+        self, placements: Placements, step_s: Sequence[float] | Floats, errors: Sequence[float] | Floats | None = None
+    ) -> Predictor:
         """The predictor that replays what was measured: step_s[i] seconds under placements[i].
 
-        Least squares on relative errors, outliers damped, with a pull towards the present corrections, so that few
-        measurements change little. Another contention model is fitted only where it explains clearly more unfitted,
-        because queues at links make a simulation several times as long; it is taken where it fits better.
+        errors: relative standard errors of the measurements, beside NOISE; None = there are none. Least squares on
+        relative errors, each by how well it is known, outliers damped, with a pull towards the present corrections, so
+        that few measurements change little. Another contention model is fitted only where it explains clearly more
+        unfitted, because queues at links make a simulation several times as long; it is taken where it fits better.
         """
         begin = self.calibration
         measured_s = np.array(step_s)
-        missed = {c: self._missed(placements, measured_s, replace(begin, contention=c)) for c in CONTENTIONS}
+        noise = np.hypot(NOISE, np.zeros(len(measured_s)) if errors is None else np.array(errors))
+        missed = {c: self._missed(placements, measured_s, noise, replace(begin, contention=c)) for c in CONTENTIONS}
         tried = [c for c in CONTENTIONS if c == begin.contention or missed[c] < CLEARLY * missed[begin.contention]]
-        fits = [self._fit(placements, measured_s, replace(begin, contention=c)) for c in tried]
+        fits = [self._fit(placements, measured_s, noise, replace(begin, contention=c)) for c in tried]
         return replace(self, given=min(fits, key=lambda fit: fit[0])[1])
 
-    def _missed(self, placements: Placements, step_s: Floats, given: Calibration) -> float:
-        """Mean absolute error, in logarithms."""
-        return float(np.abs(np.log(replace(self, given=given).step_s(placements) / step_s)).mean())
+    def _missed(self, placements: Placements, step_s: Floats, noise: Floats, given: Calibration) -> float:
+        """Mean absolute error, in logarithms, by the noise of each measurement."""
+        return float(np.abs(np.log(replace(self, given=given).step_s(placements) / step_s) / noise).mean())
 
-    def _fit(self, placements: Placements, step_s: Floats, begin: Calibration) -> tuple[float, Calibration]:
+    def _fit(
+        self, placements: Placements, step_s: Floats, noise: Floats, begin: Calibration
+    ) -> tuple[float, Calibration]:
         """(what is left of the error, the best numbers) under one contention model."""
         from scipy.optimize import least_squares  # slow to import, and needed by nothing else here
 
@@ -114,7 +120,7 @@ class Predictor:
 
         def residuals(x: Floats) -> Floats:
             found = replace(self, given=_unpacked(x, begin, kinds, scale_s)).step_s(placements)
-            return np.concatenate([np.log(found / step_s) / NOISE, x - 1])
+            return np.concatenate([np.log(found / step_s) / noise, x - 1])
 
         numbers = len(kinds) + len(set(kinds)) + 3
         solved: Any = least_squares(residuals, np.ones(numbers), loss="soft_l1", diff_step=STEP, max_nfev=MOST_ROUNDS)

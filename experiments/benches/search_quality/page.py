@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms, ms_spread
+from experiments.benches.comparisons import not_compared
 from experiments.benches.search_quality.enumerated import BEST, DRAWN, REPEATS
 from experiments.report.text import markdown_table
 
@@ -24,7 +25,7 @@ def _against_peers(facts: Facts) -> list[str]:
         "processes of their own, all searchers on the same profile and their mappings measured in turn. The figures "
         "are from the end of the comparison, where the fastest mapping of each was stepped in turn with the others': "
         "medians with the interquartile range. *Against the peer* below 1 means that the peer's was faster; the "
-        "fastest of many peers is a little flattered by noise.",
+        f"fastest of many peers is a little flattered by noise.{not_compared(facts)}",
         "",
         *markdown_table(HEADS, [_peer_cells(name, row) for name, row in facts["by_model"].items()], left=(0, 4)),
         "",

@@ -49,6 +49,17 @@ def test_eight_measured_mappings_tell_what_the_others_take(profiled):
     assert error(found, shown, truth.step_s(shown)) < 0.03
 
 
+def test_measurements_that_scattered_are_believed_less(profiled):
+    """Another program ran while the first mappings were measured, and their steps scattered."""
+    truth = replace(profiled, given=TRUTH)
+    shown, unseen = placements(12), placements(40, seed=1)
+    disturbed = np.zeros(12)
+    disturbed[2:6] = 0.4
+    measured_s = truth.step_s(shown) * (1 + disturbed)
+    trusting, wary = (profiled.calibrated(shown, measured_s, errors) for errors in (None, disturbed / 2))
+    assert error(wary, unseen, truth.step_s(unseen)) < 0.5 * error(trusting, unseen, truth.step_s(unseen))
+
+
 def test_exact_predictions_are_left_alone(profiled):
     rows = placements(6)
     found = profiled.calibrated(rows, profiled.step_s(rows))
