@@ -181,6 +181,7 @@ signal.pause()
 """
 
 
+@pytest.mark.slow
 def test_processes_sockets_and_files_that_are_left_are_found_and_ended(tmp_path: Path) -> None:
     family = Family("left by a test", tmp_path / "tmp")
     with Running(["-c", LEAVER], family) as running:

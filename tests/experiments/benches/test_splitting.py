@@ -145,6 +145,7 @@ def test_a_training_that_goes_nowhere_has_no_relative_difference():
     assert sameness(still, training(0.1, 0.1), {})["gradient_rel_err"] is None
 
 
+@pytest.mark.slow
 def test_a_real_network_is_searched_twice_and_trains_alike(two_cpus, monkeypatch):
     monkeypatch.setattr(choose, "WORTH", float("inf"))
     wanted = Wanted("mnist_softmax", None, measurements=6, minutes=1.0, batch=16, steps=3, repeats=3)
@@ -159,6 +160,7 @@ def test_a_real_network_is_searched_twice_and_trains_alike(two_cpus, monkeypatch
     assert facts["bound_s_divided"] > 0 and facts["crossing_bytes_divided"] >= 0
 
 
+@pytest.mark.slow
 def test_where_no_plan_is_worth_trying_there_is_nothing_to_compare(two_cpus, monkeypatch):
     monkeypatch.setattr(choose, "WORTH", 0.0)
     facts = measured(replace(Wanted("mnist_softmax", None, 4, 1.0, batch=16), steps=2, repeats=2))
