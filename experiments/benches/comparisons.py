@@ -60,6 +60,6 @@ def not_compared(facts: Facts) -> str:
     if not missing:
         return ""
     return (
-        f" Not compared on {', '.join(missing)}: where every searcher has this budget, most networks take ten minutes or "
-        "more, and these were not asked for (`--model`)."
+        f" Not compared on {', '.join(missing)}: where every searcher has this budget, most networks take ten minutes "
+        "or more, and these were not asked for (`--model`)."
     )
