@@ -26,10 +26,11 @@ OWNERS = frozenset(
 GRADIENTS = ("Grad", "BackpropFilter", "BackpropInput", "BackpropInputV2")
 
 
-def order_sums(nodes: Any) -> None:
+def order_sums(function: Any) -> None:
     """Make each AddN of three or more floats whose order is not certain a chain of AddNs of two, in the order of the
-    terms, of which the last keeps the name. nodes: the repeated NodeDef field of a FunctionDef, with their devices.
+    terms, of which the last keeps the name. function: a FunctionDef whose nodes have their devices.
     """
+    nodes, returned = function.node_def, set(function.ret.values())
     by_name = {node.name: node for node in nodes}
     readers: dict[str, list[Any]] = defaultdict(list)
     for node in nodes:
@@ -41,12 +42,16 @@ def order_sums(nodes: Any) -> None:
         apart = apart or any(by_name[s].device != node.device for s in map(source_of, terms) if s in by_name)
         first = by_name.get(source_of(terms[0]))
         owned = first is not None and (first.op in OWNERS or first.op.endswith(GRADIENTS))
-        if apart or not owned or len(readers[terms[0]]) > 1:
+        shared = len(readers[terms[0]]) > 1 or terms[0] in returned
+        if apart or not owned or shared:
             _divide(nodes, node, terms)
 
 
 def _is_float_sum(node: Any) -> bool:
-    return node.op == "AddN" and node.attr["N"].i >= 3 and bool(tf.as_dtype(node.attr["T"].type).is_floating)
+    if node.op != "AddN" or node.attr["N"].i < 3:
+        return False
+    dtype = tf.as_dtype(node.attr["T"].type)
+    return bool(dtype.is_floating or dtype.is_complex)
 
 
 def _divide(nodes: Any, node: Any, terms: list[str]) -> None:

@@ -65,7 +65,7 @@ class Template:
             spread(placed.node_def, nodes, constant, users)
         if home:
             bring(placed, home)
-        order_sums(placed.node_def)
+        order_sums(placed)
         sends = connect(placed.node_def)
         chain(placed.node_def, order, sends)
         return placed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.result import Measured
+from placer.result import Measured, standard_error
 from search.exact.exact import Exact, ExactSettings
 from search.initial.starts import starts
 from search.list_scheduling.perturbed_heft import View, breed
@@ -327,9 +327,6 @@ class Hybrid(Searcher):
 
 
 def _noise(result: Measured) -> float:
-    """The relative standard deviation of a median of steps, from their interquartile range and DRIFT; 0 where all steps
-    took the same.
-    """
-    deviation = result.spread_s / (1.35 * result.step_s)
-    drift = DRIFT if deviation else 0.0
-    return 1.25 * math.hypot(deviation, drift) / math.sqrt(max(1, result.repeats))
+    """The relative standard error of a median of steps, with DRIFT; 0 where all steps took the same."""
+    error = standard_error(result)
+    return math.hypot(error, 1.25 * DRIFT / math.sqrt(result.repeats)) if error else 0.0

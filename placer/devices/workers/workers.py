@@ -95,18 +95,21 @@ class Workers:
     def fence(self) -> None:
         """Have the kernel refuse workers with a limit what they want beyond it and PLACER_FENCE_MIB, above what they
         have now. Call it once they were joined and links measured, which takes threads and buffers of its own. Does
-        nothing where that is not set.
+        nothing where that is not set, and nothing to a worker that has less.
 
         RLIMIT_DATA counts private memory that can be written. RLIMIT_AS would count libraries, too, and what the C
         library only reserves, 64 MiB for each thread (docs/decisions/026-memory-limits.md).
         """
         more = fence_bytes()
         for task, limit in {} if more is None else self.limits.items():
-            if self.running(task):
+            if not self.running(task):
+                continue
+            with suppress(psutil.NoSuchProcess):
                 process = psutil.Process(self.processes[task].pid)
+                soft, hard = process.rlimit(psutil.RLIMIT_DATA)
                 most = process.memory_info().data + limit + (more or 0)
-                with suppress(psutil.NoSuchProcess):
-                    process.rlimit(psutil.RLIMIT_DATA, (most, most))
+                if soft == psutil.RLIM_INFINITY or soft > most:  # less was set when this worker joined before
+                    process.rlimit(psutil.RLIMIT_DATA, (most, hard))
 
     def close(self) -> None:
         """End every worker; harmless when called twice."""

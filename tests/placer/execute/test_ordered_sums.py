@@ -17,7 +17,7 @@ def function_of(*nodes):
         node.attr["T"].type = FLOAT
         if op == "AddN":
             node.attr["N"].i = sum(not text.startswith("^") for text in inputs)
-    return function.node_def
+    return function
 
 
 def sum_of_three(at="cpu:0", first=("a", "Mul", "cpu:0"), reader="cpu:0", others="cpu:0"):
@@ -28,8 +28,8 @@ def sum_of_three(at="cpu:0", first=("a", "Mul", "cpu:0"), reader="cpu:0", others
     ]  # fmt: skip
 
 
-def sums(nodes):
-    return {node.name: list(node.input) for node in nodes if node.op == "AddN"}
+def sums(function):
+    return {node.name: list(node.input) for node in function.node_def if node.op == "AddN"}
 
 
 WHOLE = {"s": ["a:z:0", "b:z:0", "c:z:0", "^b"]}
@@ -46,40 +46,48 @@ CHAIN = {"s/part_1": ["a:z:0", "b:z:0"], "s": ["s/part_1:sum:0", "c:z:0", "^b"]}
     ],
 )
 def test_a_sum_that_a_mapping_may_reorder_becomes_a_chain(case, expected):
-    nodes = function_of(*sum_of_three(**case))
-    order_sums(nodes)
-    assert sums(nodes) == expected
+    function = function_of(*sum_of_three(**case))
+    order_sums(function)
+    assert sums(function) == expected
     assert all(
-        node.attr["N"].i == sum(not text.startswith("^") for text in node.input) for node in nodes if node.op == "AddN"
+        node.attr["N"].i == sum(not text.startswith("^") for text in node.input) for node in function.node_def if node.op == "AddN"
     )
 
 
 def test_a_first_term_that_others_read_makes_a_chain():
-    nodes = function_of(*sum_of_three(), ("also", "Neg", "cpu:0", ["a:z:0"]))
-    order_sums(nodes)
-    assert sums(nodes) == CHAIN
+    function = function_of(*sum_of_three(), ("also", "Neg", "cpu:0", ["a:z:0"]))
+    order_sums(function)
+    assert sums(function) == CHAIN
+
+
+def test_a_first_term_that_is_returned_makes_a_chain():
+    function = function_of(*sum_of_three())
+    function.ret["also"] = "a:z:0"
+    order_sums(function)
+    assert sums(function) == CHAIN
 
 
 def test_whole_numbers_and_sums_of_two_stay_as_they_are():
-    nodes = function_of(
+    function = function_of(
         *sum_of_three(reader="cpu:1"), ("t", "AddN", "cpu:0", ["b:z:0", "c:z:0"]), ("u", "Neg", "cpu:1", ["t:sum:0"])
     )
-    nodes[3].attr["T"].type = tf.int32.as_datatype_enum
-    order_sums(nodes)
-    assert sums(nodes) == WHOLE | {"t": ["b:z:0", "c:z:0"]}
+    function.node_def[3].attr["T"].type = tf.int32.as_datatype_enum
+    order_sums(function)
+    assert sums(function) == WHOLE | {"t": ["b:z:0", "c:z:0"]}
 
 
 @pytest.mark.parametrize("count", [3, 4, 8, 9, 10, 16, 17, 18, 23])
-@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.float16, tf.bfloat16])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.complex64])
 def test_a_chain_rounds_as_the_whole_sum_does(count, dtype):
     rng = np.random.default_rng(count)
     terms = [tf.cast(rng.normal(size=500) * 10.0 ** rng.integers(-3, 3, 500), dtype) for _ in range(count)]
     function = function_of(
         *((f"t{i}", "Reshape", "", []) for i in range(count)), ("s", "AddN", "", [f"t{i}:z:0" for i in range(count)])
     )
+    function.node_def[-1].attr["T"].type = dtype.as_datatype_enum
     order_sums(function)
     found = {f"t{i}:z:0": term for i, term in enumerate(terms)}
-    left = [node for node in function if node.op == "AddN"]
+    left = [node for node in function.node_def if node.op == "AddN"]
     assert len(left) == count - 1
     while left:
         node = next(node for node in left if set(node.input) <= found.keys())
