@@ -28,7 +28,7 @@ from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.given import given
 from search.online.journal import Journal
-from search.online.report import as_html, as_text
+from search.online.report.text import as_html, as_text
 
 LEFT_ALONE = "left alone"  # a phase
 STALE = -1  # no generation of devices
@@ -206,7 +206,8 @@ class AutoStep:
 
     def later_report_html(self) -> Callable[[], str]:
         """What gives the page of this moment whenever it is called, also after `close()`; only then it is made."""
-        from search.online.step_record import later_page  # it takes time to load, and few trainings ask for a page
+        # it takes time to load, and few trainings ask for a page
+        from search.online.report.step_record import later_page
 
         return later_page(self, self._live.mapping)
 

@@ -2,7 +2,8 @@
 
 Each network's step on one device is profiled and the links are measured; the formula says what an iteration takes on
 more devices that share the batch, and real steps are timed. Three manners of getting a batch: it is in the coordinating
-process's memory; it is read from a file before the step; it is read and copied to the devices during the step before.
+process's memory; it is read from a file before the step; it is read during the step before. Batches are copied to the
+devices with the step that takes them.
 """
 
 from __future__ import annotations
@@ -184,10 +185,10 @@ def timed_steps(config: Config, devices: Devices, path: Path, clock: Clock) -> I
         BatchFile(path, _arrays(step)) as file,
         ThreadPoolExecutor(1) as reader,
     ):
-        there = [devices.tf_name(i // 2) for i in range(len(step.inputs))]
+        here = [devices.host] * len(step.inputs)
         yield MEMORY, step.timed
-        yield READ, partial(_read_first, step, file, [devices.host] * len(there), clock)
-        yield PREFETCH, _Prefetched(step, lambda: copied(file.read(), there), reader, clock)
+        yield READ, partial(_read_first, step, file, here, clock)
+        yield PREFETCH, _Prefetched(step, lambda: copied(file.read(), here), reader, clock)
 
 
 def _read_first(step: ReadyStep, file: BatchFile, names: Sequence[str], clock: Clock) -> float:

@@ -32,8 +32,8 @@ def sgd_lines(sgd: Facts | None) -> list[str]:
         ),
         "",
         "Every iteration. *memory*: the batch is in the coordinating process; *read first*: it is read from a file "
-        "before the step; *prefetch*: it is read and copied to the workers during the step before, which takes their "
-        "compute (`--host-busy 1`).",
+        "before the step; *prefetch*: it is read during the step before. Every batch is copied to the workers with its "
+        "step, which takes their compute (`--host-busy 1`).",
         "",
         *markdown_table(
             (

@@ -49,9 +49,8 @@ def test_a_sum_that_a_mapping_may_reorder_becomes_a_chain(case, expected):
     function = function_of(*sum_of_three(**case))
     order_sums(function)
     assert sums(function) == expected
-    assert all(
-        node.attr["N"].i == sum(not text.startswith("^") for text in node.input) for node in function.node_def if node.op == "AddN"
-    )
+    added = [node for node in function.node_def if node.op == "AddN"]
+    assert all(node.attr["N"].i == sum(not text.startswith("^") for text in node.input) for node in added)
 
 
 def test_a_first_term_that_others_read_makes_a_chain():

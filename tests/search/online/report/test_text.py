@@ -11,7 +11,7 @@ from placer.graph.topology import Device, Topology
 from placer.result import Failed, Measured
 from search.online.controller import Trial
 from search.online.journal import Journal
-from search.online.report import LINES, SHOWN, as_html, as_text
+from search.online.report.text import LINES, SHOWN, as_html, as_text
 
 GRAPH = OpGraph("small", tuple(Op(f"op{i}", cost_s={"cpu": 1.0}) for i in range(3)), ())
 TOPOLOGY = Topology(tuple(Device(f"worker:{i}", "cpu") for i in range(2)))

@@ -13,7 +13,7 @@ from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from search.online.controller import Trial
 from search.online.journal import Journal
-from search.online.step_record import step_record
+from search.online.report.step_record import step_record
 from search.page.page import page_html
 
 GRAPH = OpGraph(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from placer.graph.mapping import Mapping
 from placer.result import Measured
 from placer.train.steps.modes import WHOLE
-from search.online.report import facts, head
+from search.online.report.text import facts, head
 from search.page.drawing import drawing_of_step
 from search.page.loads import loads_of
 from search.page.panels import panel_of

@@ -1,0 +1,1 @@
+"""What is shown of a live step: `text` for terminals and notebooks, `step_record` for a report page."""
