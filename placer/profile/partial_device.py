@@ -51,7 +51,11 @@ def _candidates(graph: OpGraph, topology: Topology, device: int) -> Iterator[tup
         return
     units, seen = _units(graph, topology), {whole}
     most = held if limit is None else min(held, limit)
-    for room in sorted((*(share * most for share in SHARES), _even_share(topology, device) * held), reverse=True):
+    rooms = [share * most for share in SHARES]
+    if (even := _even_share(topology, device)) > 0:
+        largest = max(sum(graph.ops[v].memory_bytes for v in members) for members in units)
+        rooms.append(even * held + largest / 2)  # units move whole: as near to an even share as they allow
+    for room in sorted(rooms, reverse=True):
         assignment = tuple(_relieved(graph, topology, device, whole, units, room))
         if assignment not in seen and device in assignment:
             seen.add(assignment)

@@ -126,6 +126,15 @@ def test_cpus_try_nothing_that_one_of_them_would_not_hold():
     assert lack is not None and lack.limit_bytes == 150 and lack.missing_bytes >= 50
 
 
+def test_small_variables_do_not_tip_what_fits_in_equal_shares():
+    sizes = [100] * 4 + [1] * 3
+    ops = [op(f"{i}", "VarHandleOp", size, colocate=f"{i}") for i, size in enumerate(sizes)]
+    pair = Topology(tuple(Device(f"worker:{i}", "cpu", 210) for i in range(2)))
+    for device in range(2):
+        tried = list(attempts(OpGraph("layers", tuple(ops), ()), pair, device))
+        assert tried and all(sum(places[:4]) == 2 for places in tried)
+
+
 def test_a_gpu_tries_what_it_may_not_hold_where_nothing_else_is_left():
     """Its memory running out is an error that can be dealt with."""
     scarce = Topology((Device("gpu:0", "gpu", 50), Device("cpu:0", "cpu", 50)))
