@@ -19,11 +19,11 @@ endif
 STAMP := .venv/.installed-$(EXTRA)
 
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow fuzz browser lint check bench bench-all constraints licences clean distclean
+.PHONY: help setup demo test test-slow nightly fuzz browser lint check bench bench-all constraints licences clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
-	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others'
+	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others, make nightly all the rest'
 	@echo 'make fuzz    try a million hostile files, stores and command lines'
 	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
 	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and all tests'
@@ -42,7 +42,10 @@ test: $(STAMP)
 	$(BIN)/pytest -m 'not slow' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'slow and not nightly' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+nightly: $(STAMP)
+	$(BIN)/pytest -m nightly -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 # Twenty times as many hostile files, stores and command lines as `make test-slow` tries; takes about half an hour.
 fuzz: $(STAMP)

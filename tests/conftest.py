@@ -23,6 +23,14 @@ tf.config.set_logical_device_configuration(
 )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs nightly is slow, too, so that `-m "not slow"` leaves it out."""
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def two_cpus() -> Any:
     """Two in-process devices, cpu:0 and cpu:1."""

@@ -132,7 +132,8 @@ class PlacedStep:
         self._tail = [*self.captured.feeds.values(), *(tf_internals.handle_of(v) for v in self.variables.values())]
 
     def close(self) -> None:
-        """Remove the function here and on the devices; harmless when called twice."""
+        """Remove the function here and on the devices, and let go of the variables; harmless when called twice."""
+        self.variables, self._tail = {}, []  # whoever still holds this step holds no memory of the devices
         with waiting("a mapping was taken down"):
             self._finalizer()
 

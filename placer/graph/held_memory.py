@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -93,6 +94,22 @@ def has_room_for_trials(graph: OpGraph, topology: Topology) -> bool:
     limits = [device.memory_bytes for device in topology.devices if device.memory_bytes is not None]
     held = sum(op.memory_bytes for op in graph.ops)
     return not limits or 2 * most_bytes(graph) + held <= min(limits)
+
+
+def is_tight(graph: OpGraph, topology: Topology) -> bool:
+    """Whether some device might be too small for the whole step, so that the order of its ops matters for memory: an
+    order that leaves updates to the end holds all gradients beside what `graph.order` holds, about as many bytes as
+    there are variables.
+    """
+    limits = [device.memory_bytes for device in topology.devices if device.memory_bytes is not None]
+    if not limits or most_bytes(graph) <= min(limits):
+        return False
+    return _whole_peak_bytes(graph) + sum(op.memory_bytes for op in graph.ops) > min(limits)
+
+
+@lru_cache(maxsize=8)
+def _whole_peak_bytes(graph: OpGraph) -> float:
+    return peaks_in_order(graph, [0] * len(graph), 1)[0]
 
 
 def fullest_bytes(graph: OpGraph) -> tuple[float, ...]:

@@ -32,7 +32,7 @@ from placer.trace.random_streams import Draws
 
 RUNS, WARM_UP = 5, 3
 PROFILED = "ops were profiled"
-FED_BYTES = 1 << 26  # of variables that are assigned at once
+FED_BYTES = 1 << 24  # of variables that are assigned at once, which a device holds twice
 MOST_LOST = 0.1  # of a GPU's kernel time
 UNABLE = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
 MOST_UNABLE = 12  # tries, each of which finds one op without a kernel on the GPU
@@ -223,6 +223,7 @@ def trace_steps(
     fetches = [
         *(names[function.ret[arg.name]] for arg in function.signature.output_arg),
         *function.control_ret.values(),
+        *(node.name for node in function.node_def if node.op == "_Send"),  # a session runs only what is asked for
     ]
     values = captured.variables if start is None else start
     begin = {argument: values[name].numpy() for argument, name in handles.items()}

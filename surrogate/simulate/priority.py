@@ -1,6 +1,7 @@
 """The order in which a free device takes the ops that could run: upward rank, or weighted out-degree.
 
-Where a step takes its examples in micro-batches, the earliest micro-batch comes before the rank.
+Where a step takes its examples in micro-batches, the earliest micro-batch comes before the rank. Where memory is tight,
+ops that free memory come before both.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from placer.errors import BadInputError, short
+from placer.graph.held_memory import own_bytes
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs, mean_cost_s
 
 RANK, DONF, FIFO = "rank", "donf", "fifo"
 SCHEDULES = (RANK, DONF, FIFO)
+SMALL_BYTES = 1 << 16
 
 
 def check_schedule(name: str) -> None:
@@ -88,12 +91,45 @@ def turns(graph: OpGraph) -> NDArray[np.int32] | None:
     return turn
 
 
-def positions(priority: ArrayLike, turn: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
-    """Each op's place in line: 0 for the highest priority, ties by op index. turn: comes before the priority, the
-    lowest first.
+@lru_cache(maxsize=8)
+def freeing(graph: OpGraph) -> NDArray[np.bool_]:
+    """Which ops lead to memory being free: updates by a gradient, and ops that alone read tensors which are larger than
+    those they make. By rank updates come last, which would keep all gradients until the end of the step.
     """
-    highest = -np.asarray(priority, dtype=np.float64)
-    line = np.lexsort((highest,) if turn is None else (highest, turn))  # by the last key first; stable
+    net_bytes = _net_bytes(graph)
+    found = net_bytes < 0
+    after_gradients = [op.phase == "backward" for op in graph.ops]
+    for v in graph.order:
+        if graph.ops[v].phase == "update" and any(after_gradients[e.src] for e in graph.in_edges[v]):
+            after_gradients[v] = found[v] = True
+    for v in reversed(graph.order):  # what those wait for beside gradients, such as the learning rate
+        if net_bytes[v] <= SMALL_BYTES and not after_gradients[v] and graph.out_edges[v]:
+            found[v] |= all(found[e.dst] for e in graph.out_edges[v])
+    return found
+
+
+def _net_bytes(graph: OpGraph) -> NDArray[np.float64]:
+    """[ops] bytes that each op makes, less those of the tensors that it alone reads."""
+    readers: dict[tuple[int, int], set[int]] = {}
+    for e in graph.edges:
+        readers.setdefault((e.src, e.output_index), set()).add(e.dst)
+    net = np.zeros(len(graph))
+    for (src, output), by in readers.items():
+        size = own_bytes(graph.ops[src], graph.tensor_bytes[src, output])
+        net[src] += size
+        if len(by) == 1:
+            net[min(by)] -= size
+    return net
+
+
+def positions(
+    priority: ArrayLike, turn: NDArray[np.int32] | None = None, first: NDArray[np.bool_] | None = None
+) -> NDArray[np.int32]:
+    """Each op's place in line: 0 for the highest priority, ties by op index. turn: comes before the priority, the
+    lowest first. first: ops that come before all others.
+    """
+    keys = [-np.asarray(priority, dtype=np.float64), turn, None if first is None else ~first]
+    line = np.lexsort([key for key in keys if key is not None])  # by the last key first; stable
     place = np.empty(len(line), np.int32)
     place[line] = np.arange(len(line), dtype=np.int32)
     return place

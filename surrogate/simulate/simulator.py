@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from placer.errors import BadInputError, short
+from placer.graph.held_memory import is_tight
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
@@ -28,6 +29,7 @@ from surrogate.simulate.priority import (
     RANK,
     by_earliest_start,
     check_schedule,
+    freeing,
     positions,
     topological,
     turns,
@@ -112,7 +114,8 @@ class Simulator:
             return None
         if self.schedule == DONF:
             return positions(weighted_out_degree(self.graph))
-        return positions(upward_rank(self.graph, self.costs, self.topology), turns(self.graph))
+        first = freeing(self.graph) if is_tight(self.graph, self.topology) else None
+        return positions(upward_rank(self.graph, self.costs, self.topology), turns(self.graph), first)
 
     @cached_property
     def reference(self) -> Model:

@@ -18,6 +18,7 @@ from experiments.loops.judge import Judge
 
 QUICK = ("scratch",)
 LIMIT_S = 240.0
+SEARCHED = ("plain", "gan", "averages", "mixed_precision", "partial_batch", "schedule")
 INSIDE = [loop for loop in LOOPS.values() if not loop.alone]
 OUTSIDE = [loop for loop in LOOPS.values() if loop.alone]
 
@@ -33,6 +34,14 @@ def judge() -> Iterator[Measurer]:
 
 def quick_and_slow(loops: Iterable[Loop], quick: tuple[str, ...] = QUICK) -> list[Any]:
     return [pytest.param(x, marks=[] if x.name in quick else [pytest.mark.slow], id=x.name) for x in loops]
+
+
+def slow_and_nightly(loops: Iterable[Loop]) -> list[Any]:
+    """A search moves loops as the hand does, so that few of them are searched before every landing."""
+    return [
+        pytest.param(x, marks=[pytest.mark.slow if x.name in SEARCHED else pytest.mark.nightly], id=x.name)
+        for x in loops
+    ]
 
 
 def asked(judge: Measurer, way: str, loop: Loop) -> dict[str, Any]:
@@ -63,7 +72,7 @@ def test_a_loop_whose_ops_are_divided_trains_as_it_does_alone(loop: Loop, judge:
     assert found["alone"] == [] and found["said"] == []
 
 
-@pytest.mark.parametrize("loop", quick_and_slow(INSIDE, ()))
+@pytest.mark.parametrize("loop", slow_and_nightly(INSIDE))
 def test_a_loop_under_a_search_trains_as_it_does_alone(loop: Loop, judge: Measurer) -> None:
     found = asked(judge, "searched", loop)
     assert found["different"] == []

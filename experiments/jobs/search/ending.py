@@ -13,7 +13,7 @@ from experiments.jobs.search.finding import Finding, Pipelined, Row, by_merit, f
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import apart, prepared, stepped
 from placer.errors import PlacerError
-from placer.result import Measured
+from placer.result import Failed, Measured
 from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
@@ -166,10 +166,11 @@ def _final_apart(finalists: Sequence[Finalist]) -> Final:
     ran = [
         Finalist(finalist.job, replace(finalist.row, result=result))
         for finalist, result in zip(finalists, found, strict=True)
-        if result is not None
+        if isinstance(result, Measured)
     ]
     if not ran:
-        raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the search again.")
+        why = "; ".join(dict.fromkeys(result.detail for result in found if isinstance(result, Failed)))
+        raise PlacerError(f"no finalist of {job.settings.model} runs any more ({why}); run the search again.")
     job.notes.append(APART)
     return Final(tuple(ran), untouched)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
-from placer.result import Failed, Measured, summary
+from placer.result import Failed, Measured, Result, summary
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from experiments.jobs.search.job import Job
@@ -91,34 +91,34 @@ def stepped(
 
 def apart(
     steps: Sequence[tuple[Job, Mapping]], repeats: int, *, untouched: bool
-) -> tuple[list[Measured | None], Measured | None]:
+) -> tuple[list[Result], Measured | None]:
     """Step mappings that the devices cannot hold together: in each of ROUNDS rounds one after another is prepared,
-    stepped and taken down. Returns their times, None where one does not run, and the untouched step's, as `stepped`.
+    stepped and taken down. Returns what they came to, and the untouched step's times, as `stepped`.
 
     steps: each with the job whose groups it is of; what their runners kept is taken down. repeats: in all rounds.
     """
     from placer.measure.untouched import UntouchedStep
 
     job, each = steps[0][0], -(-repeats // ROUNDS)
-    seconds: list[list[float] | None] = [[] for _ in steps]
+    seconds: list[list[float] | Failed] = [[] for _ in steps]
     default_s: list[float] = []
     for owner in {id(owner): owner for owner, _ in steps}.values():
         owner.runner.close()
     for _ in range(ROUNDS):
         for i, (owner, mapping) in enumerate(steps):
             so_far = seconds[i]
-            if so_far is None:
+            if isinstance(so_far, Failed):
                 continue
             ready = owner.runner.ready(owner.fine(mapping))
             if isinstance(ready, Failed):
-                seconds[i] = None
+                seconds[i] = ready
                 continue
             with closing(ready[0]) as step:
                 so_far += owner.runner.seconds_of(step, each)
         if untouched and job.devices.has_local:
             with closing(UntouchedStep(job.captured)) as default:
                 default_s += job.runner.seconds_of(default, each)
-    found = [None if so_far is None else summary(so_far) for so_far in seconds]
+    found = [so_far if isinstance(so_far, Failed) else summary(so_far) for so_far in seconds]
     return found, summary(default_s) if default_s else None
 
 
@@ -134,7 +134,9 @@ def side_by_side(
     """
     if not job.prediction.hold([*job.runner.kept, *(job.fine(mapping) for mapping in mappings)]):
         results, default = apart([(job, mapping) for mapping in mappings], repeats, untouched=untouched)
-        ran = {mapping: result for mapping, result in zip(mappings, results, strict=True) if result is not None}
+        ran = {
+            mapping: result for mapping, result in zip(mappings, results, strict=True) if isinstance(result, Measured)
+        }
         return SideBySide(ran, default)
     others, rounds = mappings[1:], []
     size = at_once or len(others) or 1

@@ -298,7 +298,7 @@ def test_outputs_that_cannot_be_written_are_survived() -> None:
     assert [row for row in found["outcomes"] if not row["survived"]] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_faults_in_a_search_are_survived(tmp_path: Path) -> None:
     model = "mnist_softmax"
@@ -310,7 +310,7 @@ def test_faults_in_a_search_are_survived(tmp_path: Path) -> None:
         assert outcome.injected and outcome.survived, outcome
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_faults_in_a_training_are_survived() -> None:
     rows = trainings.training_facts(2, KILL, 1)

@@ -42,7 +42,7 @@ def test_where_no_network_could_be_measured_it_says_why(known):
         run_order.bench_facts(BenchOptions(("moe",)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_network_is_stepped_in_each_order():
     facts = run_order.bench_facts(BenchOptions(("towers",), measurements=3))
     names = [row["mapping"] for row in facts["by_model"]["towers"]["mappings"]]

@@ -230,6 +230,7 @@ def test_the_data_holds_every_number_of_a_network(rows):
     assert float(kept["step_operations"]) == pytest.approx(rows[5]["step"]["operations"])
 
 
+@pytest.mark.nightly
 def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
     """What was measured, and what was skipped for a reason, is not asked for again."""
     asked = []

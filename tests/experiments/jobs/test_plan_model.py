@@ -119,7 +119,7 @@ def test_a_graph_file_has_nothing_to_predict_from(folder: Path) -> None:
         plan_model(wanted(folder, devices="workers:2"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_two_workers_place_what_was_never_profiled(folder: Path) -> None:
     """The store is filled by a small network; another one is planned on workers, and searched without a profile."""

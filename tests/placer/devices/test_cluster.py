@@ -106,7 +106,9 @@ print("kept")
 
 @pytest.mark.slow
 @pytest.mark.workers
-@pytest.mark.parametrize("story", [KILL_ONE, KILL_ALL], ids=["one", "all"])
+@pytest.mark.parametrize(
+    "story", [pytest.param(KILL_ONE, id="one", marks=pytest.mark.nightly), pytest.param(KILL_ALL, id="all")]
+)
 def test_lost_workers_come_back_under_their_names(story):
     ran = subprocess.run([sys.executable, "-c", WORKS + story], capture_output=True, text=True, timeout=180)
     assert ran.stdout == "kept\n", ran.stderr

@@ -24,7 +24,7 @@ print(len(recorded.buffer))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_after_it_a_plan_compiles_nothing(tmp_path):
     """With a cache of its own, because other tests compile more."""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -20,6 +20,11 @@ from placer.profile.operators.operator_profile import RUNS
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
+
+def nightly(value):
+    return pytest.param(value, marks=pytest.mark.nightly)
+
+
 SEARCH = ["search", "mnist_softmax", "--measurements", "6", "--groups", "24", "--split", "off"]
 OURS = ("  ", "tracing", "timing", "opening", "profiling", "measuring", "mnist_softmax, pass", "wrote")
 # The command with a worker that is killed before the function of `ending` is called whose name is the first argument.
@@ -120,7 +125,7 @@ def test_while_ops_are_profiled(tmp_path, act):
     assert "while ops were profiled" in line
 
 
-@pytest.mark.parametrize("act", [freeze, kill])
+@pytest.mark.parametrize("act", [freeze, nightly(kill)])
 def test_while_finalists_are_measured_what_was_found_so_far_is_written(tmp_path, act):
     ended = hit(tmp_path, LAST, act)
     assert (ended.code, ended.left) == (1, ())
@@ -136,7 +141,7 @@ def test_while_finalists_are_measured_what_was_found_so_far_is_written(tmp_path,
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("frozen", [nightly(False), True])
 def test_a_signal_while_finalists_are_measured_hands_back_the_best_so_far(tmp_path, number, code, frozen):
     ended = hit(tmp_path, LAST, signalled(number, frozen), deadline_s="100000")
     assert (ended.code, ended.left) == (code, ())
@@ -150,7 +155,7 @@ def test_a_signal_while_finalists_are_measured_hands_back_the_best_so_far(tmp_pa
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("frozen", [nightly(False), True])
 def test_a_signal_while_ops_are_profiled_leaves_one_line(tmp_path, number, code, frozen):
     ended = hit(tmp_path, PROFILING, signalled(number, frozen), deadline_s="100000")
     assert (ended.code, ended.left, ended.out) == (code, (), "")
@@ -158,7 +163,7 @@ def test_a_signal_while_ops_are_profiled_leaves_one_line(tmp_path, number, code,
     assert "before a mapping had run, so nothing is handed back" in line
 
 
-@pytest.mark.parametrize("during", ["stepped", "_switch_s"])
+@pytest.mark.parametrize("during", ["stepped", nightly("_switch_s")])
 def test_a_worker_killed_at_the_end_leaves_what_was_found_so_far(tmp_path, during):
     command = [*SEARCH, "--out", str(tmp_path / "out"), "--json"]
     ended = hit(tmp_path, None, kill, command, program=("-c", KILLED, during))
@@ -170,6 +175,7 @@ def test_a_worker_killed_at_the_end_leaves_what_was_found_so_far(tmp_path, durin
     assert (tmp_path / "out" / "mapping.json").exists()
 
 
+@pytest.mark.nightly
 def test_a_worker_killed_while_the_best_step_is_traced_leaves_what_was_measured_side_by_side(tmp_path):
     """The session may never end, so that the files are the last that comes."""
     report, trace = tmp_path / "report.md", tmp_path / "trace.json"
@@ -183,6 +189,7 @@ def test_a_worker_killed_while_the_best_step_is_traced_leaves_what_was_measured_
     assert "Switching a running step" in said and not trace.exists()
 
 
+@pytest.mark.nightly
 def test_a_worker_elsewhere_that_freezes_cannot_be_ended_so_the_search_ends(tmp_path):
     with start_workers(2) as workers:
         ended = hit(
@@ -199,7 +206,7 @@ def test_a_worker_elsewhere_that_freezes_cannot_be_ended_so_the_search_ends(tmp_
         assert len(store) > 1
 
 
-@pytest.mark.parametrize("command", ["compare", "profile"])
+@pytest.mark.parametrize("command", [nightly("compare"), "profile"])
 def test_other_commands_end_as_well(tmp_path, command):
     phase = {"compare": PROFILING, "profile": "pass 1"}[command]
     ended = hit(tmp_path, phase, freeze, [command, "mnist_softmax"])
@@ -207,7 +214,7 @@ def test_other_commands_end_as_well(tmp_path, command):
     assert ended.lines[-1].startswith("placer: worker:1 did not answer")
 
 
-@pytest.mark.parametrize("act", [freeze, kill])
+@pytest.mark.parametrize("act", [nightly(freeze), kill])
 def test_a_profile_keeps_the_passes_before_a_worker_was_lost(tmp_path, act):
     export = tmp_path / "rows.csv"
     ended = hit(tmp_path, "pass 2", act, ["profile", "mnist_softmax", "--export", str(export)])

@@ -1,0 +1,67 @@
+"""Where a device might be too small for a step, ops that free memory come first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placer.graph.held_memory import is_tight
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Topology
+from surrogate.simulate.priority import freeing
+from surrogate.simulate.simulator import Simulator
+
+LAYERS, SIZE = 8, 1 << 20
+RATE = "rate"
+
+
+def training() -> OpGraph:
+    """A backward pass over layers; each has a large variable, a gradient, which is scaled, and an update."""
+    ops = [Op(RATE, cost_s={"cpu": 1e-3})]
+    edges = []
+    before = None
+    for i in range(LAYERS):
+        back, gradient, scaled, update = range(len(ops), len(ops) + 4)
+        ops += [
+            Op(f"{i}/back", cost_s={"cpu": 1.0}, phase="backward"),
+            Op(f"{i}/gradient", cost_s={"cpu": 1.0}, phase="backward"),
+            Op(f"{i}/scaled", cost_s={"cpu": 0.1}, phase="update"),
+            Op(f"{i}/update", cost_s={"cpu": 0.1}, phase="update", memory_bytes=SIZE),
+        ]
+        edges += [Edge(back, gradient, 8), Edge(gradient, scaled, SIZE), Edge(0, scaled, 4), Edge(scaled, update, SIZE)]
+        edges += [] if before is None else [Edge(before, back, 8)]
+        before = back
+    return OpGraph("training", tuple(ops), tuple(edges))
+
+
+def machine(memory_bytes: int | None) -> Topology:
+    return Topology((Device("cpu:0", "cpu", memory_bytes),))
+
+
+def test_updates_and_what_they_wait_for_beside_gradients_free_memory():
+    graph = training()
+    names = {op.name for op, first in zip(graph.ops, freeing(graph), strict=True) if first}
+    assert names == {RATE, *(f"{i}/{what}" for i in range(LAYERS) for what in ("scaled", "update"))}
+
+
+def test_an_op_that_alone_reads_something_large_frees_memory_whatever_its_phase():
+    ops = tuple(Op(name, cost_s={"cpu": 1.0}) for name in ("made", "pooled", "seen", "summed"))
+    edges = (Edge(0, 1, SIZE), Edge(1, 2, 40), Edge(1, 3, 40))  # two read `pooled`, so that neither frees it
+    assert freeing(OpGraph("g", ops, edges)).tolist() == [False, True, False, False]
+
+
+def test_where_memory_is_tight_no_gradient_waits_for_the_last_one():
+    graph, everywhere = training(), [0] * (4 * LAYERS + 1)
+    roomy, tight = Simulator(graph, machine(None)), Simulator(graph, machine((LAYERS + 4) * SIZE))
+    assert roomy.timeline(everywhere).memory_peak_bytes[0] > 1.8 * LAYERS * SIZE
+    assert tight.timeline(everywhere).memory_peak_bytes[0] < (LAYERS + 2.5) * SIZE
+    assert tight.makespan(everywhere) == pytest.approx(roomy.makespan(everywhere))
+    assert tight.timeline(everywhere).makespan_s == tight.makespan(everywhere)
+
+
+def test_with_room_for_all_gradients_the_order_is_that_without_a_limit():
+    graph = training()
+    assert not is_tight(graph, machine(None)) and not is_tight(graph, machine(3 * LAYERS * SIZE))
+    assert is_tight(graph, machine((LAYERS + 4) * SIZE))
+    place = Simulator(graph, machine(3 * LAYERS * SIZE)).place
+    assert place is not None and np.array_equal(place, Simulator(graph, machine(None)).place)
