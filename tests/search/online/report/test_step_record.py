@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,30 +14,13 @@ from search.online.controller import Trial
 from search.online.journal import Journal
 from search.online.report.step_record import step_record
 from search.page.page import page_html
+from tests.search.online.report.seen_step import Step
 
 GRAPH = OpGraph(
     "small", tuple(Op(f"op{i}", cost_s={"cpu": 1e-3}) for i in range(4)), (Edge(0, 2, 8), Edge(1, 3, 8))
 )  # fmt: skip
 TOPOLOGY = Topology(tuple(Device(f"worker:{i}", "cpu") for i in range(2)), (Link("*", "*", 1e-5, 1e9),))
 SINGLE, APART = (1, 1, 1, 1), (0, 1, 0, 1)
-
-
-@dataclass
-class Step:
-    """As an AutoStep looks to a record."""
-
-    name: str = "train_step"
-    phase: str = "steady"
-    steps: int = 500
-    mapping: Mapping | None = None
-    splits: str | None = None
-    step_s: float | None = None
-    best_single_s: float | None = None
-    untouched_s: float | None = None
-    left_alone: str | None = None
-    device_names: tuple[str, ...] = TOPOLOGY.names
-    tried: list[Trial] = field(default_factory=list)
-    journal: Journal = field(default_factory=Journal)
 
 
 def mapped(devices: tuple[int, ...], plan: int, graph: OpGraph = GRAPH) -> Mapping:

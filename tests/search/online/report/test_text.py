@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from placer.graph.mapping import Mapping
@@ -10,31 +9,13 @@ from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Topology
 from placer.result import Failed, Measured
 from search.online.controller import Trial
-from search.online.journal import Journal
 from search.online.report.text import LINES, SHOWN, as_html, as_text
+from tests.search.online.report.seen_step import Step
 
 GRAPH = OpGraph("small", tuple(Op(f"op{i}", cost_s={"cpu": 1.0}) for i in range(3)), ())
 TOPOLOGY = Topology(tuple(Device(f"worker:{i}", "cpu") for i in range(2)))
 
 NAMED = {"single": (1, 1, 1), "hybrid": (0, 1, 1)}
-
-
-@dataclass
-class Step:
-    """As an AutoStep looks to a report."""
-
-    name: str = "train_step"
-    phase: str = "steady"
-    steps: int = 500
-    mapping: Mapping | None = None
-    splits: str | None = None
-    step_s: float | None = None
-    best_single_s: float | None = None
-    untouched_s: float | None = None
-    left_alone: str | None = None
-    device_names: tuple[str, ...] = TOPOLOGY.names
-    tried: list[Trial] = field(default_factory=list)
-    journal: Journal = field(default_factory=Journal)
 
 
 def placed(**known: Any) -> Step:
