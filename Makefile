@@ -26,7 +26,7 @@ help:
 	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others, make nightly all the rest'
 	@echo 'make fuzz    try a million hostile files, stores and command lines'
 	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
-	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, and all tests'
+	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, make test and make test-slow'
 	@echo 'make bench   run and record a benchmark (BENCH=main-job); make bench-all records all, for hours, and resumes'
 	@echo 'make licences list the licences of all that make setup installs'
 	@echo 'make clean   remove caches and out/demo; make distclean removes .venv, too'
@@ -51,7 +51,7 @@ nightly: $(STAMP)
 fuzz: $(STAMP)
 	PLACER_FUZZ=1000000 $(BIN)/pytest tests/fuzz -n $(TEST_PROCESSES) --dist load $(PYTEST_ARGS)
 
-# For the tests marked `browser`; without root: make test-slow PYTEST_ARGS="-m 'slow and not browser'"
+# For the tests marked `browser`; without root: make test-slow PYTEST_ARGS="-m 'slow and not browser and not nightly'"
 browser:
 	@if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then \
 		apt-get update -qq -o Acquire::Retries=3 && \

@@ -27,8 +27,8 @@ GRADIENTS = ("Grad", "BackpropFilter", "BackpropInput", "BackpropInputV2")
 
 
 def order_sums(function: Any) -> None:
-    """Make each AddN of three or more floats whose order is not certain a chain of AddNs of two, in the order of the
-    terms, of which the last keeps the name. function: a FunctionDef whose nodes have their devices.
+    """Make each AddN of three or more floats, real or complex, whose order is not certain a chain of AddNs of two, in
+    the order of the terms, of which the last keeps the name. function: a FunctionDef whose nodes have their devices.
     """
     nodes, returned = function.node_def, set(function.ret.values())
     by_name = {node.name: node for node in nodes}

@@ -133,8 +133,8 @@ class PlacedStep:
 
     def close(self) -> None:
         """Remove the function here and on the devices, and let go of the variables; harmless when called twice."""
-        self.variables, self._tail = {}, []  # whoever still holds this step holds no memory of the devices
         with waiting("a mapping was taken down"):
+            self.variables, self._tail = {}, []  # whoever still holds this step holds no memory of the devices
             self._finalizer()
 
     def _call(self, inputs: Sequence[Any]) -> list[Any]:

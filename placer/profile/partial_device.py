@@ -53,8 +53,9 @@ def _candidates(graph: OpGraph, topology: Topology, device: int) -> Iterator[tup
     most = held if limit is None else min(held, limit)
     rooms = [share * most for share in SHARES]
     if (even := _even_share(topology, device)) > 0:
-        largest = max(sum(graph.ops[v].memory_bytes for v in members) for members in units)
-        rooms.append(even * held + largest / 2)  # units move whole: as near to an even share as they allow
+        here = [[v for v in members if whole[v] == device] for members in units]
+        largest = max(sum(graph.ops[v].memory_bytes for v in members) for members in here)
+        rooms += [even * held, even * held + largest / 2]  # units move whole: either may be nearer to an even share
     for room in sorted(rooms, reverse=True):
         assignment = tuple(_relieved(graph, topology, device, whole, units, room))
         if assignment not in seen and device in assignment:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from placer.graph.held_memory import is_tight
+from surrogate.simulate.priority import freeing
 from surrogate.simulate.timeline import Timeline
 
 COVERED = 0.95  # of the step's work is put in order; ordering the short rest would cost more than it gains
 
 
 def run_order(timeline: Timeline) -> list[str]:
-    """Op names by their simulated start: those that make up COVERED of all work, and those whose tensors cross.
+    """Op names by their simulated start: those that make up COVERED of all work, and those whose tensors cross. Where
+    memory is tight also those that free it, so that a step holds what was simulated.
 
     Each device runs what is listed in this order and anything else as it comes. Empty where one device runs
     everything, because then nothing waits for anything.
@@ -16,6 +19,9 @@ def run_order(timeline: Timeline) -> list[str]:
     if len(set(timeline.devices)) == 1:
         return []
     chosen = _heavy(timeline) | {transfer.op for transfer in timeline.transfers}
+    graph = timeline.graph
+    if is_tight(graph, timeline.topology):
+        chosen |= {v for v, first in enumerate(freeing(graph).tolist()) if first and graph.in_edges[v]}
     return [timeline.graph.ops[s.op].name for s in timeline.spans if s.work == "op" and s.op in chosen]
 
 

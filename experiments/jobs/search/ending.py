@@ -169,7 +169,7 @@ def _final_apart(finalists: Sequence[Finalist]) -> Final:
         if isinstance(result, Measured)
     ]
     if not ran:
-        why = "; ".join(dict.fromkeys(result.detail for result in found if isinstance(result, Failed)))
+        why = "; ".join(dict.fromkeys(result.detail.rstrip(".") for result in found if isinstance(result, Failed)))
         raise PlacerError(f"no finalist of {job.settings.model} runs any more ({why}); run the search again.")
     job.notes.append(APART)
     return Final(tuple(ran), untouched)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from threading import Thread
 
 import numpy as np
@@ -159,14 +161,17 @@ def test_constants_are_copied_not_sent(setting, two_cpus):
                 assert source.device == node.device
 
 
-def test_close_forgets_the_function(setting, two_cpus):
+def test_close_forgets_the_function_and_the_variables(setting, two_cpus):
     captured, template, inputs, _, _ = setting
     placed = PlacedStep(template, [two_cpus.tf_name(0)] * len(captured.graph))
     placed.run_flat(inputs)
+    held = [weakref.ref(variable) for variable in placed.variables.values()]
     assert tf_internals.has_function(placed.function_name)
     placed.close()
     placed.close()
     assert not tf_internals.has_function(placed.function_name)
+    gc.collect()
+    assert held and not [variable for variable in held if variable() is not None]
 
 
 def test_a_loop_runs_whole_on_its_device_and_a_function_is_inlined(two_cpus, make_loop_step):

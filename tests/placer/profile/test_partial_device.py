@@ -135,6 +135,13 @@ def test_small_variables_do_not_tip_what_fits_in_equal_shares():
         assert tried and all(sum(places[:4]) == 2 for places in tried)
 
 
+def test_a_large_variable_and_small_ones_are_divided_as_well():
+    ops = [op(f"{i}", "VarHandleOp", size, colocate=f"{i}") for i, size in enumerate((100, 60, 60, 60))]
+    pair = Topology(tuple(Device(f"worker:{i}", "cpu", 165) for i in range(2)))
+    for device in range(2):
+        assert list(attempts(OpGraph("layers", tuple(ops), ()), pair, device))
+
+
 def test_a_gpu_tries_what_it_may_not_hold_where_nothing_else_is_left():
     """Its memory running out is an error that can be dealt with."""
     scarce = Topology((Device("gpu:0", "gpu", 50), Device("cpu:0", "cpu", 50)))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from placer.graph.held_memory import is_tight
 from placer.graph.op_graph import Edge, Op, OpGraph
-from placer.graph.topology import Device, Topology
+from placer.graph.topology import Device, Link, Topology
 from surrogate.simulate.priority import freeing
+from surrogate.simulate.run_order import run_order
 from surrogate.simulate.simulator import Simulator
 
 LAYERS, SIZE = 8, 1 << 20
@@ -26,7 +29,7 @@ def training() -> OpGraph:
             Op(f"{i}/back", cost_s={"cpu": 1.0}, phase="backward"),
             Op(f"{i}/gradient", cost_s={"cpu": 1.0}, phase="backward"),
             Op(f"{i}/scaled", cost_s={"cpu": 0.1}, phase="update"),
-            Op(f"{i}/update", cost_s={"cpu": 0.1}, phase="update", memory_bytes=SIZE),
+            Op(f"{i}/update", cost_s={"cpu": 1e-3}, phase="update", memory_bytes=SIZE),
         ]
         edges += [Edge(back, gradient, 8), Edge(gradient, scaled, SIZE), Edge(0, scaled, 4), Edge(scaled, update, SIZE)]
         edges += [] if before is None else [Edge(before, back, 8)]
@@ -57,6 +60,21 @@ def test_where_memory_is_tight_no_gradient_waits_for_the_last_one():
     assert tight.timeline(everywhere).memory_peak_bytes[0] < (LAYERS + 2.5) * SIZE
     assert tight.makespan(everywhere) == pytest.approx(roomy.makespan(everywhere))
     assert tight.timeline(everywhere).makespan_s == tight.makespan(everywhere)
+
+
+def test_a_tenth_of_a_device_counts_as_taken():
+    graph = training()
+    assert is_tight(graph, machine(int(2.2 * LAYERS * SIZE))) and not is_tight(graph, machine(3 * LAYERS * SIZE))
+
+
+def test_where_memory_is_tight_what_frees_it_is_in_the_run_order():
+    graph = training()
+    pair = Topology(tuple(Device(f"cpu:{i}", "cpu", 3 * LAYERS * SIZE) for i in range(2)), (Link("*", "*", 1e-5, 1e9),))
+    half = tuple(int(v > len(graph) // 2) for v in range(len(graph)))
+    small = replace(pair, devices=tuple(replace(device, memory_bytes=LAYERS * SIZE) for device in pair.devices))
+    updates = {f"{i}/update" for i in range(LAYERS)}
+    assert not updates & set(run_order(Simulator(graph, pair).timeline(half)))
+    assert updates < set(run_order(Simulator(graph, small).timeline(half)))
 
 
 def test_with_room_for_all_gradients_the_order_is_that_without_a_limit():
