@@ -50,7 +50,6 @@ class Done:
     at: int  # steps taken since the start of its stretch when it was due
     injected: bool = False
     noticed: bool = False  # whether the training reported a loss
-    alone: bool = False  # whether no worker was left for a while, so that steps ran in this process
     back_s: float | None = None  # until all devices were there again
 
 
@@ -120,7 +119,7 @@ class Disturbed:
         return {
             "losses": losses, "undisturbed": undisturbed, "ended": ended, "forgotten": forgotten,
             "faults": [asdict(done) for done in self.done],
-            "worst_variable": None if ended else apart(after, training.moment()), "variables": len(after.values),
+            "apart": None if ended else asdict(apart(start, after, training.moment())), "variables": len(after.values),
         }  # fmt: skip
 
     def _fault(self, fault: Fault, start: int) -> None:
@@ -146,16 +145,12 @@ class Disturbed:
             timer = trap.thread
         self._settled(done, timer, before)
 
-    def _step(self, done: Done) -> None:
-        self.training.step()
-        done.alone = done.alone or self.session.devices is None
-
     def _until(self, is_it: Callable[[], bool], done: Done) -> None:
         """Train until it is so."""
         for _ in range(MOST_CALLS):
             if is_it():
                 return
-            self._step(done)
+            self.training.step()
             if self.session.missing:
                 time.sleep(PAUSE_S)
         if done.stage == "switch" and not self.session.missing:  # nothing moves any more, so that it is moved from here
@@ -176,7 +171,7 @@ class Disturbed:
         """Train until what was done is over, and all workers are there. Raises TimeoutError where they never are."""
         begin_s = calm_s = time.monotonic()
         while (now_s := time.monotonic()) < calm_s + CALM_S:
-            self._step(done)
+            self.training.step()
             time.sleep(PAUSE_S)
             if (timer is not None and timer.is_alive()) or self._is_disturbed():
                 calm_s = time.monotonic()
@@ -217,14 +212,34 @@ def live_facts(model: str, workers: int, how: str, repeats: int, seed: int = 0) 
     return {"stretches": stretches}
 
 
-def apart(mine: Moment, theirs: Moment) -> float:
-    """The largest difference of a variable's values, by the largest of its values."""
-    worst = 0.0
-    for (_, a), (_, b) in zip(mine.values, theirs.values, strict=True):
-        a, b = (np.asarray(values, np.float64) for values in (a, b))
-        if a.size:
-            worst = max(worst, float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(b))), 1e-30)))
-    return worst
+@dataclass(frozen=True)
+class Apart:
+    """How far the variables of two trainings from one state are apart at their ends.
+
+    trained: of trained ones, by how far they moved since the start. other: of floats that are not trained, such as
+    momenta, by their largest value. counts: how many variables of whole numbers differ, such as the optimizer's steps.
+    """
+
+    trained: float
+    other: float
+    counts: int
+
+
+def apart(start: Moment, mine: Moment, theirs: Moment) -> Apart:
+    """How far `mine` is from `theirs`; both began at `start`, and have the same variables."""
+    trained, other, counts = 0.0, 0.0, 0
+    for (variable, first), (_, a), (_, b) in zip(start.values, mine.values, theirs.values, strict=True):
+        if not np.size(a):
+            continue
+        if not variable.dtype.is_floating:
+            counts += not np.array_equal(a, b)
+            continue
+        first, a, b = (np.asarray(values, np.float64) for values in (first, a, b))
+        scale = float(np.max(np.abs(b - first if variable.trainable else b)))
+        found = float(np.max(np.abs(a - b)))
+        ratio = found / scale if scale else float(found > 0)
+        trained, other = (max(trained, ratio), other) if variable.trainable else (trained, max(other, ratio))
+    return Apart(trained, other, counts)
 
 
 def train_on(model: str, workers: int) -> None:

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
@@ -19,6 +22,7 @@ from experiments.benches.faults import fault, live, outputs, run, searches, trai
 from experiments.benches.faults.commands import Ended, Running
 from experiments.benches.faults.fault import FREEZE, INTERRUPT, KILL, PARENT, PAUSE, TERMINATE, Fault, Outcome, faults
 from experiments.benches.faults.leavings import Family, listening
+from experiments.benches.online.training import Moment
 from placer.errors import BadInputError, PlacerError
 from placer.measure.store import Store
 
@@ -129,12 +133,11 @@ def test_a_store_that_is_damaged_is_a_problem(tmp_path: Path) -> None:
 def stretch(**changed: Any) -> dict[str, Any]:
     """Two faults, at the steps 1 and 3 of six."""
     done = [
-        {"how": KILL, "stage": "steady", "at": at, "injected": True, "noticed": True, "alone": False, "back_s": 1.5}
-        for at in (1, 3)
+        {"how": KILL, "stage": "steady", "at": at, "injected": True, "noticed": True, "back_s": 1.5} for at in (1, 3)
     ]
     losses = [5.0, 4.0, 3.0, 2.0, 1.5, 1.25]
     whole = {"losses": losses, "undisturbed": losses, "ended": "", "forgotten": 0, "faults": done,
-             "worst_variable": 0.0, "variables": 4}  # fmt: skip
+             "apart": {"trained": 1e-4, "other": 0.1, "counts": 0}, "variables": 4}  # fmt: skip
     return {**whole, **changed}
 
 
@@ -144,15 +147,38 @@ def test_a_fault_of_a_training_is_survived_where_every_loss_until_the_next_is_th
     assert [(found.survived, found.lost) for found in wrong] == [(False, 1), (True, 0)]
 
 
-def test_where_no_worker_was_left_steps_round_otherwise_from_then_on() -> None:
-    drifted = stretch(losses=[5.0, 4.0, 3.0, 2.01, 1.5, 1.25], worst_variable=0.08)
-    assert [found.survived for found in trainings.stretch_outcomes(drifted)] == [True, False]
-    drifted["faults"][1]["alone"] = True
-    assert [found.survived for found in trainings.stretch_outcomes(drifted)] == [True, True]
+@dataclass
+class Variable:
+    dtype: tf.DType
+    trainable: bool = False
+
+
+def moment(count: int, weight: float, momentum: float) -> Moment:
+    variables = Variable(tf.int64), Variable(tf.float32, True), Variable(tf.float32)
+    values = np.array(count), np.array([5.0, weight]), np.array([0.0, momentum])
+    return Moment(count, list(zip(variables, values, strict=True)))
+
+
+def test_a_step_that_was_lost_shows_in_trained_variables_and_counts_and_rounding_of_momenta_does_not_count() -> None:
+    start, whole = moment(100, 1.0, 0.1), moment(200, 2.0, 1e-5)
+    rounded = live.apart(start, moment(200, 2.0 + 1e-6, 1.1e-5), whole)
+    assert trainings.variables_apart(**asdict(rounded)) == []
+    assert rounded.other == pytest.approx(0.1) and rounded.trained == pytest.approx(1e-6)
+    lost = live.apart(start, moment(199, 1.8, 1e-5), whole)
+    assert lost == live.Apart(pytest.approx(0.2), 0.0, 1)
+    said = trainings.variables_apart(**asdict(lost))
+    assert said == ["trained variables differ by 2.0e-01 of their way", "1 counts differ"]
 
 
 @pytest.mark.parametrize(
-    "changed", [{"worst_variable": 0.1}, {"forgotten": 1}, {"ended": "TimeoutError: never back", "undisturbed": []}]
+    "changed",
+    [
+        {"apart": {"trained": 0.2, "other": 0.0, "counts": 0}},
+        {"apart": {"trained": 0.0, "other": float("nan"), "counts": 0}},
+        {"apart": {"trained": 0.0, "other": 0.0, "counts": 1}},
+        {"forgotten": 1},
+        {"ended": "TimeoutError: never back", "undisturbed": []},
+    ],
 )
 def test_a_training_that_lost_something_else_did_not_survive(changed: dict[str, Any]) -> None:
     assert not trainings.stretch_outcomes(stretch(**changed))[-1].survived
