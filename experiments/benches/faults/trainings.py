@@ -22,9 +22,8 @@ from placer.errors import PlacerError
 MODEL = "towers@2"
 PROGRAM = ("-m", "experiments.benches.faults.live")
 # Relative. Without a step in the training's own process all is equal to the last bit. It rounds otherwise, which was
-# seen to grow to 1e-4 of losses, 0.006 of the way of weights and 0.01 of momenta near zero, and once, on a busy machine,
-# to 0.12 of momenta. One step lost 20 steps before the end made 0.1 to 0.3 of losses, 0.3 to 2 of the way, and 0.4 to
-# 1.4 of momenta.
+# seen to grow to 1e-4 of losses, 0.006 of the way of weights and 0.01 of momenta near zero, once to 0.12 of these. One
+# step lost 20 steps before the end made 0.1 to 0.3 of losses, 0.3 to 2 of the way, and 0.4 to 1.4 of momenta.
 OF_LOSSES, OF_TRAINED, OF_OTHERS = 1e-2, 0.1, 0.3
 LIMIT_S, EACH_S = 300.0, 150.0  # for a training to begin and to end, and for each of its faults
 PHASES = (1, 3, 2, 4)  # of those that it says one after another: it is killed in that one
