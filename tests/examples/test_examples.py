@@ -26,6 +26,7 @@ def test_all_are_here() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} <= tested
 
 
+@pytest.mark.slow
 @pytest.mark.workers
 def test_train_loop(tmp_path: Path) -> None:
     said = run("train_loop", tmp_path, "--steps 60 --batch 4 --filters 4 --budget 2")

@@ -104,6 +104,7 @@ def values(variables):
     return [v.numpy() for v in variables]
 
 
+@pytest.mark.slow
 def test_a_step_moved_between_plans_trains_as_it_does_alone(two_cpus, live_hand, tmp_path):
     """Untouched, divided by columns, whole, divided by turns and placed the other way round, untouched; and meanwhile
     others look, write and save.
@@ -228,6 +229,7 @@ def test_a_partial_last_batch_is_divided_too_or_stays_whole(two_cpus, live_hand,
     hand.close()
 
 
+@pytest.mark.slow
 def test_what_a_divided_step_held_is_freed(two_cpus, live_hand):
     step, _, variables = made()
     hand = live_hand(step)
