@@ -222,6 +222,7 @@ def judged_sgd(found: Facts) -> Facts:
     apart = [row for row in rows if row["workers_per_core"] == 1]
     return {
         **found,
+        "prefetched_to": "host",
         "rows": rows,
         "sgd_mape": _mape(apart),
         "sgd_mape_oversubscribed": _mape([row for row in rows if row["workers_per_core"] > 1]),

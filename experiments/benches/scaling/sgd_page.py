@@ -32,8 +32,8 @@ def sgd_lines(sgd: Facts | None) -> list[str]:
         ),
         "",
         "Every iteration. *memory*: the batch is in the coordinating process; *read first*: it is read from a file "
-        "before the step; *prefetch*: it is read during the step before. Every batch is copied to the workers with its "
-        "step, which takes their compute (`--host-busy 1`).",
+        f"before the step; *prefetch*: it is {_ahead(sgd)} during the step before. Copying takes the workers' compute "
+        "(`--host-busy 1`).",
         "",
         *markdown_table(
             (
@@ -51,6 +51,11 @@ def sgd_lines(sgd: Facts | None) -> list[str]:
             left=(0, 2),
         ),
     ]
+
+
+def _ahead(sgd: Facts) -> str:
+    """What was done ahead; records of before 2026-11-23 do not say that batches stayed in the coordinating process."""
+    return "read" if sgd.get("prefetched_to") == "host" else "read and copied to the workers"
 
 
 def _by_input(errors: dict[str, float | None]) -> str:
