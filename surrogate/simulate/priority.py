@@ -20,7 +20,7 @@ from surrogate.costs.cost_matrix import Costs, mean_cost_s
 
 RANK, DONF, FIFO = "rank", "donf", "fifo"
 SCHEDULES = (RANK, DONF, FIFO)
-SMALL_BYTES = 1 << 16
+SMALL_BYTES = 1 << 16  # what may be made early without a thought for memory, such as a learning rate
 
 
 def check_schedule(name: str) -> None:

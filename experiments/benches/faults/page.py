@@ -90,9 +90,8 @@ NOTES = (
     "another loss. A fault there is survived where the training goes on with all workers, and every loss until the "
     "next fault is the one of the same steps taken again without faults, within "
     f"{OF_LOSSES:g}. At the end every count is the same, every trained variable is where it would be, within "
-    f"{OF_TRAINED:g} of the way it went, and momenta within {OF_OTHERS:g} of their largest value. All are equal to the "
-    "last bit unless steps ran in the training's own process, after both workers were lost, which rounds otherwise. "
-    "One lost step changed losses by 0.1 to 0.3.",
+    f"{OF_TRAINED:g} of the way it went, and momenta within {OF_OTHERS:g} of their largest value. Steps in the "
+    "training's own process, which it takes after both workers were lost, round otherwise than those on workers.",
     "",
     "Hostile input: valid files, stores and command lines that a seeded generator changed (`experiments/fuzz`). "
     "Mishandled is what ends in a traceback, in more than one line, not within 30 s, or with 512 MiB of memory for one "
