@@ -8,22 +8,25 @@ TEST_PROCESSES ?= 2# each takes whole files of tests; 0 runs them all in one, wh
 BENCH ?= main-job
 PYTHON ?=# an interpreter to use instead of the newest one found
 
-BIN := .venv/bin
-PYTHONS := python3.13 python3.12 python3.11 python3
+VENV := .venv
+BIN := $(VENV)/bin
+VERSIONS := 3.13 3.12 3.11
+PYTHONS := $(VERSIONS:%=python%) python3
 IN_RANGE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 
 ifndef EXTRA
 EXTRA := $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU' || ls /dev/nvidia[0-9]* >/dev/null 2>&1; \
 	then echo gpu; else echo cpu; fi)
 endif
-STAMP := .venv/.installed-$(EXTRA)
+STAMP := $(VENV)/.installed-$(EXTRA)
 
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow nightly fuzz browser lint check bench bench-all constraints licences clean distclean
+.PHONY: help setup demo test test-slow nightly pythons fuzz browser lint check bench bench-all constraints licences clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
 	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others, make nightly all the rest'
+	@echo 'make pythons run the quick tests with each of Python 3.11, 3.12 and 3.13 that is installed'
 	@echo 'make fuzz    try a million hostile files, stores and command lines'
 	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
 	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, make test and make test-slow'
@@ -46,6 +49,15 @@ test-slow: $(STAMP)
 
 nightly: $(STAMP)
 	$(BIN)/pytest -m nightly -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+# The quick tests with every supported Python that is installed, each in an environment of its own.
+pythons:
+	@for version in $(VERSIONS); do \
+		if ! python$$version -c '$(IN_RANGE)' >/dev/null 2>&1; then \
+			echo "make: no python$$version with venv works here; left out"; continue; \
+		fi; \
+		$(MAKE) test VENV=.venv-$$version PYTHON=python$$version || exit 1; \
+	done
 
 # Twenty times as many hostile files, stores and command lines as `make test-slow` tries; takes about half an hour.
 fuzz: $(STAMP)
@@ -77,9 +89,9 @@ bench-all: $(STAMP)
 # The stamp's name tells the two TensorFlow builds apart: they share files, so one never replaces the other in place.
 # A .venv of another kind, or one whose interpreter is gone, is made anew.
 $(STAMP): pyproject.toml constraints.txt
-	@if [ -e .venv ] && { [ -n "$$(ls .venv/.installed-* 2>/dev/null | grep -vx '$(STAMP)')" ] \
-		|| ! $(BIN)/python -c '$(IN_RANGE)' >/dev/null 2>&1; }; then rm -rf .venv; fi
-	@if [ ! -e .venv ]; then \
+	@if [ -e $(VENV) ] && { [ -n "$$(ls $(VENV)/.installed-* 2>/dev/null | grep -vx '$(STAMP)')" ] \
+		|| ! $(BIN)/python -c '$(IN_RANGE)' >/dev/null 2>&1; }; then rm -rf $(VENV); fi
+	@if [ ! -e $(VENV) ]; then \
 		found=; \
 		for python in $(or $(PYTHON),$(PYTHONS)); do \
 			if "$$python" -c '$(IN_RANGE)' >/dev/null 2>&1; then found=$$python; break; fi; \
@@ -89,10 +101,10 @@ $(STAMP): pyproject.toml constraints.txt
 				'install one, or name it: make PYTHON=/path/to/python3.12' >&2; \
 			exit 2; \
 		fi; \
-		echo "making .venv with $$("$$found" --version), TensorFlow for $(EXTRA)"; \
-		"$$found" -m venv .venv || { rm -rf .venv; exit 1; }; \
+		echo "making $(VENV) with $$("$$found" --version), TensorFlow for $(EXTRA)"; \
+		"$$found" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; \
 	fi
-	@rm -f .venv/.installed-*
+	@rm -f $(VENV)/.installed-*
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA),dev]'
 	@echo 'compiling the simulator and the searchers'
 	$(BIN)/python -m search.offline.prepare
@@ -117,4 +129,4 @@ clean:
 	find placer surrogate search experiments tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv
+	rm -rf .venv .venv-*

@@ -104,7 +104,7 @@ class Disturbed:
     def stretch(self, planned: Sequence[Fault]) -> Facts:
         """All these faults one after another, then the same steps without."""
         training, self.done, ended = self.training, list[Done](), ""
-        start, before = training.moment(), len(self.session.losses)
+        start, before, untouched = training.moment(), len(self.session.losses), training.untouched
         try:
             for fault in planned:
                 self._fault(fault, start.at)
@@ -113,12 +113,12 @@ class Disturbed:
         except Exception as error:  # every effect of a fault on the training is a result here
             ended = one_line(f"{type(error).__name__}: {error}")
             say(ended)
-        losses, after = training.losses[start.at :], training.moment()
+        losses, after, untouched = training.losses[start.at :], training.moment(), training.untouched - untouched
         undisturbed = training.again(start, len(losses)) if not ended else []
         forgotten = sum(loss.forgotten for loss in self.session.losses[before:])
         return {
             "losses": losses, "undisturbed": undisturbed, "ended": ended, "forgotten": forgotten,
-            "faults": [asdict(done) for done in self.done],
+            "untouched": untouched, "faults": [asdict(done) for done in self.done],
             "apart": None if ended else asdict(apart(start, after, training.moment())), "variables": len(after.values),
         }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.benches.bench import Facts
-from experiments.benches.faults.fault import DEADLINE_S, LONG_PAUSE_S, SHORT_PAUSE_S, WORDS
+from experiments.benches.faults.fault import DEADLINE_S, GAP_S, LONG_PAUSE_S, SHORT_PAUSE_S, WORDS
 from experiments.benches.faults.leavings import LIMIT_S
 from experiments.benches.faults.trainings import OF_LOSSES, OF_OTHERS, OF_TRAINED
 from experiments.report.text import markdown_table
@@ -86,12 +86,15 @@ NOTES = (
     f"{DEADLINE_S:.0f} s; one that is continued is frozen for {LONG_PAUSE_S:.0f} s under the default deadline, then "
     f"for {SHORT_PAUSE_S:.0f} s.",
     "",
+    "The network is cut in a network namespace, where the training and its workers are alone: what goes to the "
+    f"worker's connections and comes from them is lost, for {GAP_S:.0f} s or until the worker is taken for lost.",
+    "",
     "Stages of a training: between two moves, within a snapshot, while a mapping is built, and while it recovers from "
     "another loss. A fault there is survived where the training goes on with all workers, and every loss until the "
-    "next fault is the one of the same steps taken again without faults, within "
-    f"{OF_LOSSES:g}. At the end every count is the same, every trained variable is where it would be, within "
-    f"{OF_TRAINED:g} of the way it went, and momenta within {OF_OTHERS:g} of their largest value. Steps in the "
-    "training's own process, which it takes after both workers were lost, round otherwise than those on workers.",
+    "next fault is the one of the same steps taken again without faults, and at the end every variable, to the last "
+    "bit. Steps in the training's own process, which it takes after both workers were lost, round otherwise than those "
+    f"on workers: where such a step was taken, losses within {OF_LOSSES:g} count as the same, trained variables within "
+    f"{OF_TRAINED:g} of the way they went, and momenta within {OF_OTHERS:g} of their largest value; counts are exact.",
     "",
     "Hostile input: valid files, stores and command lines that a seeded generator changed (`experiments/fuzz`). "
     "Mishandled is what ends in a traceback, in more than one line, not within 30 s, or with 512 MiB of memory for one "

@@ -10,7 +10,7 @@ from functools import partial
 
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.faults.commands import ctrl_c_is_heard
-from experiments.benches.faults.fault import FREEZE, INTERRUPT, KILL, PARENT, PAUSE, TERMINATE
+from experiments.benches.faults.fault import CUT, FREEZE, GAP, INTERRUPT, KILL, PARENT, PAUSE, TERMINATE
 from experiments.benches.faults.hostile import INPUTS, hostile_facts
 from experiments.benches.faults.outputs import output_facts
 from experiments.benches.faults.searches import say, search_facts
@@ -60,7 +60,7 @@ def _parts(model: str, workers: int, repeats: int) -> list[Part]:
     inputs = INPUTS * min(repeats, REPEATS) // REPEATS
     settings = {"model": model, "workers": workers, "repeats": repeats}
     return [
-        *(_training(how, workers, repeats) for how in (FREEZE, PAUSE, KILL)),
+        *(_training(how, workers, repeats) for how in (FREEZE, PAUSE, KILL, CUT, GAP)),
         *(
             (f"search-{how}", settings, partial(search_facts, model, workers, how, repeats))
             for how in (PAUSE, FREEZE, KILL, INTERRUPT, TERMINATE, PARENT)

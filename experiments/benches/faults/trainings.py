@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from experiments.benches.bench import Facts
 from experiments.benches.faults.commands import Running
-from experiments.benches.faults.fault import DEADLINE_S, PARENT, PAUSE, Outcome
+from experiments.benches.faults.fault import DEADLINE_S, OF_NETWORKS, PARENT, PAUSE, Outcome
 from experiments.benches.faults.leavings import Family
 from experiments.benches.faults.searches import say
 from experiments.benches.online.judge import wrong
@@ -21,9 +21,10 @@ from placer.errors import PlacerError
 
 MODEL = "towers@2"
 PROGRAM = ("-m", "experiments.benches.faults.live")
-# Relative. Without a step in the training's own process all is equal to the last bit. It rounds otherwise, which was
-# seen to grow to 1e-4 of losses, 0.006 of the way of weights and 0.01 of momenta near zero, once to 0.12 of these. One
-# step lost 20 steps before the end made 0.1 to 0.3 of losses, 0.3 to 2 of the way, and 0.4 to 1.4 of momenta.
+IN_OWN_NETWORK = ("-m", "experiments.benches.own_network")
+# Relative, where a step ran in the training's own process; all is equal to the last bit otherwise. It rounds otherwise,
+# which was seen to grow to 1e-4 of losses, 0.006 of the way of weights and 0.01 of momenta near zero, once to 0.12 of
+# these. One step lost 20 steps before the end made 0.1 to 0.3 of losses, 0.3 to 2 of the way, 0.4 to 1.4 of momenta.
 OF_LOSSES, OF_TRAINED, OF_OTHERS = 1e-2, 0.1, 0.3
 LIMIT_S, EACH_S = 300.0, 150.0  # for a training to begin and to end, and for each of its faults
 PHASES = (1, 3, 2, 4)  # of those that it says one after another: it is killed in that one
@@ -44,7 +45,8 @@ def _disturbed(workers: int, how: str, repeats: int, folder: Path) -> list[Outco
     # A long pause needs the default deadline, and with it no pause is noticed.
     environment = {"PYTHONFAULTHANDLER": "1"} | ({} if how == PAUSE else {"PLACER_DEADLINE_S": str(DEADLINE_S)})
     family = Family(str(folder), folder / "tmp")
-    with Running([*PROGRAM, json.dumps(settings)], family, environment) as running:
+    program = (*IN_OWN_NETWORK, *PROGRAM) if how in OF_NETWORKS else PROGRAM
+    with Running([*program, json.dumps(settings)], family, environment) as running:
         ended = running.ended(LIMIT_S + 4 * repeats * EACH_S)
         left = family.left()
     for line in ended.lines:
@@ -65,14 +67,14 @@ def stretch_outcomes(stretch: Facts) -> list[Outcome]:
     """The outcome of each fault of a stretch: every loss up to the next fault must be the undisturbed one, and at the
     end every variable. A stretch that ended early proves none of its faults.
     """
-    mine, losses, done = stretch["losses"], stretch["undisturbed"], stretch["faults"]
+    mine, losses, done, rounds = stretch["losses"], stretch["undisturbed"], stretch["faults"], stretch["untouched"] > 0
     ends = [*(fault["at"] for fault in done[1:]), len(mine)]
     found = []
     for fault, end in zip(done, ends, strict=True):
         outcome = Outcome(fault["how"], fault["stage"], injected=fault["injected"], seconds=fault["back_s"] or 0.0)
         if stretch["ended"]:
             outcome.problems.append(f"the training ended: {stretch['ended']}")
-        elif differing := wrong(mine, losses, fault["at"], end, OF_LOSSES):
+        elif differing := wrong(mine, losses, fault["at"], end, OF_LOSSES if rounds else 0.0):
             outcome.lost = len(differing)
             at = differing[0]
             outcome.problems.append(f"{len(differing)} losses differ, first {mine[at]:g} from {losses[at]:g}")
@@ -80,7 +82,7 @@ def stretch_outcomes(stretch: Facts) -> list[Outcome]:
             outcome.problems.append("a worker that was only frozen for a while was taken for lost")
         found.append(outcome)
     if found and stretch["apart"] is not None:
-        lines = variables_apart(**stretch["apart"])
+        lines = variables_apart(**stretch["apart"], rounds=rounds)
         found[-1].problems += lines
         found[-1].lost += len(lines)
     if found and stretch["forgotten"]:
@@ -89,10 +91,12 @@ def stretch_outcomes(stretch: Facts) -> list[Outcome]:
     return found
 
 
-def variables_apart(trained: float, other: float, counts: int) -> list[str]:
-    """What differs of the variables at the end, a line each; see `experiments.benches.faults.live.Apart`."""
-    lines = [f"trained variables differ by {trained:.1e} of their way"] if not trained <= OF_TRAINED else []
-    lines += [f"other variables differ by {other:.1e}"] if not other <= OF_OTHERS else []
+def variables_apart(trained: float, other: float, counts: int, rounds: bool = True) -> list[str]:
+    """What differs of the variables at the end, a line each; see `experiments.benches.faults.live.Apart`. rounds:
+    whether steps rounded otherwise, so that they need not be the same to the last bit.
+    """
+    lines = [f"trained variables differ by {trained:.1e} of their way"] if not trained <= OF_TRAINED * rounds else []
+    lines += [f"other variables differ by {other:.1e}"] if not other <= OF_OTHERS * rounds else []
     return lines + ([f"{counts} counts differ"] if counts else [])
 
 

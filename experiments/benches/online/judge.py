@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from math import inf
+from statistics import geometric_mean, median
 from typing import Any
 
 from experiments.benches.bench import Facts
@@ -14,15 +15,17 @@ TOLERANCE = 1e-5  # relative, of a loss
 def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
     """found: the facts of each part. kills: how many there should have been. Headlines are the worst of their kind."""
     runs = [judged_kills(row) for row in found["kills"]]
-    recovery, steady = found["recovery"], found["steady"]
+    loads, steady = found["loads"], found["steady"]
     stretches = [steady[name] for name in ("plain", "jitter") if name in steady]
     return {
         "overhead": _worst(row.get("overhead") for row in found["overhead"].values()),
         "vs_oracle": _worst(row.get("vs_oracle") for row in found["oracle"].values()),
         "vs_single": _worst(row.get("vs_single") for row in found["oracle"].values()),
-        "recovery_steps": _worst(recovered(recovery, event) for event in ("landed", "left")),
-        "recovery_steps_landed": recovered(recovery, "landed"),
-        "recovery_steps_left": recovered(recovery, "left"),
+        "recovery_steps": _worst(recovered(loads, event) for event in ("landed", "left")),
+        "recovery_steps_landed": recovered(loads, "landed"),
+        "recovery_steps_left": recovered(loads, "left"),
+        "vs_never": gained(loads, "vs_never"),
+        "vs_anew": gained(loads, "vs_anew"),
         "false_alarms": sum(s["moves"] for s in stretches) if len(stretches) == 2 else None,
         "alarms": sum(s["alarms"] for s in stretches) if len(stretches) == 2 else None,
         "steady_steps": [s["steps"] for s in stretches],
@@ -32,7 +35,7 @@ def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
             name: {"overhead": found["overhead"].get(name), "oracle": found["oracle"].get(name)}
             for name in dict.fromkeys([*found["overhead"], *found["oracle"]])
         },
-        "recovery": recovery,
+        "loads": loads,
         "steady": steady,
         "kill_runs": runs,
         "workers": workers,
@@ -72,11 +75,20 @@ def wrong(mine: Sequence[float], losses: Sequence[float], begin: int, end: int, 
     ]
 
 
-def recovered(recovery: Facts, event: str) -> float | None:
-    """The median over rounds of the steps until recovery; None if the median round never recovered."""
-    found = [row[event]["steps"] for row in recovery.get("rounds", ())]
-    steps = median(float("inf") if s is None else float(s) for s in found) if found else float("inf")
-    return None if steps == float("inf") else steps
+def recovered(loads: Sequence[Facts], event: str) -> float | None:
+    """The median over all loads of the steps until recovery; None if the median one never recovered. A part that failed
+    never did.
+    """
+    found = [row[event]["steps"] if event in row else None for row in loads]
+    steps = median(inf if s is None else float(s) for s in found) if found else inf
+    return None if steps == inf else steps
+
+
+def gained(loads: Sequence[Facts], what: str) -> float | None:
+    """The geometric mean over all landings of a ratio of seconds; None if a part failed."""
+    if not loads or any("landed" not in row for row in loads):
+        return None
+    return geometric_mean(row["landed"][what] for row in loads)
 
 
 def _worst(figures: Any) -> float | None:

@@ -1,13 +1,23 @@
-"""Neighbours on the machine: processes that take cores from the workers, within a `with` block."""
+"""Neighbours on the machine: processes that take cores, caches and memory from the workers, or a slower network, within
+a `with` block.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
 
-# Both end by themselves when their parent is gone.
+from experiments.benches.own_network import slow_loopback
+
+GROWS_S = 20.0  # until a load that grows is whole
+HORIZON = 1000  # steps under a load over which what adapts, what does not, and a new search are compared
+SLOWED = 50  # by which the links' measured bandwidth is divided
+
+# All end by themselves when their parent is gone.
 HOG = """
 import os, sys
 parent, core = os.getppid(), int(sys.argv[1])
@@ -28,13 +38,38 @@ while os.getppid() == parent:
     while time.perf_counter() < until:
         pass
 """
+RAMP = """
+import os, sys, time
+parent, core, grows_s = os.getppid(), int(sys.argv[1]), float(sys.argv[2])
+os.sched_setaffinity(0, {core})
+print("busy", flush=True)
+begin = time.perf_counter()
+while os.getppid() == parent:
+    now = time.perf_counter()
+    share = min(1.0, (now - begin) / grows_s)
+    while time.perf_counter() < now + 0.05 * share:
+        pass
+    time.sleep(0.05 * (1.0 - share))
+"""
+MEMORY = """
+import os, sys, time
+import numpy as np
+parent, core = os.getppid(), int(sys.argv[1])
+os.sched_setaffinity(0, {core})
+here, there = np.ones(8_000_000), np.zeros(8_000_000)
+print("busy", flush=True)
+while os.getppid() == parent:
+    begin = time.perf_counter()
+    np.copyto(there, here)
+    time.sleep(time.perf_counter() - begin)
+"""
 JITTER_SAID = "bursts of 20 ms on either core, half a second apart on average"
 
 
 @contextmanager
-def neighbour(program: str, cores: Sequence[int]) -> Iterator[None]:
+def neighbour(program: str, cores: Sequence[int], *arguments: float) -> Iterator[None]:
     """Run `program` on these cores, in a session of its own for a fair share. It is busy when the block begins."""
-    command = [sys.executable, "-c", program, *map(str, cores)]
+    command = [sys.executable, "-c", program, *map(str, cores), *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdout is not None
@@ -42,3 +77,62 @@ def neighbour(program: str, cores: Sequence[int]) -> Iterator[None]:
             yield
         finally:
             process.kill()
+
+
+class Place(NamedTuple):
+    """Where a load may land. free: cores on which no worker runs. bandwidth: of the links, in bytes a second."""
+
+    cores: Sequence[int]
+    free: Sequence[int]
+    bandwidth: float
+
+
+Landing = Callable[[Place], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Load:
+    """said: what it is, in words. land: busy within the block. grows_s: until it is whole. links: whether it slows the
+    links, for which the training needs a network of its own.
+    """
+
+    said: str
+    land: Landing
+    grows_s: float = 0.0
+    links: bool = False
+
+
+def _hog(place: Place) -> AbstractContextManager[None]:
+    return _on_each(HOG, place.cores)
+
+
+def _ramp(place: Place) -> AbstractContextManager[None]:
+    return _on_each(RAMP, place.cores, GROWS_S)
+
+
+def _memory(place: Place) -> AbstractContextManager[None]:
+    return _on_each(MEMORY, place.free or place.cores)
+
+
+def _link(place: Place) -> AbstractContextManager[None]:
+    return slow_loopback(place.bandwidth / SLOWED)
+
+
+@contextmanager
+def _on_each(program: str, cores: Sequence[int], *arguments: float) -> Iterator[None]:
+    """The program once on each of these cores."""
+    with ExitStack() as stack:
+        for core in cores:
+            stack.enter_context(neighbour(program, (core,), *arguments))
+        yield
+
+
+LOADS = {
+    "hog": Load("a busy loop on all cores of a random device", _hog),
+    "ramp": Load(f"the same, growing from nothing within {GROWS_S:.0f} s", _ramp, grows_s=GROWS_S),
+    "memory": Load(
+        "copies of 64 MB, half the time, on a core without a worker; where there is none, on those of a random device",
+        _memory,
+    ),
+    "link": Load(f"all links at a {SLOWED}th of their measured bandwidth", _link, links=True),
+}

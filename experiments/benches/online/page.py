@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from experiments.benches.bench import Facts, ms, ms_spread
+from experiments.benches.online.judge import recovered
+from experiments.benches.online.neighbours import HORIZON, LOADS
 from experiments.report.text import markdown_table
 
 OVERHEAD = ["overhead of a call", "1 %"]  # what, and what is promised
 ORACLE = ["whole run against the oracle", "1.05"]
+NAMES = {"hog": "CPU hog", "ramp": "growing hog", "memory": "memory traffic", "link": "slow links"}
+LOAD_COLUMNS = (
+    "network", "load", "step in quiet", "never adapts, a step", "autoplace at the end (speed by the optimum's)",
+    "steps until 95 %", "anew, a step", f"{HORIZON} steps by those of never", "by those of anew",
+    "left: steps until 95 %", "step (speed by the optimum's)",
+)  # fmt: skip
 
 
 def page_lines(facts: Facts) -> list[str]:
@@ -16,10 +24,12 @@ def page_lines(facts: Facts) -> list[str]:
     rows = [*_networks(facts["by_model"]), *_recoveries(facts), *_steady(facts["steady"]), _kills(facts)]
     return [
         f"`placer.autoplace` on {facts['workers']} one-core worker processes, in real time; each part in a process of "
-        f"its own; searches measured at most {facts['budget']} mappings, fewer for the small networks. NAME@N is the "
-        "network with batches of N.",
+        f"its own; searches measured at most {facts['budget']} mappings, half as many where loads land, fewer for the "
+        "small networks. NAME@N is the network with batches of N.",
         "",
         *markdown_table(("", "promised", "network", "found", "details"), rows, left=(0, 2, 4)),
+        "",
+        *_loads(facts),
         "",
         *NOTES,
     ]
@@ -59,17 +69,58 @@ def _oracle(name: str, found: Facts) -> Iterator[list[str]]:
 
 
 def _recoveries(facts: Facts) -> Iterator[list[str]]:
-    found = facts["recovery"]
-    if "failed" in found:
-        yield ["steps until recovery", "30", "", "failed", found["failed"]]
-        return
-    for event, words in (("landed", "after a CPU hog landed"), ("left", "after it left")):
-        rounds, steps = [row[event] for row in found["rounds"]], facts[f"recovery_steps_{event}"]
-        each = ", ".join("never" if row["steps"] is None else str(row["steps"]) for row in rounds)
-        shares = ", ".join(f"{row['ended_share']:.2f}" for row in rounds)
-        details = f"each: {each}, of {found['steps_watched']} watched; speed at the end, by the optimum's: {shares}"
-        figure = "never" if steps is None else f"{steps:.0f}"
-        yield [f"steps until 95 % of the optimum {words}", "30", f"`{found['model']}`", figure, details]
+    """The steps until recovery, in the middle over all networks, for each load and for all that left."""
+    good = [row for row in facts["loads"] if "landed" in row]
+    by_load = {load: [row for row in good if row["load"] == load] for load in LOADS}
+    for load, rows in by_load.items():
+        if rows:
+            yield [f"steps until 95 % of the optimum after {NAMES[load]}", "30", *_steps(rows, "landed")]
+    if good:
+        yield ["steps until 95 % of the optimum after a load left", "30", *_steps(good, "left")]
+
+
+def _steps(rows: Sequence[Facts], event: str) -> tuple[str, str, str]:
+    """(networks, the median of the steps, all of them), of loads that landed or left."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    steps = [row[event]["steps"] for row in rows]
+    each = ", ".join("never" if s is None else str(s) for s in steps)
+    middle = recovered(rows, event)
+    name = f"`{models[0]}`" if len(models) == 1 else f"{len(models)} networks"
+    return name, "never" if middle is None else f"{middle:.0f}", f"each: {each}, of {rows[0]['steps_watched']} watched"
+
+
+def _loads(facts: Facts) -> list[str]:
+    """Every landing: what it did to the step, and what adapting was worth."""
+    rows = [_load(row) for row in facts["loads"]]
+    totals = [_total(facts["vs_never"], "of never adapting"), _total(facts["vs_anew"], "of searching anew")]
+    return [
+        *markdown_table(LOAD_COLUMNS, rows, left=(0, 1)),
+        "",
+        f"{HORIZON} steps under the load take, in the geometric mean over all landings, {' and '.join(totals)}.",
+    ]
+
+
+def _load(row: Facts) -> list[str]:
+    if "landed" not in row:
+        return [f"`{row['model']}`", NAMES[row["load"]], f"failed: {row['failed']}", *[""] * (len(LOAD_COLUMNS) - 3)]
+    landed, left = row["landed"], row["left"]
+    return [
+        f"`{row['model']}`",
+        NAMES[row["load"]] + ("" if row["device"] is None else f" on worker:{row['device']}"),
+        ms(row["calm_s"]),
+        ms(landed["before_s"]),
+        f"{ms(landed['ended_s'])} ({landed['ended_share']:.2f})",
+        "never" if landed["steps"] is None else str(landed["steps"]),
+        f"{ms(landed['anew_s'])} after {landed['search_s']:.0f} s",
+        f"{landed['vs_never']:.2f}",
+        f"{landed['vs_anew']:.2f}",
+        "never" if left["steps"] is None else str(left["steps"]),
+        f"{ms(left['ended_s'])} ({left['ended_share']:.2f})",
+    ]
+
+
+def _total(ratio: float | None, words: str) -> str:
+    return f"an unknown share of the time {words}" if ratio is None else f"{ratio:.2f} times the time {words}"
 
 
 def _steady(found: Facts) -> Iterator[list[str]]:
@@ -111,9 +162,14 @@ NOTES = (
     "variables, and each call is counted in the oracle's steps of its time; calls before the end of the search by "
     "the first such look. The oracle starts no workers, and it is only as good as what two searches found.",
     "",
-    "Recovery: running medians of five steps, confirmed by the next five, so 5 is the minimum. The optimum "
-    "is the best, side by side, of where the run ended up, the mapping from before, and, under the hog, of a fresh "
-    "profile and search with the whole budget. The hog is a busy loop on worker 1's core in a session of its own.",
+    f"Loads: {'; '.join(f'{NAMES[name]}: {load.said}' for name, load in LOADS.items())}. The network is slowed in a "
+    "network namespace, where the workers are alone. Steps until 95 %: running medians of five steps, confirmed by the "
+    "next five, so 5 is the minimum; counted from when the load is whole. The optimum is the best, side by side, of "
+    "where the run ended up, the mapping from before, and, under the load, of a fresh profile and search with the "
+    f"whole budget. *Never adapts* keeps the mapping from before for {HORIZON} steps; *anew* stands still while it "
+    "profiles and searches from nothing, then takes the steps of what it found. Autoplace's are those that were "
+    "watched, and then steps of where it ended up. Below 1, adapting is faster; where the load leaves the mapping from "
+    "before the best one, 1.00 is the best there is.",
     "",
     "Kills: at random moments within random steps, one after another when all devices were back. Afterwards the "
     "same steps are taken again without kills, from the state before the first. A kill is survived where "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,27 +12,29 @@ from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.online.judge import judged
+from experiments.benches.online.neighbours import LOADS
 from experiments.benches.process import facts_alone
 from experiments.benches.takes import Takes
 from placer.errors import BadInputError
 
 BUDGET = 16  # mappings measured by a search
+NETWORKS = ("towers", "two_tower", "moe", "seq2seq_lstm")
 
 
 @dataclass(frozen=True)
 class Effort:
-    """The length of each part. Minutes on two cores: overhead 3, oracle 7 (of `towers`), recovery 7, steady 5, kills 6.
+    """The length of each part. Minutes on two cores: overhead 3, oracle 12, loads 45, steady 5, kills 6.
 
-    calls: of a run against the oracle. repeats: landings of a hog. steady_steps: of each of two stretches. runs,
-    kills: trainings in which workers are killed, and kills in each.
+    calls: of a run against the oracle. watched: steps after a load landed, and after it left. steady_steps: of each of
+    two stretches. runs, kills: trainings in which workers are killed, and kills in each.
     """
 
     overhead_models: tuple[str, ...] = ("towers", "towers@2")
     overhead_blocks: int = 12
-    oracle_models: tuple[str, ...] = ("towers",)
+    oracle_models: tuple[str, ...] = NETWORKS[:2]
     calls: int = 2000
-    recovery_model: str = "towers"
-    repeats: int = 3
+    load_models: tuple[str, ...] = NETWORKS
+    watched: int = 100
     small_model: str = "towers@2"
     steady_steps: int = 10_000
     runs: int = 5
@@ -39,10 +42,13 @@ class Effort:
 
     def scaled(self, share: float) -> Effort:
         """A shorter one, for trying the bench out, but long enough for every figure."""
+        fewer = NETWORKS[: max(1, round(len(NETWORKS) * share))]
         return Effort(
+            oracle_models=fewer[:1],
+            load_models=fewer,
             overhead_blocks=max(4, round(self.overhead_blocks * share)),
             calls=max(400, round(self.calls * share)),
-            repeats=max(1, round(self.repeats * share)),
+            watched=max(50, round(self.watched * share)),
             steady_steps=max(200, round(self.steady_steps * share)),
             runs=max(1, round(self.runs * share)),
             kills=max(2, round(self.kills * share)),
@@ -62,8 +68,8 @@ TAKES = Takes(models=check_model, workers=True, runs=True)
 def bench_facts(options: BenchOptions) -> Facts:
     """Every part in a process of its own; with --runs those that were finished before are not run again.
 
-    --model: the networks of the overhead and of the oracle (NAME or NAME@BATCH). --measurements: the budget of the
-    searches; below 16 all parts get shorter by as much.
+    --model: the networks of the overhead, the oracle and the loads (NAME or NAME@BATCH). --measurements: the budget of
+    the searches; below 16 all parts get shorter by as much.
     """
     budget = options.measurements or BUDGET
     effort = Effort().scaled(budget / BUDGET) if budget < BUDGET else Effort()
@@ -79,7 +85,14 @@ def bench_facts(options: BenchOptions) -> Facts:
             model: part("oracle", model, 1500.0, model=model, calls=effort.calls, budget=budget)
             for model in options.models or effort.oracle_models
         },
-        "recovery": part("recovery", "", 1800.0, model=effort.recovery_model, budget=budget, repeats=effort.repeats),
+        "loads": [
+            part(
+                "loads", f"{model}-{load}", 900.0, model=model, load=load, budget=-(-budget // 2), steps=effort.watched
+            )
+            | {"model": model, "load": load}
+            for model in options.models or effort.load_models
+            for load in LOADS
+        ],
         "steady": part("steady", "", 900.0, **small, steps=effort.steady_steps),
         "kills": [
             part("kills", str(seed), 240.0 + 100.0 * effort.kills, **small, seed=seed, kills=effort.kills)
@@ -101,12 +114,12 @@ def _part(options: BenchOptions, name: str, of: str, limit_s: float, **settings:
 
 def run_part(name: str, settings: dict[str, Any]) -> Facts:
     """What the part finds in this process, which loads TensorFlow for it. settings: the part's arguments."""
-    from experiments.benches.online import kills, oracle, overhead, recovery, steady
+    from experiments.benches.online import kills, landings, oracle, overhead, steady
 
-    parts = {
+    parts: dict[str, Callable[..., Facts]] = {
         "overhead": overhead.overhead_facts,
         "oracle": oracle.oracle_facts,
-        "recovery": recovery.recovery_facts,
+        "loads": landings.load_facts,
         "steady": steady.steady_facts,
         "kills": kills.kill_facts,
     }

@@ -82,6 +82,7 @@ class Training:
         self.auto = autoplace(step, devices=devices, budget=budget, seed=seed, beat_untouched=False)
         self.live = self.auto._live
         self.losses: list[float] = []
+        self.untouched = 0  # calls after which the step ran in this process, unplaced
 
     def __enter__(self) -> Training:
         return self
@@ -96,6 +97,7 @@ class Training:
         found = values(tf.nest.flatten(self.auto(*batch)))
         took = self.clock() - begin
         self.losses.append(float(found[0].ravel()[0]))
+        self.untouched += not isinstance(self.auto.controller.mode, Placed) or self.live.session.devices is None
         return took
 
     @property
@@ -182,15 +184,18 @@ class Training:
         found = [self.hold((d,) * ops, (), name) for d, name in enumerate(topology.names)]
         return [held for held in found if held is not None]
 
+    def topology(self) -> Topology:
+        """The devices, and their links as they are measured now."""
+        devices = self.live.session.present
+        names = devices.topology.names
+        links = measure_links(names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES)
+        return Topology(devices.topology.devices, links, devices.topology.contention)
+
     def searched(self, seed: int) -> list[Held]:
         """A new search under the present load, with the whole budget: the mappings it found, the fastest first."""
-        devices, joined = self.live.session.present, self.live.joined
-        names, trial_run = devices.topology.names, joined.trial_run
-        links = measure_links(names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES)
-        graph = profile(
-            joined.captured, devices, trial_run.batches[-1], start=trial_run.start, runs=PROFILED, warm_up=1
-        )
-        topology = Topology(devices.topology.devices, links, devices.topology.contention)
+        joined, topology = self.live.joined, self.topology()
+        inputs, start = joined.trial_run.batches[-1], joined.trial_run.start
+        graph = profile(joined.captured, self.live.session.present, inputs, start=start, runs=PROFILED, warm_up=1)
         planner = Planner(graph, topology, PlanSettings(seed=seed))
         try:
             return self._raced_by(planner)

@@ -33,7 +33,7 @@ CLAIMS: dict[Limit, dict[str, bool]] = {
     Limit.WIDE: {"devices": True},
     Limit.WEIGHTS: {"batch": True, "devices": False},
     Limit.MEMORY: {"batch": False, "devices": False},
-    Limit.COMPUTE: {"batch": False, "devices": False, "split": True},
+    Limit.COMPUTE: {"batch": False, "devices": True, "split": True},  # of training steps, as all that is measured here
 }
 """What the sentences say; what they do not speak of is measured, too. A sentence that names other helps than a bigger
 batch says by this that a bigger batch does not.

@@ -136,7 +136,7 @@ def stretch(**changed: Any) -> dict[str, Any]:
         {"how": KILL, "stage": "steady", "at": at, "injected": True, "noticed": True, "back_s": 1.5} for at in (1, 3)
     ]
     losses = [5.0, 4.0, 3.0, 2.0, 1.5, 1.25]
-    whole = {"losses": losses, "undisturbed": losses, "ended": "", "forgotten": 0, "faults": done,
+    whole = {"losses": losses, "undisturbed": losses, "ended": "", "forgotten": 0, "untouched": 1, "faults": done,
              "apart": {"trained": 1e-4, "other": 0.1, "counts": 0}, "variables": 4}  # fmt: skip
     return {**whole, **changed}
 
@@ -178,6 +178,7 @@ def test_a_step_that_was_lost_shows_in_trained_variables_and_counts_and_rounding
         {"apart": {"trained": 0.0, "other": 0.0, "counts": 1}},
         {"forgotten": 1},
         {"ended": "TimeoutError: never back", "undisturbed": []},
+        {"untouched": 0},  # variables are apart as far as they may be where steps round otherwise
     ],
 )
 def test_a_training_that_lost_something_else_did_not_survive(changed: dict[str, Any]) -> None:
@@ -304,8 +305,9 @@ def test_after_its_minutes_nothing_begins(checkout: Path, monkeypatch: pytest.Mo
 
 def test_the_parts_are_all_faults_in_searches_and_trainings() -> None:
     names = [name for name, _, _ in run._parts("towers", 2, 1)]
-    assert len(names) == len(set(names)) == 12
-    assert {f"search-{how}" for how in fault.WORDS} <= set(names)
+    assert len(names) == len(set(names)) == 14
+    assert {f"search-{how}" for how in fault.WORDS if how not in fault.OF_NETWORKS} <= set(names)
+    assert {f"training-{how}" for how in (*fault.OF_WORKERS, PARENT)} <= set(names)
 
 
 @pytest.mark.parametrize("options", [{"models": ("nosuch",)}, {"devices": "cpus:2"}, {"minutes": 0.0}])
@@ -344,8 +346,17 @@ def test_faults_in_a_training_are_survived() -> None:
     assert [row for row in rows if not row["survived"]] == []
 
 
+@pytest.mark.nightly
+@pytest.mark.workers
+@pytest.mark.parametrize("how", fault.OF_NETWORKS)
+def test_a_cut_network_in_a_training_is_survived(how: str) -> None:
+    rows = trainings.training_facts(2, how, 1)
+    assert [row["stage"] for row in rows] == [*live.STAGES, *live.LAST_STAGES]
+    assert [row for row in rows if not row["survived"]] == []
+
+
 def test_the_processes_that_it_starts_are_those_there_are() -> None:
-    for program in (trainings.PROGRAM, ("-m", "experiments.fuzz")):
+    for program in (trainings.PROGRAM, trainings.IN_OWN_NETWORK, ("-m", "experiments.fuzz")):
         found = subprocess.run(
             [sys.executable, "-c", f"import importlib.util; print(importlib.util.find_spec({program[1]!r}))"],
             capture_output=True, text=True,

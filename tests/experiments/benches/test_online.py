@@ -9,17 +9,24 @@ import pytest
 from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.online import run as online
-from experiments.benches.online.judge import judged_kills, recovered
+from experiments.benches.online.judge import gained, judged_kills, recovered
+from experiments.benches.online.landings import against, steps_until
+from experiments.benches.online.neighbours import HORIZON, LOADS
 from experiments.benches.online.oracle import worth
 from experiments.benches.online.overhead import compared
-from experiments.benches.online.recovery import steps_until
 from placer.errors import BadInputError
 
 LOSSES = [2.0, 1.5, 1.25, 1.0, 0.75, 0.5, 0.4, 0.3]
 
 
-def landing(steps):
-    return {"steps": steps, "ended_share": 0.97}
+def landing(steps, **more):
+    return {"steps": steps, "ended_share": 0.97, "ended_s": 0.11, "before_s": 0.2, **more}
+
+
+def landed(steps, vs_never=0.5):
+    """A load that landed, and left after which 5 steps sufficed."""
+    under = landing(steps, anew_s=0.1, search_s=40.0, vs_never=vs_never, vs_anew=0.8)
+    return {"device": 1, "calm_s": 0.1, "steps_watched": 150, "landed": under, "left": landing(5)}
 
 
 FOUND = {
@@ -31,10 +38,7 @@ FOUND = {
         "calls": 2000, "total_s": 208.0, "vs_oracle": 1.04, "vs_single": 0.6, "oracle_s": 0.1, "oracle_by": "hybrid",
         "single_s": 0.18, "untouched_s": 0.1, "last_s": 0.1, "steady_at": 150,
     },
-    "recovery": {
-        "model": "towers", "steps_watched": 150,
-        "rounds": [{"landed": landing(s), "left": landing(5)} for s in (20, 12, None)],
-    },
+    "loads": landed(20),
     "steady": {
         "model": "towers@2", "jitter_said": "bursts",
         **{n: {"steps": 9, "moves": 0, "alarms": 1, "step_s": 0.01, "spread_s": 0.001, "slowest_s": 0.02}
@@ -54,29 +58,32 @@ def answers(monkeypatch, **changes):
 
     def facts_alone(call, name, settings, seconds):
         ran.append(name)
-        return changes.get(name, {**FOUND, "kills": killed()}[name])
+        found = changes.get(name, {**FOUND, "kills": killed()}[name])
+        return found[settings["load"]] if name == "loads" and "failed" not in found and "hog" in found else found
 
     monkeypatch.setattr(online, "facts_alone", facts_alone)
     return ran
 
 
 def test_headlines_are_the_worst_of_their_kind_and_the_page_has_them_all(checkout, monkeypatch):
-    answers(monkeypatch)
+    answers(monkeypatch, loads=dict(zip(LOADS, map(landed, (20, 12, None, 24), (0.5, 0.5, 1.0, 1.0)), strict=True)))
     facts = run_bench("online", BenchOptions(measurements=2), record=True)
     assert (facts["overhead"], facts["vs_oracle"], facts["false_alarms"], facts["alarms"]) == (0.004, 1.04, 0, 2)
-    assert (facts["recovery_steps_landed"], facts["recovery_steps_left"], facts["recovery_steps"]) == (20.0, 5.0, 20.0)
+    assert (facts["recovery_steps_landed"], facts["recovery_steps_left"], facts["recovery_steps"]) == (22.0, 5.0, 22.0)
+    assert (facts["vs_never"], facts["vs_anew"]) == (pytest.approx(0.5**0.5), pytest.approx(0.8))
     assert (facts["kills_survived"], facts["kills"]) == (2, 2)
     page = (checkout / "BENCHMARKS.md").read_text()
     assert "| `towers` | +0.4% +- 0.2% |" in page and "| 1.040 |" in page
-    assert "each: 20, 12, never" in page and "| 2 of 2 |" in page
+    assert "| `towers` | never | each: never, of 150 watched |" in page and "| 2 of 2 |" in page
+    assert "| `towers` | CPU hog on worker:1 | 100.0 ms | 200.0 ms | 110.0 ms (0.97) | 20 |" in page
     assert json.loads((checkout / "benchmarks" / "online.json").read_text())["by_model"]["towers"]["oracle"]
 
 
-@pytest.mark.parametrize("part", ["overhead", "oracle", "recovery", "steady", "kills"])
+@pytest.mark.parametrize("part", ["overhead", "oracle", "loads", "steady", "kills"])
 def test_a_part_that_failed_gives_no_figure(checkout, monkeypatch, part):
     answers(monkeypatch, **{part: {"failed": "it did not end within 9 s"}})
     facts = run_bench("online", BenchOptions(measurements=2), record=True)
-    keys = {"overhead": "overhead", "oracle": "vs_oracle", "recovery": "recovery_steps", "steady": "false_alarms"}
+    keys = {"overhead": "overhead", "oracle": "vs_oracle", "loads": "recovery_steps", "steady": "false_alarms"}
     if part == "kills":
         assert (facts["kills_survived"], facts["kills"]) == (0, 2)
     else:
@@ -103,10 +110,19 @@ def test_recovery_is_a_running_median_that_the_next_steps_confirm():
 
 
 def test_a_recovery_that_never_came_is_worse_than_any():
-    rounds = [{"landed": {"steps": s}} for s in (10, None, None)]
-    assert recovered({"rounds": rounds}, "landed") is None
-    assert recovered({"rounds": rounds[:1]}, "landed") == 10.0
-    assert recovered({}, "landed") is None
+    rows = [{"landed": {"steps": s}} for s in (10, None, None)]
+    assert recovered(rows, "landed") is None
+    assert recovered(rows[:1], "landed") == 10.0
+    assert recovered([*rows[:1], {"failed": "no."}], "landed") is None
+    assert recovered([], "landed") is None and gained([], "vs_never") is None
+    assert gained([landed(5), {"failed": "no."}], "vs_never") is None
+
+
+def test_what_adapts_is_held_against_what_does_not_and_a_new_search():
+    found = against([0.2] * 100, ended_s=0.1, before_s=0.2, anew_s=0.1, search_s=20.0)
+    seconds = 100 * 0.2 + (HORIZON - 100) * 0.1
+    assert found["vs_never"] == pytest.approx(seconds / (HORIZON * 0.2))
+    assert found["vs_anew"] == pytest.approx(seconds / (20.0 + HORIZON * 0.1))
 
 
 def test_calls_are_counted_in_the_oracles_steps_of_their_time():

@@ -156,6 +156,8 @@ def test_the_reading_follows_from_the_numbers():
     )
     assert "work is not known" in reading(joined(work("bare"), CHAIN))
     assert "compute-bound" in reading(joined(large, [(0, 1)]), forward=joined(large, CHAIN))
+    assert "a second device" in reading(joined(large, [(0, 1)]), forward=joined(large, CHAIN))
+    assert "placing little" in reading(joined(large, CHAIN))
 
 
 @pytest.mark.parametrize(

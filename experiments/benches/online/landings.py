@@ -1,0 +1,139 @@
+"""A load lands on a random device, or on the links, and leaves again: how soon autoplace runs near the new optimum, and
+what the same steps take if nothing adapts, or if the search is done anew.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from statistics import median
+
+from experiments.benches import own_network
+from experiments.benches.bench import Facts
+from experiments.benches.online.neighbours import HORIZON, LOADS, Place
+from experiments.benches.online.training import Held, Training, raced, say
+from placer.devices.workers.workers import share_cores
+from placer.graph.topology import Link
+
+SHARE = 0.95  # of the optimum's speed
+WINDOW = 5  # steps of a running median
+CALM = 40  # steps before the load lands
+EACH = 5  # steps of a mapping's turn in a race
+
+
+def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int = 150, seed: int = 0) -> Facts:
+    """A load lands and leaves once. load: one of LOADS. steps: watched once it is whole, and after it left. seed: of
+    the device that is hit.
+    """
+    its = LOADS[load]
+    if its.links:
+        own_network.enter()
+    shares = share_cores(workers, sorted(os.sched_getaffinity(0)))
+    device = random.Random(f"{model} {load} {seed}").randrange(workers)
+    with Training(model, f"workers:{workers}", budget) as training:
+        training.until_steady()
+        before = training.hold_placed()
+        calm_s = median(training.step() for _ in range(CALM))
+        place = Place(shares[device], _free(shares), _bandwidth(training.topology().mean_link))
+        at = training.auto.steps
+        with its.land(place):
+            grown = _growing(training, its.grows_s)
+            landed = _watched(training, steps)
+            landed |= _compared(training, before, landed["took_s"], anew=True)
+        left = _watched(training, steps)
+        left |= _compared(training, before, left["took_s"], anew=False)
+        say(f"{load} on {model}: landed {landed['steps']}, left {left['steps']} steps")
+        journal = [
+            e.sentence for e in training.auto.journal.entries if e.step >= at and e.kind in ("alarm", "moved", "stayed")
+        ]
+    return {
+        "model": model,
+        "load": load,
+        "device": None if its.links else device,
+        "bandwidth": place.bandwidth,
+        "calm_s": calm_s,
+        "steps_growing": grown,
+        "steps_watched": steps,
+        "landed": landed,
+        "left": left,
+        "journal": journal,
+    }
+
+
+def _free(shares: Sequence[Sequence[int]]) -> list[int]:
+    return sorted(os.sched_getaffinity(0) - {core for share in shares for core in share})
+
+
+def _bandwidth(link: Link) -> float:
+    """Bytes a second, with what both ends do for each byte."""
+    return 1.0 / (1.0 / link.bandwidth_bytes_per_s + link.send_s_per_byte + link.receive_s_per_byte)
+
+
+def _growing(training: Training, seconds: float) -> int:
+    """The number of steps that the training took in so many seconds."""
+    begin, at = training.clock(), len(training.losses)
+    while training.clock() - begin < seconds:
+        training.step()
+    return len(training.losses) - at
+
+
+def _watched(training: Training, steps: int) -> Facts:
+    """The training's next steps, and what it decided meanwhile."""
+    at = training.auto.steps
+    took = [training.step() for _ in range(steps)]
+    return {
+        "took_s": took,
+        "alarms": len(training.said("alarm", at)),
+        "moved_after": [e.step - at for e in training.auto.journal.entries if e.kind == "moved" and e.step > at],
+    }
+
+
+def _compared(training: Training, before: Held, took: Sequence[float], *, anew: bool) -> Facts:
+    """Steps that the training took, held against the optimum: the best of where it ended up, of the mapping `before`,
+    and, if `anew`, of a profile and search from nothing under the present load.
+    """
+    ended = training.hold_placed()
+    begin = training.clock()
+    found = training.searched(seed=1)[:2] if anew else []
+    search_s = training.clock() - begin
+    race = {held: median(s) for held, s in raced([ended, before, *found], rounds=4, each=EACH).items()}
+    best = min(race, key=lambda held: race[held])
+    optimum_s = race[best]
+    facts: Facts = {
+        "steps": steps_until(took, optimum_s),
+        "optimum_s": optimum_s,
+        "optimum_by": best.name,
+        "ended_s": race[ended],
+        "ended_share": optimum_s / race[ended],
+        "before_s": race[before],
+    }
+    if found:
+        facts |= {"anew_s": race[found[0]], "search_s": search_s}
+        facts |= against(took, race[ended], race[before], race[found[0]], search_s)
+    return facts
+
+
+def against(took: Sequence[float], ended_s: float, before_s: float, anew_s: float, search_s: float) -> Facts:
+    """HORIZON steps of the training by those of what never adapts, and by a search from nothing and its mapping's
+    steps, the training standing still while it searches: ratios of seconds, below 1 where adapting is faster.
+
+    took: seconds of the first steps; those after them are taken to last `ended_s` each.
+    """
+    adapts_s = sum(took) + (HORIZON - len(took)) * ended_s
+    return {"vs_never": adapts_s / (HORIZON * before_s), "vs_anew": adapts_s / (search_s + HORIZON * anew_s)}
+
+
+def steps_until(took: Sequence[float], optimum_s: float, share: float = SHARE, window: int = WINDOW) -> int | None:
+    """The number of steps until the running median came within `share` of the optimum's speed; None if it never did.
+
+    The next `window` steps must confirm it, because a fast mapping that is only tried is no recovery.
+
+        took/optimum   1.6 1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0 1.0 1.0 1.0 1.0 1.0
+        running median                 1.6 1.6 1.6 1.0 ...       -> 8
+    """
+    bound_s = optimum_s / share
+    for n in range(window, len(took) - window + 1):
+        if median(took[n - window : n]) <= bound_s and median(took[n : n + window]) <= bound_s:
+            return n
+    return None

@@ -1,0 +1,122 @@
+"""A network of its own for a process and the workers that it starts. Its loopback can be slowed and cut, and no other
+program notices. For Linux alone, by network namespaces; `tc` and `ip` are those of iproute2.
+
+`python -m experiments.benches.own_network ARGUMENTS` runs `python ARGUMENTS` in one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from placer.errors import PlacerError, one_line
+
+NEW_USER, NEW_NETWORK = 0x10000000, 0x40000000  # CLONE_NEWUSER and CLONE_NEWNET of linux/sched.h
+BURST_BYTES = 256 * 1024  # sent at once: more than the largest packet of a loopback, which would be dropped otherwise
+QUEUE_MS = 200  # what may wait before packets are dropped
+POLL_S = 0.1
+FIRST, LATER = "5", "1000"  # places of rules of routing: of what is cut off, and of what is delivered
+
+
+def enter() -> None:
+    """Move this process into a network of its own, whose loopback is up. Call it while the process has one thread.
+
+    Raises PlacerError where the system does not allow it.
+    """
+    if not _unshare(NEW_NETWORK):  # that alone needs root
+        user, group = os.getuid(), os.getgid()
+        if not _unshare(NEW_USER | NEW_NETWORK):
+            raise PlacerError("this system gives a process no network of its own (user namespaces are off).")
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    _run("ip", "link", "set", "lo", "up")
+    # What is delivered on this machine is looked up first; rules that cut something off must come before.
+    _run("ip", "rule", "add", "pref", LATER, "lookup", "local")
+    _run("ip", "rule", "del", "pref", "0")
+
+
+@contextmanager
+def slow_loopback(bytes_per_s: float) -> Iterator[None]:
+    """All that this network sends is limited to so many bytes a second within the block. Raises PlacerError."""
+    rate = f"{max(8 * bytes_per_s, 8e3):.0f}bit"
+    _run("tc", "qdisc", "replace", "dev", "lo", "root", "tbf", "rate", rate, "burst", f"{BURST_BYTES}b",
+         "latency", f"{QUEUE_MS}ms")  # fmt: skip
+    try:
+        yield
+    finally:
+        _run("tc", "qdisc", "del", "dev", "lo", "root")
+
+
+def cut_off(process: psutil.Process, seconds: float) -> subprocess.Popen[str]:
+    """For so long, or until the process is dead, packets of its connections are lost, and nobody can connect to it.
+    What it connects to anew gets through. Returns when it is cut off; what is returned ends when all is whole again.
+
+    A shell does it, because who waits for the process may keep this interpreter's lock. Raises PlacerError.
+    """
+    rules = sorted(" ".join(rule) for rule in _rules(process))
+    lives = f"grep -qs '^State:.[^ZX]' /proc/{process.pid}/status"
+    script = "\n".join(
+        [
+            "set -e",
+            *(f"ip rule add {rule}" for rule in rules),
+            f"echo cut; n={round(seconds / POLL_S)}",
+            f"while [ $n -gt 0 ] && {lives}; do sleep {POLL_S}; n=$((n - 1)); done",
+            *(f"ip rule del {rule}" for rule in rules),
+        ]
+    )
+    cut = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+    assert cut.stdout is not None
+    if not cut.stdout.readline():
+        raise PlacerError(f"process {process.pid} could not be cut off: the shell ended with {cut.wait()}.")
+    return cut
+
+
+def _rules(process: psutil.Process) -> set[tuple[str, ...]]:
+    """Rules of routing by which nothing comes to the process or from it."""
+    ends: set[tuple[str, ...]] = set()
+    try:
+        connections = process.net_connections("tcp")
+    except psutil.Error as error:
+        raise PlacerError(f"the process to cut off has ended ({one_line(str(error))}).") from error
+    for connection in connections:
+        own = str(connection.laddr.port)
+        if connection.status == psutil.CONN_LISTEN:
+            ends |= {("dport", own), ("sport", own)}
+        elif connection.raddr:
+            other = str(connection.raddr.port)
+            ends |= {("sport", own, "dport", other), ("sport", other, "dport", own)}
+    return {("pref", FIRST, "ipproto", "tcp", *end, "blackhole") for end in ends}
+
+
+def _unshare(what: int) -> bool:
+    return bool(ctypes.CDLL(None).unshare(what) == 0)
+
+
+def _run(*command: str) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise PlacerError(f"there is no program {command[0]} here; install iproute2.") from None
+    except subprocess.CalledProcessError as error:
+        raise PlacerError(f"{' '.join(command)}: {one_line(error.stderr)}") from None
+
+
+def main() -> None:
+    """Become the Python that the arguments say, in a network of its own."""
+    try:
+        enter()
+    except PlacerError as error:
+        sys.exit(f"placer: {error}")
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

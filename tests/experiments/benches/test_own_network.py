@@ -1,0 +1,80 @@
+"""A network of its own: what is cut off is not heard, what is slowed takes its time, and it is whole afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+IN_OWN_NETWORK = [sys.executable, "-m", "experiments.benches.own_network", "-c"]
+ECHO = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    peer, _ = server.accept()
+    while data := peer.recv(1 << 16):
+        peer.sendall(data)
+"""
+BEGIN = f"""
+import contextlib, socket, subprocess, sys, time
+import psutil
+from experiments.benches import own_network
+process = subprocess.Popen([sys.executable, "-c", {ECHO!r}], stdout=subprocess.PIPE, text=True)
+port = int(process.stdout.readline())
+peer = socket.create_connection(("127.0.0.1", port), timeout=60)
+def answer(timeout_s):
+    peer.settimeout(timeout_s)
+    with contextlib.suppress(TimeoutError):
+        return peer.recv(1)
+def connects():
+    with contextlib.suppress(OSError):
+        return socket.create_connection(("127.0.0.1", port), timeout=1)
+"""
+CUT = """
+peer.sendall(b"a")
+print(answer(60))
+echo = psutil.Process(process.pid)
+cut = own_network.cut_off(echo, 4)
+peer.sendall(b"b")
+print(answer(1), connects())
+print(cut.wait(), answer(60))
+begin_s = time.monotonic()
+cut = own_network.cut_off(echo, 100)
+process.kill()
+process.wait()
+print(cut.wait(), time.monotonic() - begin_s < 60)
+try:
+    own_network.cut_off(echo, 1)
+except own_network.PlacerError as error:
+    print("has ended" in str(error))
+"""
+SLOW = """
+def seconds(size):
+    begin_s, got = time.monotonic(), 0
+    peer.sendall(b"a" * size)
+    while got < size:
+        got += len(peer.recv(1 << 16))
+    return time.monotonic() - begin_s
+with own_network.slow_loopback(1e6):
+    print(seconds(1_000_000) > 1.0)
+process.kill()
+"""
+
+
+def said(program: str) -> list[str]:
+    """The lines that the program prints in a network of its own."""
+    done = subprocess.run([*IN_OWN_NETWORK, BEGIN + program], capture_output=True, text=True, timeout=120, check=False)
+    if done.stderr.startswith("placer: "):
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_process_that_is_cut_off_is_not_heard_until_it_is_over_or_the_process_dead():
+    assert said(CUT) == ["b'a'", "None None", "0 b'b'", "0 True", "True"]
+
+
+def test_a_slow_network_takes_its_time():
+    assert said(SLOW) == ["True"]
