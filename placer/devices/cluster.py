@@ -13,7 +13,16 @@ import psutil
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices.joining import Joined, check_hosts, fail_at_once, join_workers, leave, own_node, reach_one_another
+from placer.devices.joining import (
+    Joined,
+    check_hosts,
+    fail_at_once,
+    join_workers,
+    keep_joined_alive,
+    leave,
+    own_node,
+    reach_one_another,
+)
 from placer.devices.link_probes import measure_links, probes_within
 from placer.devices.logical import gpu_names, split
 from placer.devices.machine import machine_name
@@ -177,6 +186,8 @@ class Devices:
             check_answers(address)
         if tasks:
             joined = join_workers(tasks)
+            if self.workers is None:
+                keep_joined_alive()
             with waiting("the workers reached one another", first=True):
                 reach_one_another([name for name in joined.cpus if "/job:worker" in name], list(tasks.values()))
             if self.workers is not None:
@@ -297,6 +308,8 @@ def _joined(
         if deadlines:
             _keep_deadlines(addresses, workers)
         joined = join_workers(dict(enumerate(addresses)))
+        if workers is None:
+            keep_joined_alive()
     except BaseException:
         drop_deadlines()
         if started is not None:

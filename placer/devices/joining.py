@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from itertools import permutations
 
@@ -16,7 +17,8 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.workers.addresses import listens
 from placer.devices.workers.binding import bind, interface_of, listening_ports, own_address
-from placer.devices.workers.deadline import drop_deadlines, waiting
+from placer.devices.workers.deadline import drop_deadlines, setting, waiting
+from placer.devices.workers.keepalive import SILENT_S, Peer, keep_alive, keep_alive_from_now
 from placer.devices.workers.worker_info import INFO_PATH, WorkerInfo
 from placer.devices.workers.workers import FAIL_FAST, free_ports
 from placer.errors import BadInputError, PlacerError, listed, short
@@ -76,6 +78,36 @@ def join_workers(tasks: Mapping[int, str]) -> Joined:
     finally:
         interfaces = {name for name in map(interface_of, mine) if name is not None}
         bind([port for port in listening_ports() if port not in before], interfaces)
+
+
+def keep_joined_alive() -> None:
+    """Have connections to the joined workers end after PLACER_DEADLINE_S, or SILENT_S, without an answer; those that
+    TensorFlow opens later, too.
+    """
+    global _keeps_alive
+    silent_s = setting() or SILENT_S
+    keep_alive(silent_s, _joined_peers())
+    if not _keeps_alive:
+        keep_alive_from_now(silent_s, _joined_peers)
+        _keeps_alive = True
+
+
+_keeps_alive = False
+
+
+def _joined_peers() -> set[Peer]:
+    return set().union(*map(_peers, tf_internals.joined_tasks().values()))
+
+
+@lru_cache(maxsize=256)
+def _peers(address: str) -> frozenset[Peer]:
+    """Where TensorFlow may connect to for host:port."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+        return frozenset((str(sockaddr[0]), int(port)) for *_, sockaddr in found)
+    except OSError:
+        return frozenset()
 
 
 def _joined_once(tasks: Mapping[int, str], mine: str) -> Joined:

@@ -99,6 +99,8 @@ class Adaptation:
 
     def _alarm(self, change: Change) -> None:
         self._ratio *= change.ratio
+        if is_clear(change.ratio):
+            self.probes.renew()
         self._gone_or_alarmed(not change.slower)
         self.monitor.alarmed()
         self.say(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.benches.bench import Facts
-from experiments.benches.faults.fault import DEADLINE_S, GAP_S, LONG_PAUSE_S, SHORT_PAUSE_S, WORDS
+from experiments.benches.faults.fault import DEADLINE_S, GAP_S, LONG_PAUSE_S, OF_NETWORKS, SHORT_PAUSE_S, WORDS
 from experiments.benches.faults.leavings import LIMIT_S
 from experiments.benches.faults.trainings import OF_LOSSES, OF_OTHERS, OF_TRAINED
 from experiments.report.text import markdown_table
@@ -38,7 +38,7 @@ def page_lines(facts: Facts) -> list[str]:
         ),
         "",
         *_details(facts),
-        *NOTES,
+        *_notes(facts),
     ]  # fmt: skip
 
 
@@ -78,25 +78,51 @@ def _details(facts: Facts) -> Iterator[str]:
     yield ""
 
 
-NOTES = (
+def _notes(facts: Facts) -> Iterator[str]:
+    """What counts as survived, in words."""
+    yield from (OF_SEARCHES, "")
+    if any(row["how"] in OF_NETWORKS for row in facts["by_stage"]):
+        yield from (OF_CUTS, "")
+    yield (
+        "Stages of a training: between two moves, within a snapshot, while a mapping is built, and while it recovers "
+        "from another loss. A fault there is survived where the training goes on with all workers, and every loss "
+        f"until the next fault is the one of the same steps taken again without faults, {_sameness(facts)}"
+    )
+    yield from ("", OF_INPUTS)
+
+
+def _sameness(facts: Facts) -> str:
+    """How far a training may be from the undisturbed one."""
+    rounds = (
+        "Steps in the training's own process, which it takes after both workers were lost, round otherwise than those "
+        "on workers"
+    )
+    if facts.get("exact"):
+        return (
+            f"and at the end every variable, to the last bit. {rounds}: where such a step was taken, losses within "
+            f"{OF_LOSSES:g} count as the same, trained variables within {OF_TRAINED:g} of the way they went, and "
+            f"momenta within {OF_OTHERS:g} of their largest value; counts are exact."
+        )
+    return (  # of a record from before that was asked
+        f"within {OF_LOSSES:g}. At the end every count is the same, every trained variable is where it would be, "
+        f"within {OF_TRAINED:g} of the way it went, and momenta within {OF_OTHERS:g} of their largest value. {rounds}."
+    )
+
+
+OF_SEARCHES = (
     "Stages of a search are those that it names on stderr. A fault there is survived where the search ends in time, "
     "with the exit code of what happened (1 and one line for a lost worker, 130 for Ctrl-C, 143 for SIGTERM, 0 where a "
     "worker was only frozen for a while), with every measurement of before in its store, and, once a mapping had run, "
     "with the best one on stdout and in its file. A frozen worker counts as lost after PLACER_DEADLINE_S, here "
     f"{DEADLINE_S:.0f} s; one that is continued is frozen for {LONG_PAUSE_S:.0f} s under the default deadline, then "
-    f"for {SHORT_PAUSE_S:.0f} s.",
-    "",
+    f"for {SHORT_PAUSE_S:.0f} s."
+)
+OF_CUTS = (
     "The network is cut in a network namespace, where the training and its workers are alone: what goes to the "
-    f"worker's connections and comes from them is lost, for {GAP_S:.0f} s or until the worker is taken for lost.",
-    "",
-    "Stages of a training: between two moves, within a snapshot, while a mapping is built, and while it recovers from "
-    "another loss. A fault there is survived where the training goes on with all workers, and every loss until the "
-    "next fault is the one of the same steps taken again without faults, and at the end every variable, to the last "
-    "bit. Steps in the training's own process, which it takes after both workers were lost, round otherwise than those "
-    f"on workers: where such a step was taken, losses within {OF_LOSSES:g} count as the same, trained variables within "
-    f"{OF_TRAINED:g} of the way they went, and momenta within {OF_OTHERS:g} of their largest value; counts are exact.",
-    "",
+    f"worker's connections and comes from them is lost, for {GAP_S:.0f} s or until the worker is taken for lost."
+)
+OF_INPUTS = (
     "Hostile input: valid files, stores and command lines that a seeded generator changed (`experiments/fuzz`). "
     "Mishandled is what ends in a traceback, in more than one line, not within 30 s, or with 512 MiB of memory for one "
-    "input.",
+    "input."
 )

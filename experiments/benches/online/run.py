@@ -68,8 +68,8 @@ TAKES = Takes(models=check_model, workers=True, runs=True)
 def bench_facts(options: BenchOptions) -> Facts:
     """Every part in a process of its own; with --runs those that were finished before are not run again.
 
-    --model: the networks of the overhead, the oracle and the loads (NAME or NAME@BATCH). --measurements: the budget of
-    the searches; below 16 all parts get shorter by as much.
+    --model: the networks of the oracle and the loads (NAME or NAME@BATCH). --measurements: the budget of the searches;
+    below 16 all parts get shorter by as much.
     """
     budget = options.measurements or BUDGET
     effort = Effort().scaled(budget / BUDGET) if budget < BUDGET else Effort()
@@ -79,7 +79,7 @@ def bench_facts(options: BenchOptions) -> Facts:
             model: part(
                 "overhead", model, 600.0, model=model, blocks=effort.overhead_blocks * (4 if "@" in model else 1)
             )
-            for model in options.models or effort.overhead_models
+            for model in effort.overhead_models
         },
         "oracle": {
             model: part("oracle", model, 1500.0, model=model, calls=effort.calls, budget=budget)

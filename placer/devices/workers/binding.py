@@ -123,8 +123,8 @@ def _tied(ports: Collection[int], tie: Callable[[socket.socket], None], to: str,
     return bound
 
 
-def _listeners() -> Iterator[socket.socket]:
-    """A duplicate of each listening TCP socket of this process; close it after use."""
+def tcp_sockets() -> Iterator[socket.socket]:
+    """A duplicate of each TCP socket of this process; close it after use."""
     for entry in list(Path("/proc/self/fd").iterdir()):
         try:
             if not str(entry.readlink()).startswith("socket:"):
@@ -132,8 +132,16 @@ def _listeners() -> Iterator[socket.socket]:
             handle = socket.socket(fileno=os.dup(int(entry.name)))
         except OSError:  # closed since it was listed
             continue
-        internet = handle.family in (socket.AF_INET, socket.AF_INET6)
-        if internet and handle.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        if handle.family in (socket.AF_INET, socket.AF_INET6) and handle.type == socket.SOCK_STREAM:
+            yield handle
+        else:
+            handle.close()
+
+
+def _listeners() -> Iterator[socket.socket]:
+    """Those of them that listen."""
+    for handle in tcp_sockets():
+        if handle.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             yield handle
         else:
             handle.close()

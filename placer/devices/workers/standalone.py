@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from placer.devices.workers.binding import LOOPBACK, bind, interface_of, tie_to
+from placer.devices.workers.keepalive import keep_alive_from_now
 from placer.devices.workers.listen_watch import ListenWatch
 from placer.devices.workers.worker import server_parts, whole_parts
 from placer.devices.workers.worker_info import WorkerInfo
@@ -198,6 +199,7 @@ def serve(listen: Listen, threads: int, parts: tuple[Any, Any], watch: ListenWat
     if not bind([listen.port], [listen.interface]):
         raise PlacerError(f"no socket was found that listens on port {listen.port}, so none is tied to an interface.")
     globals()["_server"] = server  # a garbage-collected server stops serving
+    keep_alive_from_now()
     return info
 
 

@@ -12,6 +12,7 @@ from search.online.interfaces import Probes
 T = TypeVar("T")
 SHARE = 0.03  # of the training's time
 CREDIT_S = 1.0  # that may be spent at once, after a quiet time
+RENEWED_S = 60.0  # of training, after which a clear change renews the credit once more
 
 
 class MeteredProbes:
@@ -25,15 +26,26 @@ class MeteredProbes:
         """clock: seconds."""
         self._probes, self._clock = probes, clock
         self._free_s = CREDIT_S
+        self._trained_s = 0.0
+        self._renewable_s = 0.0  # when the credit may be renewed again, in seconds of training
 
     def stepped(self, step_s: float) -> None:
         """The training took a step."""
         self._free_s = min(CREDIT_S, self._free_s + SHARE * step_s)
+        self._trained_s += step_s
 
     @property
     def may_spend(self) -> bool:
         """Whether what was spent is paid for by now."""
         return self._free_s > 0
+
+    def renew(self) -> None:
+        """Steps have clearly changed, so that there is more to gain than SHARE: forget what was spent, once in
+        RENEWED_S of training. A look in vain costs seconds, and would hide the next load for minutes otherwise.
+        """
+        if not self.may_spend and self._trained_s >= self._renewable_s:
+            self._free_s = CREDIT_S
+            self._renewable_s = self._trained_s + RENEWED_S
 
     def take(self) -> LoadReading:
         """As in `Probes`."""

@@ -24,6 +24,7 @@ from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, Built, Placed
 from search.online import split_search
 from search.online.controller import Controller, OnlineSettings
+from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.journal import Journal
 from search.online.replan.proposal import DEFAULT_SEARCHER, NoRoomError, Proposal
 from search.online.replan.replanner import Replanner
@@ -731,6 +732,24 @@ def test_after_a_load_lands_or_leaves_steps_are_soon_as_good_as_they_can_be(load
     assert np.percentile(landed, 75) <= 60
     assert np.median(left) <= 15
     assert np.percentile(left, 90) <= 30
+
+
+def test_what_a_look_in_vain_cost_does_not_hide_the_load_that_lands_next(monkeypatch):
+    made = []
+
+    class Seen(MeteredProbes):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr("search.online.adaptation.MeteredProbes", Seen)
+    landed = []
+    for seed in range(6):
+        training, begin = settled(seed, (2.0, 1.0), 300)
+        made[-1].pay(9.0)  # hundreds of steps would have to pay for it
+        training.steps(150)
+        landed.append(steps_until_good(training, begin, (2.0, 1.0)))
+    assert np.median(landed) <= 30
 
 
 def test_under_a_load_steps_compare_with_the_fastest_single_device_of_now():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placer.devices.load_reading import LoadReading
-from search.online.diagnose.probe_budget import CREDIT_S, SHARE, MeteredProbes
+from search.online.diagnose.probe_budget import CREDIT_S, RENEWED_S, SHARE, MeteredProbes
 
 
 class Clock:
@@ -55,6 +55,32 @@ def test_what_was_lost_in_vain_is_paid_by_steps() -> None:
         probes.stepped(1e-3)
         steps += 1
     assert steps == pytest.approx(0.3 / SHARE / 1e-3, rel=0.01)
+
+
+def test_a_clear_change_renews_the_credit_once_a_minute() -> None:
+    clock = Clock()
+    probes = MeteredProbes(SlowProbes(clock, 0.0), clock)
+    probes.stepped(0.1)
+    for seconds in (0.0, RENEWED_S - 1.0):  # in the first minute one renewal, then no other
+        probes.pay(9.0)
+        assert not probes.may_spend
+        probes.renew()
+        assert probes.may_spend == (seconds == 0.0)
+        probes.stepped(seconds)
+    probes.stepped(1.0)
+    assert not probes.may_spend
+    probes.renew()
+    assert probes.may_spend
+
+
+def test_a_renewal_adds_nothing_to_what_may_be_spent() -> None:
+    clock = Clock()
+    probes = MeteredProbes(SlowProbes(clock, 0.0), clock)
+    probes.renew()
+    probes.pay(1.1 * CREDIT_S)
+    assert not probes.may_spend
+    probes.renew()  # that before was none, because nothing had been spent
+    assert probes.may_spend
 
 
 def test_a_probe_that_fails_is_paid_for_too() -> None:

@@ -1,0 +1,67 @@
+"""Connections to and between workers on other machines end when nothing comes through any more.
+
+Where a machine loses its power, or a network is cut, no packet says so: TensorFlow would wait until the kernel gives
+up what it sends, a quarter of an hour, or for ever where it only waits for an answer. The kernel can ask instead
+(SO_KEEPALIVE, tcp(7)). A worker that is frozen or slow has a kernel that answers.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+
+from placer.devices.workers.binding import tcp_sockets
+
+Peer = tuple[str, int]
+"""The address and the port of the other end."""
+
+SILENT_S = 60.0  # without any answer, after which a connection ends
+PARTS = 6  # of the silence: after two of them the kernel asks, then every one
+EVERY_S = 2.0  # between two looks for new connections
+
+
+def keep_alive(silent_s: float = SILENT_S, peers: Collection[Peer] | None = None) -> int:
+    """Have this process's connections, as they are now, end after so much silence; returns how many there are.
+
+    peers: only those to one of these.
+    """
+    part_s = max(1, round(silent_s / PARTS))
+    found = 0
+    for connection in _connections(peers):
+        with connection, suppress(OSError):  # closed meanwhile
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2 * part_s)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, part_s)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * silent_s))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            found += 1
+    return found
+
+
+def keep_alive_from_now(silent_s: float = SILENT_S, peers: Callable[[], Collection[Peer]] | None = None) -> None:
+    """The same for those that this process will have, too, in a thread and as long as it lives."""
+
+    def keep_on() -> None:
+        while True:
+            now = None if peers is None else peers()
+            if now is None or now:
+                keep_alive(silent_s, now)
+            time.sleep(EVERY_S)
+
+    threading.Thread(target=keep_on, daemon=True, name="placer-keepalive").start()
+
+
+def _connections(peers: Collection[Peer] | None) -> Iterator[socket.socket]:
+    """A duplicate of each connected TCP socket of this process; close it after use."""
+    for found in tcp_sockets():
+        try:
+            host, port = found.getpeername()[:2]
+        except OSError:  # it listens, or is closed
+            found.close()
+            continue
+        if peers is None or (host.removeprefix("::ffff:"), port) in peers:
+            yield found
+        else:
+            found.close()

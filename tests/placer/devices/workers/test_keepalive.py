@@ -1,0 +1,43 @@
+"""Connections that nothing comes through end; others, and other people's, stay as they are."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+from placer.devices.workers.keepalive import keep_alive
+from tests.experiments.benches.test_own_network import said
+
+SILENT = """
+from placer.devices.workers.keepalive import keep_alive
+keep_alive(3.0, {("127.0.0.1", port)})
+with own_network.cut_off(psutil.Process(process.pid), 100) as cut:
+    peer.settimeout(60)
+    try:
+        peer.recv(1)
+    except OSError as error:
+        print(type(error).__name__, error.errno is not None)
+    process.kill()
+    process.wait()
+"""
+
+
+def test_only_connections_to_the_peers_are_changed():
+    def option(connection):
+        return (
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+            connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT),
+        )
+
+    with ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        mine, others = (stack.enter_context(socket.create_connection(server.getsockname())) for server in servers)
+        before = option(others)
+        assert keep_alive(30.0, {servers[0].getsockname()}) == 1
+        assert option(mine) == (1, 30_000) and option(others) == before
+        assert mine.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+        assert keep_alive(30.0) >= 2 and option(others) == (1, 30_000)
+
+
+def test_a_connection_that_is_cut_and_only_waits_ends():
+    assert said(SILENT) == ["TimeoutError True"]  # with a number: the kernel's, not the socket's own time limit
