@@ -38,6 +38,8 @@ class ChangeSettings:
     # The same, in standard deviations of such medians in the reference: correlated steps raise no false alarm then.
     least_median_spreads: float = 5.0
     part: int = 10  # fewest steps on either side of a change within the warm-up
+    settled: int = 48  # steps in the reference when its median is kept, against which a drift is measured
+    least_drift: float = 0.65  # least relative difference from that median which is a change by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,10 @@ class ChangeTest:
 
     A change within the warm-up is reported at its end, if at least `part` steps lie on either side and the two sides
     hardly overlap; by chance that happens after less than one restart in 10,000. Earlier ones become the reference.
+
+    The spread grows with a drift, so that a load which grows for a minute would never be reported. So the level at
+    which steps first settled is kept, and steps that have drifted by two thirds of it are a change.
+
     After an alarm the new times are the new normal, so each change is reported once, and its end is another change.
     """
 
@@ -86,7 +92,7 @@ class ChangeTest:
             self._reference.add(step_s)
         else:
             self._hold(step_s)
-        change = self._late_change() or self._early_change()
+        change = self._late_change() or self._early_change() or self._drift(step_s)
         if change:
             self._begin(self._latest(change.steps))
         return change
@@ -95,6 +101,7 @@ class ChangeTest:
         self._reference = _Reference(self.settings.window)
         self._held: deque[float] = deque()
         self._up = self._down = 0.0
+        self._level: _Level | None = None
         self._count = len(steps_s)
         for step_s in steps_s:
             self._reference.add(step_s)
@@ -119,6 +126,24 @@ class ChangeTest:
             return None
         return Change(new_s / usual_s, _begun(held, usual_s, new_s), self._up >= s.limit)
 
+    def _drift(self, step_s: float) -> Change | None:
+        """Whether the latest steps of the reference are far from the level at which steps first settled."""
+        s, reference = self.settings, self._reference
+        if self._level is None:
+            if len(reference.ordered) >= s.settled:
+                spreads = (
+                    s.least_spreads * reference.spread(),
+                    s.least_median_spreads * reference.spread_of_medians(s.recent),
+                )
+                self._level = _Level(reference.quantile(0.5), max(math.log1p(s.least_drift), *spreads))
+            return None
+        if self._level.is_near(step_s):
+            return None
+        new_s = median(list(reference.steps)[-s.late :])
+        if self._level.is_near(new_s):
+            return None
+        return Change(new_s / self._level.step_s, s.late + len(self._held), new_s > self._level.step_s)
+
     def _worth_it(self, new_s: float) -> bool:
         """Whether the latest median is far enough off: by ratio, by the spread of steps, and by that of medians."""
         s, reference = self.settings, self._reference
@@ -142,6 +167,17 @@ class ChangeTest:
         """The latest steps, the oldest first."""
         steps_s = [*self._reference.steps, *self._held]
         return steps_s[-count:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A step's seconds, and the difference of logarithms that is no noise."""
+
+    step_s: float
+    least: float
+
+    def is_near(self, step_s: float) -> bool:
+        return abs(math.log(step_s / self.step_s)) < self.least
 
 
 class _Reference:

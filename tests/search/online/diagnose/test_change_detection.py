@@ -68,6 +68,21 @@ def test_no_alarm_while_nothing_lasting_happens(kind):
     assert alarms(ChangeTest(), kind(chance, STEPS) * stragglers) == []
 
 
+@pytest.mark.parametrize("noise", [0.01, 0.05])
+@pytest.mark.parametrize("grows", [100, 400, 2000])
+def test_a_load_that_grows_slowly_is_told(noise, grows):
+    late = []
+    for seed in range(20):
+        chance = np.random.default_rng(seed)
+        steps_s = lognormal(chance, 200 + grows + 60, noise) * np.interp(
+            np.arange(260 + grows), [200, 200 + grows], [1, 1.9]
+        )
+        told = alarms(ChangeTest(), steps_s)
+        assert told and told[0][0] > 200 and all(change.slower for _, change in told)
+        late.append(told[0][0] - (200 + grows))
+    assert max(late) <= 30  # steps after it is whole
+
+
 def test_steps_that_hang_together_strongly_alarm_less_for_the_spread_of_their_medians():
     steps_s = hanging_together(np.random.default_rng(42), 100_000, rho=0.8)
     without = alarms(ChangeTest(ChangeSettings(least_median_spreads=0)), steps_s)
