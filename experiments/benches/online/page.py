@@ -74,9 +74,9 @@ def _recoveries(facts: Facts) -> Iterator[list[str]]:
     by_load = {load: [row for row in good if row["load"] == load] for load in LOADS}
     for load, rows in by_load.items():
         if rows:
-            yield [f"steps until 95 % of the optimum after {NAMES[load]}", "30", *_steps(rows, "landed")]
+            yield [f"steps until 95 % of the optimum, {NAMES[load]}", "30", *_steps(rows, "landed")]
     if good:
-        yield ["steps until 95 % of the optimum after a load left", "30", *_steps(good, "left")]
+        yield ["steps until 95 % of the optimum, the load left", "30", *_steps(good, "left")]
 
 
 def _steps(rows: Sequence[Facts], event: str) -> tuple[str, str, str]:
@@ -130,7 +130,7 @@ def _steady(found: Facts) -> Iterator[list[str]]:
     for name, words in (("plain", "in quiet"), ("jitter", f"beside {found['jitter_said']}")):
         part = found[name]
         details = (
-            f"{part['alarms']} alarms that moved nothing; {ms_spread(part['step_s'], part['spread_s'])} a step, "
+            f"{part['alarms']} alarms; {ms_spread(part['step_s'], part['spread_s'])} a step, "
             f"slowest {ms(part['slowest_s'])}"
         )
         what = f"moves in {part['steps']} steady steps, {words}"
