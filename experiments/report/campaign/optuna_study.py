@@ -48,18 +48,25 @@ def _fill(store: Store, url: str) -> int:
 
     try:
         storage = module.storages.RDBStorage(url)
+    except (SQLAlchemyError, module.exceptions.StorageInternalError, ImportError, ValueError) as error:
+        raise _unwritten(url, error) from None
+    try:
         cases: dict[str, list[Held]] = {}
         for held in store.held():
             cases.setdefault(held.case_key, []).append(held)
         rows = {row["case"]: row for row in standing(store)["cells"]}
         _check_new(storage, [_study_name(store, key) for key in cases], url)
-        count = sum(_study(module, storage, _study_name(store, key), rows[key], cells) for key, cells in cases.items())
+        return sum(_study(module, storage, _study_name(store, key), rows[key], cells) for key, cells in cases.items())
+    except (SQLAlchemyError, module.exceptions.StorageInternalError, ValueError) as error:
+        raise _unwritten(url, error) from None
+    finally:
+        storage.remove_session()
         storage.engine.dispose()
-        return count
-    except (SQLAlchemyError, module.exceptions.StorageInternalError, ImportError, ValueError) as error:
-        raise PlacerError(
-            f"{url}: the studies cannot be written: {short(str(error).partition(chr(10))[0])}; check the address."
-        ) from None
+
+
+def _unwritten(url: str, error: Exception) -> PlacerError:
+    said = short(str(error).partition("\n")[0])
+    return PlacerError(f"{url}: the studies cannot be written: {said}; check the address.")
 
 
 def _study_name(store: Store, case: str) -> str:

@@ -53,7 +53,8 @@ def test_an_optuna_study_has_every_measurement(spec, write, folder, as_url):
     optuna = pytest.importorskip("optuna")
     url = f"sqlite:///{folder / 'study.db'}"
     assert write(url if as_url else folder / "study.db")["rows"] == len(trials(spec))
-    study = optuna.load_study(study_name=f"campaign: {CASE}", storage=url)
+    storage = optuna.storages.RDBStorage(url)
+    study = optuna.load_study(study_name=f"campaign: {CASE}", storage=storage)
     expected = trials(spec)
     assert [(t.params["searcher"], t.params["seed"], t.user_attrs["n"]) for t in study.trials] == [
         (held.searcher, held.seed, trial.n) for held, trial in expected
@@ -67,7 +68,10 @@ def test_an_optuna_study_has_every_measurement(spec, write, folder, as_url):
         facts = standing(store)["cells"][0]
     assert study.user_attrs["best_single_s"] == facts["best_single_s"]
     assert (study.user_attrs["bound_s"], study.user_attrs["judged"]) == (facts["bound_s"], PREDICTED)
-    assert study.best_value == min(t.result.step_s for _, t in expected if isinstance(t.result, Measured))
+    best_value = study.best_value
+    storage.remove_session()
+    storage.engine.dispose()
+    assert best_value == min(t.result.step_s for _, t in expected if isinstance(t.result, Measured))
 
 
 def test_a_storage_that_has_the_study_is_refused_and_left_alone(write, folder):

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -139,7 +140,8 @@ def test_a_transaction_that_dies_leaves_no_half(spec):
         store._unlock()
     with Store(spec.store) as store:
         assert len(store.held()[0].trials) == 3
-    assert sqlite3.connect(spec.store).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    with closing(sqlite3.connect(spec.store)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def refused_and_unchanged(path):
@@ -179,7 +181,8 @@ def test_a_pipe_is_refused(tmp_path):
 
 def test_a_store_that_is_just_being_made_and_one_that_is_damaged_are_named_in_one_line(tmp_path):
     path = tmp_path / "new.sqlite"
-    sqlite3.connect(path).execute("PRAGMA journal_mode=WAL").close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
     with pytest.raises(PlacerError, match="just being made; try again"):
         Store(path, reads=True)
     Store(path).close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_it_survives_being_opened_again(tmp_path):
 
 def test_another_schema_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "runs.sqlite"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version=99")
     with pytest.raises(PlacerError, match="schema 99"):
         Store(path)
