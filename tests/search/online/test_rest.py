@@ -72,8 +72,7 @@ def look(which=0):
     until(lambda: session.is_away)
     assert len(said("left", which)) > before[1]
 
-until(lambda: session.is_away)
-assert {step.phase for step in placed} == {"steady"}
+until(lambda: session.is_away and {step.phase for step in placed} == {"steady"})
 assert any("another step" in line for line in said("left") + said("left", 1)), [step.report() for step in placed]
 workers = [process.pid for process in session.connection.workers.processes]
 assert all(psutil.pid_exists(pid) for pid in workers)
