@@ -1,5 +1,6 @@
 """A network of its own for a process and the workers that it starts. Its loopback can be slowed and cut, and no other
-program notices. For Linux alone, by network namespaces; `tc` and `ip` are those of iproute2.
+program notices. For Linux alone, by network namespaces; `tc` and `ip` are those of iproute2, `unshare` that of
+util-linux.
 
 `python -m experiments.benches.own_network ARGUMENTS` runs `python ARGUMENTS` in one.
 """
@@ -12,35 +13,29 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psutil
 
 from placer.errors import PlacerError, one_line
 
-NEW_USER, NEW_NETWORK = 0x10000000, 0x40000000  # CLONE_NEWUSER and CLONE_NEWNET of linux/sched.h
+UNAVAILABLE = 69  # exit code where there is no network to be had: EX_UNAVAILABLE of sysexits.h
+NEW_NETWORK = 0x40000000  # CLONE_NEWNET of linux/sched.h
 BURST_BYTES = 256 * 1024  # sent at once: more than the largest packet of a loopback, which would be dropped otherwise
 QUEUE_MS = 200  # what may wait before packets are dropped
 POLL_S = 0.1
-FIRST, LATER = "5", "1000"  # places of rules of routing: of what is cut off, and of what is delivered
+FIRST, LATER = 5, 1000  # places of rules of routing: of what is cut off, and of what is delivered
+# What is delivered on this machine is looked up first; rules that cut something off must come before.
+SETUP = f"ip link set lo up && ip rule add pref {LATER} lookup local && ip rule del pref 0"
 
 
 def enter() -> None:
-    """Move this process into a network of its own, whose loopback is up. Call it while the process has one thread.
-
-    Raises PlacerError where the system does not allow it.
+    """Move this process into a network of its own, whose loopback is up. Call it before threads are started: those that
+    run already stay where they are. Raises PlacerError where the system does not allow it; it needs root.
     """
-    if not _unshare(NEW_NETWORK):  # that alone needs root
-        user, group = os.getuid(), os.getgid()
-        if not _unshare(NEW_USER | NEW_NETWORK):
-            raise PlacerError("this system gives a process no network of its own (user namespaces are off).")
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-    _run("ip", "link", "set", "lo", "up")
-    # What is delivered on this machine is looked up first; rules that cut something off must come before.
-    _run("ip", "rule", "add", "pref", LATER, "lookup", "local")
-    _run("ip", "rule", "del", "pref", "0")
+    if ctypes.CDLL(None, use_errno=True).unshare(NEW_NETWORK) != 0:
+        why = os.strerror(ctypes.get_errno())
+        raise PlacerError(f"this process gets no network of its own ({why}); run it as root.")
+    _run("sh", "-c", SETUP)
 
 
 @contextmanager
@@ -93,29 +88,31 @@ def _rules(process: psutil.Process) -> set[tuple[str, ...]]:
         elif connection.raddr:
             other = str(connection.raddr.port)
             ends |= {("sport", own, "dport", other), ("sport", other, "dport", own)}
-    return {("pref", FIRST, "ipproto", "tcp", *end, "blackhole") for end in ends}
-
-
-def _unshare(what: int) -> bool:
-    return bool(ctypes.CDLL(None).unshare(what) == 0)
+    return {("pref", str(FIRST), "ipproto", "tcp", *end, "blackhole") for end in ends}
 
 
 def _run(*command: str) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError:
-        raise PlacerError(f"there is no program {command[0]} here; install iproute2.") from None
+        raise PlacerError(f"there is no program {command[0]} here; install iproute2 and util-linux.") from None
     except subprocess.CalledProcessError as error:
         raise PlacerError(f"{' '.join(command)}: {one_line(error.stderr)}") from None
 
 
 def main() -> None:
-    """Become the Python that the arguments say, in a network of its own."""
-    try:
-        enter()
-    except PlacerError as error:
-        sys.exit(f"placer: {error}")
-    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+    """Become the Python that the arguments say, in a network of its own: root's, or that of a user namespace."""
+    said = ""
+    for flags in (["--net"], ["--user", "--map-root-user", "--net"]):
+        within = ["unshare", *flags, "sh", "-c", f'{SETUP} && exec "$@"', "sh"]
+        try:
+            _run(*within, "true")
+        except PlacerError as error:
+            said = str(error)
+        else:
+            os.execvp(within[0], [*within, sys.executable, *sys.argv[1:]])
+    print(f"placer: no network of its own: {said}", file=sys.stderr)
+    sys.exit(UNAVAILABLE)
 
 
 if __name__ == "__main__":

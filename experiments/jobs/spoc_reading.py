@@ -72,7 +72,8 @@ SENTENCES: dict[Limit, Callable[[Spoc, Spoc], str]] = {
     Limit.MEMORY: lambda step, _: (
         f"memory-bound, {_rate(step)}; fused ops and faster memory will help, more devices little."
     ),
-    # Measured (bench `spoc`): a second core helps training steps 1.5x at best, inference 1.06x.
+    # Bench `spoc`, in the middle of five networks: a core for each op, instead of one for all, makes training steps 1.5
+    # times as fast, and inference 1.06 times.
     Limit.COMPUTE: lambda step, forward: (
         f"compute-bound in one chain, {_each(step)}; a faster device or split ops will help, "
         + ("placing little." if forward is step else "and a second device, which can take gradients of weights.")

@@ -7,6 +7,7 @@ import socket
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
@@ -86,7 +87,8 @@ def keep_joined_alive() -> None:
     """
     global _keeps_alive
     silent_s = setting() or SILENT_S
-    keep_alive(silent_s, _joined_peers())
+    with suppress(OSError):  # a name that is not found just now is looked up again by the thread
+        keep_alive(silent_s, _joined_peers())
     if not _keeps_alive:
         keep_alive_from_now(silent_s, _joined_peers)
         _keeps_alive = True
@@ -101,13 +103,12 @@ def _joined_peers() -> set[Peer]:
 
 @lru_cache(maxsize=256)
 def _peers(address: str) -> frozenset[Peer]:
-    """Where TensorFlow may connect to for host:port."""
+    """Where TensorFlow may connect to for host:port. Raises OSError for a host that is not found, and keeps no such
+    answer.
+    """
     host, _, port = address.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
-        return frozenset((str(sockaddr[0]), int(port)) for *_, sockaddr in found)
-    except OSError:
-        return frozenset()
+    found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    return frozenset((str(sockaddr[0]), int(port)) for *_, sockaddr in found)
 
 
 def _joined_once(tasks: Mapping[int, str], mine: str) -> Joined:

@@ -9,7 +9,6 @@ import random
 from collections.abc import Sequence
 from statistics import median
 
-from experiments.benches import own_network
 from experiments.benches.bench import Facts
 from experiments.benches.online.neighbours import HORIZON, LOADS, Place
 from experiments.benches.online.training import Held, Training, raced, say
@@ -23,19 +22,19 @@ EACH = 5  # steps of a mapping's turn in a race
 
 
 def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int = 150, seed: int = 0) -> Facts:
-    """A load lands and leaves once. load: one of LOADS. steps: watched once it is whole, and after it left. seed: of
+    """A load lands and leaves once. load: one of LOADS; one that slows the links needs a network of its own, see
+    `own_network`. steps: watched once it is whole, and after it left. seed: of
     the device that is hit.
     """
     its = LOADS[load]
-    if its.links:
-        own_network.enter()
     shares = share_cores(workers, sorted(os.sched_getaffinity(0)))
     device = random.Random(f"{model} {load} {seed}").randrange(workers)
     with Training(model, f"workers:{workers}", budget) as training:
         training.until_steady()
         before = training.hold_placed()
         calm_s = median(training.step() for _ in range(CALM))
-        place = Place(shares[device], _free(shares), _bandwidth(training.topology().mean_link))
+        bandwidth = _bandwidth(training.topology().mean_link) if its.links else None
+        place = Place(shares[device], _free(shares), bandwidth)
         at = training.auto.steps
         with its.land(place):
             grown = _growing(training, its.grows_s)
@@ -51,7 +50,7 @@ def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int
         "model": model,
         "load": load,
         "device": None if its.links else device,
-        "bandwidth": place.bandwidth,
+        "bandwidth": bandwidth,
         "calm_s": calm_s,
         "steps_growing": grown,
         "steps_watched": steps,

@@ -80,11 +80,13 @@ def neighbour(program: str, cores: Sequence[int], *arguments: float) -> Iterator
 
 
 class Place(NamedTuple):
-    """Where a load may land. free: cores on which no worker runs. bandwidth: of the links, in bytes a second."""
+    """Where a load may land. free: cores on which no worker runs. bandwidth: of the links, in bytes a second, where the
+    load slows them.
+    """
 
     cores: Sequence[int]
     free: Sequence[int]
-    bandwidth: float
+    bandwidth: float | None = None
 
 
 Landing = Callable[[Place], AbstractContextManager[None]]
@@ -115,6 +117,7 @@ def _memory(place: Place) -> AbstractContextManager[None]:
 
 
 def _link(place: Place) -> AbstractContextManager[None]:
+    assert place.bandwidth is not None
     return slow_loopback(place.bandwidth / SLOWED)
 
 

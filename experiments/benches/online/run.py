@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from experiments import zoo
+from experiments.benches import own_network
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.online.judge import judged
@@ -114,6 +115,9 @@ def _part(options: BenchOptions, name: str, of: str, limit_s: float, **settings:
 
 def run_part(name: str, settings: dict[str, Any]) -> Facts:
     """What the part finds in this process, which loads TensorFlow for it. settings: the part's arguments."""
+    if name == "loads" and LOADS[settings["load"]].links:
+        own_network.enter()  # before TensorFlow starts threads
+
     from experiments.benches.online import kills, landings, oracle, overhead, steady
 
     parts: dict[str, Callable[..., Facts]] = {

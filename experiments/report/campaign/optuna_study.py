@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -47,26 +48,29 @@ def _fill(store: Store, url: str) -> int:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        storage = module.storages.RDBStorage(url)
+        with _opened(module, url) as storage:
+            cases: dict[str, list[Held]] = {}
+            for held in store.held():
+                cases.setdefault(held.case_key, []).append(held)
+            rows = {row["case"]: row for row in standing(store)["cells"]}
+            named = {_study_name(store, key): (rows[key], cells) for key, cells in cases.items()}
+            _check_new(storage, list(named), url)
+            return sum(_study(module, storage, name, *found) for name, found in named.items())
     except (SQLAlchemyError, module.exceptions.StorageInternalError, ImportError, ValueError) as error:
-        raise _unwritten(url, error) from None
+        raise PlacerError(
+            f"{url}: the studies cannot be written: {short(str(error).partition(chr(10))[0])}; check the address."
+        ) from None
+
+
+@contextmanager
+def _opened(module: Any, url: str) -> Iterator[Any]:
+    """A storage of Optuna's; its connections are closed at the end of the block."""
+    storage = module.storages.RDBStorage(url)
     try:
-        cases: dict[str, list[Held]] = {}
-        for held in store.held():
-            cases.setdefault(held.case_key, []).append(held)
-        rows = {row["case"]: row for row in standing(store)["cells"]}
-        _check_new(storage, [_study_name(store, key) for key in cases], url)
-        return sum(_study(module, storage, _study_name(store, key), rows[key], cells) for key, cells in cases.items())
-    except (SQLAlchemyError, module.exceptions.StorageInternalError, ValueError) as error:
-        raise _unwritten(url, error) from None
+        yield storage
     finally:
         storage.remove_session()
         storage.engine.dispose()
-
-
-def _unwritten(url: str, error: Exception) -> PlacerError:
-    said = short(str(error).partition("\n")[0])
-    return PlacerError(f"{url}: the studies cannot be written: {said}; check the address.")
 
 
 def _study_name(store: Store, case: str) -> str:

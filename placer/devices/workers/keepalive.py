@@ -2,7 +2,7 @@
 
 Where a machine loses its power, or a network is cut, no packet says so: TensorFlow would wait until the kernel gives
 up what it sends, a quarter of an hour, or for ever where it only waits for an answer. The kernel can ask instead
-(SO_KEEPALIVE, tcp(7)). A worker that is frozen or slow has a kernel that answers.
+(SO_KEEPALIVE, tcp(7)). A worker that is frozen or slow has a kernel that answers, as long as its buffers have room.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Peer = tuple[str, int]
 
 SILENT_S = 60.0  # without any answer, after which a connection ends
 PARTS = 6  # of the silence: after two of them the kernel asks, then every one
-EVERY_S = 2.0  # between two looks for new connections
+EVERY_S = 10.0  # between two looks for new connections
+MOST_PART_S, MOST_MS = 16_383, 2**31 - 1  # the kernel takes 32,767 s between two packets, and an int of milliseconds
 
 
 def keep_alive(silent_s: float = SILENT_S, peers: Collection[Peer] | None = None) -> int:
@@ -28,13 +29,13 @@ def keep_alive(silent_s: float = SILENT_S, peers: Collection[Peer] | None = None
 
     peers: only those to one of these.
     """
-    part_s = max(1, round(silent_s / PARTS))
+    part_s = min(max(1, round(silent_s / PARTS)), MOST_PART_S)
     found = 0
     for connection in _connections(peers):
         with connection, suppress(OSError):  # closed meanwhile
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2 * part_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, part_s)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * silent_s))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(round(1000 * silent_s), MOST_MS))
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             found += 1
     return found
@@ -45,9 +46,10 @@ def keep_alive_from_now(silent_s: float = SILENT_S, peers: Callable[[], Collecti
 
     def keep_on() -> None:
         while True:
-            now = None if peers is None else peers()
-            if now is None or now:
-                keep_alive(silent_s, now)
+            with suppress(OSError):  # no file can be opened, or no name be looked up, just now
+                now = None if peers is None else peers()
+                if now is None or now:
+                    keep_alive(silent_s, now)
             time.sleep(EVERY_S)
 
     threading.Thread(target=keep_on, daemon=True, name="placer-keepalive").start()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from tests.experiments.benches.in_own_network import said
 
-import pytest
-
-IN_OWN_NETWORK = [sys.executable, "-m", "experiments.benches.own_network", "-c"]
 ECHO = """
 import socket
 server = socket.create_server(("127.0.0.1", 0))
@@ -63,18 +59,9 @@ process.kill()
 """
 
 
-def said(program: str) -> list[str]:
-    """The lines that the program prints in a network of its own."""
-    done = subprocess.run([*IN_OWN_NETWORK, BEGIN + program], capture_output=True, text=True, timeout=120, check=False)
-    if done.stderr.startswith("placer: "):
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 def test_a_process_that_is_cut_off_is_not_heard_until_it_is_over_or_the_process_dead():
-    assert said(CUT) == ["b'a'", "None None", "0 b'b'", "0 True", "True"]
+    assert said(BEGIN + CUT) == ["b'a'", "None None", "0 b'b'", "0 True", "True"]
 
 
 def test_a_slow_network_takes_its_time():
-    assert said(SLOW) == ["True"]
+    assert said(BEGIN + SLOW) == ["True"]

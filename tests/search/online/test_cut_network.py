@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.experiments.benches.in_own_network import said
 
 PROGRAM = """
 import json, subprocess, sys, time
@@ -48,11 +47,5 @@ finally:
 @pytest.mark.nightly
 @pytest.mark.workers
 def test_a_training_goes_on_without_a_worker_that_is_cut_off_and_with_it_when_it_is_back():
-    command = [sys.executable, "-m", "experiments.benches.own_network", "-c", PROGRAM]
-    told = {**os.environ, "PLACER_DEADLINE_S": "10"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=told)
-    if done.stderr.startswith("placer: "):
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(said(PROGRAM, timeout_s=900.0, PLACER_DEADLINE_S="10")[-1])
     assert found == {"went_on": True, "lost": [["worker:1"]], "came_back": True, "same": True}

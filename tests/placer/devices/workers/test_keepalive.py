@@ -6,7 +6,8 @@ import socket
 from contextlib import ExitStack
 
 from placer.devices.workers.keepalive import keep_alive
-from tests.experiments.benches.test_own_network import said
+from tests.experiments.benches.in_own_network import said
+from tests.experiments.benches.test_own_network import BEGIN
 
 SILENT = """
 from placer.devices.workers.keepalive import keep_alive
@@ -39,5 +40,11 @@ def test_only_connections_to_the_peers_are_changed():
         assert keep_alive(30.0) >= 2 and option(others) == (1, 30_000)
 
 
+def test_a_deadline_that_the_kernel_cannot_count_is_the_longest_it_can():
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as mine:
+        assert keep_alive(1e9, {server.getsockname()}) == 1
+        assert mine.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2**31 - 1
+
+
 def test_a_connection_that_is_cut_and_only_waits_ends():
-    assert said(SILENT) == ["TimeoutError True"]  # with a number: the kernel's, not the socket's own time limit
+    assert said(BEGIN + SILENT) == ["TimeoutError True"]  # with a number: the kernel's, not the socket's own time limit
