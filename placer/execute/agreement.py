@@ -6,10 +6,10 @@ the weights. So the change of each variable is compared, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import combinations
 from typing import Any
 
@@ -17,13 +17,11 @@ import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
+from placer.execute.fingerprints import fingerprint
+
 Array = np.ndarray[Any, Any]
 Returned = Sequence[Sequence[Array]]
 """For each of the first steps, the values that it returned."""
-Size = Callable[[Array], float]
-"""The largest value, or the norm."""
-Part = Callable[["Outcome"], Array]
-"""A value that a step returned, or the change of a variable."""
 
 TOLERANCE = 1e-3  # relative; other device kinds and thread counts round differently
 TF32_TOLERANCE = 1e-2  # where a GPU multiplies in TensorFloat-32, which keeps three digits
@@ -31,6 +29,7 @@ MOST_TOLERANCE = 0.1
 CHANGE_TOLERANCE = 2e-2  # the least for the change of a variable, a small difference of large numbers
 SPREAD = 2.0  # allowed multiple of how far the untouched step's references differ among themselves
 ERRORS = 10.0  # and of what one rounding error at the start grows to: a step makes many more on its way
+PORTION = 1 << 17  # values of a variable that are compared at a time
 
 
 class LossDiffersError(Exception):
@@ -44,6 +43,15 @@ class Outcome:
     returned: Returned
     before: MappingABC[str, Array]
     after: MappingABC[str, Array]
+
+
+@dataclass(frozen=True)
+class PlacedOutcome:
+    """What some first steps of a placed step did; the values of its variables are still on its devices."""
+
+    returned: Returned
+    fingerprints: Callable[[], MappingABC[str, bytes]]  # of its variables, by name; made where they are
+    fetched: Callable[[Collection[str]], Outcome]  # with the values of these variables, which takes longer
 
 
 class Agreement:
@@ -73,36 +81,62 @@ class Agreement:
         self._shaken = shaken
         self._pairs = list(combinations(self.references, 2))
         self._shaken_pairs: list[tuple[Outcome, Outcome]] = []
-        self._first: tuple[Returned, dict[str, bytes]] | None = None  # returned values and digests of variables
+        self._spread: dict[str, float] = {}  # by variable: how far its changes in references are apart
+        self._agreed: dict[str, set[bytes]] | None = None  # by variable: fingerprints of values that need no comparison
+        self._first: tuple[Returned, MappingABC[str, bytes]] | None = None  # what the first mapping did
 
-    def check(self, outcome: Outcome) -> None:
+    def check(self, placed: PlacedOutcome) -> None:
         """Raises LossDiffersError where the untouched step, or another mapping, did something else."""
         if self.random:
             return
+        found = placed.fingerprints()
         if self.exact and self._first is not None:
-            self._check_bits(outcome, *self._first)
+            self._check_bits(placed.returned, found, *self._first)
             return
+        agreed = self._known()
+        self.compare(placed.fetched([name for name, one in found.items() if one not in agreed.get(name, ())]))
+        for name, one in found.items():
+            agreed.setdefault(name, set()).add(one)
+        self._first = placed.returned, found
+
+    def compare(self, outcome: Outcome) -> None:
+        """Raises LossDiffersError where the untouched step did something else to the variables of `outcome`."""
         apart = self._apart(outcome)
         if apart and self._shaken is not None:
             self._shaken_pairs.append(self._shaken())
             self._shaken = None
+            self._spread.clear()
             apart = self._apart(outcome)
         if apart:
             raise LossDiffersError(f"{apart} untouched")
-        self._first = outcome.returned, {name: _digest(value) for name, value in outcome.after.items()}
+
+    def _known(self) -> dict[str, set[bytes]]:
+        """Fingerprints of what the untouched step made of the variables, and of what agreed with that."""
+        if self._agreed is None:
+            self._agreed = {}
+            for outcome in self.references:
+                for name, value in outcome.after.items():
+                    self._agreed.setdefault(name, set()).add(fingerprint(value))
+        return self._agreed
 
     def forget_references(self) -> None:
         """Where all mappings must do the same to the bit, free the references once one mapping agreed with them."""
         if self.exact and self._first is not None:
             self.references, self._pairs, self._shaken_pairs, self._shaken = [], [], [], None
 
-    def _check_bits(self, outcome: Outcome, returned: Returned, digests: MappingABC[str, bytes]) -> None:
-        for number, (mine, theirs) in enumerate(zip(outcome.returned, returned, strict=True), start=1):
+    def _check_bits(
+        self,
+        returned: Returned,
+        fingerprints: MappingABC[str, bytes],
+        first: Returned,
+        first_fingerprints: MappingABC[str, bytes],
+    ) -> None:
+        for number, (mine, theirs) in enumerate(zip(returned, first, strict=True), start=1):
             for x, y in zip(mine, theirs, strict=True):
                 if not np.array_equal(x, y, equal_nan=is_float(x)):
                     raise LossDiffersError(f"step {number} returned {x!r}, and {y!r} under another mapping")
-        for name, value in outcome.after.items():
-            if _digest(value) != digests[name]:
+        for name, found in fingerprints.items():
+            if found != first_fingerprints[name]:
                 raise LossDiffersError(f"variable {name!r} has other values than under another mapping")
 
     def _apart(self, mine: Outcome) -> str:
@@ -110,28 +144,46 @@ class Agreement:
         if not self.references:
             return ""
         for step, values in enumerate(mine.returned):
-            for i in range(len(values)):
-                x, *others = (outcome.returned[step][i] for outcome in (mine, *self.references))
-                if not self._agrees(x, others, _returned_at(step, i), largest):
-                    return f"step {step + 1} returned {x!r}, and {others[0]!r}"
-        for name, value in mine.after.items():
-            x, *others = (_changed(outcome, name) for outcome in (mine, *self.references))
-            if not self._agrees(x, others, _change_of(name), norm, _rounding(value)):
-                return f"variable {name!r} changed by {_in_words(x)}, and by {_in_words(others[0])}"
+            for i, x in enumerate(values):
+                if not self._returned_agrees(x, step, i):
+                    return f"step {step + 1} returned {x!r}, and {self.references[0].returned[step][i]!r}"
+        for name in mine.after:
+            if not self._change_agrees(mine, name):
+                own, other = (_in_words(outcome, name) for outcome in (mine, self.references[0]))
+                return f"variable {name!r} changed by {own}, and by {other}"
         return ""
 
-    def _agrees(self, x: Array, others: Sequence[Array], part: Part, size: Size, rounding: float = 0.0) -> bool:
-        """Whether x is one of `others`; floats may differ. part: what of an outcome they are."""
+    def _returned_agrees(self, x: Array, step: int, i: int) -> bool:
+        """Whether x is what a reference returned there; floats may differ."""
+        others = [outcome.returned[step][i] for outcome in self.references]
         if not is_float(x):
             return any(np.array_equal(x, y) for y in others)
-        least = max(self.tolerance, CHANGE_TOLERANCE) if size is norm else self.tolerance
+
+        def farthest(pairs: Sequence[tuple[Outcome, Outcome]]) -> float:
+            both = ((_wide(a.returned[step][i]), _wide(b.returned[step][i])) for a, b in pairs)
+            return max((largest(a - b) for a, b in both), default=0.0)
+
         with np.errstate(invalid="ignore"):
-            among = SPREAD * _farthest(self._pairs, part, size)
-            spread = max(among, ERRORS * _farthest(self._shaken_pairs, part, size))
+            spread = max(SPREAD * farthest(self._pairs), ERRORS * farthest(self._shaken_pairs))
             return any(
-                _same_kind(x, y) and size(_wide(x) - _wide(y)) <= max(least * size(_wide(y)), spread) + rounding
+                _same_kind(x, y) and largest(_wide(x) - _wide(y)) <= max(self.tolerance * largest(_wide(y)), spread)
                 for y in others
             )
+
+    def _change_agrees(self, mine: Outcome, name: str) -> bool:
+        """Whether a variable changed as in a reference; floats may differ."""
+        value = mine.after[name]
+        if not is_float(value):
+            return any(np.array_equal(value, other.after[name]) for other in self.references)
+        if name not in self._spread:
+            among, shaken = ([_apart(*pair, name)[1] for pair in pairs] for pairs in (self._pairs, self._shaken_pairs))
+            self._spread[name] = max(SPREAD * max(among, default=0.0), ERRORS * max(shaken, default=0.0))
+        least = max(self.tolerance, CHANGE_TOLERANCE)
+        rounding = eps_of(value) * norm(value)  # alone, in some steps
+        compared = (_apart(mine, other, name) for other in self.references)
+        return any(
+            alike and apart <= max(least * size, self._spread[name]) + rounding for alike, apart, size in compared
+        )
 
 
 def tolerance(references: Sequence[Outcome]) -> float:
@@ -157,7 +209,7 @@ def largest(a: Array) -> float:
 
 def norm(a: Array) -> float:
     """The Euclidean norm of the finite values."""
-    return float(np.linalg.norm(np.where(np.isfinite(a), a, 0).ravel()))
+    return math.sqrt(sum(_squares(_wide(part)) for (part,) in _portions(a)))
 
 
 def is_float(a: Array) -> bool:
@@ -170,35 +222,39 @@ def eps_of(a: Array) -> float:
     return float(ml_dtypes.finfo(a.dtype).eps)  # type: ignore[no-untyped-call]
 
 
-def _farthest(pairs: Sequence[tuple[Outcome, Outcome]], part: Part, size: Size) -> float:
-    """The largest difference within a pair; 0 where there is none."""
-    return max((size(_wide(part(a)) - _wide(part(b))) for a, b in pairs), default=0.0)
+def _apart(one: Outcome, other: Outcome, name: str) -> tuple[bool, float, float]:
+    """How far the changes of a variable are apart: (whether the same values are infinite or not a number, norm of the
+    difference, norm of the second one's change).
+    """
+    alike, apart, size = True, 0.0, 0.0
+    with np.errstate(invalid="ignore"):
+        for values in _portions(one.before[name], one.after[name], other.before[name], other.after[name]):
+            x0, x1, y0, y1 = map(_wide, values)
+            x, y = x1 - x0, y1 - y0
+            alike = alike and _same_kind(x, y)
+            apart, size = apart + _squares(x - y), size + _squares(y)
+    return alike, math.sqrt(apart), math.sqrt(size)
+
+
+def _portions(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Arrays of the same shape, flat, so much at a time as a cache holds: whole ones take some times as long."""
+    flat = [a.reshape(-1) for a in arrays]
+    return (tuple(a[i : i + PORTION] for a in flat) for i in range(0, flat[0].size, PORTION))
+
+
+def _squares(a: Array) -> float:
+    """The sum of the squares of the finite values."""
+    finite = np.isfinite(a)
+    wide = (a if finite.all() else np.where(finite, a, 0)).astype(np.float64)
+    return float(wide @ wide)
 
 
 def _same_kind(x: Array, y: Array) -> bool:
     """Whether the same values are infinite or not a number."""
     finite = np.isfinite(y)
+    if finite.all():
+        return bool(np.isfinite(x).all())
     return bool(np.array_equal(np.isfinite(x), finite) and np.array_equal(x[~finite], y[~finite], equal_nan=True))
-
-
-def _returned_at(step: int, position: int) -> Part:
-    return lambda outcome: outcome.returned[step][position]
-
-
-def _change_of(name: str) -> Part:
-    return lambda outcome: _changed(outcome, name)
-
-
-def _changed(outcome: Outcome, name: str) -> Array:
-    """By how much a variable changed; the value itself where it is no float."""
-    before, after = outcome.before[name], outcome.after[name]
-    with np.errstate(invalid="ignore"):
-        return _wide(after) - _wide(before) if is_float(after) else after
-
-
-def _rounding(value: Array) -> float:
-    """What rounding alone may add to the change of a variable in some steps."""
-    return eps_of(value) * norm(_wide(value)) if is_float(value) else 0.0
 
 
 def _wide(a: Array) -> Array:
@@ -211,9 +267,10 @@ def _relative(a: Array, b: Array) -> float:
         return largest(a - b) / largest(b) if largest(b) else 0.0
 
 
-def _digest(a: Array) -> bytes:
-    return blake2b(np.ascontiguousarray(a).tobytes() if a.dtype != object else repr(a.tolist()).encode()).digest()
-
-
-def _in_words(change: Array) -> str:
-    return f"{norm(change):.4g} in all" if is_float(change) else repr(change)
+def _in_words(outcome: Outcome, name: str) -> str:
+    """By how much a variable changed; the value itself where it is no float."""
+    before, after = outcome.before[name], outcome.after[name]
+    if not is_float(after):
+        return repr(after)
+    with np.errstate(invalid="ignore"):
+        return f"{norm(_wide(after) - _wide(before)):.4g} in all"

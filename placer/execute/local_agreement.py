@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.execute.agreement import Agreement, Outcome, is_float
+from placer.execute.agreement import Agreement, Outcome, PlacedOutcome, is_float
 from placer.execute.outputs import values
 from placer.execute.reference import perturbed
 from placer.execute.rewrite import PlacedStep, Template
@@ -52,13 +52,13 @@ class LocalAgreement:
         """What is different, and what was checked."""
         return DIFFERENT + self._checked
 
-    def check(self, outcome: Outcome) -> None:
+    def check(self, placed: PlacedOutcome) -> None:
         """Raises LossDiffersError where one of both does not hold."""
         if self.untouched.random:
             return
         if self._alone is None:
             self._alone = self._made()
-        self._alone.check(outcome)
+        self._alone.check(placed)
 
     def forget_references(self) -> None:
         """As `Agreement.forget_references`."""
@@ -70,7 +70,7 @@ class LocalAgreement:
         assert self.captured.with_whole_statistics is not None
         start = self._start()
         exact = self._outcome(self.captured.with_whole_statistics(), start)
-        self.untouched.check(exact)
+        self.untouched.compare(exact)
         alone = self._outcome(self.captured, start)
         self._checked = CHECKED + _apart_in_words(exact, alone)
         return Agreement(

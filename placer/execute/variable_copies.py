@@ -5,7 +5,6 @@ One by one, each takes a round trip: 1.2 s for InceptionV3's 570 variables on an
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -13,10 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.execute.kept_functions import KeptFunctions
 from placer.trace.capture import Captured
 
-_serial = itertools.count()
-MOST_ROUTES = 256  # for which a function is kept: each move may need some of its own
 AT_ONCE_BYTES = 1 << 24  # a device holds what arrives twice until it is written
 
 
@@ -64,10 +62,10 @@ class Route(NamedTuple):
 
 
 class Transfers:
-    """Copies variables; caches the function for each of the latest lists of routes."""
+    """Copies variables; keeps the function for each of the latest lists of routes."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[Route, ...], str] = {}
+        self._functions: KeptFunctions[tuple[Route, ...]] = KeptFunctions("transfer", _function_def)
 
     def __call__(self, pairs: Sequence[Pair]) -> None:
         """Copy each source into its target, about AT_ONCE_BYTES at once. Raises a tf.errors.OpError where a device is
@@ -78,23 +76,13 @@ class Transfers:
 
     def _copy(self, pairs: Sequence[Pair]) -> None:
         routes = sorted(((_route(pair), i) for i, pair in enumerate(pairs)))
-        route = tuple(one for one, _ in routes)
-        name = self._names.pop(route, None)
-        if name is None:
-            name = f"__placer_transfer_{next(_serial)}"
-            tf_internals.add_function(_function_def(name, route))
-        self._names[route] = name  # the latest at the end
-        if len(self._names) > MOST_ROUTES:
-            tf_internals.remove_function(self._names.pop(next(iter(self._names))))
         ends = (end for _, i in routes for end in pairs[i])
         handles = [tf_internals.handle_of(variable) for end in ends for variable in variables_of(end)]
-        tf_internals.call_function(name, handles, 0, tf_internals.plain_config())
+        self._functions.call(tuple(one for one, _ in routes), handles, outputs=0)
 
     def forget(self) -> None:
-        """Remove all cached functions; call it after reconnecting, because earlier ones must not be called again."""
-        for name in self._names.values():
-            tf_internals.remove_function(name)
-        self._names.clear()
+        """As `KeptFunctions.forget`."""
+        self._functions.forget()
 
 
 def _portions(pairs: Sequence[Pair]) -> list[list[Pair]]:

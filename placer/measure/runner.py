@@ -15,12 +15,13 @@ from placer.devices.cluster import Devices
 from placer.devices.gpu_wait import drain
 from placer.devices.memory_room import short_of_room
 from placer.devices.workers.deadline import waiting
-from placer.execute.agreement import Agreement, Outcome, tolerance
+from placer.execute.agreement import Agreement, Outcome, PlacedOutcome, Returned, tolerance
+from placer.execute.fingerprints import Fingerprints
 from placer.execute.local_agreement import agreement
 from placer.execute.outputs import attempted, no_room, out_of_memory, values
 from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
-from placer.execute.variable_copies import Pair, Transfers
+from placer.execute.variable_copies import Pair, Transfers, by_whole_node
 from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result, heats, is_clearly_slower, relative_error, summary
 from placer.trace.capture import Captured
@@ -125,7 +126,7 @@ class Runner:
         self._before = {name: variable.numpy() for name, variable in captured.whole.variables.items()}
         batches = [self.inputs] * CHECKED_STEPS
         self.agreement = agreement(captured, untouched, lambda: self._before, batches, devices.host)
-        self._transfers = Transfers()
+        self._transfers, self._fingerprints = Transfers(), Fingerprints()
         self._fetched: dict[str, tf.Variable] = {}
         self.anchor: PlacedStep | None = beside.anchor if beside else None
         self.anchor_s: float = beside.anchor_s if beside else 0.0
@@ -247,7 +248,7 @@ class Runner:
                 first = values(step.run_flat(self.inputs))
                 switch_s = self.clock() - begin
                 returned = [first, *(values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
-                self.agreement.check(Outcome(returned, self._before, self.state(step)))
+                self.agreement.check(self._outcome(step, returned))
             except BaseException:
                 step.close()
                 raise
@@ -278,13 +279,21 @@ class Runner:
     def _reference(self, start: MappingABC[str, Any]) -> Outcome:
         return reference(self.captured.whole, start, [self.inputs] * CHECKED_STEPS)
 
-    def state(self, step: PlacedStep) -> dict[str, Any]:
-        """The values of a placed step's variables, fetched all at once; of divided ones, the whole."""
-        if not self._fetched:
-            mine = self.captured.variables.items()
-            self._fetched = {name: tf.Variable(variable.read_value(), trainable=False) for name, variable in mine}
-        self._transfers([Pair(variable, self._fetched[name]) for name, variable in step.variables.items()])
-        return self.captured.joined({name: variable.numpy() for name, variable in self._fetched.items()})
+    def _outcome(self, step: PlacedStep, returned: Returned) -> PlacedOutcome:
+        def fetched(names: Collection[str]) -> Outcome:
+            return Outcome(returned, {name: self._before[name] for name in names}, self.state(step, names))
+
+        held = by_whole_node(self.captured, step.variables)
+        return PlacedOutcome(returned, lambda: self._fingerprints(held), fetched)
+
+    def state(self, step: PlacedStep, names: Collection[str]) -> dict[str, Any]:
+        """The values of these variables of the whole step as a placed step left them, fetched all at once."""
+        held, mine = by_whole_node(self.captured, step.variables), self.captured.whole.variables
+        for name in names:
+            if name not in self._fetched:
+                self._fetched[name] = tf.Variable(mine[name].read_value(), trainable=False)
+        self._transfers([Pair(held[name], self._fetched[name]) for name in names])
+        return {name: self._fetched[name].numpy() for name in names}
 
     def _names(self, mapping: Mapping) -> list[str]:
         return [self.devices.tf_name(d) for d in mapping.devices]

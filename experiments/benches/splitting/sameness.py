@@ -67,8 +67,7 @@ def placed_training(job: Job, mapping: Placing, steps: int = STEPS) -> Training:
     names = [job.devices.tf_name(d) for d in fine.devices]
 
     def state() -> State:
-        values = job.runner.state(step)
-        return {name: values[name] for name in slots}
+        return job.runner.state(step, slots)
 
     with closing(PlacedStep(job.runner.template, names, order=job.prediction.order(fine))) as step:
         return trained(lambda: step.run_flat(job.inputs), state, steps)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from collections.abc import Mapping as MappingABC
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,13 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
 from placer.errors import PlacerError
-from placer.execute.agreement import Agreement, Array, Outcome, Returned, rounds_coarsely
+from placer.execute.agreement import Agreement, Array, Outcome, PlacedOutcome, Returned, rounds_coarsely
+from placer.execute.fingerprints import Fingerprints
 from placer.execute.local_agreement import LocalAgreement, agreement
 from placer.execute.outputs import values
 from placer.execute.reference import Unpack, perturbed, reference, unpacked
 from placer.execute.rewrite import PlacedStep
-from placer.execute.variable_copies import Pair, Transfers, by_whole_node
+from placer.execute.variable_copies import Held, Pair, Transfers, by_whole_node
 from placer.trace.capture import Captured
 from placer.trace.random_streams import Draws
 
@@ -59,7 +60,7 @@ class TrialRun:
         # By the graph's fingerprint: parts round otherwise.
         self._agreements: dict[str, Agreement | LocalAgreement] = {}
         self._is_closed = False
-        self._transfers = Transfers()
+        self._transfers, self._fingerprints = Transfers(), Fingerprints()
         self.start = {name: tf.Variable(value, trainable=False) for name, value in recording.start.items()}
         self._scratch: dict[tuple[str, str, tuple[int | None, ...]], tf.Variable] = {}
 
@@ -87,7 +88,12 @@ class TrialRun:
         step.draws = Draws()
         returned = [values(step.run_flat(batch)) for batch in self.batches]
         agreement = self._agreed(step.captured)
-        agreement.check(Outcome(returned, _arrays(self.start), self._after(step)))
+
+        def fetched(names: Collection[str]) -> Outcome:
+            before = _arrays({name: self.start[name] for name in names})
+            return Outcome(returned, before, self._after({name: held[name] for name in names}))
+
+        agreement.check(PlacedOutcome(returned, lambda: self._fingerprints(held), fetched))
         if self.exact:
             agreement.forget_references()
             self._recording = None
@@ -100,6 +106,7 @@ class TrialRun:
         """Drop the scratch variables and functions: their devices may be gone, or nothing is tried for now."""
         self.forget_variables()
         self._transfers.forget()
+        self._fingerprints.forget()
 
     def close(self) -> None:
         """Drop everything; nothing can be tried any more."""
@@ -134,13 +141,11 @@ class TrialRun:
     def _reference(self, start: MappingABC[str, Any]) -> Outcome:
         return reference(self.captured, start, self.batches, self.unpack)
 
-    def _after(self, step: PlacedStep) -> dict[str, Array]:
-        """The values of the step's variables; of divided ones, the whole."""
-        held = by_whole_node(step.captured, step.variables)
-        here = _devices_of(self.start)
-        fetched = {
-            name: blank_variable(here[name], variable.shape, variable.dtype) for name, variable in self.start.items()
-        }
+    def _after(self, held: MappingABC[str, Held]) -> dict[str, Array]:
+        """The values of a step's variables; of divided ones, the whole."""
+        mine = {name: self.start[name] for name in held}
+        here = _devices_of(mine)
+        fetched = {name: blank_variable(here[name], v.shape, v.dtype) for name, v in mine.items()}
         self._transfers([Pair(held[name], variable) for name, variable in fetched.items()])
         return _arrays(fetched)
 

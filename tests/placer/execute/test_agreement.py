@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,12 +17,25 @@ from placer.execute.agreement import (
     Agreement,
     LossDiffersError,
     Outcome,
+    PlacedOutcome,
     tolerance,
 )
+from placer.execute.fingerprints import fingerprint
 
 
 def returned(*losses):
     return Outcome([[np.float32(loss), np.int64(3)] for loss in losses], {}, {})
+
+
+def placed(outcome):
+    """That of a placed step."""
+
+    def fetched(names):
+        before, after = ({name: values[name] for name in names} for values in (outcome.before, outcome.after))
+        return Outcome(outcome.returned, before, after)
+
+    bits = {name: fingerprint(value) for name, value in outcome.after.items()}
+    return PlacedOutcome(outcome.returned, lambda: bits, fetched)
 
 
 @pytest.fixture
@@ -53,10 +68,10 @@ def test_a_coarse_step_agrees_within_its_tolerance(apart, agrees):
     references = [returned(5.0, 4.0)]
     held = Agreement(references, exact=False, tolerance=tolerance(references))
     if agrees:
-        held.check(returned(5.0, 4.0 * (1 + apart)))
+        held.check(placed(returned(5.0, 4.0 * (1 + apart))))
     else:
         with pytest.raises(LossDiffersError):
-            held.check(returned(5.0, 4.0 * (1 + apart)))
+            held.check(placed(returned(5.0, 4.0 * (1 + apart))))
 
 
 def step_that(returned, before=(1.0, 1.0), after=(1.0, 1.0)):
@@ -67,7 +82,7 @@ def step_that(returned, before=(1.0, 1.0), after=(1.0, 1.0)):
 
 def agree(mine, *references, **how):
     try:
-        Agreement(references, exact=False, **how).check(mine)
+        Agreement(references, exact=False, **how).check(placed(mine))
     except LossDiffersError:
         return False
     return True
@@ -91,12 +106,12 @@ def agree(mine, *references, **how):
 def test_returned_values(a, b, exact, as_one):
     held = Agreement([] if exact else [step_that(b)], exact=exact)
     if exact:
-        held.check(step_that(b))
+        held.check(placed(step_that(b)))
     if as_one:
-        held.check(step_that(a))
+        held.check(placed(step_that(a)))
     else:
         with pytest.raises(LossDiffersError):
-            held.check(step_that(a))
+            held.check(placed(step_that(a)))
 
 
 DOWN, UP, START = (0.9999, 1.0), (1.0001, 1.0), (1.0, 1.0)  # a small learning rate
@@ -128,13 +143,13 @@ def test_a_change_that_rounding_decides_is_compared_with_what_rounding_does():
         return theirs, step_that(1.0, START, UP)
 
     held = Agreement([theirs], exact=False, shaken=shaken)
-    held.check(theirs)
+    held.check(placed(theirs))
     assert not asked
-    held.check(mine)
-    held.check(mine)
+    held.check(placed(mine))
+    held.check(placed(mine))
     assert len(asked) == 1
     with pytest.raises(LossDiffersError):
-        held.check(step_that(1.0, START, (0.99, 1.0)))
+        held.check(placed(step_that(1.0, START, (0.99, 1.0))))
 
 
 def test_what_a_rounding_error_grows_to_is_no_reference():
@@ -154,10 +169,41 @@ def test_counters_and_short_floats_are_compared_too():
     assert agree(names[0], names[0]) and not agree(names[1], names[0])
 
 
+def test_only_values_that_are_not_known_are_fetched():
+    reference = step_that(1.0, START, DOWN)
+    near = step_that(1.0, START, (float(np.float32(DOWN[0]) + np.float32(1e-7)), 1.0))
+    asked = []
+
+    def fetched(names, outcome):
+        asked.append(list(names))
+        return placed(outcome).fetched(names)
+
+    held = Agreement([reference], exact=False)
+    for outcome in (reference, near, near, reference):
+        held.check(PlacedOutcome(outcome.returned, placed(outcome).fingerprints, partial(fetched, outcome=outcome)))
+    assert asked == [[], ["w"], [], []]
+    with pytest.raises(LossDiffersError):
+        held.check(placed(step_that(2.0, START, DOWN)))  # known variables do not excuse what the step returned
+
+
+def test_large_changes_are_compared_in_portions_as_in_one(monkeypatch):
+    rng = np.random.default_rng(0)
+    before, change = rng.normal(size=(7, 31)), rng.normal(size=(7, 31))
+    near, far = change * (1 + 1e-3 * rng.normal(size=(7, 31))), change + (np.arange(7 * 31) == 216).reshape(7, 31)
+    monkeypatch.setattr(agreement, "PORTION", 10)
+    mine, theirs = step_that(1.0, before, before + far), step_that(1.0, before, before + change)
+    alike, apart, size = agreement._apart(mine, theirs, "w")
+    assert alike and apart == pytest.approx(1.0, rel=1e-5)
+    assert size == pytest.approx(np.linalg.norm(change), rel=1e-5)
+    assert agree(step_that(1.0, before, before + near), theirs) and not agree(mine, theirs, tolerance=1e-3)
+    far[6, 30] = np.nan
+    assert not agree(step_that(1.0, before, before + far), theirs)
+
+
 def test_alike_devices_must_give_the_same_bits_of_every_variable():
     held = Agreement([step_that(1.0, START, DOWN)], exact=True)
-    held.check(step_that(1.0, START, DOWN))
-    held.check(step_that(1.0, START, DOWN))
+    held.check(placed(step_that(1.0, START, DOWN)))
+    held.check(placed(step_that(1.0, START, DOWN)))
     last_bit = (float(np.nextafter(np.float32(DOWN[0]), np.float32(2))), 1.0)
     with pytest.raises(LossDiffersError, match="'w' has other values than under another mapping"):
-        held.check(step_that(1.0, START, last_bit))
+        held.check(placed(step_that(1.0, START, last_bit)))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
-from placer.execute import variable_copies
+from placer.execute import kept_functions
 from placer.execute.variable_copies import DividedVariable, Pair, Transfers
 
 
@@ -38,27 +38,27 @@ def test_what_the_source_becomes_later_is_not_the_targets(pairs):
 def test_one_function_serves_a_route_whatever_the_order(pairs):
     transfers = Transfers()
     transfers(pairs), transfers(pairs[::-1])
-    assert len(transfers._names) == 1
+    assert len(transfers._functions) == 1
     transfers(pairs[:1])
-    assert len(transfers._names) == 2
+    assert len(transfers._functions) == 2
     transfers.forget()
     transfers([])
-    assert not transfers._names
+    assert not len(transfers._functions)
 
 
 def test_only_the_latest_functions_are_kept(two_cpus, monkeypatch):
-    monkeypatch.setattr(variable_copies, "MOST_ROUTES", 2)
+    monkeypatch.setattr(kept_functions, "MOST_KEPT", 2)
     transfers = Transfers()
     there = [tf.Variable(float(i)) for i in range(4)]
     here = [blank_variable(two_cpus.tf_name(1), v.shape, v.dtype) for v in there]
     names = set()
     for count in (1, 2, 3, 1, 4, 1):
         transfers([Pair(there[i], here[i]) for i in range(count)])
-        names |= set(transfers._names.values())
+        names |= set(transfers._functions._names.values())
     wait_for(here)
     assert [float(v.numpy()) for v in here] == [0.0, 1.0, 2.0, 3.0]
-    assert len(transfers._names) == 2
-    assert {name for name in names if tf_internals.has_function(name)} == set(transfers._names.values())
+    assert len(transfers._functions) == 2
+    assert {name for name in names if tf_internals.has_function(name)} == set(transfers._functions._names.values())
     transfers.forget()
     assert not any(map(tf_internals.has_function, names))
 

@@ -71,11 +71,11 @@ def test_a_divided_step_whose_optimizer_amplifies_rounding_agrees_and_a_wrong_up
         return reference(captured, start, [batch] * STEPS)
 
     agreement = Agreement([outcome(start)], exact=False, shaken=lambda: (outcome(start), outcome(perturbed(start))))
-    agreement.check(Outcome(returned, start, after))
+    agreement.compare(Outcome(returned, start, after))
     (kernel,) = (name for name, v in captured.variables.items() if v.trainable and tuple(v.shape) == (3, 3, 3, 8))
     wrong = {**after, kernel: 2 * start[kernel] - after[kernel]}
     with pytest.raises(LossDiffersError, match=kernel):
-        agreement.check(Outcome(returned, start, wrong))
+        agreement.compare(Outcome(returned, start, wrong))
 
 
 def captured_values(captured, placed):

@@ -101,7 +101,7 @@ def test_a_mapping_that_does_something_else_is_found(training, local_plan, refer
         _, first = runner.agreement, runner.agreement._alone
         moved = {name: value + np.float32(0.01) for name, value in first.references[0].after.items()}
         first.references = [replace(first.references[0], after=moved)]
-        first._first = first._shaken = None
+        first._first = first._agreed = first._shaken = None
         ready = runner.ready(Mapping(captured.graph, two_cpus.topology, devices))
     assert isinstance(ready, Failed) and ready.reason == "loss"
 

@@ -73,6 +73,15 @@ def test_an_update_that_is_not_made_is_refused(setting):
         tried(captured, replace(recording, end=end), devices, 1)
 
 
+def test_a_variable_with_other_bits_than_under_the_first_mapping_is_refused(setting):
+    captured, variables, recording, devices = setting
+    trial_run, step = tried(captured, recording, devices, 1)
+    count = next(name for name, v in captured.variables.items() if v is variables[1])
+    trial_run.start[count].assign_add(1.0)  # no loss depends on it
+    with pytest.raises(LossDiffersError, match="has other values than under another mapping"):
+        trial_run.run(step)
+
+
 def test_it_keeps_one_copy_of_the_variables_once_a_mapping_agreed(setting):
     captured, _, recording, devices = setting
     trial_run, step = tried(captured, recording, devices, 1)

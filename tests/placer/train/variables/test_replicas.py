@@ -278,10 +278,8 @@ def test_parts_go_straight_to_parts_that_are_cut_alike(replicas, here_and_there,
     train_parts(replicas, first)
     replicas.pull()
     routes = []
-    made = variable_copies._function_def
-    monkeypatch.setattr(
-        variable_copies, "_function_def", lambda name, route: (routes.extend(route), made(name, route))[1]
-    )
+    functions, made = replicas.transfers._functions, variable_copies._function_def
+    monkeypatch.setattr(functions, "_made", lambda name, route: (routes.extend(route), made(name, route))[1])
     replicas.before(second)
     assert len(routes) == 2 and all(route.source.is_cut_like(route.target) for route in routes)
     assert not {node.op for node in made("one", routes).node_def} & {"ConcatV2", "SplitV"}

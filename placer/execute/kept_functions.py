@@ -1,0 +1,42 @@
+"""Functions that Placer makes for lists of variables on their devices, kept for the next call with the same list."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from placer import tf_internals
+
+K = TypeVar("K", bound=Hashable)
+MOST_KEPT = 256  # each move of variables may need some of its own
+_serial = itertools.count()
+
+
+class KeptFunctions(Generic[K]):
+    """Functions by what they are made for: the latest MOST_KEPT are kept, and each is run as it is."""
+
+    def __init__(self, what: str, made: Callable[[str, K], tf_internals.FunctionDef]) -> None:
+        """what: part of their names. made: the function of this name."""
+        self._what, self._made = what, made
+        self._names: dict[K, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def call(self, key: K, inputs: Sequence[Any], outputs: int) -> list[Any]:
+        """What the function for `key` returns, so many outputs. Raises a tf.errors.OpError where a device is gone."""
+        name = self._names.pop(key, None)
+        if name is None:
+            name = f"__placer_{self._what}_{next(_serial)}"
+            tf_internals.add_function(self._made(name, key))
+        self._names[key] = name  # the latest at the end
+        if len(self._names) > MOST_KEPT:
+            tf_internals.remove_function(self._names.pop(next(iter(self._names))))
+        return tf_internals.call_function(name, inputs, outputs, tf_internals.plain_config())
+
+    def forget(self) -> None:
+        """Remove them all; call it after reconnecting, because earlier ones must not be called again."""
+        for name in self._names.values():
+            tf_internals.remove_function(name)
+        self._names.clear()
