@@ -24,6 +24,7 @@ import psutil
 
 from experiments.benches.bench import Facts
 from experiments.benches.faults.fault import KILL, Fault, faults, hit
+from experiments.benches.faults.followed import FollowedTraining
 from experiments.benches.online.kills import worker_processes
 from experiments.benches.online.training import Moment, Training
 from placer.errors import one_line
@@ -90,7 +91,7 @@ class Trap:
 class Disturbed:
     """A training and the traps in it."""
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: FollowedTraining) -> None:
         session = training.live.session
         session.sync_every = SNAPSHOT_EVERY
         self.training, self.session = training, session
@@ -104,7 +105,8 @@ class Disturbed:
     def stretch(self, planned: Sequence[Fault]) -> Facts:
         """All these faults one after another, then the same steps without."""
         training, self.done, ended = self.training, list[Done](), ""
-        start, before, untouched = training.moment(), len(self.session.losses), training.untouched
+        self.session.save()  # no step from before is repeated, maybe elsewhere, so that all begins with the same bits
+        start, before = training.moment(), len(self.session.losses)
         try:
             for fault in planned:
                 self._fault(fault, start.at)
@@ -113,12 +115,13 @@ class Disturbed:
         except Exception as error:  # every effect of a fault on the training is a result here
             ended = one_line(f"{type(error).__name__}: {error}")
             say(ended)
-        losses, after, untouched = training.losses[start.at :], training.moment(), training.untouched - untouched
+        losses, after = training.losses[start.at :], training.moment()
+        elsewhere = sorted(step - start.at for step in training.elsewhere if step >= start.at)
         undisturbed = training.again(start, len(losses)) if not ended else []
         forgotten = sum(loss.forgotten for loss in self.session.losses[before:])
         return {
             "losses": losses, "undisturbed": undisturbed, "ended": ended, "forgotten": forgotten,
-            "untouched": untouched, "faults": [asdict(done) for done in self.done],
+            "elsewhere": elsewhere, "faults": [asdict(done) for done in self.done],
             "apart": None if ended else asdict(apart(start, after, training.moment())), "variables": len(after.values),
         }  # fmt: skip
 
@@ -200,13 +203,13 @@ def _is_stopped(process: psutil.Process) -> bool:
 
 def live_facts(model: str, workers: int, how: str, repeats: int, seed: int = 0) -> Facts:
     """The stretches of one training, one for each fault. PLACER_DEADLINE_S is set by who starts this process."""
-    with Training(model, f"workers:{workers}", BUDGET, seed) as training:
+    with FollowedTraining(model, f"workers:{workers}", BUDGET, seed) as training:
         training.until_steady()
         disturbed = Disturbed(training)
         training.steps(2 * SNAPSHOT_EVERY)
         stretches: list[Facts] = []
         for fault in (*faults(how, STAGES, repeats, seed), *faults(how, LAST_STAGES, repeats, seed)):
-            stretches.append(disturbed.stretch([fault]))  # each by itself, so that rounding does not add up over all
+            stretches.append(disturbed.stretch([fault]))
             if stretches[-1]["ended"]:
                 break
     return {"stretches": stretches}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,7 @@ from placer.errors import PlacerError
 MODEL = "towers@2"
 PROGRAM = ("-m", "experiments.benches.faults.live")
 IN_OWN_NETWORK = ("-m", "experiments.benches.own_network")
-# Relative, where a step ran in the training's own process; all is equal to the last bit otherwise. It rounds otherwise,
-# which was seen to grow to 1e-4 of losses, 0.006 of the way of weights and 0.01 of momenta near zero, once to 0.12 of
-# these. One step lost 20 steps before the end made 0.1 to 0.3 of losses, 0.3 to 2 of the way, 0.4 to 1.4 of momenta.
-OF_LOSSES, OF_TRAINED, OF_OTHERS = 1e-2, 0.1, 0.3
+OF_LOSSES = 1e-2  # relative, for the loss of a step that was undone and taken elsewhere, where it rounds otherwise
 LIMIT_S, EACH_S = 300.0, 150.0  # for a training to begin and to end, and for each of its faults
 PHASES = (1, 3, 2, 4)  # of those that it says one after another: it is killed in that one
 PHASE_S = 1.0  # of each, within which it is killed
@@ -67,14 +64,14 @@ def stretch_outcomes(stretch: Facts) -> list[Outcome]:
     """The outcome of each fault of a stretch: every loss up to the next fault must be the undisturbed one, and at the
     end every variable. A stretch that ended early proves none of its faults.
     """
-    mine, losses, done, rounds = stretch["losses"], stretch["undisturbed"], stretch["faults"], stretch["untouched"] > 0
+    mine, losses, done = stretch["losses"], stretch["undisturbed"], stretch["faults"]
     ends = [*(fault["at"] for fault in done[1:]), len(mine)]
     found = []
     for fault, end in zip(done, ends, strict=True):
         outcome = Outcome(fault["how"], fault["stage"], injected=fault["injected"], seconds=fault["back_s"] or 0.0)
         if stretch["ended"]:
             outcome.problems.append(f"the training ended: {stretch['ended']}")
-        elif differing := wrong(mine, losses, fault["at"], end, OF_LOSSES if rounds else 0.0):
+        elif differing := _differing(mine, losses, stretch["elsewhere"], fault["at"], end):
             outcome.lost = len(differing)
             at = differing[0]
             outcome.problems.append(f"{len(differing)} losses differ, first {mine[at]:g} from {losses[at]:g}")
@@ -82,7 +79,7 @@ def stretch_outcomes(stretch: Facts) -> list[Outcome]:
             outcome.problems.append("a worker that was only frozen for a while was taken for lost")
         found.append(outcome)
     if found and stretch["apart"] is not None:
-        lines = variables_apart(**stretch["apart"], rounds=rounds)
+        lines = variables_apart(**stretch["apart"])
         found[-1].problems += lines
         found[-1].lost += len(lines)
     if found and stretch["forgotten"]:
@@ -91,12 +88,18 @@ def stretch_outcomes(stretch: Facts) -> list[Outcome]:
     return found
 
 
-def variables_apart(trained: float, other: float, counts: int, rounds: bool = True) -> list[str]:
-    """What differs of the variables at the end, a line each; see `experiments.benches.faults.live.Apart`. rounds:
-    whether steps rounded otherwise, so that they need not be the same to the last bit.
-    """
-    lines = [f"trained variables differ by {trained:.1e} of their way"] if not trained <= OF_TRAINED * rounds else []
-    lines += [f"other variables differ by {other:.1e}"] if not other <= OF_OTHERS * rounds else []
+def _differing(
+    mine: Sequence[float], losses: Sequence[float], elsewhere: Collection[int], begin: int, end: int
+) -> list[int]:
+    """Steps in [begin, end) whose loss is not the undisturbed one to the last bit, or nearly, if it is of elsewhere."""
+    far = set(wrong(mine, losses, begin, end, OF_LOSSES))
+    return [i for i in wrong(mine, losses, begin, end, 0.0) if i in far or i not in elsewhere]
+
+
+def variables_apart(trained: float, other: float, counts: int) -> list[str]:
+    """What differs of the variables at the end, a line each; see `experiments.benches.faults.live.Apart`."""
+    lines = [] if trained == 0 else [f"trained variables differ by {trained:.1e} of their way"]
+    lines += [] if other == 0 else [f"other variables differ by {other:.1e}"]
     return lines + ([f"{counts} counts differ"] if counts else [])
 
 

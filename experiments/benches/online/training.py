@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -82,9 +82,8 @@ class Training:
         self.auto = autoplace(step, devices=devices, budget=budget, seed=seed, beat_untouched=False)
         self.live = self.auto._live
         self.losses: list[float] = []
-        self.untouched = 0  # calls after which the step ran in this process, unplaced
 
-    def __enter__(self) -> Training:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -97,7 +96,6 @@ class Training:
         found = values(tf.nest.flatten(self.auto(*batch)))
         took = self.clock() - begin
         self.losses.append(float(found[0].ravel()[0]))
-        self.untouched += not isinstance(self.auto.controller.mode, Placed) or self.live.session.devices is None
         return took
 
     @property

@@ -136,8 +136,8 @@ def stretch(**changed: Any) -> dict[str, Any]:
         {"how": KILL, "stage": "steady", "at": at, "injected": True, "noticed": True, "back_s": 1.5} for at in (1, 3)
     ]
     losses = [5.0, 4.0, 3.0, 2.0, 1.5, 1.25]
-    whole = {"losses": losses, "undisturbed": losses, "ended": "", "forgotten": 0, "untouched": 1, "faults": done,
-             "apart": {"trained": 1e-4, "other": 0.1, "counts": 0}, "variables": 4}  # fmt: skip
+    whole = {"losses": losses, "undisturbed": losses, "ended": "", "forgotten": 0, "elsewhere": [], "faults": done,
+             "apart": {"trained": 0.0, "other": 0.0, "counts": 0}, "variables": 4}  # fmt: skip
     return {**whole, **changed}
 
 
@@ -145,6 +145,14 @@ def test_a_fault_of_a_training_is_survived_where_every_loss_until_the_next_is_th
     assert [found.survived for found in trainings.stretch_outcomes(stretch())] == [True, True]
     wrong = trainings.stretch_outcomes(stretch(losses=[5.0, 4.0, 3.1, 2.0, 1.5, 1.25]))
     assert [(found.survived, found.lost) for found in wrong] == [(False, 1), (True, 0)]
+
+
+def test_a_loss_may_be_rounded_otherwise_where_the_step_was_taken_elsewhere_in_the_end() -> None:
+    losses = [5.0, 4.0, 3.0001, 2.0, 1.5, 1.25]
+    assert [found.lost for found in trainings.stretch_outcomes(stretch(losses=losses))] == [1, 0]
+    assert [found.lost for found in trainings.stretch_outcomes(stretch(losses=losses, elsewhere=[2]))] == [0, 0]
+    losses[2] = 3.1
+    assert [found.lost for found in trainings.stretch_outcomes(stretch(losses=losses, elsewhere=[2]))] == [1, 0]
 
 
 @dataclass
@@ -159,11 +167,12 @@ def moment(count: int, weight: float, momentum: float) -> Moment:
     return Moment(count, list(zip(variables, values, strict=True)))
 
 
-def test_a_step_that_was_lost_shows_in_trained_variables_and_counts_and_rounding_of_momenta_does_not_count() -> None:
+def test_a_step_that_was_lost_shows_in_trained_variables_and_counts() -> None:
     start, whole = moment(100, 1.0, 0.1), moment(200, 2.0, 1e-5)
+    assert trainings.variables_apart(**asdict(live.apart(start, moment(200, 2.0, 1e-5), whole))) == []
     rounded = live.apart(start, moment(200, 2.0 + 1e-6, 1.1e-5), whole)
-    assert trainings.variables_apart(**asdict(rounded)) == []
     assert rounded.other == pytest.approx(0.1) and rounded.trained == pytest.approx(1e-6)
+    assert len(trainings.variables_apart(**asdict(rounded))) == 2
     lost = live.apart(start, moment(199, 1.8, 1e-5), whole)
     assert lost == live.Apart(pytest.approx(0.2), 0.0, 1)
     said = trainings.variables_apart(**asdict(lost))
@@ -178,7 +187,7 @@ def test_a_step_that_was_lost_shows_in_trained_variables_and_counts_and_rounding
         {"apart": {"trained": 0.0, "other": 0.0, "counts": 1}},
         {"forgotten": 1},
         {"ended": "TimeoutError: never back", "undisturbed": []},
-        {"untouched": 0},  # variables are apart as far as they may be where steps round otherwise
+        {"apart": {"trained": 1e-7, "other": 0.0, "counts": 0}},
     ],
 )
 def test_a_training_that_lost_something_else_did_not_survive(changed: dict[str, Any]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import tensorflow as tf
 
 from placer.errors import PlacerError
-from placer.train.connection import Connection
+from placer.train.connection import AGAIN_S, UNREAD, Connection
 
 
 def test_devices_of_this_process_are_joined_once_and_never_lost(two_cpus):
@@ -26,3 +28,20 @@ def test_devices_of_this_process_are_joined_once_and_never_lost(two_cpus):
 @pytest.mark.parametrize(("spec", "joins"), [("workers:2", True), ("host:1,host:2", True), ("cpus:2", False)])
 def test_only_other_processes_are_joined(spec, joins):
     assert Connection(spec, False).joins_workers == joins
+
+
+def test_a_call_that_a_worker_got_in_part_is_made_again_but_not_for_ever():
+    now = [0.0]
+
+    def clock():
+        now[0] += 1.0
+        return now[0]
+
+    connection = Connection("host:1,host:2", False, clock)
+    connection._whole = connection.devices = SimpleNamespace(addresses={"worker:0": "host:1"}, lost=lambda: ())
+    unread = tf.errors.InternalError(None, None, f"{UNREAD} Additional GRPC error information from remote target")
+    assert connection.lost_by(unread) == ()
+    assert connection.lost_by(unread) is None
+    now[0] += AGAIN_S
+    assert connection.lost_by(unread) == ()
+    assert connection.lost_by(tf.errors.InternalError(None, None, "a kernel failed")) is None

@@ -94,6 +94,13 @@ def disturb(i):
             v.assign(value)
     if i in (18, 30):
         optimizer.learning_rate.assign(0.02), mean.reset_state()
+    if i == 20:  # a worker takes the step, and yet says that it could not read the call
+        placed, run = hand.live.mode.step, hand.live.mode.step.run_flat
+        def unread(tensors):
+            placed.run_flat = run
+            run(tensors)
+            raise tf.errors.InternalError(None, None, "Unable to parse request Additional GRPC error information")
+        placed.run_flat = unread
     if i == 22:
         back()
     if i == 23:  # lost before the first step of a mapping, which shows where variables are kept to undo that step
