@@ -19,6 +19,7 @@ SHARE = 0.95  # of the optimum's speed
 WINDOW = 5  # steps of a running median
 CALM = 40  # steps before the load lands
 EACH = 5  # steps of a mapping's turn in a race
+LAST = 15  # steps of the training, by which its pace is taken
 
 
 def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int = 150, seed: int = 0) -> Facts:
@@ -90,7 +91,8 @@ def _watched(training: Training, steps: int) -> Facts:
 
 def _compared(training: Training, before: Held, took: Sequence[float], *, anew: bool) -> Facts:
     """Steps that the training took, held against the optimum: the best of where it ended up, of the mapping `before`,
-    and, if `anew`, of a profile and search from nothing under the present load.
+    and, if `anew`, of a profile and search from nothing under the present load. The optimum at the time of the steps is
+    taken from where the training ended up: pace is what its last steps took by what they take in the race.
     """
     ended = training.hold_placed()
     begin = training.clock()
@@ -99,8 +101,10 @@ def _compared(training: Training, before: Held, took: Sequence[float], *, anew: 
     race = {held: median(s) for held, s in raced([ended, before, *found], rounds=4, each=EACH).items()}
     best = min(race, key=lambda held: race[held])
     optimum_s = race[best]
+    pace = median(took[-LAST:]) / race[ended]  # a machine drifts, by 15 % within a minute
     facts: Facts = {
-        "steps": steps_until(took, optimum_s),
+        "steps": steps_until(took, optimum_s * pace),
+        "pace": pace,
         "optimum_s": optimum_s,
         "optimum_by": best.name,
         "ended_s": race[ended],

@@ -166,7 +166,8 @@ NOTES = (
     "network namespace, where the workers are alone. Steps until 95 %: running medians of five steps, confirmed by the "
     "next five, so 5 is the minimum; counted from when the load is whole. The optimum is the best, side by side, of "
     "where the run ended up, the mapping from before, and, under the load, of a fresh profile and search with the "
-    f"whole budget. *Never adapts* keeps the mapping from before for {HORIZON} steps; *anew* stands still while it "
+    "whole budget; how fast the machine was during the steps is taken from the last of them and the same mapping's in "
+    f"that comparison. *Never adapts* keeps the mapping from before for {HORIZON} steps; *anew* stands still while it "
     "profiles and searches from nothing, then takes the steps of what it found. Autoplace's are those that were "
     "watched, and then steps of where it ended up. Below 1, adapting is faster; where the load leaves the mapping from "
     "before the best one, 1.00 is the best there is.",
