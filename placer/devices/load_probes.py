@@ -68,6 +68,10 @@ class LoadProbes:
         """Seconds of one device's probe, the median of `REPEATS`."""
         return median(self._timed(self._devices[name]) for _ in range(REPEATS))
 
+    def link(self, pair: Pair) -> float:
+        """Seconds of one link's probe, the median of `REPEATS`. pair: names of devices in topology order."""
+        return median(self._timed(self._links[pair]) for _ in range(REPEATS))
+
     def _timed(self, probe: Callable[[], Any]) -> float:
         begin = self._clock()
         with waiting("the load was probed"):

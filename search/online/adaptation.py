@@ -143,7 +143,7 @@ class Adaptation:
         """Check whether a load has gone; while there is none, learn what is normal."""
         if self._backoff.pending:
             return
-        if self.monitor.slow:
+        if self.monitor.is_slow:
             if self.monitor.has_eased():
                 self._gone_or_alarmed(True)
         elif not self.monitor.is_sure or self._step() % LONG == 0:
@@ -309,7 +309,8 @@ class Adaptation:
             self._say_moved(found, cost_s, gain_s / trials.known_s(before), pays_back)
         else:
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s)} a step: staying")
-        if not self.monitor.load.devices and _has_eased(found) and trials.favourite is not UNTOUCHED:
+        load = self.monitor.load
+        if not (load.devices or load.links) and _has_eased(found) and trials.favourite is not UNTOUCHED:
             trials.favourite = trials.mode  # the step untouched stays it: what slows that is no load on a device
         trials.forget(self.settings.kept)
         self._learn()
@@ -346,4 +347,4 @@ def _below(bar_s: float, proposals: Sequence[Proposal]) -> list[Proposal]:
 
 
 def _has_eased(found: Diagnosis) -> bool:
-    return min(found.devices.values(), default=1.0) < 1
+    return min([*found.devices.values(), *found.links.values()], default=1.0) < 1

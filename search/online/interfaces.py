@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from placer.devices.load_reading import LoadReading
+from placer.devices.load_reading import LoadReading, Pair
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
@@ -68,6 +68,8 @@ class Probes(Protocol):
     def take(self) -> LoadReading: ...
 
     def device(self, name: str) -> float: ...
+
+    def link(self, pair: Pair) -> float: ...
 
 
 class LiveStepLike(Protocol):

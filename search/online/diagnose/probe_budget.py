@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from placer.devices.load_reading import LoadReading
+from placer.devices.load_reading import LoadReading, Pair
 from search.online.interfaces import Probes
 
 T = TypeVar("T")
@@ -54,6 +54,10 @@ class MeteredProbes:
     def device(self, name: str) -> float:
         """As in `Probes`."""
         return self._paid(lambda: self._probes.device(name))
+
+    def link(self, pair: Pair) -> float:
+        """As in `Probes`."""
+        return self._paid(lambda: self._probes.link(pair))
 
     def pay(self, seconds: float) -> None:
         """The training lost so much time otherwise."""

@@ -35,9 +35,9 @@ class SlowdownMonitor:
         return len(self._quiet) >= QUIET
 
     @property
-    def slow(self) -> dict[str, float]:
-        """The devices that are slower than in the baseline, and how many times."""
-        return {name: factor for name, factor in self.load.devices.items() if factor > 1}
+    def is_slow(self) -> bool:
+        """Whether a device or a link is slower than in the baseline, as far as was acted on."""
+        return bool(_slower(self.load.devices) or _slower(self.load.links))
 
     def take(self) -> LoadReading:
         """How fast all is now."""
@@ -77,18 +77,30 @@ class SlowdownMonitor:
             self.load = Slowdown(dict(found.devices), self.load.links)
 
     def has_eased(self) -> bool:
-        """Whether the device that slowed most is near its old pace: two probes of it alone must agree."""
-        slow = self.slow
-        if not slow:
-            return False
-        name = max(slow, key=slow.__getitem__)
-        limit_s = (1 + EASED * (slow[name] - 1)) * self.baseline.device_s[name]
-        return all(self._probes.device(name) < limit_s for _ in range(2))
+        """Whether the device that slowed most, or else the link, is near its old pace: two probes of it must agree."""
+        devices, links = _slower(self.load.devices), _slower(self.load.links)
+        if devices:
+            name = max(devices, key=devices.__getitem__)
+            limit_s = _eased_s(devices[name], self.baseline.device_s[name])
+            return all(self._probes.device(name) < limit_s for _ in range(2))
+        if links:
+            pair = max(links, key=links.__getitem__)
+            limit_s = _eased_s(links[pair], self.baseline.link_s[pair])
+            return all(self._probes.link(pair) < limit_s for _ in range(2))
+        return False
 
 
 def is_clear(step_ratio: float) -> bool:
     """Whether step times changed by more than noise."""
     return not 1 / CLEAR < step_ratio < CLEAR
+
+
+def _slower(factors: Mapping[K, float]) -> dict[K, float]:
+    return {key: factor for key, factor in factors.items() if factor > 1}
+
+
+def _eased_s(factor: float, baseline_s: float) -> float:
+    return (1 + EASED * (factor - 1)) * baseline_s
 
 
 def _beyond(factors: Mapping[K, float], least: float) -> dict[K, float]:

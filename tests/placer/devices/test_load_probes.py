@@ -100,6 +100,8 @@ def test_a_reading_is_the_median_and_names_each_device_and_pair(two_cpus):
     )
     clock.durations = iter([3.0, 1.0, 2.0])
     assert pace.device("cpu:1") == pytest.approx(2.0)
+    clock.durations = iter([6.0, 4.0, 5.0])
+    assert pace.link(("cpu:0", "cpu:1")) == pytest.approx(5.0)
 
 
 def test_a_probe_is_doubled_until_it_takes_long_enough_and_nothing_is_folded_away(two_cpus):

@@ -67,6 +67,11 @@ def makespan(devices, load=CALM):
     return float(simulator(load).makespan(devices))
 
 
+def linked(devices, link):
+    """How many times as long a step takes over a link that is so many times as slow: only where it sends anything."""
+    return 1.0 if len(set(devices)) == 1 else 1.0 + 0.1 * (link - 1.0)
+
+
 @cache
 def pool():
     """Mappings that a search would come upon: the paths of descents under several loads."""
@@ -147,6 +152,7 @@ class TablePlanner:
     def __init__(self, machine):
         self.machine, self.line, self.calls = machine, Line(machine.clock), []
         self.load = self.probed = CALM
+        self.link = 1.0  # how many times as slow
         self.told = {CALM: {}}
         self.known = self.told[CALM]
         self.dies_at_s = math.inf
@@ -180,17 +186,21 @@ class TablePlanner:
         return self._later("ended", 0.0, lambda: None)
 
     def predict(self, devices):
-        return self._later("predict", 0.02, lambda: makespan(devices, self.load))
+        return self._later("predict", 0.02, lambda: self._predicted_s(devices))
+
+    def _predicted_s(self, devices):
+        return makespan(devices, self.load) * linked(devices, self.link)
 
     def slowed(self, device_factor, link_factor):
-        return self._later("slowed", 0.05, lambda: self._slowed(device_factor))
+        return self._later("slowed", 0.05, lambda: self._slowed(device_factor, link_factor))
 
     def only(self, names):
         return self._later("only", 0.05, lambda: None)
 
-    def _slowed(self, factors):
+    def _slowed(self, factors, links=None):
+        self.link = max((links or {}).values(), default=1.0)
         self.probed = self.load = tuple(round(factors.get(name, 1.0), 2) for name in TOPOLOGY.names)
-        if self.load != CALM:
+        if self.load != CALM or self.link != 1.0:
             self.told[self.load] = {}
         self.known = self.told[self.load]
 
@@ -210,11 +220,11 @@ class TablePlanner:
 
     def _proposed(self, count):
         new = [d for d in pool() if d not in self.known]
-        best = sorted(new, key=lambda d: makespan(d, self.load))[:count]
+        best = sorted(new, key=self._predicted_s)[:count]
         return [self._proposal(d, "hybrid") for d in best]
 
     def _proposal(self, devices, name):
-        return Proposal(devices, (), makespan(devices, self.load), name)
+        return Proposal(devices, (), self._predicted_s(devices), name)
 
 
 class DividedPlanner(TablePlanner):
@@ -296,6 +306,7 @@ class Machine:
         self.clock, self.step, self.competes = Clock(), 0, competes
         self.error, self.noise, self.hang, self.stragglers, self.drift = error, noise, hang, stragglers, drift
         self.untouched_s, self.loads, self.hosts = untouched_s, list(loads), list(hosts)
+        self.links = []  # as loads, with one factor
         self.understated, self.probe_noise, self.disturbed = understated, probe_noise, disturbed
         self.thread = Line(self.clock)
         self.planner = planner(self)
@@ -373,12 +384,16 @@ class Machine:
         self.probes += 1
         load = {name: factor**self.understated for name, factor in zip(TOPOLOGY.names, self.load, strict=True)}
         probed = {name: 7e-3 * f * math.exp(self.rng.normal(0, self.probe_noise)) for name, f in load.items()}
-        link_s = 4e-3 * max(load.values()) * math.exp(self.rng.normal(0, self.probe_noise))
+        link_s = 4e-3 * max(load.values()) * self.link_factor * math.exp(self.rng.normal(0, self.probe_noise))
         return LoadReading(probed, {TOPOLOGY.names: link_s})
 
     def device(self, name):
         self.clock.now_s -= 0.03
         return self.take().device_s[name]
+
+    def link(self, pair):
+        self.clock.now_s -= 0.03
+        return self.take().link_s[pair]
 
     # As a machine.
 
@@ -387,13 +402,21 @@ class Machine:
         factors = [f for begin, end, f in self.loads if begin <= self.step < end]
         return tuple(np.prod([CALM, *factors], axis=0).tolist())
 
+    @property
+    def link_factor(self):
+        return math.prod(factor for begin, end, factor in self.links if begin <= self.step < end)
+
     def true_s(self, mode, load=None):
         """Seconds of a step without noise."""
         load = load or self.load
         if mode is UNTOUCHED:
             host = math.prod(factor for begin, end, factor in self.hosts if begin <= self.step < end)
             return self.untouched_s * max(load) * host
-        return self.mapping_s(mode.devices, load) * (self.divided if mode.plan else 1.0)
+        return (
+            self.mapping_s(mode.devices, load)
+            * linked(mode.devices, self.link_factor)
+            * (self.divided if mode.plan else 1.0)
+        )
 
     def mapping_s(self, devices, load=CALM):
         if devices not in self.factor_of:
@@ -732,6 +755,18 @@ def test_after_a_load_lands_or_leaves_steps_are_soon_as_good_as_they_can_be(load
     assert np.percentile(landed, 75) <= 60
     assert np.median(left) <= 15
     assert np.percentile(left, 90) <= 30
+
+
+def test_when_slow_links_are_fast_again_steps_are_soon_as_good_as_before():
+    left = []
+    for seed in SEEDS:
+        training, begin = settled(seed, CALM, 1)
+        training.machine.links.append((begin, begin + 150, 12.0))
+        training.steps(150)
+        assert len(set(training.controller.mode.devices)) == 1  # nothing else avoids them
+        training.steps(150)
+        left.append(steps_until_good(training, begin + 150, CALM))
+    assert np.median(left) <= 30
 
 
 def test_what_a_look_in_vain_cost_does_not_hide_the_load_that_lands_next(monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placer.devices.load_reading import LoadReading
+from placer.devices.load_reading import LoadReading, Pair
 from search.online.diagnose.probe_budget import CREDIT_S, RENEWED_S, SHARE, MeteredProbes
 
 
@@ -29,6 +29,9 @@ class SlowProbes:
         self.clock.now += self.seconds
         return self.seconds
 
+    def link(self, pair: Pair) -> float:
+        return self.device(pair[0])
+
 
 @pytest.mark.parametrize("step_s", [1e-3, 0.1, 2.0])
 @pytest.mark.parametrize("probe_s", [0.0, 0.02, 0.5])
@@ -41,7 +44,9 @@ def test_probing_takes_its_share_at_most(step_s: float, probe_s: float) -> None:
         probes.stepped(step_s)
         if i % 10 == 0 and probes.may_spend:
             taken += 1
-            probes.device("worker:0") if i % 20 else probes.take()
+            (probes.take, lambda: probes.device("worker:0"), lambda: probes.link(("worker:0", "worker:1")))[
+                i // 10 % 3
+            ]()
     assert clock.now <= CREDIT_S + SHARE * steps * step_s + probe_s
     assert taken >= min(steps // 10, SHARE * steps * step_s / max(probe_s, 1e-9)) * 0.9
 
