@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -22,9 +22,9 @@ from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.train.variables.hooks import renew_all
 
 NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
-# gRPC says so where a call was cut off on its way, seen once after another worker was killed: it may be made again, but
-# not at once, because a call that can never be read would come back for ever.
-UNREAD, AGAIN_S = "Unable to parse request", 10.0
+# Where all workers are there, a call may still not have reached one: gRPC's connection to it broke, or the call was cut
+# off on its way. It is made again, but not for ever: at most so many times within so many seconds.
+UNREAD, MOST_AGAIN, AGAIN_S = "Unable to parse request", 3, 60.0
 
 
 class Connection:
@@ -50,7 +50,7 @@ class Connection:
         self._is_watching = False
         self._reconnections: list[Reconnection] = []
         self._preparing = threading.Lock()
-        self._unread_at = -math.inf  # when a worker last got a call in part
+        self._unreached = deque[float](maxlen=MOST_AGAIN)  # when calls did not reach a worker that was there
         self._clock = clock
 
     @property
@@ -147,8 +147,8 @@ class Connection:
         return () if self.devices is None else self.devices.lost()
 
     def lost_by(self, error: BaseException) -> tuple[str, ...] | None:
-        """The devices whose loss caused an error; empty where all are there, but one was restarted unnoticed or got
-        a call in part; None where the error has another cause. Waits up to NOTICE_S for a process that is dying.
+        """The devices whose loss caused an error; empty where all are there, but one was restarted unnoticed or a
+        call did not reach it; None where the error has another cause. Waits up to NOTICE_S for a process that is dying.
         """
         if not self.fragile or not isinstance(error, LOST_ERRORS):
             return None
@@ -160,9 +160,11 @@ class Connection:
             if "context_id" in str(error):
                 return ()
             time.sleep(POLL_S)
-        if UNREAD in str(error) and self._clock() > self._unread_at + AGAIN_S:
-            self._unread_at = self._clock()
-            return ()
+        if isinstance(error, tf.errors.UnavailableError) or UNREAD in str(error):
+            full = len(self._unreached) == MOST_AGAIN
+            if not full or self._clock() > self._unreached[0] + AGAIN_S:
+                self._unreached.append(self._clock())
+                return ()
         return None
 
     def go_on_without(self, lost: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import PlacerError
-from placer.train.connection import AGAIN_S, UNREAD, Connection
+from placer.train.connection import AGAIN_S, MOST_AGAIN, UNREAD, Connection
 
 
 def test_devices_of_this_process_are_joined_once_and_never_lost(two_cpus):
@@ -30,7 +30,14 @@ def test_only_other_processes_are_joined(spec, joins):
     assert Connection(spec, False).joins_workers == joins
 
 
-def test_a_call_that_a_worker_got_in_part_is_made_again_but_not_for_ever():
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.InternalError(None, None, f"{UNREAD} Additional GRPC error information from remote target"),
+        tf.errors.UnavailableError(None, None, "recvmsg:Connection reset by peer"),
+    ],
+)
+def test_a_call_that_did_not_reach_a_worker_is_made_again_but_not_for_ever(error):
     now = [0.0]
 
     def clock():
@@ -39,9 +46,7 @@ def test_a_call_that_a_worker_got_in_part_is_made_again_but_not_for_ever():
 
     connection = Connection("host:1,host:2", False, clock)
     connection._whole = connection.devices = SimpleNamespace(addresses={"worker:0": "host:1"}, lost=lambda: ())
-    unread = tf.errors.InternalError(None, None, f"{UNREAD} Additional GRPC error information from remote target")
-    assert connection.lost_by(unread) == ()
-    assert connection.lost_by(unread) is None
+    assert [connection.lost_by(error) for _ in range(MOST_AGAIN + 1)] == [()] * MOST_AGAIN + [None]
     now[0] += AGAIN_S
-    assert connection.lost_by(unread) == ()
+    assert connection.lost_by(error) == ()
     assert connection.lost_by(tf.errors.InternalError(None, None, "a kernel failed")) is None
