@@ -122,7 +122,11 @@ class Agreement:
     def forget_references(self) -> None:
         """Where all mappings must do the same to the bit, free the references once one mapping agreed with them."""
         if self.exact and self._first is not None:
-            self.references, self._pairs, self._shaken_pairs, self._shaken = [], [], [], None
+            self.free()
+
+    def free(self) -> None:
+        """Free the references: nothing is compared with them any more."""
+        self.references, self._pairs, self._shaken_pairs, self._shaken = [], [], [], None
 
     def _check_bits(
         self,

@@ -1,11 +1,11 @@
 """Fingerprints of variables, made on the machines where they are, so that eight bytes come here in place of each value.
 
-To fetch the 167 MB of two_tower from its workers and to compare them took seconds, for each mapping.
+Fetching and comparing the values took most of building a mapping of a network with large variables
+(docs/decisions/030-fingerprints.md).
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -39,20 +39,21 @@ class Fingerprints:
         self._functions: KeptFunctions[tuple[Fingerprinted, ...]] = KeptFunctions("fingerprints", _function_def)
 
     def __call__(self, held: Mapping[str, Held]) -> dict[str, bytes]:
-        """The fingerprint of each variable; of one in parts, those of all parts. Wherever it is, it is the same for the
-        same values, and another for others but for one chance in 10^19. Raises a tf.errors.OpError where a device is
-        gone.
+        """The fingerprint of each variable; of one in parts, those of its parts in order. It does not depend on the
+        device. Different values have the same one by a chance of 1 in 10^19. Raises a tf.errors.OpError where a device
+        is gone.
         """
-        variables = [variable for one in held.values() for variable in variables_of(one)]
-        own = [Fingerprinted(_cpu_beside(v.device), v.device, v.dtype.as_datatype_enum) for v in variables]
-        sorted_by_cpu = sorted(range(len(variables)), key=own.__getitem__)
-        key = tuple(own[i] for i in sorted_by_cpu)
-        handles = [tf_internals.handle_of(variables[i]) for i in sorted_by_cpu]
-        by_cpu = self._functions.call(key, handles, outputs=len({one.cpu for one in key}))
-        rows = (row.tobytes() for rows in by_cpu for row in rows.numpy())
-        found = dict(zip(sorted_by_cpu, rows, strict=True))
-        serial = itertools.count()
-        return {name: b"".join(found[next(serial)] for _ in variables_of(one)) for name, one in held.items()}
+        parts = [(name, variable) for name, one in held.items() for variable in variables_of(one)]
+        own = [Fingerprinted(_cpu_beside(v.device), v.device, v.dtype.as_datatype_enum) for _, v in parts]
+        by_cpu = sorted(range(len(parts)), key=own.__getitem__)
+        key = tuple(own[i] for i in by_cpu)
+        handles = [tf_internals.handle_of(parts[i][1]) for i in by_cpu]
+        tensors = self._functions.call(key, handles, outputs=len({one.cpu for one in key}))
+        made = dict(zip(by_cpu, (row.tobytes() for rows in tensors for row in rows.numpy()), strict=True))
+        found = dict.fromkeys(held, b"")
+        for i, (name, _) in enumerate(parts):
+            found[name] += made[i]
+        return found
 
     def forget(self) -> None:
         """As `KeptFunctions.forget`."""

@@ -21,9 +21,6 @@ class KeptFunctions(Generic[K]):
         self._what, self._made = what, made
         self._names: dict[K, str] = {}
 
-    def __len__(self) -> int:
-        return len(self._names)
-
     def call(self, key: K, inputs: Sequence[Any], outputs: int) -> list[Any]:
         """What the function for `key` returns, so many outputs. Raises a tf.errors.OpError where a device is gone."""
         name = self._names.pop(key, None)

@@ -62,7 +62,6 @@ class LocalAgreement:
 
     def forget_references(self) -> None:
         """As `Agreement.forget_references`."""
-        self.untouched.forget_references()
         if self._alone is not None:
             self._alone.forget_references()
 
@@ -73,6 +72,7 @@ class LocalAgreement:
         self.untouched.compare(exact)
         alone = self._outcome(self.captured, start)
         self._checked = CHECKED + _apart_in_words(exact, alone)
+        self.untouched.free()  # only once all that may fail is done: without references nothing is compared
         return Agreement(
             [alone],
             exact=self.untouched.exact,

@@ -24,7 +24,8 @@ from placer.train.variables.hooks import renew_all
 NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
 # Where all workers are there, a call may still not have reached one: gRPC's connection to it broke, or the call was cut
 # off on its way. It is made again, but not for ever: at most so many times within so many seconds.
-UNREAD, MOST_AGAIN, AGAIN_S = "Unable to parse request", 3, 60.0
+BY_GRPC, UNREAD = "GRPC error information", "Unable to parse request"
+MOST_AGAIN, AGAIN_S = 3, 60.0
 
 
 class Connection:
@@ -160,12 +161,15 @@ class Connection:
             if "context_id" in str(error):
                 return ()
             time.sleep(POLL_S)
-        if isinstance(error, tf.errors.UnavailableError) or UNREAD in str(error):
-            full = len(self._unreached) == MOST_AGAIN
-            if not full or self._clock() > self._unreached[0] + AGAIN_S:
-                self._unreached.append(self._clock())
-                return ()
-        return None
+        return () if _is_unreached(error) and self._may_call_again() else None
+
+    def _may_call_again(self) -> bool:
+        """Whether this is not too often; it counts."""
+        now = self._clock()
+        if len(self._unreached) == MOST_AGAIN and now <= self._unreached[0] + AGAIN_S:
+            return False
+        self._unreached.append(now)
+        return True
 
     def go_on_without(self, lost: Sequence[str]) -> None:
         """Join the devices that are left, if any, and start to bring the lost ones back in the background."""
@@ -218,3 +222,11 @@ class Connection:
     def _joined_anew(self) -> None:
         self.generation += 1
         renew_all()
+
+
+def _is_unreached(error: BaseException) -> bool:
+    """Whether gRPC says that a call did not reach a worker. What the step itself raises in this process says nothing of
+    gRPC.
+    """
+    said = str(error)
+    return BY_GRPC in said and (isinstance(error, tf.errors.UnavailableError) or UNREAD in said)

@@ -54,10 +54,19 @@ class Member(Protocol):
 class Loss:
     """What a loss cost."""
 
-    lost: tuple[str, ...]  # devices
+    lost: tuple[str, ...]  # devices; none where all are there, but a call did not reach one
     repeated: int  # steps, from the snapshot
     forgotten: int  # steps that could not be repeated
     seconds: float
+
+    @property
+    def in_words(self) -> str:
+        """For the journal."""
+        what = f"lost {', '.join(self.lost)}" if self.lost else "a call did not reach a worker"
+        return (
+            f"{what}: {self.repeated} steps since the last snapshot were taken again, {self.forgotten} could not be; "
+            f"{self.seconds:.1f} s."
+        )
 
 
 class DeviceSession:
@@ -289,7 +298,8 @@ class DeviceSession:
     def _recover(self) -> Loss:
         begin, lost, snapshot = self.clock(), self.connection.lost(), self.log.snapshot
         if snapshot is None:
-            raise PlacerError(f"{', '.join(lost)} was lost before the first snapshot; start the training again.")
+            what = f"{', '.join(lost)} was lost" if lost else "a call did not reach a worker"
+            raise PlacerError(f"{what} before the first snapshot; start the training again.")
         repeated, forgotten = len(self.log.steps), self.log.unrepeatable
         new = lost
         for repair in range(MOST_REPAIRS):

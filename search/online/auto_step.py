@@ -351,13 +351,8 @@ class AutoStep:
 
     def _tell_losses(self) -> None:
         for loss in self._session.losses[self._losses :]:
-            what = f"lost {', '.join(loss.lost)}" if loss.lost else "a call did not reach a worker"
-            self._journal.entry(
-                self.steps, "lost",
-                f"{what}: {loss.repeated} steps since the last snapshot were taken again, "
-                f"{loss.forgotten} could not be; {loss.seconds:.1f} s.",
-                repeated=loss.repeated, forgotten=loss.forgotten, seconds=loss.seconds,
-            )  # fmt: skip
+            numbers = {"repeated": loss.repeated, "forgotten": loss.forgotten, "seconds": loss.seconds}
+            self._journal.entry(self.steps, "lost", loss.in_words, **numbers)
         self._losses = len(self._session.losses)
 
 

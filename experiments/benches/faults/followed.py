@@ -1,7 +1,7 @@
 """A training that knows where each of its steps was taken in the end, so that the same steps can be taken there again.
 
-Steps in the training's own process round otherwise than placed ones. Some hundred steps later that can have grown to a
-third of the way that weights went, and would hide a step that was lost.
+Steps in the training's own process round otherwise than placed ones. That was seen to grow to 3.5 % of the way that
+weights went, within 180 steps; a lost step is not told from more of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class FollowedTraining(Training):
     def __init__(self, model: str, devices: str | None, budget: int, seed: int = 0) -> None:
         super().__init__(model, devices, budget, seed)
         self.placed_steps: list[bool] = []  # for each step, whether it was placed, and not run in this process
-        self.elsewhere: set[int] = set()  # steps that were undone and repeated there: their loss is of before
+        self.elsewhere: set[int] = set()  # steps that were undone, and repeated in another place than their loss is of
         self._logged: list[int] = []  # the steps since the last snapshot
         self._repeats = False
         log, run = self.live.session.log, self.live._calls._placed_run

@@ -86,27 +86,12 @@ def _notes(facts: Facts) -> Iterator[str]:
     yield (
         "Stages of a training: between two moves, within a snapshot, while a mapping is built, and while it recovers "
         "from another loss. A fault there is survived where the training goes on with all workers, and every loss "
-        f"until the next fault is the one of the same steps taken again without faults, {_sameness(facts)}"
+        "until the next fault is the one of the same steps taken again without faults, and at the end every variable, "
+        "to the last bit. Steps in the training's own process, which it takes after both workers were lost, round "
+        "otherwise than those on workers, so that each step is taken again where it was taken. Only the loss of a step "
+        f"that was undone and then taken in the other place may differ, by {OF_LOSSES:g}."
     )
     yield from ("", OF_INPUTS)
-
-
-def _sameness(facts: Facts) -> str:
-    """How far a training may be from the undisturbed one."""
-    rounds = (
-        "Steps in the training's own process, which it takes after both workers were lost, round otherwise than those "
-        "on workers"
-    )
-    if facts.get("exact"):
-        return (
-            f"and at the end every variable, to the last bit. {rounds}, so that each step is taken again where it was "
-            "taken; alone the loss of one that was undone and taken elsewhere is only asked to be within "
-            f"{OF_LOSSES:g}."
-        )
-    return (  # of a record from before that was asked
-        f"within {OF_LOSSES:g}. At the end every count is the same, every trained variable is where it would be, "
-        f"within 0.1 of the way it went, and momenta within 0.3 of their largest value. {rounds}."
-    )
 
 
 OF_SEARCHES = (

@@ -128,7 +128,6 @@ def judged(found: dict[str, Facts], model: str, workers: int, repeats: int) -> F
         "trained": TRAINED,
         "workers": workers,
         "repeats": repeats,
-        "exact": True,  # equality to the last bit was asked
     }  # fmt: skip
 
 

@@ -91,7 +91,9 @@ def stretch_outcomes(stretch: Facts) -> list[Outcome]:
 def _differing(
     mine: Sequence[float], losses: Sequence[float], elsewhere: Collection[int], begin: int, end: int
 ) -> list[int]:
-    """Steps in [begin, end) whose loss is not the undisturbed one to the last bit, or nearly, if it is of elsewhere."""
+    """Steps in [begin, end) whose loss differs from the undisturbed one. elsewhere: steps that were undone and taken in
+    another place, whose loss may differ by OF_LOSSES.
+    """
     far = set(wrong(mine, losses, begin, end, OF_LOSSES))
     return [i for i in wrong(mine, losses, begin, end, 0.0) if i in far or i not in elsewhere]
 

@@ -23,9 +23,10 @@ LAST = 15  # steps of the training, by which its pace is taken
 
 
 def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int = 150, seed: int = 0) -> Facts:
-    """A load lands and leaves once. load: one of LOADS; one that slows the links needs a network of its own, see
-    `own_network`. steps: watched once it is whole, and after it left. seed: of
-    the device that is hit.
+    """A load lands and leaves once.
+
+    load: one of LOADS; one that slows the links needs a network of its own, see `own_network`. steps: watched once it
+    is whole, and after it left. seed: of the device that is hit.
     """
     its = LOADS[load]
     shares = share_cores(workers, sorted(os.sched_getaffinity(0)))
@@ -101,7 +102,7 @@ def _compared(training: Training, before: Held, took: Sequence[float], *, anew: 
     race = {held: median(s) for held, s in raced([ended, before, *found], rounds=4, each=EACH).items()}
     best = min(race, key=lambda held: race[held])
     optimum_s = race[best]
-    pace = median(took[-LAST:]) / race[ended]  # a machine drifts, by 15 % within a minute
+    pace = median(took[-LAST:]) / race[ended]  # the machine may have drifted since
     facts: Facts = {
         "steps": steps_until(took, optimum_s * pace),
         "pace": pace,

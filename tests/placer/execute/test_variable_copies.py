@@ -38,12 +38,12 @@ def test_what_the_source_becomes_later_is_not_the_targets(pairs):
 def test_one_function_serves_a_route_whatever_the_order(pairs):
     transfers = Transfers()
     transfers(pairs), transfers(pairs[::-1])
-    assert len(transfers._functions) == 1
+    assert len(transfers._functions._names) == 1
     transfers(pairs[:1])
-    assert len(transfers._functions) == 2
+    assert len(transfers._functions._names) == 2
     transfers.forget()
     transfers([])
-    assert not len(transfers._functions)
+    assert not transfers._functions._names
 
 
 def test_only_the_latest_functions_are_kept(two_cpus, monkeypatch):
@@ -57,7 +57,7 @@ def test_only_the_latest_functions_are_kept(two_cpus, monkeypatch):
         names |= set(transfers._functions._names.values())
     wait_for(here)
     assert [float(v.numpy()) for v in here] == [0.0, 1.0, 2.0, 3.0]
-    assert len(transfers._functions) == 2
+    assert len(transfers._functions._names) == 2
     assert {name for name in names if tf_internals.has_function(name)} == set(transfers._functions._names.values())
     transfers.forget()
     assert not any(map(tf_internals.has_function, names))

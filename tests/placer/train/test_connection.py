@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import PlacerError
-from placer.train.connection import AGAIN_S, MOST_AGAIN, UNREAD, Connection
+from placer.train.connection import AGAIN_S, BY_GRPC, MOST_AGAIN, UNREAD, Connection
 
 
 def test_devices_of_this_process_are_joined_once_and_never_lost(two_cpus):
@@ -33,8 +33,8 @@ def test_only_other_processes_are_joined(spec, joins):
 @pytest.mark.parametrize(
     "error",
     [
-        tf.errors.InternalError(None, None, f"{UNREAD} Additional GRPC error information from remote target"),
-        tf.errors.UnavailableError(None, None, "recvmsg:Connection reset by peer"),
+        tf.errors.InternalError(None, None, f"{UNREAD} Additional {BY_GRPC} from remote target"),
+        tf.errors.UnavailableError(None, None, f"recvmsg:Connection reset by peer Additional {BY_GRPC}"),
     ],
 )
 def test_a_call_that_did_not_reach_a_worker_is_made_again_but_not_for_ever(error):
@@ -49,4 +49,5 @@ def test_a_call_that_did_not_reach_a_worker_is_made_again_but_not_for_ever(error
     assert [connection.lost_by(error) for _ in range(MOST_AGAIN + 1)] == [()] * MOST_AGAIN + [None]
     now[0] += AGAIN_S
     assert connection.lost_by(error) == ()
-    assert connection.lost_by(tf.errors.InternalError(None, None, "a kernel failed")) is None
+    assert connection.lost_by(tf.errors.InternalError(None, None, f"a kernel failed Additional {BY_GRPC}")) is None
+    assert connection.lost_by(tf.errors.UnavailableError(None, None, "the step's own")) is None
