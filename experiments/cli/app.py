@@ -14,6 +14,7 @@ from experiments.cli import options
 from experiments.cli.bench import bench
 from experiments.cli.campaign import app as campaign
 from experiments.cli.failures import in_one_line
+from experiments.cli.last_words import last_words
 from experiments.cli.options import device_spec, measuring, show_result
 from experiments.cli.quiet import import_quietly
 from experiments.cli.scale import app as scale
@@ -356,10 +357,11 @@ def main() -> None:
     first come with one line on stderr.
     """
     guard_streams()
-    with heard() as signals:
-        code, line = _run(signals)
-    if line:
-        tell(PlacerError(line))
+    with last_words():
+        with heard() as signals:
+            code, line = _run(signals)
+        if line:
+            tell(PlacerError(line))
     sys.exit(code)
 
 

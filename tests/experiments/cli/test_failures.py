@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import shlex
+import signal
 import subprocess
 import sys
 
@@ -73,14 +75,47 @@ def test_an_assertion_of_the_step_that_fails_is_one_line(tmp_path):
     assert "assertion failed: [the count has a bound]" in line
 
 
+def limited(kib: int, *words: str) -> subprocess.CompletedProcess[str]:
+    command = shlex.join([sys.executable, *words])
+    limit = f"ulimit -c 0; ulimit -v {kib}; exec {command}"
+    return subprocess.run(["bash", "-c", limit], capture_output=True, text=True, check=False)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kib", [2_000_000, 5_000_000])
-def test_a_process_without_memory_says_so_in_one_line(kib):
-    command = f"ulimit -v {kib}; exec {sys.executable} -m placer search alexnet --devices cpus:2 --quiet"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+def test_a_process_without_memory_says_so_in_one_line():
+    done = limited(2_000_000, "-m", "placer", "search", "alexnet", "--devices", "cpus:2", "--quiet")
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("placer: ")
+    assert line.startswith("placer: this process may take no more memory")
+
+
+DIES = """
+import os, signal, sys
+from experiments.cli.last_words import last_words
+with last_words():
+    print("begun", flush=True)
+    {death}
+"""
+
+
+@pytest.mark.parametrize(
+    ("death", "code"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", -signal.SIGSEGV),
+        ("os.abort()", -signal.SIGABRT),
+        ("os._exit(127)", 127),  # how the C library ends it without memory for a thread
+    ],
+)
+def test_an_end_without_a_word_under_a_limit_is_told(death: str, code: int):
+    done = limited(4_000_000, "-c", DIES.format(death=death))
+    assert (done.returncode, done.stdout) == (code, "begun\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("placer: this process ended at once") and "ulimit -v is 4000000" in line
+
+
+def test_an_end_in_order_under_a_limit_is_not():
+    done = limited(4_000_000, "-c", DIES.format(death="sys.exit(3)"))
+    assert (done.returncode, done.stdout, done.stderr) == (3, "begun\n", "")
 
 
 def test_what_a_lack_of_memory_led_to_is_one():
