@@ -6,7 +6,7 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,8 +16,9 @@ from itertools import permutations
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.connecting import connect
 from placer.devices.workers.addresses import listens
-from placer.devices.workers.binding import bind, interface_of, listening_ports, own_address
+from placer.devices.workers.binding import interface_of, own_address
 from placer.devices.workers.deadline import drop_deadlines, setting, waiting
 from placer.devices.workers.keepalive import SILENT_S, Peer, keep_alive, keep_alive_from_now
 from placer.devices.workers.worker_info import INFO_PATH, WorkerInfo
@@ -59,14 +60,14 @@ def join_workers(tasks: Mapping[int, str]) -> Joined:
     The ports that this process opens for it are tied to the interfaces through which it reaches the workers. Raises
     PlacerError where one does not answer, BadInputError for one with another TensorFlow than this process's.
     """
-    before = listening_ports()
     deadline = time.monotonic() + JOIN_TIMEOUT_S
     mine = [own_address(_ip(address)) for address in tasks.values()]
+    interfaces = {name for name in map(interface_of, mine) if name is not None}
     try:
         while True:
             try:
                 with waiting("the devices were joined"):
-                    joined = _joined_once(tasks, mine[0])
+                    joined = _joined_once(tasks, mine[0], interfaces)
                     _check_versions(tasks, joined.infos)
                     return joined
             except tf.errors.UnavailableError:  # TensorFlow retries a restarted process about once a second
@@ -76,9 +77,6 @@ def join_workers(tasks: Mapping[int, str]) -> Joined:
     except tf.errors.OpError as error:
         where = ", ".join(tasks.values())
         raise PlacerError(f"the workers at {where} do not answer: {error.message.splitlines()[0]}") from error
-    finally:
-        interfaces = {name for name in map(interface_of, mine) if name is not None}
-        bind([port for port in listening_ports() if port not in before], interfaces)
 
 
 def keep_joined_alive() -> None:
@@ -111,7 +109,7 @@ def _peers(address: str) -> frozenset[Peer]:
     return frozenset((str(sockaddr[0]), int(port)) for *_, sockaddr in found)
 
 
-def _joined_once(tasks: Mapping[int, str], mine: str) -> Joined:
+def _joined_once(tasks: Mapping[int, str], mine: str, interfaces: Collection[str]) -> Joined:
     """mine: this machine's address, by which workers reach this process. TensorFlow would tell them "localhost"."""
     # Joining the same cluster twice in a row breaks it (the workers get a port that is closed), so join a cluster in
     # which the first worker has another number in between.
@@ -120,7 +118,7 @@ def _joined_once(tasks: Mapping[int, str], mine: str) -> Joined:
         clusters.insert(0, {max(tasks) + 1: tasks[min(tasks)]})
     for cluster in clusters:
         host = {} if ip_address(mine).is_loopback else {HOST_JOB: [f"{mine}:{free_ports(1)[0]}"]}
-        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": cluster, **host}))
+        connect(tf.train.ClusterSpec({"worker": cluster, **host}), interfaces)
     cpus, gpus = ([device.name for device in tf.config.list_logical_devices(kind)] for kind in ("CPU", "GPU"))
     if not tf.test.is_built_with_gpu_support():  # this process would not know which ops have a kernel for them
         gpus = []
@@ -141,7 +139,7 @@ def _check_versions(tasks: Mapping[int, str], infos: Mapping[int, WorkerInfo]) -
     mine = tf.version.VERSION
     others = [(tasks[task], info.tensorflow) for task, info in infos.items() if info.tensorflow != mine]
     if others:
-        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+        connect(tf.train.ClusterSpec({}))
         raise BadInputError(
             f"{listed([f'{address} has TensorFlow {theirs}' for address, theirs in others])}, and this process "
             f"{mine}; install the same version on all machines."
@@ -188,7 +186,7 @@ def leave(addresses: Iterable[str]) -> None:
     try:
         if all(map(listens, addresses)):
             with waiting("the devices were left"):
-                tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+                connect(tf.train.ClusterSpec({}))
     except PlacerError:  # a worker was lost now that nothing is left to do
         pass
     finally:

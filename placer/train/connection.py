@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from placer.devices.cluster import Devices, open_devices, start_own
+from placer.devices.connecting import connect
 from placer.devices.process_resources import dropped_by_joining
 from placer.devices.ray.ray_workers import RayWorkers
 from placer.devices.specs import division
@@ -138,7 +139,7 @@ class Connection:
         """Leave the workers' cluster, wherever they are by now; void all that was on them."""
         if self.whole.addresses:
             with waiting("the devices were left"):
-                tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+                connect(tf.train.ClusterSpec({}))
             renew_all()
         self.generation += 1
         self._watch_no_more()
@@ -207,7 +208,7 @@ class Connection:
         """End the workers that were started for this session, and leave variables usable without them."""
         if self._whole is not None:
             if self.workers is not None and not self.is_away:  # joined to dead workers, nothing can be compiled
-                tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({}))
+                connect(tf.train.ClusterSpec({}))
                 renew_all()
             self._whole.close()
         elif self.workers is not None:

@@ -15,11 +15,11 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from placer.devices.workers.binding import LOOPBACK, bind, interface_of, tie_to
+from placer.devices.workers.binding import LOOPBACK, bind, interface_of
 from placer.devices.workers.keepalive import keep_alive_from_now
 from placer.devices.workers.listen_watch import ListenWatch
 from placer.devices.workers.worker import server_parts, whole_parts
@@ -151,7 +151,7 @@ def _leave(number: int, _: Any) -> NoReturn:
 
 def _served(listen: Listen, cores: Sequence[int], whole: bool) -> WorkerInfo:
     os.sched_setaffinity(0, cores)
-    watch = ListenWatch(tie_to([listen.interface]))  # before TensorFlow starts threads
+    watch = ListenWatch.forked()  # before TensorFlow starts threads
     try:
         with _quiet():
             parts = whole_parts() if whole else server_parts()
@@ -191,7 +191,7 @@ def serve(listen: Listen, threads: int, parts: tuple[Any, Any], watch: ListenWat
     config.gpu_options.allow_growth = True
     cluster = server_lib.ClusterSpec({JOB: [f"{listen.ip}:{listen.port}"]})
     try:
-        with watch.held():
+        with closing(watch), watch.held([listen.interface]):
             server = server_lib.Server(cluster, job_name=JOB, task_index=0, config=config)
     except Exception as error:
         reason = (str(error).splitlines() or ["no reason given"])[0]

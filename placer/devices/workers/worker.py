@@ -13,11 +13,11 @@ import importlib.util
 import os
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import closing
 from types import ModuleType
 from typing import Any
 
-from placer.devices.workers.binding import bind_to_loopback, tie_to_loopback
+from placer.devices.workers.binding import LOOPBACK, bind_to_loopback
 from placer.devices.workers.listen_watch import ListenWatch
 from placer.errors import PlacerError
 
@@ -38,8 +38,8 @@ def main() -> None:
     ports, cores = ([int(n) for n in numbers.split(",")] for numbers in (flags.ports, flags.cores))
     try:
         os.sched_setaffinity(0, cores)
-        watch = ListenWatch(tie_to_loopback)  # before TensorFlow starts threads
-        serve(ports, flags.task, len(cores), _parts(flags.whole), watch.held())
+        watch = ListenWatch.forked()  # before TensorFlow starts threads
+        serve(ports, flags.task, len(cores), _parts(flags.whole), watch)
     except PlacerError as error:  # printed on the one line that the parent reads
         print(error, flush=True)
         os._exit(1)
@@ -55,22 +55,15 @@ def end_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def serve(
-    ports: list[int],
-    task: int,
-    threads: int,
-    parts: tuple[Any, Any],
-    held: AbstractContextManager[None] | None = None,
-) -> None:
-    """Start the gRPC server of `task`, bind it to loopback, and print `ready`. parts: from `server_parts`. held: a
-    block in which sockets are tied before they listen.
+def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any], watch: ListenWatch) -> None:
+    """Start the gRPC server of `task`, bind it to loopback, and print `ready`. parts: from `server_parts`.
 
     Raises PlacerError where it cannot be bound: it would take commands from any host.
     """
     config_pb2, server_lib = parts
     config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
     cluster = server_lib.ClusterSpec({"worker": [f"localhost:{port}" for port in ports]})
-    with held or nullcontext():
+    with closing(watch), watch.held([LOOPBACK.decode()]):
         server = server_lib.Server(cluster, job_name="worker", task_index=task, config=config)
     if not bind_to_loopback([ports[task]]):
         raise PlacerError(f"no socket was found that listens on port {ports[task]}, so none is tied to loopback.")

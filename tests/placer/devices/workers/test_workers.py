@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import psutil
@@ -78,8 +79,9 @@ def test_only_the_ports_named_are_tied_to_loopback():
 def test_a_worker_without_a_socket_that_is_tied_to_loopback_is_not_ready(capsys):
     server = SimpleNamespace(ClusterSpec=dict, Server=lambda *_, **__: object())
     port = free_ports(1)[0]
+    watch = SimpleNamespace(held=nullcontext, close=lambda: None)
     with pytest.raises(PlacerError, match=f"no socket was found that listens on port {port}"):
-        serve([port], 0, 1, (SimpleNamespace(ConfigProto=dict), server))
+        serve([port], 0, 1, (SimpleNamespace(ConfigProto=dict), server), watch)
     assert capsys.readouterr().out == ""
 
 
