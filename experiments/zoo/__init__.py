@@ -37,7 +37,7 @@ size: 4096 units, batch 1024).
 
 `two_tower@6144MiB` is that with three tables of so many mebibytes together.
 Beside these, `keras:NAME` is any classifier of `keras.applications`, untrained, at the image size it was published for;
-`keras:NAME@96` takes images of 96x96.
+`keras:NAME@96` takes images of 96x96. `sweep:N` is a random step that shows operator models ops of many sizes.
 
 All train on cross-entropy, without dropout, at sizes that take one core some tens to hundreds of milliseconds
 a step (`mnist_softmax`: a fraction of one). Importing this package does not import TensorFlow; `load` does.
@@ -45,7 +45,7 @@ a step (`mnist_softmax`: a fraction of one). Importing this package does not imp
 
 from __future__ import annotations
 
-from experiments.zoo import applications, catalogue, user
+from experiments.zoo import applications, catalogue, sweep, user
 from experiments.zoo.catalogue import names
 from experiments.zoo.training import TrainingStep
 from placer.errors import BadInputError
@@ -56,7 +56,7 @@ LARGEST_SEED = 2**32 - 1
 
 
 def load(model: str, *, batch: int | None = None, seed: int = 0) -> TrainingStep:
-    """The training step called `model`: a name of the zoo, `keras:NAME`, `file.py:function` or `module:function`.
+    """The training step called `model`: a name of the zoo, `keras:NAME`, `sweep:N`, `file.py:function`, `module:NAME`.
 
     A user's function takes nothing, or `batch`, and returns `(step, example_inputs)` or a TrainingStep.
     batch: examples a step; None = the network's own, which suits one core.
@@ -78,4 +78,6 @@ def find(model: str) -> catalogue.Builder:
     """What builds `model`; neither TensorFlow nor the user's code is imported yet. Raises BadInputError for a name."""
     if model.startswith(applications.PREFIX):
         return applications.find(model)
+    if model.startswith(sweep.PREFIX):
+        return sweep.find(model)
     return user.find(model) if ":" in model else catalogue.find(model)

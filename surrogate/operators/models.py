@@ -20,7 +20,8 @@ FEWEST = 12  # distinct operators under which a family is timed by the roofline 
 SMALL_S = 20e-6  # ops faster than this are timed, too, but the choice of a regressor is made by the others
 LEAST_S = 1e-9
 LEAST_SPREAD = 0.2  # of a family that is too small to be cross-validated
-MOST = 3000  # rows of a family that are cross-validated; the final fit takes all of them
+NETWORK_FOLDS = 6  # networks are left out by so many parts at most
+MOST = 2000  # rows of a family that are cross-validated; the final fit takes all of them
 MEMBERS = 3  # a family's model is one regressor, or the mean of up to so many
 ROOFLINE = "roofline"
 OVERALL = "roofline over all types"
@@ -218,7 +219,7 @@ def _groupings(rows: Sequence[OperatorRow], signatures: NDArray[np.str_]) -> lis
     """Fold numbers twice: rows of one signature stay together; rows of one network stay together."""
     distinct, of_row = np.unique(signatures, return_inverse=True)
     folds = np.random.default_rng(0).permutation(len(distinct)) % FOLDS
-    networks = np.unique([row.network for row in rows], return_inverse=True)[1]
+    networks = np.unique([row.network for row in rows], return_inverse=True)[1] % NETWORK_FOLDS
     by_shape = folds[of_row]
     return [by_shape, networks] if networks.max() > 0 else [by_shape]
 

@@ -105,6 +105,19 @@ def test_batch_is_the_first_axis():
     assert [x.shape[0] for x in zoo.load("two_tower", batch=3).example_inputs] == [3, 3, 3, 3]
 
 
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.slow), 3, 9])
+def test_a_random_step_is_the_same_each_time_and_trains(number: int):
+    step, again = (zoo.load(f"sweep:{number}", batch=2) for _ in range(2))
+    assert [v.shape for v in step.model.variables] == [v.shape for v in again.model.variables]
+    assert losses(step, 2) == losses(again, 2)
+    assert losses(step, 20)[-1] < losses(again, 1)[0]
+
+
+def test_random_steps_are_of_several_kinds_and_sizes():
+    shapes = {tuple(zoo.load(f"sweep:{number}").example_inputs[0].shape) for number in (3, 4, 8, 9)}
+    assert len(shapes) == 4 and {len(shape) for shape in shapes} == {2}
+
+
 def test_a_table_is_updated_row_by_row():
     """Only rows that were looked up change, and no op copies or writes the whole table."""
     step = zoo.load("two_tower", batch=4)
@@ -199,6 +212,7 @@ def test_a_users_slip_is_one_line(user_file: Path, function: str, says: str):
         ("", "no network '' in the zoo; it has inception_v3"),
         ("nowhere.py:build", "no Python file 'nowhere.py'"),
         ("tests:", "'tests:' names no step; write file.py:function or module:function."),
+        ("sweep:one", "'sweep:one' is no random step; write sweep:0, sweep:1, ..."),
         ("no_such_module:build", "ModuleNotFoundError: No module named 'no_such_module'"),
     ],
 )

@@ -33,7 +33,7 @@ def page_lines(facts: Facts) -> list[str]:
         f"networks {', '.join(facts['held_out_networks']) or 'none'} ({facts['n_test_unseen_networks']} rows with "
         f"signatures not fitted). Counted are ops of at least {facts['counted_from_s'] * 1e6:.0f} us. Each measured "
         f"time is the median of {facts['repeats']} repeats, in passes minutes apart over {len(facts['networks'])} "
-        "networks, levelled by `placer/profile/operators/drift.py`.",
+        f"networks{_swept(facts)}, levelled by `placer/profile/operators/drift.py`.",
         "",
         *markdown_table(
             ("mean absolute error", "unseen shapes", "unseen networks"),
@@ -53,6 +53,11 @@ def page_lines(facts: Facts) -> list[str]:
         *markdown_table(("regressor", "unseen shapes", "unseen networks"), by_regressor),
         *_left_out_lines(facts),
     ]
+
+
+def _swept(facts: Facts) -> str:
+    """Nothing in records from before there were random steps."""
+    return f" and {facts['swept']} random steps (`experiments/zoo/sweep.py`)" if facts.get("swept") else ""
 
 
 HEADS = ("network left out", "step on one worker", "predicted", "off by", "levelled", "by its own profile", "guessed",

@@ -21,6 +21,7 @@ from experiments.benches.takes import Takes
 from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes
 from experiments.report.progress import progress_bar
 from experiments.zoo.catalogue import NETWORKS
+from experiments.zoo.sweep import PREFIX
 from placer.measure.store import Store
 from placer.profile.operators.dataset import from_record, to_record
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 PASSES = 3
 HELD_OUT_NETWORKS = ("resnet50", "transformer", "two_tower")
 LEFT_OUT_NETWORKS = ("towers", "alexnet", "mobilenet_v3", "inception_v3", "transformer", "two_tower")
+SWEPT = 60  # random steps, which widen the dataset,
+AT_ONCE = 12  # so many of them in one process, because their graphs take memory
 LEFT_OUT_S = 900.0  # that one of them may take
 TAKES = Takes(runs=True)
 
@@ -42,12 +45,17 @@ def bench_facts(options: BenchOptions) -> Facts:
     models, passes = options.models or zoo.names(), options.measurements or PASSES
     begin_s = time.perf_counter()
     settings: Facts = {"models": list(models), "passes": passes, "devices": DEVICES}
-    found = kept(options, "operators/profile", settings, lambda: alone(profiled, models, passes))
+    found = kept(options, "operators/profile", settings, lambda: alone(profiled, models, (None, 0.5), True, passes))
     rows = [from_record(record) for record in found["rows"]]
+    for first in range(0, SWEPT, AT_ONCE):
+        swept = [f"{PREFIX}{i}" for i in range(first, min(first + AT_ONCE, SWEPT))]
+        measured = partial(alone, profiled, swept, (None,), False, passes)
+        more = kept(options, f"operators/sweep-{first}", {**settings, "models": swept}, measured)
+        rows += [from_record(record) for record in more["rows"]]
     facts = evaluated(rows, tuple(m for m in HELD_OUT_NETWORKS if m in models and len(models) > 1))
     facts["repeats_disagree"] = found["repeats_disagree"]
     facts["noise_floor"] = facts["repeats_disagree"]["all"] / 2
-    facts |= {"networks": list(models), "repeats": rows[0].repeats, "profile_s": found["seconds"]}
+    facts |= {"networks": list(models), "swept": SWEPT, "repeats": rows[0].repeats, "profile_s": found["seconds"]}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "operators.sqlite"
         with Store(path) as store:
@@ -58,17 +66,21 @@ def bench_facts(options: BenchOptions) -> Facts:
     return facts | {"seconds": time.perf_counter() - begin_s}
 
 
-def profiled(models: Sequence[str], passes: int) -> Facts:
-    """The records of all repeats, and how far the earlier and the later half of the repeats are apart."""
+def profiled(models: Sequence[str], shares: Sequence[float | None], scaled: bool, passes: int) -> Facts:
+    """The records of all repeats, and how far the earlier and the later half of the repeats are apart.
+
+    shares: of the networks' own batch sizes (None: the whole). scaled: time slower ops at other sizes, too.
+    """
     from placer.devices.cluster import open_devices
 
     begin_s = time.perf_counter()
     with open_devices(DEVICES, links=False) as devices:
         profiles: list[OperatorProfile] = []
-        with progress_bar(len(models) * 2 * (passes + 1), quiet=False) as advance:
+        with progress_bar(len(models) * len(shares) * (passes + 1), quiet=False) as advance:
             for model in models:
-                half = max(1, NETWORKS[model].batch // 2) if model in NETWORKS else None
-                settings = ProfileSettings((model,), batches=(None, half))
+                own = NETWORKS[model].batch if model in NETWORKS else None
+                batches = [None if share is None or own is None else max(1, int(own * share)) for share in shares]
+                settings = ProfileSettings((model,), batches=tuple(batches), scaled=scaled)
                 profiles += profiles_of(model, settings, devices, (0,), advance)
             run_passes(profiles, passes, advance)
         rows = [row for p in profiles for row in p.rows()]

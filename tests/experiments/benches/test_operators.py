@@ -65,7 +65,7 @@ def test_of_one_network_none_can_be_left_out(tmp_path: Path) -> None:
 @pytest.mark.workers
 def test_a_network_left_out_is_predicted_planned_and_stepped(tmp_path: Path) -> None:
     assert DEVICES == "workers:2"
-    records = alone(profiled, ("mnist_softmax", "wide_mlp"), 1)["rows"]
+    records = alone(profiled, ("mnist_softmax", "wide_mlp"), (None,), True, 1)["rows"]
     with Store(tmp_path / "ops.sqlite") as store:
         store.add_operators(map(from_record, records))
     found = alone(left_out, "mnist_softmax", tmp_path / "ops.sqlite")
