@@ -1,8 +1,8 @@
 """One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent is gone.
 
-Run as `python -m placer.devices.workers.worker`; started by `workers` beside it. Prints `ready` on stdout once it
-listens. TensorFlow does not authenticate clusters (whoever reaches the port can run code), so its socket is bound to
-the loopback interface before it listens, or where that cannot be, right afterwards and before `ready` is printed.
+Run as `python -m placer.devices.workers.worker`; started by `workers` beside it. Prints READY on stdout once it
+listens, or READY_UNPINNED where it may not be kept to its cores. TensorFlow does not authenticate clusters (whoever reaches the port can run code), so its socket is bound to
+the loopback interface before it listens, or where that cannot be, right afterwards and before that is printed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib.util
 import os
 import signal
 import sys
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,7 @@ from placer.devices.workers.listen_watch import ListenWatch
 from placer.errors import PlacerError
 
 PR_SET_PDEATHSIG = 1
+READY, READY_UNPINNED = "ready", "ready, on any core"
 
 
 def main() -> None:
@@ -37,9 +39,10 @@ def main() -> None:
         end_with_parent()
     ports, cores = ([int(n) for n in numbers.split(",")] for numbers in (flags.ports, flags.cores))
     try:
-        os.sched_setaffinity(0, cores)
+        is_pinned = stay_on(cores)
         watch = ListenWatch(tie_to_loopback)  # before TensorFlow starts threads
         serve(ports, flags.task, len(cores), _parts(flags.whole), watch.held())
+        print(READY if is_pinned else READY_UNPINNED, flush=True)
     except PlacerError as error:  # printed on the one line that the parent reads
         print(error, flush=True)
         os._exit(1)
@@ -48,6 +51,17 @@ def main() -> None:
         os._exit(1)
     sys.stdin.read()
     os._exit(0)
+
+
+def stay_on(cores: Collection[int]) -> bool:
+    """Keep this process to these cores; False where it is not permitted, as in some sandboxes. Raises OSError where the
+    machine has no such cores.
+    """
+    try:
+        os.sched_setaffinity(0, cores)
+    except PermissionError:
+        return False
+    return True
 
 
 def end_with_parent() -> None:
@@ -62,8 +76,8 @@ def serve(
     parts: tuple[Any, Any],
     held: AbstractContextManager[None] | None = None,
 ) -> None:
-    """Start the gRPC server of `task`, bind it to loopback, and print `ready`. parts: from `server_parts`. held: a
-    block in which sockets are tied before they listen.
+    """Start the gRPC server of `task` and bind it to loopback. parts: from `server_parts`. held: a block in which
+    sockets are tied before they listen.
 
     Raises PlacerError where it cannot be bound: it would take commands from any host.
     """
@@ -75,7 +89,6 @@ def serve(
     if not bind_to_loopback([ports[task]]):
         raise PlacerError(f"no socket was found that listens on port {ports[task]}, so none is tied to loopback.")
     globals()["_server"] = server  # a garbage-collected server stops serving
-    print("ready", flush=True)
 
 
 def server_parts() -> tuple[Any, Any]:
