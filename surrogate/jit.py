@@ -1,8 +1,8 @@
 """How Placer compiles: four decorators, so that every kernel is cached on disk, free of the GIL and typed for mypy.
 
 Sums keep their order and nothing is fused, so results agree with plain Python to the last bit. A compiled function may
-call one from another file: the cache on disk notices when the source of either changes. Where nothing can be kept on disk,
-or what is kept cannot be read, a function is compiled anew.
+call one from another file: the cache on disk notices when the source of either changes. Where nothing can be kept on
+disk, or what is kept cannot be read, a function is compiled anew.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # What reading a file raises that another user wrote, or that was cut off when the machine lost its power.
 UNREADABLE = (OSError, EOFError, ValueError, AttributeError, ImportError, pickle.UnpicklingError)
 NOT_KEPT = (
-    "placer: compiled functions cannot be kept on disk, neither beside Placer's modules nor in your cache folder, so each "
-    "run compiles them anew, which takes seconds; set NUMBA_CACHE_DIR to a folder of yours that has room."
+    "placer: compiled functions cannot be kept on disk, neither beside Placer's modules nor in your cache folder, so "
+    "each run compiles them anew, which takes seconds; set NUMBA_CACHE_DIR to a folder of yours that has room."
 )
 LOGGER = logging.getLogger("placer")
 

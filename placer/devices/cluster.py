@@ -13,6 +13,7 @@ import psutil
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.cores import say_quota
 from placer.devices.joining import (
     Joined,
     check_hosts,
@@ -228,6 +229,7 @@ def open_devices(
     not answer.
     """
     check_max_memory(max_memory, spec, include_local)
+    say_quota()
     if resilient or deadlines:
         fail_at_once()
     devices = _found(spec, workers, include_local, deadlines, max_memory)

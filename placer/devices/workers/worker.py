@@ -1,8 +1,9 @@
 """One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent is gone.
 
 Run as `python -m placer.devices.workers.worker`; started by `workers` beside it. Prints READY on stdout once it
-listens, or READY_UNPINNED where it may not be kept to its cores. TensorFlow does not authenticate clusters (whoever reaches the port can run code), so its socket is bound to
-the loopback interface before it listens, or where that cannot be, right afterwards and before that is printed.
+listens, or READY_UNPINNED where it may not be kept to its cores. TensorFlow does not authenticate clusters (whoever
+reaches the port can run code), so its socket is bound to the loopback interface before it listens, or where that cannot
+be, right afterwards and before that is printed.
 """
 
 from __future__ import annotations

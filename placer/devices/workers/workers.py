@@ -18,6 +18,7 @@ from functools import cache
 
 import psutil
 
+from placer.devices.cores import usable_cores
 from placer.devices.workers.worker import READY, READY_UNPINNED
 from placer.errors import BadInputError, PlacerError, short
 
@@ -33,12 +34,12 @@ FENCE = "PLACER_FENCE_MIB"
 ALLOCATOR_LIMIT = "TF_MKL_ALLOC_MAX_BYTES"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"}
 ONE_CORE = (
-    "this process may use one core, and workers need one each; give it more cores, or divide this process: "
-    "--devices cpus:2."
+    "this process may use one core (its affinity or a CPU quota says so), and workers need one each; give it more, or "
+    "divide this process: --devices cpus:2."
 )
 UNPINNED = (
-    "placer: workers may not be kept to cores of their own here (sched_setaffinity is not permitted), so they disturb each "
-    "other, and step times vary; permit it, or divide this process: --devices cpus:2."
+    "placer: workers may not be kept to cores of their own here (sched_setaffinity is not permitted), so they disturb "
+    "each other, and step times vary; permit it, or divide this process: --devices cpus:2."
 )
 
 
@@ -142,7 +143,7 @@ def start_workers(
     PlacerError where a worker does not come up.
     """
     fence_bytes()
-    cores = tuple(cores) or share_cores(count, sorted(os.sched_getaffinity(0)))
+    cores = tuple(cores) or share_cores(count, usable_cores())
     wanted = tuple(ports) or free_ports(count)
     for port in wanted:
         _check_free(port)
