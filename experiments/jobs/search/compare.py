@@ -138,6 +138,7 @@ def run_comparison(
             contest = Contest(job, settings)
             contest.run(pressed)
             found = contest.finish(pressed)
+            job.note_suspends()
         signals.note(SIGNALS)  # what was found shall be handed back
         return found
 

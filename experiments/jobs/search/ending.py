@@ -202,6 +202,7 @@ def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -
 def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
     """The finding of which `best`, one of the finalists, is the best."""
     job = best.job
+    jobs[0].note_suspends()
     single = min(
         (finalist for finalist in final.finalists if finalist.single), key=lambda f: step_s(f.row), default=None
     )

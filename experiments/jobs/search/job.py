@@ -13,6 +13,7 @@ from experiments import zoo
 from experiments.jobs.search.finding import Progress, Row, by_merit, fastest
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
+from placer.devices.suspends import Suspends, duration
 from placer.errors import PlacerError
 from placer.graph.held_memory import Lack, mib
 from placer.graph.mapping import Mapping
@@ -42,9 +43,10 @@ class Job:
         clock: Callable[[], float],
         begin_s: float,
         beside: Job | None = None,
+        suspends: Suspends | None = None,
     ) -> None:
         """begin_s: when the job began, by `clock`. beside: an earlier job of the same step, with whose anchor mappings
-        are raced, and whose measurements count.
+        are raced, and whose measurements count. suspends: looked at since the job began.
         """
         from placer.measure.runner import Runner
 
@@ -70,6 +72,8 @@ class Job:
             self.notes.append(profiled.groups.fine.source)
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._calibrated_by = 0  # rows
+        self._suspends: Suspends = suspends or (Suspends() if beside is None else beside._suspends)
+        self.note_suspends()
 
     @classmethod
     @contextmanager
@@ -87,7 +91,7 @@ class Job:
         devices: open ones to use instead of those that the settings name; they stay open. training: a step to search
         instead of the model that the settings name. Raises BadInputError and PlacerError as the stages do.
         """
-        begin_s = clock()
+        begin_s, suspends = clock(), Suspends()
         traced = trace_model(settings, progress, training)
         from placer.devices.cluster import open_devices
 
@@ -104,7 +108,7 @@ class Job:
         )
         with own as used:
             profiled = profile_model(traced, used, settings, progress)
-            job = cls(settings, traced, used, profiled, progress, store, clock, begin_s)
+            job = cls(settings, traced, used, profiled, progress, store, clock, begin_s, suspends=suspends)
             with closing(job.runner):
                 try:
                     yield job
@@ -236,6 +240,7 @@ class Job:
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
         results = [result or next(raced) for result in known]
         self._learn_memory(results)
+        self.note_suspends()
         rows = []
         for i, ((searcher, mapping), result) in enumerate(zip(asked, results, strict=True)):
             if self.anchor_s is None and isinstance(result, Measured):
@@ -248,6 +253,14 @@ class Job:
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
+
+    def note_suspends(self) -> None:
+        """Say it, and note it for the report, where this machine was suspended since the last look."""
+        asleep_s = self._suspends.passed_s()
+        if asleep_s:
+            said = f"this machine was suspended for {duration(asleep_s)}; the step that it fell into is not counted."
+            self.progress.phase(said)
+            self.notes.append(f"{said[0].upper()}{said[1:]}")
 
     def _learn_memory(self, results: Sequence[Result]) -> None:
         """Ask no device again for as much as it ran out of."""

@@ -29,8 +29,8 @@ from placer.devices.workers.workers import FAIL_FAST, KEEP_MEMORY, QUIET
 from placer.errors import BadInputError, PlacerError, one_line, short
 
 UNPINNED = (
-    "placer: this worker may not be kept to its cores (sched_setaffinity is not permitted here), so that it computes on "
-    "any, with as many threads."
+    "placer: this worker may not be kept to its cores (sched_setaffinity is not permitted here), so that it computes "
+    "on any, with as many threads."
 )
 MODULE = "placer.devices.workers.standalone"
 ENDING = (signal.SIGINT, signal.SIGTERM)

@@ -7,12 +7,13 @@ import os
 import re
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
 
 from experiments.jobs.interrupt import EndedError
-from experiments.jobs.search import ending
+from experiments.jobs.search import ending, job
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.main_job import run_search
 from experiments.jobs.search.settings import SearchSettings
@@ -43,6 +44,17 @@ def test_single_devices_are_measured_first_and_nothing_twice(found):
     asked = [row.mapping.devices for row in found.measured]
     assert len(asked) == len(set(asked))
     assert len(asked) <= SETTINGS.measurements
+
+
+def test_a_suspend_during_a_search_is_said_once_and_stands_in_the_report(two_cpus, monkeypatch):
+    said, looks = [], iter([0.0, 7200.0])
+    monkeypatch.setattr(job, "Suspends", lambda: SimpleNamespace(passed_s=lambda: next(looks, 0.0)))
+    progress = Progress()
+    progress.phase = said.append
+    found = run_search(replace(SETTINGS, measurements=2), progress)
+    line = "this machine was suspended for 2.0 h; the step that it fell into is not counted."
+    assert said.count(line) == 1
+    assert finding_facts(found)["notes"].count(f"T{line[1:]}") == 1
 
 
 def test_what_is_handed_back_is_never_slower_than_the_best_single_device(found):
