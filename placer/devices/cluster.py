@@ -186,7 +186,7 @@ class Devices:
         for address in tasks.values():
             check_answers(address)
         if tasks:
-            joined = join_workers(tasks)
+            joined = join_workers(tasks, own=self.workers is not None)
             if self.workers is None:
                 keep_joined_alive()
             with waiting("the workers reached one another", first=True):
@@ -309,7 +309,7 @@ def _joined(
                 check_answers(address)
         if deadlines:
             _keep_deadlines(addresses, workers)
-        joined = join_workers(dict(enumerate(addresses)))
+        joined = join_workers(dict(enumerate(addresses)), own=workers is not None)
         if workers is None:
             keep_joined_alive()
     except BaseException:
