@@ -231,6 +231,7 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         plan=job.traced.plan,
         notes=tuple(line for each in jobs for line in (*each.notes, *_checked(each))),
         whole=fastest(row for finalist, row in rows.items() if best.divided and not finalist.divided),
+        unkept=next((each.unkept for each in jobs if each.unkept), ""),
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
         before=_timeline(single) if single else None,
         after=_timeline(best),

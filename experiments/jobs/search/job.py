@@ -70,6 +70,7 @@ class Job:
             self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
         if settings.operators is not None and profiled.groups.fine.source is not None and beside is None:
             self.notes.append(profiled.groups.fine.source)
+        self.unkept = ""  # why results are not in the store any more
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._calibrated_by = 0  # rows
         self._suspends: Suspends = suspends or (Suspends() if beside is None else beside._suspends)
@@ -246,13 +247,23 @@ class Job:
             if self.anchor_s is None and isinstance(result, Measured):
                 self.anchor_s = result.step_s
             if self.store is not None and self.anchor_s and known[i] is None:
-                self.store.add(fine[i], result, self.anchor_s, searcher, schedule)
+                self._keep(self.store, fine[i], result, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
             at_s = self.clock() - self.begin_s
             rows.append(Row(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i], at_s=at_s))
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
+
+    def _keep(self, store: Store, mapping: Mapping, result: Result, searcher: str) -> None:
+        """Store a result of the captured ops. Where that fails, as on a full disk, the search goes on without a store:
+        what was measured is handed back all the same.
+        """
+        try:
+            store.add(mapping, result, self.anchor_s or 0.0, searcher, self.settings.schedule)
+        except PlacerError as error:
+            self.store, self.unkept = None, f"{error} What was measured from then on is not in it."
+            self.progress.phase(self.unkept)
 
     def note_suspends(self) -> None:
         """Say it, and note it for the report, where this machine was suspended since the last look."""

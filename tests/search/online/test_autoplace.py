@@ -154,6 +154,21 @@ def test_a_step_across_a_suspend_is_not_counted_and_one_line_says_so(
     assert caplog.text.count("this machine was suspended for 2.0 h; the step that it fell into is not counted.") == 1
 
 
+def test_a_store_that_can_be_written_no_more_ends_no_search(
+    make_step: Callable[[], Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise PlacerError("the store cannot be written: database or disk is full; free some space.")
+
+    monkeypatch.setattr(Store, "add", full)
+    step, inputs = make_step()
+    with autoplace(step, budget=2, store=tmp_path / "found.db") as placed:
+        searched(placed, inputs)
+        kinds = [entry.kind for entry in placed.journal.entries]
+        assert (kinds.count("unkept"), kinds.count("end"), kinds.count("error")) == (1, 1, 0), placed.report()
+        assert sum(isinstance(tried.result, Measured) for tried in placed.tried) > 1
+
+
 def test_short_steady_steps_are_looked_at_in_groups_and_train_alike(
     make_step: Callable[[], Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,24 @@ def test_a_suspend_during_a_search_is_said_once_and_stands_in_the_report(two_cpu
     assert finding_facts(found)["notes"].count(f"T{line[1:]}") == 1
 
 
+def test_a_store_that_can_be_written_no_more_ends_no_search(two_cpus, tmp_path, monkeypatch):
+    """The disk is full after the first result."""
+    with Store(tmp_path / "runs.sqlite") as store:
+        add, kept = store.add, []
+
+        def added(*arguments):
+            kept.append(arguments)
+            if len(kept) > 1:
+                raise PlacerError("the store runs.sqlite cannot be written: database or disk is full; free some space.")
+            add(*arguments)
+
+        monkeypatch.setattr(store, "add", added)
+        found = run_search(replace(SETTINGS, measurements=3), store=store)
+        assert (len(found.measured) >= 2, len(store), len(kept)) == (True, 1, 2)
+    assert isinstance(found.best.result, Measured)
+    assert found.unkept.startswith("the store runs.sqlite cannot be written")
+
+
 def test_what_is_handed_back_is_never_slower_than_the_best_single_device(found):
     assert isinstance(found.best.result, Measured)
     assert found.best.result.step_s <= found.best_single.result.step_s
