@@ -25,7 +25,7 @@ INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 UNREADABLE = (OSError, EOFError, ValueError, AttributeError, ImportError, pickle.UnpicklingError)
 NOT_KEPT = (
     "placer: compiled functions cannot be kept on disk, neither beside Placer's modules nor in your cache folder, so "
-    "each run compiles them anew, which takes seconds; set NUMBA_CACHE_DIR to a folder of yours that has room."
+    "each run compiles them anew, for up to a minute; set NUMBA_CACHE_DIR to a folder of yours that has room."
 )
 LOGGER = logging.getLogger("placer")
 
