@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from types import FrameType
 from typing import Any
 
@@ -209,6 +209,21 @@ def joined_tasks() -> dict[int, str]:
     server = eager_context.context().get_server_def()
     jobs = () if server is None else server.cluster.job
     return {task: address for job in jobs if job.name == "worker" for task, address in job.tasks.items()}
+
+
+@contextmanager
+def kept_by_workers(seconds: int) -> Iterator[None]:
+    """Workers that are joined in the block keep what this process has there although it has not called them for so long
+    by the wall clock, not just for ten minutes. It ends with them.
+    """
+    context = eager_context.context()
+    context.ensure_initialized()  # which would tell them ten minutes
+    context.set_server_def = partial(context.set_server_def, keep_alive_secs=seconds)
+    context.update_server_def = partial(context.update_server_def, keep_alive_secs=seconds)
+    try:
+        yield
+    finally:
+        del context.set_server_def, context.update_server_def
 
 
 def device_memory_limits() -> dict[str, int]:

@@ -1,11 +1,14 @@
 """How Placer compiles: four decorators, so that every kernel is cached on disk, free of the GIL and typed for mypy.
 
 Sums keep their order and nothing is fused, so results agree with plain Python to the last bit. A compiled function may
-call one from another file: the cache on disk notices when the source of either changes.
+call one from another file: the cache on disk notices when the source of either changes. Where nothing can be kept on
+disk, or what is kept cannot be read, a function is compiled anew.
 """
 
 from __future__ import annotations
 
+import logging
+import pickle
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -17,6 +20,14 @@ import numba
 
 # What only compiled functions call gets no entry for Python, whose compilation took a third of the time.
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+# What reading a file raises that another user wrote, or that was cut off when the machine lost its power.
+UNREADABLE = (OSError, EOFError, ValueError, AttributeError, ImportError, pickle.UnpicklingError)
+NOT_KEPT = (
+    "placer: compiled functions cannot be kept on disk, neither beside Placer's modules nor in your cache folder, so "
+    "each run compiles them anew, for up to a minute; set NUMBA_CACHE_DIR to a folder of yours that has room."
+)
+LOGGER = logging.getLogger("placer")
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -44,14 +55,54 @@ def part(function: F) -> F:
 
 
 def _compiled(function: F, **options: bool) -> F:
-    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
     if dispatcher is not function:  # it is where the user set NUMBA_DISABLE_JIT
-        # numba stamps a cached function with its own file only, and would go on using what others have since changed.
-        # The version is compared before anything is unpickled, which fails where it names a module that has moved.
-        file = dispatcher._cache._cache_file
-        file._source_stamp = _stamp(cast(FunctionType, function))
-        file._version = f"{numba.__version__} {file._source_stamp}"
+        try:
+            dispatcher.enable_caching()
+        except RuntimeError:  # no folder can be written
+            _say_not_kept()
+        else:
+            _stamp_cache(dispatcher, cast(FunctionType, function))
+            dispatcher._cache = _Cache(dispatcher._cache)
     return cast(F, dispatcher)
+
+
+def _stamp_cache(dispatcher: Any, function: FunctionType) -> None:
+    """numba stamps a cached function with its own file only, and would go on using what others have since changed. The
+    version is compared before anything is unpickled, which fails where it names a module that has moved.
+    """
+    file = dispatcher._cache._cache_file
+    file._source_stamp = _stamp(function)
+    file._version = f"{numba.__version__} {file._source_stamp}"
+
+
+class _Cache:
+    """numba's cache of one function, of which nothing that goes wrong with files ends the program."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, *arguments: Any) -> Any:
+        """As numba's; None where the files cannot be read."""
+        try:
+            return self._cache.load_overload(*arguments)
+        except UNREADABLE:
+            return None
+
+    def save_overload(self, *arguments: Any) -> None:
+        """As numba's; nothing is kept where the disk is full."""
+        try:
+            self._cache.save_overload(*arguments)
+        except UNREADABLE:
+            _say_not_kept()
+
+
+@cache
+def _say_not_kept() -> None:
+    LOGGER.warning(NOT_KEPT)
 
 
 def _stamp(function: FunctionType) -> str:
@@ -59,7 +110,7 @@ def _stamp(function: FunctionType) -> str:
     digest = sha256(_source(function.__code__.co_filename))
     for name in function.__code__.co_names:
         value: Any = function.__globals__.get(name)
-        if isinstance(value, numba.core.registry.CPUDispatcher):
+        if isinstance(value, numba.core.registry.CPUDispatcher) and isinstance(value._cache, _Cache):
             digest.update(value._cache._cache_file._source_stamp.encode())
         elif isinstance(value, int | float):
             digest.update(f"{name}={value!r}".encode())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
+
+from placer.devices.cores import usable_cores
 
 # Below so many steps of work, one core is done before a second has started.
 WORTH_A_THREAD = 15_000
@@ -25,7 +26,7 @@ def use_cores(most: int) -> None:
 
 def in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:
     """`compute` all rows, on all cores where that many rows of `size` steps are worth it; it must let go of the GIL."""
-    cores = min(_most_cores or sys.maxsize, len(os.sched_getaffinity(0)))
+    cores = min(_most_cores or sys.maxsize, len(usable_cores()))
     pieces = min(rows, cores * PIECES, rows * size // WORTH_A_THREAD)
     if cores == 1 or pieces < 2:
         compute(slice(0, rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from experiments import zoo
 from experiments.benches.bench import BenchOptions
+from placer.devices.cores import usable_cores
 from placer.devices.workers.workers import share_cores
 from placer.errors import BadInputError
 
@@ -60,7 +60,7 @@ class Takes:
 def _check_workers(count: int) -> None:
     if count < FEWEST_WORKERS:
         raise BadInputError(f"--workers {count}: give at least {FEWEST_WORKERS}, or there is nothing to share.")
-    share_cores(count, sorted(os.sched_getaffinity(0)))
+    share_cores(count, usable_cores())
 
 
 def _check_folder(runs: Path) -> None:

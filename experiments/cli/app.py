@@ -146,7 +146,7 @@ def search(
         lambda: show_result(as_json, tables.finding_facts(found), lambda: tables.show_finding(found)),
         lambda: tables.write_results(found, out, report, *((None, None) if found.lost else (trace, gantt))),
     )
-    raise_last([*failures, *([PlacerError(found.lost)] if found.lost else [])])
+    raise_last([*failures, *(PlacerError(line) for line in (found.unkept, found.lost) if line)])
 
 
 @app.command()
@@ -193,10 +193,11 @@ def compare(
     with measuring(store) as opened:
         found = run_comparison(CompareSettings(search, peer_measurements), bar(quiet), opened)
         facts = standings.comparison_facts(found)
-    try_each(
+    failures = tried(
         lambda: show_result(as_json, facts, lambda: standings.show_comparison(facts)),
         lambda: standings.write_comparison(facts, report, curves),
     )
+    raise_last([*failures, *([PlacerError(found.unkept)] if found.unkept else [])])
 
 
 @app.command()

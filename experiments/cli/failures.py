@@ -9,6 +9,7 @@ from typing import Any
 
 BEFORE = ("Graph execution error", "Detected at", "<stack traces", 'File "', "Node:")  # lines about where, not what
 ASSERTED = "assertion failed"
+NO_FOLDER = "No usable temporary directory"
 NO_MEMORY = ("can't start new thread", "failed to map segment", "cannot allocate memory", "std::bad_alloc")
 
 
@@ -22,6 +23,11 @@ def in_one_line(error: Exception) -> str | None:
         return (
             f"this process may take no more memory ({type(short).__name__}: {_told(short)}); take a smaller --batch, "
             "or give it more (ulimit -v says what it may take)."
+        )
+    if any(isinstance(cause, FileNotFoundError) and NO_FOLDER in str(cause) for cause in _chain(error)):
+        return (
+            "there is no folder for temporary files that may be written (TMPDIR, /tmp, /var/tmp), and TensorFlow needs "
+            "one; set TMPDIR to one."
         )
     return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
@@ -47,7 +46,7 @@ def _filtered() -> Iterator[None]:
     """What is written to file descriptor 2 in the block appears after it, without START_UP lines."""
     sys.stderr.flush()
     terminal = os.dup(2)
-    with tempfile.TemporaryFile() as said:
+    with os.fdopen(os.memfd_create("placer_said"), "w+b") as said:
         os.dup2(said.fileno(), 2)
         try:
             yield

@@ -13,6 +13,7 @@ import psutil
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.cores import say_quota
 from placer.devices.joining import (
     Joined,
     check_hosts,
@@ -185,7 +186,7 @@ class Devices:
         for address in tasks.values():
             check_answers(address)
         if tasks:
-            joined = join_workers(tasks)
+            joined = join_workers(tasks, own=self.workers is not None)
             if self.workers is None:
                 keep_joined_alive()
             with waiting("the workers reached one another", first=True):
@@ -228,6 +229,7 @@ def open_devices(
     not answer.
     """
     check_max_memory(max_memory, spec, include_local)
+    say_quota()
     if resilient or deadlines:
         fail_at_once()
     devices = _found(spec, workers, include_local, deadlines, max_memory)
@@ -307,7 +309,7 @@ def _joined(
                 check_answers(address)
         if deadlines:
             _keep_deadlines(addresses, workers)
-        joined = join_workers(dict(enumerate(addresses)))
+        joined = join_workers(dict(enumerate(addresses)), own=workers is not None)
         if workers is None:
             keep_joined_alive()
     except BaseException:

@@ -7,7 +7,7 @@ import socket
 import time
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
@@ -27,6 +27,7 @@ from placer.errors import BadInputError, PlacerError, listed, short
 
 JOIN_TIMEOUT_S = 30.0
 RETRY_S = 0.25
+KEPT_S = 30 * 24 * 3600  # for so long workers of ours wait for a call: this machine may be suspended, or its clock set
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
 HOST_JOB = "localhost"  # what TensorFlow calls the job of the process that joins
@@ -54,8 +55,8 @@ def check_hosts(addresses: Iterable[str]) -> None:
         )
 
 
-def join_workers(tasks: Mapping[int, str]) -> Joined:
-    """Join exactly these workers (task number -> address) to this process.
+def join_workers(tasks: Mapping[int, str], *, own: bool = False) -> Joined:
+    """Join exactly these workers (task number -> address) to this process. own: whether they end with it.
 
     The ports that this process opens for it are tied to the interfaces through which it reaches the workers. Raises
     PlacerError where one does not answer, BadInputError for one with another TensorFlow than this process's.
@@ -67,7 +68,8 @@ def join_workers(tasks: Mapping[int, str]) -> Joined:
         while True:
             try:
                 with waiting("the devices were joined"):
-                    joined = _joined_once(tasks, mine[0], interfaces)
+                    with tf_internals.kept_by_workers(KEPT_S) if own else nullcontext():
+                        joined = _joined_once(tasks, mine[0], interfaces)
                     _check_versions(tasks, joined.infos)
                     return joined
             except tf.errors.UnavailableError:  # TensorFlow retries a restarted process about once a second

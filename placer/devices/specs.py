@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from placer.devices.cores import usable_cores
 from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.workers.workers import share_cores
 from placer.errors import BadInputError, short
@@ -28,7 +28,7 @@ def check_spec(spec: str | None) -> None:
         count = spec.removeprefix("workers:")
         if not count.isdecimal():
             raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
-        share_cores(int(count), sorted(os.sched_getaffinity(0)))
+        share_cores(int(count), usable_cores())
     elif is_ray(spec):
         RaySpec.parsed(spec)
     else:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from placer.devices.cluster import Devices
 from placer.devices.gpu_wait import drain
 from placer.devices.memory_room import short_of_room
+from placer.devices.suspends import Suspends
 from placer.devices.workers.deadline import waiting
 from placer.execute.agreement import Agreement, Outcome, PlacedOutcome, Returned, tolerance
 from placer.execute.fingerprints import Fingerprints
@@ -93,7 +94,7 @@ class Runner:
     beside: a runner that closes later, whose anchor, if it has one, is this one's, too; so the results of both compare.
     holds: fewer mappings are raced at once where the devices could not hold all. Where there is no room for one beside
     incumbent and anchor, these are taken down, and it is measured alone, as the next anchor. peaks: what workers are
-    asked whether they have it, before a mapping is set up.
+    asked whether they have it, before a mapping is set up. suspends: steps across one are stepped again.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Runner:
         beside: Runner | None = None,
         holds: Holds = any_number,
         peaks: Peaks = not_simulated,
+        suspends: Suspends | None = None,
     ) -> None:
         self.captured = captured
         self.order, self.holds, self.peaks = order, holds, peaks
@@ -121,7 +123,7 @@ class Runner:
             shaken=lambda: (self._reference(self._before), self._reference(perturbed(self._before))),
         )
         self.settings = settings or RunnerSettings()
-        self.clock = clock
+        self.clock, self.suspends = clock, suspends or Suspends()
         self.template = Template(captured, devices.host)
         self._before = {name: variable.numpy() for name, variable in captured.whole.variables.items()}
         batches = [self.inputs] * CHECKED_STEPS
@@ -189,8 +191,8 @@ class Runner:
     def seconds_of(self, step: Step, repeats: int) -> list[float]:
         """Seconds of so many steps, one after another, after the warm-up."""
         for _ in range(self.settings.warm_up):
-            timed(step, self.inputs, self.clock)
-        return [timed(step, self.inputs, self.clock) for _ in range(repeats)]
+            timed(step, self.inputs, self.clock, self.suspends)
+        return [timed(step, self.inputs, self.clock, self.suspends) for _ in range(repeats)]
 
     def compare(
         self, steps: Sequence[Step], repeats: int, *, fewest: int | None = None, kept: Collection[Step] = ()
@@ -203,12 +205,12 @@ class Runner:
         """
         for step in steps:
             for _ in range(self.settings.warm_up):
-                timed(step, self.inputs, self.clock)
+                timed(step, self.inputs, self.clock, self.suspends)
         seconds: list[list[float]] = [[] for _ in steps]
         live = list(range(len(steps)))
         for turn in range(1, repeats + 1):
             for i in live:
-                seconds[i].append(timed(steps[i], self.inputs, self.clock))
+                seconds[i].append(timed(steps[i], self.inputs, self.clock, self.suspends))
             if fewest is not None and turn >= fewest:
                 fastest = min((seconds[i] for i in live), key=median)
                 racing = [i for i in live if steps[i] not in kept and not is_clearly_slower(seconds[i], fastest)]
@@ -321,7 +323,7 @@ class Runner:
 
     def _stepped(self, entry: RacedStep) -> bool:
         """Run one more step; False where it failed."""
-        took_s: float | Failed = attempted(lambda: timed(entry.step, self.inputs, self.clock))
+        took_s: float | Failed = attempted(lambda: timed(entry.step, self.inputs, self.clock, self.suspends))
         if isinstance(took_s, Failed):
             entry.failed = took_s
             return False
@@ -368,10 +370,15 @@ class Runner:
             self.incumbent, self.incumbent_s = best.step, median(best.seconds)
 
 
-def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float]) -> float:
-    """Seconds of one step, until its returned values are here and all GPUs are idle."""
-    with waiting("steps were measured"):
-        begin = clock()
-        values(step.run_flat(inputs))
-        drain()
-        return clock() - begin
+def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float], suspends: Suspends | None = None) -> float:
+    """Seconds of one step, until its returned values are here and all GPUs are idle. Where this machine was suspended
+    since the look before, the step was the first on cold caches, and another one is timed.
+    """
+    while True:
+        with waiting("steps were measured"):
+            begin = clock()
+            values(step.run_flat(inputs))
+            drain()
+            step_s = clock() - begin
+        if suspends is None or not suspends.passed_s():
+            return step_s

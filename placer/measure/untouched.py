@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from placer.devices.suspends import Suspends
 from placer.execute.agreement import Outcome, Returned, is_float
 from placer.execute.outputs import values
 from placer.execute.reference import reference
@@ -51,6 +52,7 @@ def measure_untouched(
     inputs: Sequence[Any],
     settings: RunnerSettings | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    suspends: Suspends | None = None,
 ) -> tuple[Measured, tuple[Outcome, ...], str | None]:
     """(the untouched step's time, what its first CHECKED_STEPS steps do with and without the graph optimiser, in words
     that its loss is not finite after these and the timed ones if that is so).
@@ -61,14 +63,14 @@ def measure_untouched(
     Call it before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
     while it is connected to a cluster (docs/decisions/002-untouched-first.md).
     """
-    settings = settings or RunnerSettings()
+    settings, suspends = settings or RunnerSettings(), suspends or Suspends()
     with closing(UntouchedStep(captured)) as step, _graph_optimizer(on=False):
         plain = step.outcome(inputs, CHECKED_STEPS)
     with closing(UntouchedStep(captured)) as step:
         optimised = step.outcome(inputs, CHECKED_STEPS)
         for _ in range(settings.warm_up):
-            timed(step, inputs, clock)
-        seconds = [timed(step, inputs, clock) for _ in range(settings.repeats)]
+            timed(step, inputs, clock, suspends)
+        seconds = [timed(step, inputs, clock, suspends) for _ in range(settings.repeats)]
         diverged = _diverged([*optimised.returned, values(step.last)], step.steps)
     return summary(seconds), (optimised, plain), diverged
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,7 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Device, Topology
 from placer.profile.partial_device import attempts, by_ratio, nearest_lack, without
 from placer.profile.step_trace import TracedStep, traced_step
+from placer.profile.trace_clock import evenly_timed
 from placer.trace.capture import Captured
 from placer.trace.node_def import handle_node, source_of
 from placer.trace.random_streams import Draws
@@ -249,14 +251,20 @@ def trace_steps(
 def _run(session: Any, fetches: list[str], runs: int, warm_up: int, devices: Devices) -> list[TracedStep]:
     for _ in range(warm_up):
         session.run(fetches)
-    options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
     names = {tf_name: name for name, tf_name in devices.tf_names.items()}
-    steps = []
-    for _ in range(runs):
+    return [traced_step(run_traced(session, fetches).step_stats, names) for _ in range(runs)]
+
+
+def run_traced(session: Any, fetches: Any, wall: Callable[[], float] = time.time) -> Any:
+    """The RunMetadata of one call of the session, across which the wall clock was not set."""
+    options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+
+    def run() -> Any:
         metadata = tf.compat.v1.RunMetadata()
         session.run(fetches, options=options, run_metadata=metadata)
-        steps.append(traced_step(metadata.step_stats, names))
-    return steps
+        return metadata
+
+    return evenly_timed(run, wall)
 
 
 def _with_variables(

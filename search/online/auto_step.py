@@ -13,18 +13,19 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from placer.devices.logical import split
-from placer.devices.specs import SPECS, check_max_memory, check_spec
+from placer.devices.specs import check_max_memory
+from placer.devices.suspends import Suspends, duration
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
-from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, plans_in, read_plan, regions_of
+from placer.splits.plan_files import plans_in, regions_of
 from placer.train.live_step import LiveStep
 from placer.train.session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
+from search.online.arguments import check_arguments
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.given import given
 from search.online.journal import Journal
@@ -56,9 +57,10 @@ class AutoStep:
         mapping: str | Path | Mapping | None = None,
         match_by_name: bool = False,
         clock: Callable[[], float] = time.perf_counter,
+        suspends: Suspends | None = None,
     ) -> None:
         """Use `autoplace` or `place`."""
-        _check(step, devices, settings, sync_every)
+        check_arguments(step, devices, settings, sync_every)
         limits = MemoryLimits.of(max_memory)
         check_max_memory(limits, devices, include_local)
         plans = self._plans = plans_in(mapping)
@@ -79,6 +81,7 @@ class AutoStep:
         self._unseen = 0  # how many of the next calls the script need not be sent
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
+        self._suspends = suspends or Suspends()
         self._open = weakref.finalize(self, _end_soon, self._live, self._controller, self._journal)
         self._open.atexit = False  # workers and planner end with this process
 
@@ -265,15 +268,19 @@ class AutoStep:
         """Let the script choose the mode of the next call. Whatever goes wrong in it, the training goes on."""
         controller = self._controller
         controller.step = self.steps
-        self._journal.scalar(self.steps, "step_s", step_s)
-        if self._live.mode is UNTOUCHED and not self._live.is_joined and self.steps > 1:  # the first compiles
-            self._before.append(step_s)
+        was_asleep = self._tells_suspend()
+        if not was_asleep:
+            self._journal.scalar(self.steps, "step_s", step_s)
+            if self._live.mode is UNTOUCHED and not self._live.is_joined and self.steps > 1:  # the first compiles
+                self._before.append(step_s)
         self._tell_losses()
         if self._generation == STALE or (
             self._generation not in (0, self._session.generation) and not self._live.is_resting
         ):
             self._script = controller.script_after_joining()
             step_s = 0.0
+        elif was_asleep and self._live.failed is None:
+            return  # the script is sent the seconds of the next call in this mode
         self._generation = self._session.generation if self._live.is_joined and not self._live.is_resting else 0
         self._choose(lambda script: self._next_mode(script, step_s))
         self._unseen = controller.unseen(step_s) if step_s else 0
@@ -349,6 +356,14 @@ class AutoStep:
         if self._live.mode is UNTOUCHED:
             self._live.leave_alone(why)
 
+    def _tells_suspend(self) -> bool:
+        """Whether this machine was suspended since the last look; then the journal says so."""
+        asleep_s = self._suspends.passed_s()
+        if asleep_s:
+            said = f"this machine was suspended for {duration(asleep_s)}; the step that it fell into is not counted."
+            self._journal.entry(self.steps, "asleep", said, seconds=asleep_s)
+        return asleep_s > 0
+
     def _tell_losses(self) -> None:
         for loss in self._session.losses[self._losses :]:
             numbers = {"repeated": loss.repeated, "forgotten": loss.forgotten, "seconds": loss.seconds}
@@ -367,33 +382,3 @@ def _end(live: LiveStep, controller: Controller, journal: Journal) -> None:
 def _end_soon(live: LiveStep, controller: Controller, journal: Journal) -> None:
     """As `_end`, for a step that the user dropped: not within the garbage collection that found it."""
     threading.Thread(target=_end, args=(live, controller, journal), daemon=True, name="placer-end").start()
-
-
-def _check(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
-    """Refuse now what would otherwise fail later, within the training."""
-    if not callable(step):
-        raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
-    if settings is not None and settings.budget < 1:
-        raise BadInputError(f"budget is {settings.budget}; give at least 1.")
-    if settings is not None and settings.planned(WHOLE).is_chosen:
-        from search.session.registry import searcher_type  # slow to import
-
-        searcher_type(settings.searcher)
-    if sync_every is not None and sync_every < 1:
-        raise BadInputError(f"sync_every is {sync_every}; give at least 1.")
-    if devices is not None and not isinstance(devices, str):
-        raise BadInputError(f"devices is a {type(devices).__name__}; write {SPECS}.")
-    check_spec(devices)
-    split(devices)
-    if settings is not None and settings.split_batchnorm not in BATCH_NORM:
-        raise BadInputError(f"split_batchnorm is {settings.split_batchnorm!r}; give 'exact' or 'local'.")
-    if settings is not None and settings.is_local and settings.split == SPLIT_OFF:
-        raise BadInputError("split_batchnorm='local' divides nothing by itself; give split='auto', too, or a file.")
-    if settings is not None and settings.split not in (SPLIT_OFF, SPLIT_AUTO):
-        try:
-            read_plan(settings.split)
-        except BadInputError as error:
-            raise BadInputError(
-                f"split is {settings.split!r}, which is neither {SPLIT_OFF!r} nor {SPLIT_AUTO!r} nor a mapping file "
-                f"with splits: {error}"
-            ) from None

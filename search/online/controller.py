@@ -391,7 +391,11 @@ class Controller:
             self.planner.tell(trial.plan, [(trial.devices, trial.result)])
         anchor_s = next((t.result.step_s for t in self.tried if isinstance(t.result, Measured)), None)
         if self.store is not None and self.live.graph is not None and anchor_s is not None:
-            self.store.add(self.live.mapping(trial.devices, trial.plan), trial.result, anchor_s, trial.name)
+            try:
+                self.store.add(self.live.mapping(trial.devices, trial.plan), trial.result, anchor_s, trial.name)
+            except PlacerError as error:  # the disk is full, say: the search needs none
+                self.store = None
+                self._say("unkept", f"{error} The search goes on without it.")
 
     def _there(self) -> list[str]:
         devices = self.live.session.devices

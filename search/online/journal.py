@@ -25,9 +25,10 @@ MOST_BOARD_FAILURES = 3
 LOGGER = logging.getLogger("placer")
 
 Kind = Literal[
-    "start", "plan", "measured", "moved", "stayed", "alarm", "lost", "back", "left", "joined", "error", "end", "alone"
+    "start", "plan", "measured", "moved", "stayed", "alarm", "lost", "back", "left", "joined", "error", "end", "alone",
+    "asleep", "unkept",
 ]  # fmt: skip
-LOUD = frozenset({"alone", "lost"})  # shown on stderr even where nobody set up logging
+LOUD = frozenset({"alone", "lost", "asleep", "unkept"})  # shown on stderr even where nobody set up logging
 Number = float | int | str | bool | None
 
 

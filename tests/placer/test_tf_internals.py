@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from threading import Thread
 
 import pytest
@@ -207,6 +208,28 @@ def test_which_ops_have_a_state():
 
 def test_no_worker_is_joined_in_these_tests():
     assert tf_internals.joined_tasks() == {}
+
+
+def test_workers_are_told_for_how_long_to_wait_for_a_call_of_a_process_that_joins_them(monkeypatch):
+    context = tf_internals.eager_context.context()
+    told = []
+    for name in ("Set", "Update"):
+        monkeypatch.setattr(
+            tf_internals.pywrap_tfe,
+            f"TFE_Context{name}ServerDef",
+            lambda _, seconds, __, name=name: told.append(seconds),
+        )
+    monkeypatch.setattr(context, "_server_def", None)
+    monkeypatch.setattr(type(context), "_initialize_logical_devices", lambda _: None)
+    context.ensure_initialized()
+    for seconds in (1000, None):
+        with tf_internals.kept_by_workers(seconds) if seconds else nullcontext():
+            for ports in ("1", "2"):  # another cluster, and then an update of it
+                cluster = tf.train.ClusterSpec({"worker": {0: f"localhost:{ports}"}})
+                tf.config.experimental_connect_to_cluster(cluster)
+                tf.config.experimental_connect_to_cluster(cluster)
+    assert set(told[: len(told) // 2]) == {1000}
+    assert set(told[len(told) // 2 :]) == {600}
 
 
 def test_bytes_of_a_tensor_are_those_of_its_elements():

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numba.core.errors import NumbaError
 
-from surrogate.jit import kernel
+import surrogate.jit as jit_module
+from surrogate.jit import jit, kernel
 
 KERNEL = """
 from helper import add
@@ -77,6 +78,30 @@ def test_a_moved_type_of_an_argument_compiles_anew_what_takes_it(tmp_path):
         (tmp_path / "caller.py").write_text(TAKES_A_TUPLE.format(module=module))
         assert printed_by_caller(tmp_path) == "3"
         (tmp_path / f"{module}.py").unlink()
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: (path.unlink(), path.mkdir())])
+def test_what_is_kept_and_cannot_be_read_or_written_is_compiled_anew(tmp_path, damage):
+    """A file that was cut off when the machine lost its power; a path that the system refuses."""
+    (tmp_path / "caller.py").write_text(KERNEL)
+    (tmp_path / "helper.py").write_text(HELPER.format(more=1))
+    assert printed_by_caller(tmp_path) == "2"
+    kept = list(tmp_path.rglob("*.nbi"))
+    assert kept
+    for path in kept:
+        damage(path)
+    assert printed_by_caller(tmp_path) == "2"
+
+
+def test_where_no_folder_can_be_written_functions_are_compiled_and_one_line_says_so(monkeypatch, caplog):
+    monkeypatch.setattr(numba.core.caching.CompileResultCacheImpl, "_locator_classes", [])
+    jit_module._say_not_kept.cache_clear()
+    with pytest.raises(RuntimeError, match="no locator available"):
+        numba.njit(cache=True)(added)
+    assert jit(added)(1) == 2
+    assert kernel(added) is not None
+    (said,) = caplog.messages
+    assert said.startswith("placer: compiled functions cannot be kept on disk")
 
 
 def test_numba_still_has_the_private_names_that_the_stamps_are_written_to():

@@ -12,6 +12,7 @@ from statistics import median
 from experiments.benches.bench import Facts
 from experiments.benches.online.neighbours import HORIZON, LOADS, Place
 from experiments.benches.online.training import Held, Training, raced, say
+from placer.devices.cores import usable_cores
 from placer.devices.workers.workers import share_cores
 from placer.graph.topology import Link
 
@@ -29,7 +30,7 @@ def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int
     is whole, and after it left. seed: of the device that is hit.
     """
     its = LOADS[load]
-    shares = share_cores(workers, sorted(os.sched_getaffinity(0)))
+    shares = share_cores(workers, usable_cores())
     device = random.Random(f"{model} {load} {seed}").randrange(workers)
     with Training(model, f"workers:{workers}", budget) as training:
         training.until_steady()

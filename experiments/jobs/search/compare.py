@@ -86,6 +86,7 @@ class Comparison:
     settings: CompareSettings
     interrupted: bool
     seconds: float
+    unkept: str = ""  # why some of it is not in the store
 
     @property
     def singles(self) -> tuple[Row, ...]:
@@ -138,8 +139,9 @@ def run_comparison(
             contest = Contest(job, settings)
             contest.run(pressed)
             found = contest.finish(pressed)
+            job.note_suspends()
         signals.note(SIGNALS)  # what was found shall be handed back
-        return found
+        return replace(found, unkept=job.unkept)
 
 
 @dataclass(eq=False)

@@ -202,6 +202,7 @@ def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -
 def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
     """The finding of which `best`, one of the finalists, is the best."""
     job = best.job
+    jobs[0].note_suspends()
     single = min(
         (finalist for finalist in final.finalists if finalist.single), key=lambda f: step_s(f.row), default=None
     )
@@ -230,6 +231,7 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         plan=job.traced.plan,
         notes=tuple(line for each in jobs for line in (*each.notes, *_checked(each))),
         whole=fastest(row for finalist, row in rows.items() if best.divided and not finalist.divided),
+        unkept=next((each.unkept for each in jobs if each.unkept), ""),
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
         before=_timeline(single) if single else None,
         after=_timeline(best),

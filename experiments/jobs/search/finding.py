@@ -73,6 +73,7 @@ class Finding:
     order: tuple[str, ...] = ()  # ops of the delivered step that run in this order where they share a device
     finalists: tuple[Row, ...] = ()
     lost: str = ""  # what was lost before the end
+    unkept: str = ""  # why some of it is not in the store
     raced: bool = False  # whether the figures are those of the races, because the end was lost or cut short
     tf_default: Measured | None = None  # measured with them
     plan: SplitPlan | None = None  # by which ops of the delivered step are divided; then `groups` are of its parts

@@ -13,6 +13,7 @@ from experiments import zoo
 from experiments.jobs.search.finding import Progress, Row, by_merit, fastest
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
+from placer.devices.suspends import Suspends, duration
 from placer.errors import PlacerError
 from placer.graph.held_memory import Lack, mib
 from placer.graph.mapping import Mapping
@@ -42,9 +43,10 @@ class Job:
         clock: Callable[[], float],
         begin_s: float,
         beside: Job | None = None,
+        suspends: Suspends | None = None,
     ) -> None:
         """begin_s: when the job began, by `clock`. beside: an earlier job of the same step, with whose anchor mappings
-        are raced, and whose measurements count.
+        are raced, and whose measurements count. suspends: looked at since the job began.
         """
         from placer.measure.runner import Runner
 
@@ -68,8 +70,11 @@ class Job:
             self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
         if settings.operators is not None and profiled.groups.fine.source is not None and beside is None:
             self.notes.append(profiled.groups.fine.source)
+        self.unkept = ""  # why results are not in the store any more
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._calibrated_by = 0  # rows
+        self._suspends: Suspends = suspends or (Suspends() if beside is None else beside._suspends)
+        self.note_suspends()
 
     @classmethod
     @contextmanager
@@ -87,7 +92,7 @@ class Job:
         devices: open ones to use instead of those that the settings name; they stay open. training: a step to search
         instead of the model that the settings name. Raises BadInputError and PlacerError as the stages do.
         """
-        begin_s = clock()
+        begin_s, suspends = clock(), Suspends()
         traced = trace_model(settings, progress, training)
         from placer.devices.cluster import open_devices
 
@@ -104,7 +109,7 @@ class Job:
         )
         with own as used:
             profiled = profile_model(traced, used, settings, progress)
-            job = cls(settings, traced, used, profiled, progress, store, clock, begin_s)
+            job = cls(settings, traced, used, profiled, progress, store, clock, begin_s, suspends=suspends)
             with closing(job.runner):
                 try:
                     yield job
@@ -236,18 +241,37 @@ class Job:
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
         results = [result or next(raced) for result in known]
         self._learn_memory(results)
+        self.note_suspends()
         rows = []
         for i, ((searcher, mapping), result) in enumerate(zip(asked, results, strict=True)):
             if self.anchor_s is None and isinstance(result, Measured):
                 self.anchor_s = result.step_s
             if self.store is not None and self.anchor_s and known[i] is None:
-                self.store.add(fine[i], result, self.anchor_s, searcher, schedule)
+                self._keep(self.store, fine[i], result, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
             at_s = self.clock() - self.begin_s
             rows.append(Row(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i], at_s=at_s))
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
+
+    def _keep(self, store: Store, mapping: Mapping, result: Result, searcher: str) -> None:
+        """Store a result of the captured ops. Where that fails, as on a full disk, the search goes on without a store:
+        what was measured is handed back all the same.
+        """
+        try:
+            store.add(mapping, result, self.anchor_s or 0.0, searcher, self.settings.schedule)
+        except PlacerError as error:
+            self.store, self.unkept = None, f"{error} What was measured from then on is not in it."
+            self.progress.phase(self.unkept)
+
+    def note_suspends(self) -> None:
+        """Say it, and note it for the report, where this machine was suspended since the last look."""
+        asleep_s = self._suspends.passed_s()
+        if asleep_s:
+            said = f"this machine was suspended for {duration(asleep_s)}; the step that it fell into is not counted."
+            self.progress.phase(said)
+            self.notes.append(f"{said[0].upper()}{said[1:]}")
 
     def _learn_memory(self, results: Sequence[Result]) -> None:
         """Ask no device again for as much as it ran out of."""

@@ -6,7 +6,6 @@ Each stage returns a value that the next one takes. TensorFlow is loaded by the 
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -107,9 +106,10 @@ def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, pr
 def check_several(topology: Topology) -> None:
     """Raises PlacerError where there is only one device."""
     if len(topology) < 2:
+        from placer.devices.cores import usable_cores
         from placer.devices.workers.workers import ONE_CORE
 
-        one_core = len(os.sched_getaffinity(0)) == 1
+        one_core = len(usable_cores()) == 1
         way_out = ONE_CORE if one_core else "pass --workers 2 to start worker processes."
         raise PlacerError(f"{topology.names[0]} is the only device here, so there is nothing to place; {way_out}")
 

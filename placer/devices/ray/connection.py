@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from placer.devices.cores import usable_cores
 from placer.devices.workers.addresses import listens
 from placer.devices.workers.binding import interface_of, own_address
 from placer.errors import BadInputError, short
@@ -180,7 +181,7 @@ def _start() -> None:
     try:
         ray.init(
             address=LOCAL,
-            num_cpus=len(os.sched_getaffinity(0)),
+            num_cpus=len(usable_cores()),
             object_store_memory=STORE_BYTES,
             include_dashboard=False,
             log_to_driver=False,

@@ -6,7 +6,6 @@ import json
 import os
 import selectors
 import subprocess
-import tempfile
 from functools import partial
 from typing import Any
 
@@ -37,7 +36,7 @@ class NodeWorker:
         self.end()
         listen = f"{self.host}:{port}"
         flags = ["--cores", ",".join(map(str, self.cores)), "--json", "--until-eof"]
-        with tempfile.TemporaryFile("w+") as said:
+        with os.fdopen(os.memfd_create("placer_said"), "w+") as said:
             self._process = subprocess.Popen(
                 command(listen, *flags),
                 stdin=subprocess.PIPE,

@@ -19,14 +19,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from placer.devices.cores import usable_cores
 from placer.devices.workers.binding import LOOPBACK, bind, interface_of
 from placer.devices.workers.keepalive import keep_alive_from_now
 from placer.devices.workers.listen_watch import ListenWatch
-from placer.devices.workers.worker import server_parts, whole_parts
+from placer.devices.workers.worker import server_parts, stay_on, whole_parts
 from placer.devices.workers.worker_info import WorkerInfo
 from placer.devices.workers.workers import FAIL_FAST, KEEP_MEMORY, QUIET
 from placer.errors import BadInputError, PlacerError, one_line, short
 
+UNPINNED = (
+    "placer: this worker may not be kept to its cores (sched_setaffinity is not permitted here), so that it computes "
+    "on any, with as many threads."
+)
 MODULE = "placer.devices.workers.standalone"
 ENDING = (signal.SIGINT, signal.SIGTERM)
 # TensorFlow refuses sessions that name a worker as it was named when it started: all here start under this name.
@@ -85,9 +90,9 @@ def warning(who: str) -> str:
 
 def parse_cores(text: str | None) -> list[int]:
     """The cores named, comma-separated; all that this process may use for None. Raises BadInputError for others."""
-    allowed = sorted(os.sched_getaffinity(0))
     if text is None:
-        return allowed
+        return usable_cores()
+    allowed = sorted(os.sched_getaffinity(0))
     names = text.split(",")
     if not all(name.isascii() and name.isdecimal() for name in names) or not set(map(int, names)) <= set(allowed):
         usable = ",".join(map(str, allowed))
@@ -150,7 +155,8 @@ def _leave(number: int, _: Any) -> NoReturn:
 
 
 def _served(listen: Listen, cores: Sequence[int], whole: bool) -> WorkerInfo:
-    os.sched_setaffinity(0, cores)
+    if not stay_on(cores):
+        print(UNPINNED, file=sys.stderr, flush=True)
     watch = ListenWatch.forked()  # before TensorFlow starts threads
     try:
         with _quiet():

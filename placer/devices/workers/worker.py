@@ -1,8 +1,9 @@
 """One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent is gone.
 
-Run as `python -m placer.devices.workers.worker`; started by `workers` beside it. Prints `ready` on stdout once it
-listens. TensorFlow does not authenticate clusters (whoever reaches the port can run code), so its socket is bound to
-the loopback interface before it listens, or where that cannot be, right afterwards and before `ready` is printed.
+Run as `python -m placer.devices.workers.worker`; started by `workers` beside it. Prints READY on stdout once it
+listens, or READY_UNPINNED where it may not be kept to its cores. TensorFlow does not authenticate clusters (whoever
+reaches the port can run code), so its socket is bound to the loopback interface before it listens, or where that cannot
+be, right afterwards and before that is printed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib.util
 import os
 import signal
 import sys
+from collections.abc import Collection
 from contextlib import closing
 from types import ModuleType
 from typing import Any
@@ -22,6 +24,7 @@ from placer.devices.workers.listen_watch import ListenWatch
 from placer.errors import PlacerError
 
 PR_SET_PDEATHSIG = 1
+READY, READY_UNPINNED = "ready", "ready, on any core"
 
 
 def main() -> None:
@@ -37,9 +40,10 @@ def main() -> None:
         end_with_parent()
     ports, cores = ([int(n) for n in numbers.split(",")] for numbers in (flags.ports, flags.cores))
     try:
-        os.sched_setaffinity(0, cores)
+        is_pinned = stay_on(cores)
         watch = ListenWatch.forked()  # before TensorFlow starts threads
         serve(ports, flags.task, len(cores), _parts(flags.whole), watch)
+        print(READY if is_pinned else READY_UNPINNED, flush=True)
     except PlacerError as error:  # printed on the one line that the parent reads
         print(error, flush=True)
         os._exit(1)
@@ -50,13 +54,24 @@ def main() -> None:
     os._exit(0)
 
 
+def stay_on(cores: Collection[int]) -> bool:
+    """Keep this process to these cores; False where it is not permitted, as in some sandboxes. Raises OSError where the
+    machine has no such cores.
+    """
+    try:
+        os.sched_setaffinity(0, cores)
+    except PermissionError:
+        return False
+    return True
+
+
 def end_with_parent() -> None:
     """Ask the kernel to kill this process when the thread that started it ends."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any], watch: ListenWatch) -> None:
-    """Start the gRPC server of `task`, bind it to loopback, and print `ready`. parts: from `server_parts`.
+    """Start the gRPC server of `task` and bind it to loopback. parts: from `server_parts`.
 
     Raises PlacerError where it cannot be bound: it would take commands from any host.
     """
@@ -68,7 +83,6 @@ def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any], wat
     if not bind_to_loopback([ports[task]]):
         raise PlacerError(f"no socket was found that listens on port {ports[task]}, so none is tied to loopback.")
     globals()["_server"] = server  # a garbage-collected server stops serving
-    print("ready", flush=True)
 
 
 def server_parts() -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import selectors
 import socket
@@ -13,11 +14,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 
 import psutil
 
+from placer.devices.cores import usable_cores
+from placer.devices.workers.worker import READY, READY_UNPINNED
 from placer.errors import BadInputError, PlacerError, short
 
+LOGGER = logging.getLogger("placer")
 START_TIMEOUT_S = 120.0
 # Let a worker keep the memory it frees. By default the C library returns large tensors' memory after every op and
 # allocates it again page by page: steps of MobileNetV3 took 100-150 ms instead of 68, one op randomly 20 us or 80 us.
@@ -29,8 +34,12 @@ FENCE = "PLACER_FENCE_MIB"
 ALLOCATOR_LIMIT = "TF_MKL_ALLOC_MAX_BYTES"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"}
 ONE_CORE = (
-    "this process may use one core, and workers need one each; give it more cores, or divide this process: "
-    "--devices cpus:2."
+    "this process may use one core (its affinity or a CPU quota says so), and workers need one each; give it more, or "
+    "divide this process: --devices cpus:2."
+)
+UNPINNED = (
+    "placer: workers may not be kept to cores of their own here (sched_setaffinity is not permitted), so they disturb "
+    "each other, and step times vary; permit it, or divide this process: --devices cpus:2."
 )
 
 
@@ -134,7 +143,7 @@ def start_workers(
     PlacerError where a worker does not come up.
     """
     fence_bytes()
-    cores = tuple(cores) or share_cores(count, sorted(os.sched_getaffinity(0)))
+    cores = tuple(cores) or share_cores(count, usable_cores())
     wanted = tuple(ports) or free_ports(count)
     for port in wanted:
         _check_free(port)
@@ -234,12 +243,19 @@ def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
                 pipe.close()
 
 
+@cache
+def _say_unpinned() -> None:
+    LOGGER.warning(UNPINNED)
+
+
 def _wait_ready(process: subprocess.Popen[str], who: str, deadline: float, clock: Callable[[], float]) -> None:
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         ready = selector.select(max(0.0, deadline - clock()))
     line = process.stdout.readline().strip() if ready else ""
-    if line != "ready":
+    if line == READY_UNPINNED:
+        _say_unpinned()
+    elif line != READY:
         what = "did not answer in time" if not ready else f"could not start: {line or 'it ended without a word'}"
         raise PlacerError(f"{who} {what}" if line.endswith(".") else f"{who} {what}; try again, or fewer --workers.")

@@ -17,7 +17,7 @@ from placer.devices.workers.deadline import waiting
 from placer.profile.operators.dataset import Operator
 from placer.profile.operators.probes import Feed, Probe, constant_node, has_kernel, with_inputs
 from placer.profile.partial_device import alone
-from placer.profile.profiler import PROFILED, session_config, trace_steps, warn_of_lost_kernels
+from placer.profile.profiler import PROFILED, run_traced, session_config, trace_steps, warn_of_lost_kernels
 from placer.profile.step_trace import traced_step
 from placer.trace.capture import Captured
 
@@ -83,11 +83,9 @@ def _run(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> S
         last = f"probe_{len(probes) - 1}"
         for _ in range(WARM_UP):
             session.run(last)
-        options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
         for _ in range(runs):
-            metadata = tf.compat.v1.RunMetadata()
-            session.run(last, options=options, run_metadata=metadata)
-            for name, seconds in _probe_times(metadata.step_stats, devices.tf_name(device)):
+            step_stats = run_traced(session, last).step_stats
+            for name, seconds in _probe_times(step_stats, devices.tf_name(device)):
                 samples[probes[int(name.removeprefix("probe_"))].operator.signature].append(seconds)
     return dict(samples)
 

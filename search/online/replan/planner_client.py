@@ -7,7 +7,6 @@ import pickle
 import queue
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -51,7 +50,7 @@ class Planner:
         """
         if self._process is not None or self._closed:
             raise PlacerError("a planner starts once; make another.")
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe would fill up unread
+        self._said = os.fdopen(os.memfd_create("placer_said"), "w+b")  # a pipe would fill up unread
         try:
             self._process = _started(self._said)
         except OSError as error:

@@ -35,6 +35,8 @@ assertion failed: [rates fall] [Condition x < y did not hold element-wise:] [x (
         ),
         (RuntimeError("can't start new thread"), "no more memory (RuntimeError: can't start new thread)"),
         (ImportError("x.so: failed to map segment from shared object"), "no more memory (ImportError: x.so: failed to"),
+        (FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), "set TMPDIR to one."),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), None),
         (RuntimeError("a fault of ours"), None),
         (OSError(errno.EIO, "Input/output error"), None),
         (KeyError("a"), None),

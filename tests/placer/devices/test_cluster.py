@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from placer.devices.cluster import Devices
+from placer.devices.cluster import Devices, open_devices
 from placer.devices.joining import Joined, own_node
+from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError, PlacerError
 from placer.graph.topology import Device, Link, Topology
 
@@ -137,7 +138,13 @@ def test_a_device_whose_address_refuses_is_lost_and_one_in_this_process_never(se
 def test_survivors_keep_their_names_order_links_and_task_numbers(served, monkeypatch):
     devices, _ = served
     joined = []
-    monkeypatch.setattr("placer.devices.cluster.join_workers", lambda tasks: joined.append(tasks) or Joined((), (), {}))
+
+    def join(tasks, own):
+        joined.append(tasks)
+        assert not own  # what a process that was killed left on them must go some time
+        return Joined((), (), {})
+
+    monkeypatch.setattr("placer.devices.cluster.join_workers", join)
     left = devices.without(["worker:0"])
     assert joined == [{1: devices.addresses["worker:1"]}]
     assert left.topology.names == ("worker:1", "cpu:0")
@@ -183,3 +190,12 @@ def test_devices_of_this_process_are_left_out_without_joining_anything(two_cpus)
     assert left.topology.names == ("cpu:1",)
     assert (left.lost(), left.join_all()) == ((), two_cpus)
     assert replace(left, original=None).whole.topology.names == ("cpu:1",)
+
+
+def test_workers_that_end_with_this_process_wait_for_it_longer_than_others(monkeypatch):
+    def join(tasks, own):
+        raise PlacerError(f"{tasks} {own}")
+
+    monkeypatch.setattr("placer.devices.cluster.join_workers", join)
+    with pytest.raises(PlacerError, match="True"):
+        open_devices("workers:1", workers=Workers((1,), ((0,),)))

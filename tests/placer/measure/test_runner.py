@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from placer.devices.suspends import Suspends
 from placer.graph.mapping import Mapping
 from placer.measure.runner import (
     CHECKED_STEPS,
@@ -113,6 +114,32 @@ def test_a_runner_beside_another_tells_its_results_in_that_ones_anchors_time(cap
     assert runner.incumbent is fast
     runner.close()
     assert fast.closed and not first.anchor.closed
+
+
+class SleepyStep(FakeStep):
+    """The machine is suspended in its second step, which takes 40 times as long, on caches that went cold."""
+
+    asleep_s, steps = 0.0, 0
+
+    def run_flat(self, inputs):
+        self.steps += 1
+        self.asleep_s = 3600.0 if self.steps >= 2 else 0.0
+        self.clock.now += 40.0 if self.steps == 2 else 0.0
+        return super().run_flat(inputs)
+
+
+def test_a_step_across_a_suspend_is_not_believed_and_another_is_timed(captured, two_cpus):
+    clock = Clock()
+    step = SleepyStep(clock, forever(1.0))
+    suspends = Suspends(clock, lambda: clock() + step.asleep_s)
+    assert [timed(step, [], clock, suspends) for _ in range(3)] == [1.0, 1.0, 1.0]
+    assert step.steps == 4
+    step.steps = step.asleep_s = 0
+    runner = Runner(captured[0], two_cpus, captured[1], [], FEW, clock, suspends=Suspends(clock, suspends._since_boot))
+    assert runner._raced([RacedStep(step, 0.5)]) == [Measured(1.0, 0.0, 5, 0.5)]
+    step.steps = step.asleep_s = 0
+    runner = Runner(captured[0], two_cpus, captured[1], [], FEW, clock, suspends=Suspends(clock, suspends._since_boot))
+    assert runner.compare([step], 5) == [Measured(1.0, 0.0, 5)]
 
 
 def test_the_faster_one_becomes_incumbent(captured, two_cpus):
@@ -266,7 +293,7 @@ def test_settings_are_frozen():
 def bare(clock):
     """A runner for steps that exist already."""
     runner = object.__new__(Runner)
-    runner.settings, runner.inputs, runner.clock = FEW, [], clock
+    runner.settings, runner.inputs, runner.clock, runner.suspends = FEW, [], clock, None
     return runner
 
 

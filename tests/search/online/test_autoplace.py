@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from placer.devices.suspends import Suspends
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Device, Topology
@@ -33,6 +34,7 @@ from placer.train.steps.modes import UNTOUCHED
 from search.online import controller
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
+from search.online.interfaces import Steps
 from search.online.settings import OnlineSettings
 from search.online.split_search import chosen
 from search.splits import choose
@@ -123,6 +125,48 @@ def test_lost_devices_are_looked_for_whatever_the_signature(
         losses(placed, tuple(tensor[:3] for tensor in inputs), 3)
         losses(placed, inputs, 1)
     assert looked == [before + i for i in (1, 2, 3, 4)]
+
+
+def test_a_step_across_a_suspend_is_not_counted_and_one_line_says_so(
+    make_step: Callable[[], Made], caplog: pytest.LogCaptureFixture
+) -> None:
+    step, inputs = make_step()
+    sent: list[float] = []
+
+    def script() -> Steps[None]:
+        while True:
+            sent.append((yield UNTOUCHED))
+
+    now_s, asleep_s = 5.0, 0.0
+    suspends = Suspends(lambda: now_s, lambda: now_s + asleep_s)
+    with AutoStep(step, settings=OnlineSettings(search=False, adapt=False), suspends=suspends) as placed:
+        placed._script = script()
+        next(placed._script)
+        losses(placed, inputs, 2)
+        asleep_s = 7200.0
+        found = losses(placed, inputs, 1)
+        assert (len(sent), placed.steps) == (2, 3)
+        losses(placed, inputs, 2)
+        (entry,) = placed.journal.entries
+    assert (len(sent), placed.steps) == (4, 5)
+    assert found == losses(make_step()[0], inputs, 3)[2:]
+    assert (entry.kind, entry.step, entry.numbers["seconds"]) == ("asleep", 3, 7200)
+    assert caplog.text.count("this machine was suspended for 2.0 h; the step that it fell into is not counted.") == 1
+
+
+def test_a_store_that_can_be_written_no_more_ends_no_search(
+    make_step: Callable[[], Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise PlacerError("the store cannot be written: database or disk is full; free some space.")
+
+    monkeypatch.setattr(Store, "add", full)
+    step, inputs = make_step()
+    with autoplace(step, budget=2, store=tmp_path / "found.db") as placed:
+        searched(placed, inputs)
+        kinds = [entry.kind for entry in placed.journal.entries]
+        assert (kinds.count("unkept"), kinds.count("end"), kinds.count("error")) == (1, 1, 0), placed.report()
+        assert sum(isinstance(tried.result, Measured) for tried in placed.tried) > 1
 
 
 def test_short_steady_steps_are_looked_at_in_groups_and_train_alike(

@@ -7,12 +7,13 @@ import os
 import re
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
 
 from experiments.jobs.interrupt import EndedError
-from experiments.jobs.search import ending
+from experiments.jobs.search import ending, job
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.main_job import run_search
 from experiments.jobs.search.settings import SearchSettings
@@ -43,6 +44,35 @@ def test_single_devices_are_measured_first_and_nothing_twice(found):
     asked = [row.mapping.devices for row in found.measured]
     assert len(asked) == len(set(asked))
     assert len(asked) <= SETTINGS.measurements
+
+
+def test_a_suspend_during_a_search_is_said_once_and_stands_in_the_report(two_cpus, monkeypatch):
+    said, looks = [], iter([0.0, 7200.0])
+    monkeypatch.setattr(job, "Suspends", lambda: SimpleNamespace(passed_s=lambda: next(looks, 0.0)))
+    progress = Progress()
+    progress.phase = said.append
+    found = run_search(replace(SETTINGS, measurements=2), progress)
+    line = "this machine was suspended for 2.0 h; the step that it fell into is not counted."
+    assert said.count(line) == 1
+    assert finding_facts(found)["notes"].count(f"T{line[1:]}") == 1
+
+
+def test_a_store_that_can_be_written_no_more_ends_no_search(two_cpus, tmp_path, monkeypatch):
+    """The disk is full after the first result."""
+    with Store(tmp_path / "runs.sqlite") as store:
+        add, kept = store.add, []
+
+        def added(*arguments):
+            kept.append(arguments)
+            if len(kept) > 1:
+                raise PlacerError("the store runs.sqlite cannot be written: database or disk is full; free some space.")
+            add(*arguments)
+
+        monkeypatch.setattr(store, "add", added)
+        found = run_search(replace(SETTINGS, measurements=3), store=store)
+        assert (len(found.measured) >= 2, len(store), len(kept)) == (True, 1, 2)
+    assert isinstance(found.best.result, Measured)
+    assert found.unkept.startswith("the store runs.sqlite cannot be written")
 
 
 def test_what_is_handed_back_is_never_slower_than_the_best_single_device(found):

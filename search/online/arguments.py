@@ -1,0 +1,42 @@
+"""What is given to `autoplace` and `place`, looked at before anything is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placer.devices.logical import split
+from placer.devices.specs import SPECS, check_spec
+from placer.errors import BadInputError
+from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
+from placer.train.steps.modes import WHOLE
+from search.online.settings import OnlineSettings
+
+
+def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
+    """Refuse now what would otherwise fail later, within the training. Raises BadInputError."""
+    if not callable(step):
+        raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
+    if settings is not None and settings.budget < 1:
+        raise BadInputError(f"budget is {settings.budget}; give at least 1.")
+    if settings is not None and settings.planned(WHOLE).is_chosen:
+        from search.session.registry import searcher_type  # slow to import
+
+        searcher_type(settings.searcher)
+    if sync_every is not None and sync_every < 1:
+        raise BadInputError(f"sync_every is {sync_every}; give at least 1.")
+    if devices is not None and not isinstance(devices, str):
+        raise BadInputError(f"devices is a {type(devices).__name__}; write {SPECS}.")
+    check_spec(devices)
+    split(devices)
+    if settings is not None and settings.split_batchnorm not in BATCH_NORM:
+        raise BadInputError(f"split_batchnorm is {settings.split_batchnorm!r}; give 'exact' or 'local'.")
+    if settings is not None and settings.is_local and settings.split == SPLIT_OFF:
+        raise BadInputError("split_batchnorm='local' divides nothing by itself; give split='auto', too, or a file.")
+    if settings is not None and settings.split not in (SPLIT_OFF, SPLIT_AUTO):
+        try:
+            read_plan(settings.split)
+        except BadInputError as error:
+            raise BadInputError(
+                f"split is {settings.split!r}, which is neither {SPLIT_OFF!r} nor {SPLIT_AUTO!r} nor a mapping file "
+                f"with splits: {error}"
+            ) from None
