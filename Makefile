@@ -6,6 +6,7 @@ DEMO_MINUTES ?= 3# after which `make demo` asks for no more of them; what it doe
 WORKERS ?= 2
 TEST_PROCESSES ?= 2# each takes whole files of tests; 0 runs them all in one, where a debugger works
 BENCH ?= main-job
+FUZZ_RUNS ?= 100000# inputs of each kind of file that `make fuzz` has Atheris make
 PYTHON ?=# an interpreter to use instead of the newest one found
 LOCK_ARGS ?=# e.g. --upgrade, or --upgrade-package NAME; without, `make lock` keeps every version that still fits
 
@@ -75,9 +76,11 @@ pythons:
 		$(MAKE) test VENV=.venv-$$version PYTHON=python$$version || exit 1; \
 	done
 
-# Twenty times as many hostile files, stores and command lines as `make test-slow` tries; takes about half an hour.
+# Twenty times as many hostile files, stores and command lines as `make test-slow` tries, which takes about half an hour;
+# then as many as FUZZ_RUNS of each kind of file that Atheris makes, guided by what they reach.
 fuzz: $(STAMP)
 	PLACER_FUZZ=1000000 $(BIN)/pytest tests/fuzz -n $(TEST_PROCESSES) --dist load $(PYTEST_ARGS)
+	$(BIN)/python -m experiments.fuzz.guided all $(FUZZ_RUNS) out/fuzz
 
 # For the tests marked `browser`; without root: make test-slow PYTEST_ARGS="-m 'slow and not browser and not nightly'"
 browser:
