@@ -5,6 +5,7 @@ DEMO_MEASUREMENTS ?= 16# mappings measured by `make demo`, the single devices in
 DEMO_MINUTES ?= 3# after which `make demo` asks for no more of them; what it does then takes one or two minutes
 WORKERS ?= 2
 TEST_PROCESSES ?= 2# each takes whole files of tests; 0 runs them all in one, where a debugger works
+RUNS ?= 20# of all tests by `make soak`
 BENCH ?= main-job
 FUZZ_RUNS ?= 100000# inputs of each kind of file that `make fuzz` has Atheris make
 PYTHON ?=# an interpreter to use instead of the newest one found
@@ -37,12 +38,13 @@ FIND_PYTHON = found=; \
 	fi
 
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow nightly pythons fuzz browser lint check bench bench-all lock licences clean distclean
+.PHONY: help setup demo test test-slow nightly soak pythons fuzz browser lint check bench bench-all lock licences clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
 	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others, make nightly all the rest'
 	@echo 'make pythons run the quick tests with each of Python 3.11, 3.12 and 3.13 that is installed'
+	@echo 'make soak    run the quick tests 20 times (RUNS=20), for hours, and count what fails now and then'
 	@echo 'make fuzz    try a million hostile files, stores and command lines'
 	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
 	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, make test and make test-slow'
@@ -58,14 +60,21 @@ demo: $(STAMP)
 		--measurements $(DEMO_MEASUREMENTS) --minutes $(DEMO_MINUTES) \
 		--out out/demo --report out/demo/report.html --trace out/demo/trace.json --gantt out/demo/step.png
 
+TEST := $(BIN)/pytest -m 'not slow' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
 test: $(STAMP)
-	$(BIN)/pytest -m 'not slow' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	$(TEST)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -m 'slow and not nightly' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 nightly: $(STAMP)
 	$(BIN)/pytest -m nightly -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+# The quick tests RUNS times, whatever comes of them; with HOG=1 beside a process that never rests. Each run's outcome is kept
+# in out/soak.jsonl, of which `placer bench faults` takes those of its commit.
+soak: $(STAMP)
+	$(BIN)/python -m experiments.soak $(RUNS) $(if $(HOG),hog) -- $(TEST)
 
 # The quick tests with every supported Python that is installed, each in an environment of its own.
 pythons:
