@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from packaging.requirements import Requirement
 
 import placer
 from placer.left_alone import LeftAlone, stand_in
@@ -71,6 +73,13 @@ def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPro
 )
 def test_a_supported_release_passes(version: str) -> None:
     check_version(version)
+
+
+def test_the_extras_install_one_of_them() -> None:
+    extras = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = {extra: Requirement(extras[extra][0]).specifier for extra in ("cpu", "gpu")}
+    assert all(asked["cpu"].contains(f"{release}.1") for release in SUPPORTED)
+    assert not any(asked[extra].contains(other) for extra in asked for other in ("2.19.1", "2.22.0", "3.0.0"))
 
 
 @pytest.mark.parametrize("version", ["2.19.1", "2.210.0", "2.2", "2", "3.21.0", "", "x\ny"])
