@@ -17,6 +17,9 @@ from experiments.fuzz.stores import HOSTILE_STORES, HostileStore
 from placer.errors import BadInputError, PlacerError
 
 
+VALID = 0.5  # share of the changed ones that are changed from a valid one
+
+
 @dataclass(frozen=True)
 class Guided:
     """One kind of input, opened. seeds: valid ones. given: what uses any bytes. mutate: changes some bytes.
@@ -32,16 +35,21 @@ class Guided:
 
 def _file(kind: HostileFile, folder: Path) -> Guided:
     valid, given = kind.opened(folder)
-    return Guided([valid], given, partial(_changed, 0))
+    return Guided([valid], given, partial(_changed, [valid], 0))
 
 
 def _store(opened: Callable[[Path], HostileStore], folder: Path) -> Guided:
     store = opened(folder)
-    return Guided(store.seeds(), store.given, partial(_changed, 2), PlacerError)
+    seeds = store.seeds()
+    return Guided(seeds, store.given, partial(_changed, seeds, 2), PlacerError)
 
 
-def _changed(first: int, data: bytes, rng: random.Random) -> bytes:
-    """What lies behind the first bytes changed as the seeded generator changes it: as JSON where it is some."""
+def _changed(seeds: Sequence[bytes], first: int, data: bytes, rng: random.Random) -> bytes:
+    """What lies behind the first bytes changed as the seeded generator changes it: as JSON where it is some.
+
+    Half of the time `data` is a valid one instead, because what reached something new is mostly refused early.
+    """
+    data = rng.choice(seeds) if rng.random() < VALID else data
     head, tail = data[:first], data[first:]
     with suppress(ValueError, RecursionError):
         return head + mutated(tail, rng)
