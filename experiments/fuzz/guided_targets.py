@@ -16,7 +16,6 @@ from experiments.fuzz.mutations import garbled, mutated
 from experiments.fuzz.stores import HOSTILE_STORES, HostileStore
 from placer.errors import BadInputError, PlacerError
 
-
 VALID = 0.5  # share of the changed ones that are changed from a valid one
 
 

@@ -87,7 +87,7 @@ def test_valid_ones_are_used_and_changed_ones_judged(name: str, tmp_path: Path) 
         for seed in opened.seeds[:12]:
             tally.use(opened.given(seed))
         assert (tally.refused, tally.lines) == (0, [])
-        for _ in range(12):
+        for _ in range(60):
             tally.use(opened.given(opened.mutate(rng.choice(opened.seeds), rng)))
         for data in (b"", b"\0", b"[" * 3000, b"\xff" * 20):
             tally.use(opened.given(data))
