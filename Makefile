@@ -1,12 +1,15 @@
 # Everything here works from a fresh clone: the first target that needs it makes .venv (the only step that uses the
-# network), and makes it anew when pyproject.toml or constraints.txt change.
+# network), and makes it anew when pyproject.toml or the lock in requirements/ change.
 
 DEMO_MEASUREMENTS ?= 16# mappings measured by `make demo`, the single devices included
 DEMO_MINUTES ?= 3# after which `make demo` asks for no more of them; what it does then takes one or two minutes
 WORKERS ?= 2
 TEST_PROCESSES ?= 2# each takes whole files of tests; 0 runs them all in one, where a debugger works
+RUNS ?= 20# of all tests by `make soak`
 BENCH ?= main-job
+FUZZ_RUNS ?= 100000# inputs of each kind of file that `make fuzz` has Atheris make
 PYTHON ?=# an interpreter to use instead of the newest one found
+LOCK_ARGS ?=# e.g. --upgrade, or --upgrade-package NAME; without, `make lock` keeps every version that still fits
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,18 +22,34 @@ EXTRA := $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU' || ls /dev/nvidia
 	then echo gpu; else echo cpu; fi)
 endif
 STAMP := $(VENV)/.installed-$(EXTRA)
+LOCK := requirements/$(EXTRA).txt
+UV := uv==0.13.9# makes the locks, in an environment of its own
+PIP := -m pip install --disable-pip-version-check
+
+# Sets `found` to the first interpreter that works.
+FIND_PYTHON = found=; \
+	for python in $(or $(PYTHON),$(PYTHONS)); do \
+		if "$$python" -c '$(IN_RANGE)' >/dev/null 2>&1; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo 'make: no Python 3.11, 3.12 or 3.13 with venv works here (tried $(or $(PYTHON),$(PYTHONS)));' \
+			'install one, or name it: make PYTHON=/path/to/python3.12' >&2; \
+		exit 2; \
+	fi
 
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow nightly pythons fuzz browser lint check bench bench-all constraints licences clean distclean
+.PHONY: help setup demo test test-slow nightly soak pythons fuzz browser lint check bench bench-all lock licences clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
 	@echo 'make test    run the quick tests, in a few minutes; make test-slow runs the others, make nightly all the rest'
 	@echo 'make pythons run the quick tests with each of Python 3.11, 3.12 and 3.13 that is installed'
+	@echo 'make soak    run the quick tests 20 times (RUNS=20), for hours, and count what fails now and then'
 	@echo 'make fuzz    try a million hostile files, stores and command lines'
 	@echo 'make browser install Chromium for the slow tests of the report page (Debian, as root)'
 	@echo 'make check   what CI runs: ruff, ruff format, mypy, lint-imports, make test and make test-slow'
 	@echo 'make bench   run and record a benchmark (BENCH=main-job); make bench-all records all, for hours, and resumes'
+	@echo 'make lock    name anew what make setup installs, with hashes, after pyproject.toml changed'
 	@echo 'make licences list the licences of all that make setup installs'
 	@echo 'make clean   remove caches and out/demo; make distclean removes .venv, too'
 
@@ -41,14 +60,21 @@ demo: $(STAMP)
 		--measurements $(DEMO_MEASUREMENTS) --minutes $(DEMO_MINUTES) \
 		--out out/demo --report out/demo/report.html --trace out/demo/trace.json --gantt out/demo/step.png
 
+TEST := $(BIN)/pytest -m 'not slow' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
 test: $(STAMP)
-	$(BIN)/pytest -m 'not slow' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	$(TEST)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -m 'slow and not nightly' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 nightly: $(STAMP)
 	$(BIN)/pytest -m nightly -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+# The quick tests RUNS times, whatever comes of them; with HOG=1 beside a process that never rests. Each run's outcome is kept
+# in out/soak.jsonl, of which `placer bench faults` takes those of its commit.
+soak: $(STAMP)
+	$(BIN)/python -m experiments.soak $(RUNS) $(if $(HOG),hog) -- $(TEST)
 
 # The quick tests with every supported Python that is installed, each in an environment of its own.
 pythons:
@@ -59,9 +85,11 @@ pythons:
 		$(MAKE) test VENV=.venv-$$version PYTHON=python$$version || exit 1; \
 	done
 
-# Twenty times as many hostile files, stores and command lines as `make test-slow` tries; takes about half an hour.
+# Twenty times as many hostile files, stores and command lines as `make test-slow` tries, which takes about half an hour;
+# then as many as FUZZ_RUNS of each kind of file that Atheris makes, guided by what they reach.
 fuzz: $(STAMP)
 	PLACER_FUZZ=1000000 $(BIN)/pytest tests/fuzz -n $(TEST_PROCESSES) --dist load $(PYTEST_ARGS)
+	$(BIN)/python -m experiments.fuzz.guided all $(FUZZ_RUNS) out/fuzz
 
 # For the tests marked `browser`; without root: make test-slow PYTEST_ARGS="-m 'slow and not browser and not nightly'"
 browser:
@@ -87,37 +115,39 @@ bench-all: $(STAMP)
 	$(BIN)/placer bench all --record --runs out/bench
 
 # The stamp's name tells the two TensorFlow builds apart: they share files, so one never replaces the other in place.
-# A .venv of another kind, or one whose interpreter is gone, is made anew.
-$(STAMP): pyproject.toml constraints.txt
+# A .venv of another kind, or one whose interpreter is gone, is made anew. Every package is the one whose hash the lock
+# names (docs/decisions/032-locks.md); nothing is built but Placer itself, with the setuptools of the lock.
+$(STAMP): pyproject.toml $(LOCK)
 	@if [ -e $(VENV) ] && { [ -n "$$(ls $(VENV)/.installed-* 2>/dev/null | grep -vx '$(STAMP)')" ] \
 		|| ! $(BIN)/python -c '$(IN_RANGE)' >/dev/null 2>&1; }; then rm -rf $(VENV); fi
 	@if [ ! -e $(VENV) ]; then \
-		found=; \
-		for python in $(or $(PYTHON),$(PYTHONS)); do \
-			if "$$python" -c '$(IN_RANGE)' >/dev/null 2>&1; then found=$$python; break; fi; \
-		done; \
-		if [ -z "$$found" ]; then \
-			echo 'make: no Python 3.11, 3.12 or 3.13 with venv works here (tried $(or $(PYTHON),$(PYTHONS)));' \
-				'install one, or name it: make PYTHON=/path/to/python3.12' >&2; \
-			exit 2; \
-		fi; \
+		$(FIND_PYTHON); \
 		echo "making $(VENV) with $$("$$found" --version), TensorFlow for $(EXTRA)"; \
 		"$$found" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; \
 	fi
 	@rm -f $(VENV)/.installed-*
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA),dev]'
+	$(BIN)/python $(PIP) --require-hashes --only-binary :all: -r $(LOCK)
+	$(BIN)/python $(PIP) --no-index --no-deps --no-build-isolation -e .
 	@echo 'compiling the simulator and the searchers'
 	$(BIN)/python -m search.offline.prepare
 	@touch $@
 
-# Resolve anew, on the oldest Python supported; the header of constraints.txt says what to check afterwards.
-constraints: $(STAMP)
-	@mkdir -p out
-	grep '^#' constraints.txt > out/constraints.txt
-	$(BIN)/python -m pip install --dry-run --ignore-installed --only-binary=:all: '.[cpu,dev]' > out/closure.txt
-	sed -n 's/^Would install //p' out/closure.txt | tr ' A-Z_' '\na-z-' | sed -E 's/-([^-]+)$$/==\1/' \
-		| sed -E '/^(placer|pip)==/d; s/^tensorflow-cpu==(.*)/&\ntensorflow==\1/' | sort >> out/constraints.txt
-	mv out/constraints.txt constraints.txt
+# For every supported Python and every platform at once; the versions that both locks have are the same. Then each Python
+# is asked whether it finds a wheel of everything, without installing it.
+lock:
+	@rm -rf out/lock && mkdir -p out && $(FIND_PYTHON); "$$found" -m venv out/lock
+	out/lock/bin/python $(PIP) --only-binary :all: '$(UV)'
+	$(call COMPILE,cpu)
+	$(call COMPILE,gpu) -c requirements/cpu.txt
+	for extra in cpu gpu; do for version in $(VERSIONS); do \
+		out/lock/bin/uv pip install --quiet --no-config --dry-run --target out/lock/none --require-hashes --only-binary :all: \
+			--python-version $$version --python-platform linux -r requirements/$$extra.txt || exit 1; \
+	done; done
+	@rm -rf out/lock
+
+COMPILE = UV_CUSTOM_COMPILE_COMMAND='make lock' out/lock/bin/uv pip compile --quiet --no-config --universal \
+	--python-version 3.11 --only-binary :all: --generate-hashes --no-annotate --extra $1 --extra dev $(LOCK_ARGS) pyproject.toml \
+	-o requirements/$1.txt
 
 # Fails where one is a licence that Placer's own (see LICENSE) could not be combined with.
 licences: $(STAMP)

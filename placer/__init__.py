@@ -65,10 +65,20 @@ def check_not_hidden() -> None:
 
 
 def load(module: str, name: str) -> Any:
-    """`name` of `module`, which must be ours. Raises BadInputError where the user's own file or folder hides it."""
+    """`name` of `module`, which must be ours, or what takes its place (placer/left_alone.py) with another TensorFlow.
+
+    Raises BadInputError where the user's own file or folder hides it, and where nothing can take its place.
+    """
+    from placer.tf_version import OtherTensorFlowError
+
     if not module.startswith("placer."):
         check_not_hidden()
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except OtherTensorFlowError as error:
+        from placer.left_alone import stand_in
+
+        return stand_in(name, error)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""All calls of TensorFlow's private API, for the release that pyproject.toml pins.
+"""All calls of TensorFlow's private API, for the releases that placer/tf_version.py names.
 
 docs/decisions/001-function-defs.md says why each is needed and what it saves; a new TensorFlow has to pass
 tests/placer/test_tf_internals.py. tests/placer/test_private_names.py lists the few private names that stand elsewhere.
@@ -16,6 +16,12 @@ from types import FrameType
 from typing import Any
 
 import tensorflow as tf
+
+from placer.tf_version import check_version
+
+check_version(tf.__version__)  # another release may lack what is imported next
+
+# ruff: noqa: E402
 from tensorflow.core.framework import function_pb2
 from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 from tensorflow.python import pywrap_tfe

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,6 @@ MODEL = ScalingModel(
     weight=0.1, seed=0, mape=0.1, mape_cv=0.1,
 )  # fmt: skip
 
-Use = Callable[[Path], Any]
-
 
 def write_valid(folder: Path) -> None:
     """A valid file of each kind: graph.json, topology.json, mapping.json, splits.json, campaign.toml, runs.csv,
@@ -96,36 +95,49 @@ def planned(graph: OpGraph, topology: Topology) -> None:
         lower_bound(problem)
 
 
-def _begin(name: str, use: Use, mutate: Callable[[bytes, random.Random], bytes]) -> Callable[[Path], Draw]:
-    def begin(folder: Path) -> Draw:
+Mutate = Callable[[bytes, random.Random], bytes]
+
+
+@dataclass(frozen=True)
+class HostileFile:
+    """One kind of file: the name of the valid one, what reads a file, and how a valid one is made hostile."""
+
+    name: str
+    use: Callable[[Path], Any]
+    share: float = 0.15
+    mutate: Mutate = mutated
+
+    def opened(self, folder: Path) -> tuple[bytes, Callable[[bytes], Input]]:
+        """The valid one, and what takes any other bytes for such a file, which it writes in `folder`."""
         write_valid(folder)
-        valid, path = (folder / name).read_bytes(), folder / f"hostile-{name}"
-        use(folder / name)  # a valid one must be readable, or nothing is tried here
+        path = folder / f"hostile-{self.name}"
+        self.use(folder / self.name)  # a valid one must be readable, or nothing is tried here
 
-        def draw(rng: random.Random) -> Input:
-            data = mutate(valid, rng)
+        def given(data: bytes) -> Input:
             path.write_bytes(data)
-            return Input(data, lambda: use(path))
+            return Input(data, lambda: self.use(path))
 
-        return draw
+        return (folder / self.name).read_bytes(), given
 
-    return begin
+    def begin(self, folder: Path) -> Draw:
+        """What draws hostile ones."""
+        valid, given = self.opened(folder)
+        return lambda rng: given(self.mutate(valid, rng))
 
 
-def _file(name: str, use: Use, share: float = 0.15, mutate: Any = mutated) -> Target:
-    return Target(_begin(name, use, mutate), share=share)
-
-
-FILES = {
-    "graph": _file("graph.json", read_graph),
-    "graph, planned": _file("graph.json", lambda path: planned(read_graph(path), TOPOLOGY), 0.05),
-    "topology": _file("topology.json", read_topology),
-    "topology, planned": _file("topology.json", lambda path: planned(GRAPH, read_topology(path)), 0.05),
-    "mapping": _file("mapping.json", lambda path: read_mapping(path, GRAPH, TOPOLOGY)),
-    "mapping by name": _file("mapping.json", lambda path: read_mapping(path, GRAPH, TOPOLOGY, match_by_name=True), 0.1),
-    "splits": _file("splits.json", read_plan),
-    "campaign": _file("campaign.toml", read_spec, 0.1, garbled),
-    "operators": _file("operators.csv", load, 0.05, garbled),
-    "scaling": _file("scaling.json", lambda path: prediction_facts(read_scaling(path), {}, None, [], 0.05), 0.05),
-    "runs": _file("runs.csv", lambda path: read_runs(path, COLUMNS), 0.1, garbled),
+HOSTILE = {
+    "graph": HostileFile("graph.json", read_graph),
+    "graph, planned": HostileFile("graph.json", lambda path: planned(read_graph(path), TOPOLOGY), 0.05),
+    "topology": HostileFile("topology.json", read_topology),
+    "topology, planned": HostileFile("topology.json", lambda path: planned(GRAPH, read_topology(path)), 0.05),
+    "mapping": HostileFile("mapping.json", lambda path: read_mapping(path, GRAPH, TOPOLOGY)),
+    "mapping by name": HostileFile(
+        "mapping.json", lambda path: read_mapping(path, GRAPH, TOPOLOGY, match_by_name=True), 0.1
+    ),
+    "splits": HostileFile("splits.json", read_plan),
+    "campaign": HostileFile("campaign.toml", read_spec, 0.1, garbled),
+    "operators": HostileFile("operators.csv", load, 0.05, garbled),
+    "scaling": HostileFile("scaling.json", lambda path: prediction_facts(read_scaling(path), {}, None, [], 0.05), 0.05),
+    "runs": HostileFile("runs.csv", lambda path: read_runs(path, COLUMNS), 0.1, garbled),
 }
+FILES = {name: Target(kind.begin, share=kind.share) for name, kind in HOSTILE.items()}

@@ -59,18 +59,38 @@ class LateError(BaseException):
     """An input took longer than LATE_S. No code takes it for an error of its own."""
 
 
+class Tally:
+    """Uses inputs, and counts what comes of them."""
+
+    def __init__(self, refusal: type[PlacerError]) -> None:
+        """refusal: what refuses an input in one line."""
+        self.refusal, self.begin_s = refusal, time.perf_counter()
+        self.inputs = self.refused = self.mishandled = 0
+        self.lines: list[str] = []
+
+    def use(self, given: Input) -> None:
+        """Raises nothing, whatever comes of it. To be called within `on_time`."""
+        was_refused, complaint = _outcome(given, self.refusal)
+        self.inputs += 1
+        self.refused += was_refused
+        self.mishandled += bool(complaint)
+        if complaint and len(self.lines) < MOST_KEPT:
+            self.lines.append(f"{complaint}: {str(given.shown)[:LONGEST]}")
+
+    def found(self) -> Found:
+        """What came of all until now."""
+        seconds = time.perf_counter() - self.begin_s
+        return Found(self.inputs, self.refused, self.mishandled, tuple(self.lines), seconds)
+
+
 def judged(target: Target, inputs: int, seed: object, folder: Path) -> Found:
     """Use so many hostile inputs. seed: of the generator. folder: becomes full of files."""
-    rng, begin_s = random.Random(str(seed)), time.perf_counter()
-    draw, refused, wrong = target.begin(folder), 0, list[str]()
-    with _on_time():
+    rng, tally = random.Random(str(seed)), Tally(target.refusal)
+    draw = target.begin(folder)
+    with on_time():
         for _ in range(inputs):
-            given = draw(rng)
-            was_refused, complaint = _outcome(given, target.refusal)
-            refused += was_refused
-            if complaint:
-                wrong.append(f"{complaint}: {str(given.shown)[:LONGEST]}")
-    return Found(inputs, refused, len(wrong), tuple(wrong[:MOST_KEPT]), time.perf_counter() - begin_s)
+            tally.use(draw(rng))
+    return tally.found()
 
 
 def _outcome(given: Input, refusal: type[PlacerError]) -> tuple[bool, str]:
@@ -95,7 +115,7 @@ def _outcome(given: Input, refusal: type[PlacerError]) -> tuple[bool, str]:
 
 
 @contextmanager
-def _on_time() -> Iterator[None]:
+def on_time() -> Iterator[None]:
     """In the block, `signal.alarm` raises LateError."""
 
     def late(*_: Any) -> None:

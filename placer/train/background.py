@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -12,12 +13,15 @@ from placer.train.variables.hooks import unwatched
 
 T = TypeVar("T")
 Job = tuple["Future[Any]", Callable[[], Any]]
+AT_EXIT_S = 10.0  # for which the end of the program waits for work that has begun
+_unfinished: set[Future[Any]] = set()  # of all threads
 
 
 class BackgroundThread:
     """Runs work one after another. What work reads of variables is not reported to their watchers.
 
-    The thread is a daemon: work that waits for a frozen device holds neither `close` nor the end of the program.
+    The thread is a daemon: work that waits for a frozen device holds neither `close` nor, for long, the end of the
+    program.
     """
 
     def __init__(self) -> None:
@@ -36,6 +40,8 @@ class BackgroundThread:
             self._thread = threading.Thread(target=_run, args=(self._jobs,), name="placer", daemon=True)
             self._thread.start()
         self._busy = [busy for busy in self._busy if not busy.done()] + [future]
+        _unfinished.add(future)
+        future.add_done_callback(_unfinished.discard)
         self._jobs.put((future, work))
         return future
 
@@ -70,3 +76,14 @@ def _run(jobs: SimpleQueue[Job | None]) -> None:
         else:
             future.set_result(found)
         del job, future, work  # what they hold
+
+
+@atexit.register
+def _finish() -> None:
+    """Python ends a thread that is within TensorFlow in a way that TensorFlow takes for a fault: it ends the program
+    with SIGABRT.
+    """
+    waiting = tuple(_unfinished)
+    for future in waiting:
+        future.cancel()
+    wait(waiting, AT_EXIT_S)

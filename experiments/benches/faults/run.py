@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.bench import BenchOptions, Facts, commit
 from experiments.benches.faults.commands import ctrl_c_is_heard
 from experiments.benches.faults.fault import CUT, FREEZE, GAP, INTERRUPT, KILL, PARENT, PAUSE, TERMINATE
 from experiments.benches.faults.hostile import INPUTS, hostile_facts
 from experiments.benches.faults.outputs import output_facts
 from experiments.benches.faults.searches import say, search_facts
+from experiments.benches.faults.suite_runs import suite_facts
 from experiments.benches.faults.trainings import MODEL as TRAINED
 from experiments.benches.faults.trainings import training_facts
 from experiments.benches.kept_runs import kept
@@ -37,6 +38,7 @@ def bench_facts(options: BenchOptions) -> Facts:
     """
     repeats = options.measurements or REPEATS
     model, workers = (options.models or (SEARCHED,))[0], options.workers
+    suite = suite_facts(commit())
     end_s = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     ending = threading.Event()
 
@@ -52,7 +54,7 @@ def bench_facts(options: BenchOptions) -> Facts:
             ending.set()
             lanes.shutdown(wait=True, cancel_futures=True)
             raise
-    return judged(found, model, workers, repeats)
+    return judged(found, model, workers, repeats) | suite
 
 
 def _parts(model: str, workers: int, repeats: int) -> list[Part]:
@@ -110,7 +112,7 @@ def judged(found: dict[str, Facts], model: str, workers: int, repeats: int) -> F
         "left_behind": sum(len(row["left"]) for row in rows),
         "fuzzed": sum(row["inputs"] for row in hostile.values()),
         "mishandled": sum(row["mishandled"] for row in hostile.values()),
-        "suite_runs": None,  # of the test suite, which this bench does not run
+        "suite_runs": None,  # of the test suite, which `make soak` runs
         "flakes": None,
         "by_stage": [_stage(part, how, stage, outcomes[part]) for part, how, stage in _stages(outcomes)],
         "not_survived": [

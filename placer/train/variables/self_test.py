@@ -8,9 +8,8 @@ from functools import cache
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.tf_version import SUPPORTED
 from placer.train.variables.hooks import unwatch, watch
-
-TRIED_WITH = "2.21"
 
 
 class _Seen:
@@ -59,4 +58,5 @@ def unwatchable() -> str | None:
 
 
 def _unlike(what: str) -> str:
-    return f"its variables cannot be watched: {what} (TensorFlow {tf.__version__}; this was tried with {TRIED_WITH})"
+    tried = " and ".join(SUPPORTED)
+    return f"its variables cannot be watched: {what} (TensorFlow {tf.__version__}; this was tried with {tried})"

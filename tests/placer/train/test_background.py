@@ -9,6 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
+from placer.train import background
 from placer.train.background import BackgroundThread
 
 
@@ -44,6 +45,47 @@ def test_closing_waits_no_longer_than_it_may():
     assert background.submit(lambda: 1).cancelled()
     release.set()
     assert stuck.result(30) and background.finish()
+
+
+def test_at_exit_work_that_has_begun_is_waited_for():
+    thread, begun, release = BackgroundThread(), Event(), Event()
+    first = thread.submit(lambda: (begun.set(), release.wait(), "done")[-1])
+    second = thread.submit(lambda: "never")
+    begun.wait()
+    ending = Thread(target=background._finish)
+    ending.start()
+    with pytest.raises(CancelledError):
+        second.result()
+    assert ending.is_alive()
+    release.set()
+    ending.join()
+    assert first.result() == "done"
+    thread.close()
+
+
+@pytest.mark.slow
+def test_the_end_of_a_program_waits_for_what_has_begun():
+    code = (
+        "from placer.train.background import BackgroundThread; from threading import Event; import time\n"
+        "background, begun = BackgroundThread(), Event()\n"
+        "background.submit(lambda: (begun.set(), time.sleep(0.3), print('done', flush=True)))\n"
+        "background.submit(lambda: print('never', flush=True))\n"
+        "begun.wait()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], timeout=120, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
+
+
+@pytest.mark.slow
+def test_a_training_of_few_steps_ends_well():
+    code = (
+        "import placer; placer.split('cpus:2'); import tensorflow as tf\n"
+        "w = tf.Variable(tf.ones((64, 64)))\n"
+        "step = placer.autoplace(tf.function(lambda x: w.assign_sub(x)), devices='cpus:2')\n"
+        "for _ in range(5): step(tf.ones((64, 64)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], timeout=120, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-500:]
 
 
 @pytest.mark.slow

@@ -1,0 +1,60 @@
+"""What repeated runs of the test suite came to, a JSON line each (`make soak`), and what a commit's lines come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from experiments.benches.bench import Facts
+from placer.errors import BadInputError
+
+FILE = Path(__file__).parents[3] / "out" / "soak.jsonl"
+
+
+class SuiteRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One run of all tests that `make test` takes. commit: with a + where files were changed since; None outside a
+    checkout. failed: names of tests, and what else went wrong. code: how the command ended. hog: whether a process that
+    never rests ran beside it.
+    """
+
+    commit: str | None
+    at: str
+    seconds: float
+    code: int
+    failed: tuple[str, ...]
+    hog: bool = False
+
+
+def append(path: Path, run: SuiteRun) -> None:
+    """Add its line, by one write. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab", buffering=0) as file:
+        file.write(msgspec.json.encode(run) + b"\n")
+
+
+def read(path: Path) -> list[SuiteRun]:
+    """All runs in the file; none where there is no file. Raises BadInputError for a line that is no run."""
+    runs = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), start=1):
+        try:
+            runs.append(msgspec.json.decode(line, type=SuiteRun))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadInputError(f"{path}, line {number} is no run of the tests ({error}): delete it.") from None
+    return runs
+
+
+def failures(runs: Iterable[SuiteRun]) -> Counter[str]:
+    """In how many of the runs each test failed that ever did."""
+    return Counter(name for run in runs for name in set(run.failed))
+
+
+def suite_facts(commit: str | None, path: Path = FILE) -> Facts:
+    """`suite_runs` of a commit, and `flakes`, how many tests failed in any of them; both None where there are none.
+
+    What ran with files changed since is of no commit.
+    """
+    runs = [run for run in read(path) if commit is not None and run.commit == commit and not commit.endswith("+")]
+    return {"suite_runs": len(runs), "flakes": len(failures(runs))} if runs else {"suite_runs": None, "flakes": None}

@@ -1,0 +1,115 @@
+"""What takes the place of `autoplace`, `split` and the Keras callback where TensorFlow is a release that Placer cannot
+run with: trainings run untouched, and one line says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from placer.errors import BadInputError, PlacerError
+
+LOGGER = logging.getLogger("placer")
+
+
+class LeftAlone:
+    """A training step that runs untouched for good, with what programs ask of an `AutoStep`."""
+
+    mapping = splits = step_s = speedup = best_single_s = untouched_s = None
+    device_names: tuple[str, ...] = ()
+    phase = "left alone"
+
+    def __init__(self, step: Callable[..., Any], why: str) -> None:
+        """why: one line."""
+        self.step, self.left_alone, self.steps = step, why, 0
+        self.name = getattr(step, "__name__", None) or type(step).__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the step returns. Raises what the step raises."""
+        outputs = self.step(*args, **kwargs)
+        self.steps += 1
+        return outputs
+
+    def pass_over(self, calls: int) -> bool:
+        """Whether the caller may take so many steps itself: always."""
+        self.steps += calls
+        return True
+
+    def sync(self) -> None:
+        """Variables are true."""
+
+    def save(self, path: str | Path) -> None:
+        """Raises PlacerError: there is no mapping."""
+        raise PlacerError(f"{self.name} runs untouched, so that there is no mapping to save: {self.left_alone}")
+
+    def report(self) -> str:
+        """What there is to say, as text."""
+        return f"{self.name}: left alone after {self.steps} steps: {self.left_alone}"
+
+    def report_html(self, path: str | Path | None = None) -> str:
+        """Raises PlacerError: there is no page."""
+        raise PlacerError(f"{self.name} runs untouched, so that there is no page to write: {self.left_alone}")
+
+    def close(self) -> None:
+        """Harmless."""
+
+    def __enter__(self) -> LeftAlone:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def stand_in(name: str, error: BadInputError) -> Any:
+    """What `placer.NAME` is then. Raises `error` for what can do nothing without TensorFlow's private names."""
+    why = str(error)
+    if name == "autoplace":
+        return lambda step, **_: _told(step, why)
+    if name == "split":
+        return lambda spec=None: _tell(why)
+    if name == "AutoPlace":
+        return _callback(why)
+    raise error
+
+
+def _told(step: Any, why: str) -> LeftAlone:
+    if not callable(step):
+        raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
+    _tell(why)
+    return LeftAlone(step, why)
+
+
+@cache
+def _tell(why: str) -> None:
+    """Say it once, as the journal does."""
+    LOGGER.warning("the training runs untouched: %s", why)
+
+
+@cache
+def _callback(why: str) -> Any:
+    """A Keras callback that does nothing."""
+    import keras
+
+    class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
+        """As in search/online/keras_callback.py, where `fit` runs untouched."""
+
+        def __init__(self, **_: Any) -> None:
+            super().__init__()
+            self.step: LeftAlone | None = None
+            _tell(why)
+
+        def close(self) -> None:
+            """Harmless."""
+
+        def report(self) -> str:
+            """What there is to say, as text."""
+            return f"left alone: {why}"
+
+        def report_html(self, path: str | Path | None = None) -> str:
+            """Raises PlacerError: there is no page."""
+            raise PlacerError(f"fit ran untouched, so that there is no page to write: {why}")
+
+    return AutoPlace

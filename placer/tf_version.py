@@ -1,0 +1,21 @@
+"""The releases of TensorFlow that Placer runs with: it uses names that are not public, which any release may change."""
+
+from __future__ import annotations
+
+from placer.errors import BadInputError, plain
+
+# Of 2.20, the quick tests of placer, of loops and of search/online were run, on a CPU; 2.21 is what all tests run with.
+SUPPORTED = ("2.20", "2.21")
+
+
+class OtherTensorFlowError(BadInputError):
+    """The TensorFlow that is installed is none of those."""
+
+
+def check_version(version: str) -> None:
+    """Raises OtherTensorFlowError where `version`, as in `tensorflow.__version__`, is not of a release in SUPPORTED."""
+    if ".".join(version.split(".")[:2]) not in SUPPORTED:
+        raise OtherTensorFlowError(
+            f"TensorFlow {plain(version)} is installed, of whose private names Placer knows nothing; it runs with "
+            f"{' and '.join(SUPPORTED)}: pip install 'tensorflow-cpu=={SUPPORTED[-1]}.*', or tensorflow for a GPU."
+        )
