@@ -12,7 +12,7 @@ NOTED = {
     "placer/profile/profiler.py", "placer/profile/trace_clock.py",  # to see that it was not set meanwhile
     "search/online/journal.py",  # when an entry was made
     "experiments/campaign/store.py",  # when a row was written
-    "experiments/benches/bench.py",  # the date of a record
+    "experiments/benches/bench.py", "experiments/soak.py",  # the date of a record, of a run
 }  # fmt: skip
 
 
