@@ -200,6 +200,13 @@ def shown_cells(page: Any) -> int:
     return sum(not row.get_property("hidden") for row in rows)
 
 
+def wait_for(page: Any, selector: str) -> None:
+    """A browser says that something was opened some time after it was."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(page, 60).until(lambda page: page.find_elements("css selector", selector))
+
+
 def test_a_case_is_drawn_when_it_is_opened(campaign_page: Any, campaign: CampaignRecord) -> None:
     measured = campaign.cases[1]
     assert marks(campaign_page, "curves-0", "[Charts.searcher(0)]") > 20
@@ -207,7 +214,7 @@ def test_a_case_is_drawn_when_it_is_opened(campaign_page: Any, campaign: Campaig
     click(campaign_page, "details[data-run='1'] > summary")
     figures = ("baselines", "curves", "timelines", "graph", "loads", "accuracy")
     for figure in figures:
-        assert len(campaign_page.find_elements("css selector", f"#{figure}-1 svg text")) > 0
+        wait_for(campaign_page, f"#{figure}-1 svg text")
     assert marks(campaign_page, "graph-1", "[0, 1].map(Charts.device)") == len({n.unit for n in measured.nodes})
     ran = sum(row.step_s is not None for row in measured.rows)
     assert marks(campaign_page, "accuracy-1", "[0, 1, 2].map(Charts.searcher)") == ran
@@ -246,6 +253,7 @@ def test_cells_are_filtered_by_case_kind_state_and_searcher(campaign_page: Any, 
 
 def test_devices_of_one_case_are_filtered_by_themselves(campaign_page: Any) -> None:
     click(campaign_page, "details[data-run='1'] > summary")
+    wait_for(campaign_page, "#graph-1 svg text")
     click(campaign_page, "details[data-run='1'] input[data-device='1']")
     assert (
         marks(campaign_page, "graph-1", "[Charts.device(1)]")
