@@ -20,33 +20,47 @@ from surrogate.operators.models import LEAST_S, OVERALL, OperatorModels, OpTime,
 
 REGRESSORS = ("boosting on roofline", "neighbours on roofline")
 IDLE = frozenset({"VarHandleOp", "NoOp"})  # they do no work
+TAKES_IN, ABSORBED = "fused_ops", "absorbed"  # attributes of ops that do the work of others, and of those
+MARKS = {TAKES_IN, ABSORBED}
 MEASURED = "measured"
 MEASURED_SPREAD = 0.1  # relative, of an op that was measured in another step
 
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """What is known of ops on one kind of device. measured_s: signature -> seconds inside a step, median over rows."""
+    """What is known of ops on one kind of device. measured_s: signature -> seconds inside a step, median over rows.
+    fuses: whether kernels were seen to do the work of other ops (`placer.profile.operators.fusion`), which then take no
+    time.
+    """
 
     models: OperatorModels
     measured_s: MappingABC[str, float]
+    fuses: bool = False
 
     @classmethod
     def of(cls, rows: Sequence[OperatorRow], device_kind: str) -> OperatorTimes:
         """Learn from the rows of a kind of device. Raises BadInputError without any."""
         models = fit_models(rows, device_kind, fixed=REGRESSORS)
         seconds: dict[str, list[float]] = defaultdict(list)
+        marks: set[str] = set()
         for row in rows:
             if row.device_kind == device_kind and row.source == "step" and row.median_s > LEAST_S:
                 seconds[row.operator.signature].append(row.median_s)
-        return cls(models, {signature: median(times) for signature, times in seconds.items()})
+                marks |= MARKS & row.operator.attributes.keys()
+        measured_s = {signature: median(times) for signature, times in seconds.items()}
+        return cls(models, measured_s, marks == {TAKES_IN})
 
     def predict(self, operators: Sequence[Operator]) -> list[OpTime]:
         """Seconds of each operator inside a training step; `source` says whether the very same one was measured."""
-        known = [self.measured_s.get(operator.signature) for operator in operators]
+        known = [self._known_s(operator) for operator in operators]
         others = [operator for operator, seconds in zip(operators, known, strict=True) if seconds is None]
         modelled = iter(map(_doubted, others, self.models.predict(others)))
         return [next(modelled) if s is None else OpTime(s, MEASURED_SPREAD, MEASURED) for s in known]
+
+    def _known_s(self, operator: Operator) -> float | None:
+        if self.fuses and ABSORBED in operator.attributes:
+            return 0.0
+        return self.measured_s.get(operator.signature)
 
 
 def _doubted(operator: Operator, predicted: OpTime) -> OpTime:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from placer.graph.op_flops import op_flops
 from placer.profile.operators.dataset import Operator, Tensor
+from placer.profile.operators.fusion import absorbed
 from placer.trace.capture import Captured
 
 IRRELEVANT = frozenset(
@@ -21,11 +22,19 @@ PLAIN_ELEMENTS = 16  # longer integer constants count as data, not as settings
 
 
 def operators_of(captured: Captured) -> dict[str, Operator]:
-    """Op name -> operator, for every op of the captured graph."""
+    """Op name -> operator, for every op of the captured graph. An op whose work another one's kernel may do has the
+    attribute `absorbed`, and the other one its type among its `fused_ops`.
+    """
+    taken = absorbed(captured)
+    more: dict[str, dict[str, Any]] = {name: {"absorbed": True} for name in taken}
+    more |= {by: {"fused_ops": [captured.nodes[name].op]} for name, by in taken.items()}
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(captured.graph_def, name="")
     constants = constant_values(captured)
-    return {op.name: operator_of(graph.get_operation_by_name(op.name), constants) for op in captured.graph.ops}
+    return {
+        op.name: operator_of(graph.get_operation_by_name(op.name), constants, more.get(op.name, {}))
+        for op in captured.graph.ops
+    }
 
 
 def constant_values(captured: Captured) -> dict[str, Any]:
@@ -33,13 +42,13 @@ def constant_values(captured: Captured) -> dict[str, Any]:
     return {node.name: node.attr["value"].tensor for node in captured.graph_def.node if node.op == "Const"}
 
 
-def operator_of(op: Any, constants: dict[str, Any]) -> Operator:
-    """The operator of a tf.Operation. constants: Const node -> TensorProto."""
+def operator_of(op: Any, constants: dict[str, Any], more: dict[str, Any] | None = None) -> Operator:
+    """The operator of a tf.Operation. constants: Const node -> TensorProto. more: attributes that its node has not."""
     return Operator(
         op.type,
         tuple(_tensor(t) for t in op.inputs),
         tuple(_tensor(t) for t in op.outputs),
-        {**_plain_attributes(op.node_def), **_settings(op, constants)},
+        {**_plain_attributes(op.node_def), **_settings(op, constants), **(more or {})},
         op_flops(op),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import median
 from typing import Any
@@ -15,10 +15,11 @@ import tensorflow as tf
 from placer.devices.cluster import Devices
 from placer.devices.workers.deadline import waiting
 from placer.profile.operators.dataset import Operator
+from placer.profile.operators.fusion import absorbed, does_its_work
 from placer.profile.operators.probes import Feed, Probe, constant_node, has_kernel, with_inputs
 from placer.profile.partial_device import alone
 from placer.profile.profiler import PROFILED, run_traced, session_config, trace_steps, warn_of_lost_kernels
-from placer.profile.step_trace import traced_step
+from placer.profile.step_trace import TracedStep, traced_step
 from placer.trace.capture import Captured
 
 CHUNK = 200  # probes per session: oneDNN caches 1024 prepared kernels, and preparing one again would be timed
@@ -34,22 +35,37 @@ def step_samples(
     """Signature -> seconds in each of `runs` traced steps: the median of the ops with that signature. All ops that have
     a kernel on the device run there.
 
-    An op that Grappler fused into another has no entry. Raises tf.errors.OpError where the device cannot
-    run the step.
+    An op whose work the kernel of another op did has no entry. Raises tf.errors.OpError where the device cannot run the
+    step.
     """
     samples: Samples = defaultdict(list)
-    signatures = {name: operator.signature for name, operator in operators.items()}
+    taken = absorbed(captured)
     here = devices.topology.devices[device]
     steps = trace_steps(captured, devices, alone(captured.graph, devices.topology, device), inputs, runs)
     warn_of_lost_kernels(steps, here)
     for step in steps:
         alike: Samples = defaultdict(list)
-        for name, seconds in step.cost_s(here.name).items():
-            if name in signatures:
-                alike[signatures[name]].append(seconds)
+        for name, seconds in op_seconds(step, here.name, operators, taken).items():
+            alike[operators[name].signature].append(seconds)
         for signature, times in alike.items():
             samples[signature].append(median(times))
     return dict(samples)
+
+
+def op_seconds(
+    step: TracedStep, device: str, operators: Mapping[str, Operator], taken: Mapping[str, str]
+) -> dict[str, float]:
+    """Op name -> seconds on the device. A kernel that does the work of several ops runs under the name of the last: its
+    time is that of the op that takes it in (`taken`), if that did not run by itself. What fused otherwise is left out.
+    """
+    ran = {op.name for op in step.ops}
+    found: dict[str, float] = defaultdict(float)
+    for op in step.ops:
+        by = taken.get(op.name, op.name)
+        name = op.name if by in ran else by
+        if op.device == device and name in operators and does_its_work(op.type, operators[name].type):
+            found[name] += op.cost_s
+    return dict(found)
 
 
 def single_samples(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> list[Samples]:

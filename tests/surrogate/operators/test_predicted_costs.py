@@ -43,6 +43,24 @@ def times() -> OperatorTimes:
     return OperatorTimes.of([*ROWS, row(LOOP)], "cpu")
 
 
+TAKEN = replace(NEW, type="BiasAdd", attributes={"absorbed": True})
+
+
+@pytest.mark.parametrize(
+    ("rows", "free"),
+    [
+        ([row(replace(NEW, type="Conv2D", attributes={"fused_ops": ["BiasAdd"]}))], True),
+        ([row(replace(NEW, type="Conv2D", attributes={"fused_ops": ["BiasAdd"]})), row(TAKEN)], False),
+        ([], False),
+    ],
+)
+def test_what_another_ops_kernel_does_takes_no_time_where_kernels_were_seen_to(
+    rows: list[OperatorRow], free: bool
+) -> None:
+    (found,) = OperatorTimes.of([*ROWS, *rows], "cpu").predict([TAKEN])
+    assert (found.seconds == 0.0) == free
+
+
 def graph(*ops: Op) -> OpGraph:
     return OpGraph("new", ops, tuple(Edge(i, i + 1, 8) for i in range(len(ops) - 1)))
 
