@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
+from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts, ms
 from experiments.benches.sampling import TIRED, measured_networks, not_seen
 from experiments.benches.takes import Takes
@@ -30,7 +31,6 @@ from search.session.registry import make_searcher
 from surrogate.calibrate.calibration import Calibration, Predictor
 
 Floats = NDArray[np.float64]
-MODELS = ("towers", "alexnet", "inception_v3", "transformer", "moe")
 MAPPINGS = 18  # measured per network
 REPEATS = 8
 CALIBRATED_ON = 8  # of these, as many as a search has measured when it predicts the others
@@ -66,7 +66,7 @@ def bench_facts(options: BenchOptions) -> Facts:
     """Each network is measured in a process of its own; predictions are then made from what was kept."""
     wanted = options.measurements or MAPPINGS
     measuring = partial(measure, workers=options.workers, mappings=wanted)
-    samples: list[MeasuredNetwork] = measured_networks(options.models or MODELS, measuring)
+    samples: list[MeasuredNetwork] = measured_networks(options.models or zoo.names(), measuring)
     by_model = {sample.model: _judged(sample, [s for s in samples if s is not sample]) for sample in samples}
     keys = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "held_out_tau", "singles_only_mape", "noise")
     return {
