@@ -74,7 +74,7 @@ def profiled(models: Sequence[str], shares: Sequence[float | None], scaled: bool
     from placer.devices.cluster import open_devices
 
     begin_s = time.perf_counter()
-    with open_devices(DEVICES, links=False) as devices:
+    with open_devices(DEVICES, links=False, deadlines=True) as devices:
         profiles: list[OperatorProfile] = []
         with progress_bar(len(models) * len(shares) * (passes + 1), quiet=False) as advance:
             for model in models:

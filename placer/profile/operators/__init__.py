@@ -1,7 +1,6 @@
 """The operator dataset: descriptions of ops, and measured times of each by itself and inside steps.
 
-Read in this order: `dataset` has the rows, `describe` reads operators from a graph (`fusion`
-says which another op's kernel computes), `probes` and `shapes` turn them
-into single ops to run, `timing` runs these, `drift` removes the machine's slow phases, and `operator_profile` does all
-of it for one network.
+Read in this order: `dataset` has the rows, `describe` reads operators from a graph (`fusion` says which kernels do the
+work of two), `probes` and `shapes` turn them into single ops to run, `timing` runs these, `drift` removes the machine's
+slow phases, and `operator_profile` does all of it for one network.
 """
