@@ -53,7 +53,7 @@ def _lasting_watch() -> ListenWatch | None:
 
 
 def _join(thread: threading.Thread) -> list[BaseException]:
-    """Wait for a thread; returns Ctrl-C of meanwhile, because what TensorFlow does there cannot be interrupted."""
+    """Wait for a thread. TensorFlow cannot be interrupted in it: Ctrl-C meanwhile is returned, to be raised later."""
     interrupted: list[BaseException] = []
     while thread.is_alive():
         try:
