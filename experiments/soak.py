@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
-from experiments.benches.bench import commit
+from experiments.benches.bench import RECORDS, commit
 from experiments.benches.faults.suite_runs import FILE, SuiteRun, append, failures
 
 LIMIT_S = 7200.0  # for one run of all tests, which takes minutes
@@ -46,7 +47,8 @@ def _run(command: Sequence[str], hog: bool, limit_s: float) -> SuiteRun:
         failed = _failed(report)
     if code and not failed:
         failed = (f"the suite ended with code {code} and names no test",)
-    return SuiteRun(commit(), at, round(time.monotonic() - begin_s, 1), code, failed, hog)
+    took_s = round(time.monotonic() - begin_s, 1)
+    return SuiteRun(commit(RECORDS), at, took_s, code, failed, hog, platform.python_version())
 
 
 def _code(command: Sequence[str], limit_s: float) -> int:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 
-from placer.devices.cores import usable_cores
+from placer.devices.host.cores import usable_cores
 
 # Below so many steps of work, one core is done before a second has started.
 WORTH_A_THREAD = 15_000

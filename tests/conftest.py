@@ -18,6 +18,9 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import tensorflow as tf
 
+# Under nohup, SIGHUP is ignored here, and would be in every process that a test starts.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments import zoo
 from experiments.benches.bench import BenchOptions
-from placer.devices.cores import usable_cores
+from placer.devices.host.cores import usable_cores
 from placer.devices.workers.workers import share_cores
 from placer.errors import BadInputError
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from experiments.report.console import literal_console
 from experiments.report.text import cell
-from placer.devices.link_pairs import ALL
+from placer.devices.links.link_pairs import ALL
 from placer.graph.topology import Link, Topology
 
 Facts = dict[str, Any]

@@ -21,7 +21,7 @@ TABLES = re.compile(r"[1-9][0-9]{0,6}MiB")
 class ZooNetwork(NamedTuple):
     """Where a network is built, and its sizes: the default, and NAME@native, as published or as a GPU would get it."""
 
-    module: str  # under experiments.zoo, with a function of the network's name
+    module: str  # under experiments.zoo.networks, with a function of the network's name
     batch: int
     native_batch: int
     native: Mapping[str, int] = {}  # what the function takes at native size, beside batch and generator
@@ -84,7 +84,7 @@ def _size(network: str, size: str) -> Size:
 def _build(network: str, batch: int, seed: int, settings: Mapping[str, int]) -> TrainingStep:
     import numpy as np
 
-    module = importlib.import_module(f"experiments.zoo.{EVERY[network].module}")
+    module = importlib.import_module(f"experiments.zoo.networks.{EVERY[network].module}")
     made = cast(Callable[..., TrainingStep], getattr(module, network))
     return made(batch, np.random.default_rng(seed), **settings)
 

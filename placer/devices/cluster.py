@@ -13,7 +13,8 @@ import psutil
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices.cores import say_quota
+from placer.devices.host.cores import say_quota
+from placer.devices.host.machine import machine_name
 from placer.devices.joining import (
     Joined,
     check_hosts,
@@ -24,9 +25,8 @@ from placer.devices.joining import (
     own_node,
     reach_one_another,
 )
-from placer.devices.link_probes import measure_links, probes_within
+from placer.devices.links.link_probes import measure_links, probes_within
 from placer.devices.logical import gpu_names, split
-from placer.devices.machine import machine_name
 from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
 from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.specs import check_max_memory, check_spec, division, worker_addresses

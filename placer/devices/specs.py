@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placer.devices.cores import usable_cores
+from placer.devices.host.cores import usable_cores
 from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.workers.workers import share_cores
 from placer.errors import BadInputError, short

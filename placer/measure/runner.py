@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from placer.devices.cluster import Devices
 from placer.devices.gpu_wait import drain
+from placer.devices.host.suspends import Suspends
 from placer.devices.memory_room import short_of_room
-from placer.devices.suspends import Suspends
 from placer.devices.workers.deadline import waiting
 from placer.execute.agreement import Agreement, Outcome, PlacedOutcome, Returned, tolerance
 from placer.execute.fingerprints import Fingerprints

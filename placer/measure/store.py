@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from placer.devices.machine import machine_name
+from placer.devices.host.machine import machine_name
 from placer.errors import BadInputError, PlacerError, one_line
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Device, Topology

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from placer.devices.suspends import Suspends
+from placer.devices.host.suspends import Suspends
 from placer.execute.agreement import Outcome, Returned, is_float
 from placer.execute.outputs import values
 from placer.execute.reference import reference

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from placer.devices.cluster import Devices
-from placer.devices.link_probes import QUICK_PROBES, QUICK_REPEATS, measure_links
+from placer.devices.links.link_probes import QUICK_PROBES, QUICK_REPEATS, measure_links
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology

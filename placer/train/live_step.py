@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from placer.devices.load_probes import LoadProbes
+from placer.devices.load.load_probes import LoadProbes
 from placer.devices.memory_room import short_of_room
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import attempted, no_room, out_of_memory

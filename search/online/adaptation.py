@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from statistics import median
 
-from placer.devices.load_reading import LoadReading
+from placer.devices.load.load_reading import LoadReading
 from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest

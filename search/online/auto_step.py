@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from placer.devices.host.suspends import Suspends, duration
 from placer.devices.specs import check_max_memory
-from placer.devices.suspends import Suspends, duration
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from placer.graph.mapping import Mapping

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from placer.devices.load_reading import LoadReading, Pair
+from placer.devices.load.load_reading import LoadReading, Pair
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
@@ -63,7 +63,7 @@ class SessionLike(Protocol):
 
 
 class Probes(Protocol):
-    """How fast devices are now; `placer.devices.load_probes.LoadProbes`."""
+    """How fast devices are now; `placer.devices.load.load_probes.LoadProbes`."""
 
     def take(self) -> LoadReading: ...
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 GROUPS = Path("/sys/fs/cgroup/cpu")  # version 1
-QUOTA = "from placer.devices.cores import known_quota; print(known_quota())"
+QUOTA = "from placer.devices.host.cores import known_quota; print(known_quota())"
 
 
 @pytest.fixture

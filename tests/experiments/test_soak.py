@@ -120,7 +120,9 @@ def test_the_command_prints_one_line_at_the_end(suite, tmp_path: Path) -> None:
 
 
 def run_of(commit: str | None, *failed: str) -> SuiteRun:
-    return SuiteRun(commit, "2026-11-24T08:00:00+00:00", 300.0, int(bool(failed)), failed)
+    return SuiteRun(
+        commit, "2026-11-24T08:00:00+00:00", 300.0, int(bool(failed)), failed, hog=bool(failed), python="3.12.1"
+    )
 
 
 def test_facts_are_those_of_one_commit(tmp_path: Path) -> None:
@@ -129,8 +131,12 @@ def test_facts_are_those_of_one_commit(tmp_path: Path) -> None:
     assert suite_facts("abc", path) == none  # no file
     for run in (run_of("abc"), run_of("abc", "a", "b"), run_of("abc", "a"), run_of("abc+", "c"), run_of("def")):
         append(path, run)
-    assert suite_facts("abc", path) == {"suite_runs": 3, "flakes": 2}
-    assert suite_facts("def", path) == {"suite_runs": 1, "flakes": 0}
+    three = {"runs": 3, "beside_hog": 2, "pythons": {"3.12.1": 3}}
+    assert suite_facts("abc", path) == {"suite_runs": three, "flakes": 2}
+    assert suite_facts("def", path) == {
+        "suite_runs": {**three, "runs": 1, "beside_hog": 0, "pythons": {"3.12.1": 1}},
+        "flakes": 0,
+    }
     assert suite_facts("abc+", path) == suite_facts(None, path) == suite_facts("123", path) == none
 
 
@@ -148,8 +154,8 @@ def test_the_bench_of_faults_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path:
     append(path, run_of("abc", "a"))
     parts = [("hostile", {}, lambda over: {}), ("outputs", {}, lambda over: {"outcomes": [], "skipped": []})]
     monkeypatch.setattr(faults, "_parts", lambda *_: parts)
-    monkeypatch.setattr(faults, "commit", lambda: "abc")
+    monkeypatch.setattr(faults, "commit", lambda _: "abc")
     monkeypatch.setattr(faults, "suite_facts", lambda commit: suite_facts(commit, path))
     facts = faults.bench_facts(BenchOptions())
-    assert (facts["suite_runs"], facts["flakes"]) == (1, 1)
-    assert any("1 runs of all tests" in line for line in page_lines(facts))
+    assert (facts["suite_runs"]["runs"], facts["flakes"]) == (1, 1)
+    assert any("| 1 | tests that failed in any of 1 runs" in line for line in page_lines(facts))

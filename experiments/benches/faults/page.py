@@ -56,7 +56,13 @@ def _headlines(facts: Facts) -> Iterator[list[str]]:
     kinds = f"{len(facts['hostile'])} kinds: files, rows of stores, command lines"
     yield [f"mishandled of {facts['fuzzed']:,} hostile inputs", "0", str(facts["mishandled"]), kinds]
     if facts["suite_runs"] is not None:
-        yield ["flakes", "0", str(facts["flakes"]), f"{facts['suite_runs']} runs of all tests"]
+        yield ["flakes", "0", str(facts["flakes"]), _suite_runs(facts["suite_runs"])]
+
+
+def _suite_runs(suite: Facts) -> str:
+    pythons = ", ".join(f"{count} on Python {version}" for version, count in suite["pythons"].items())
+    runs = f"{suite['runs']} runs of `make test`, {suite['beside_hog']} beside a CPU hog"
+    return f"tests that failed in any of {runs}; {pythons}"
 
 
 def _row(row: Facts) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from experiments.benches.bench import BenchOptions, Facts, commit
+from experiments.benches.bench import RECORDS, BenchOptions, Facts, commit
 from experiments.benches.faults.commands import ctrl_c_is_heard
 from experiments.benches.faults.fault import CUT, FREEZE, GAP, INTERRUPT, KILL, PARENT, PAUSE, TERMINATE
 from experiments.benches.faults.hostile import INPUTS, hostile_facts
@@ -38,7 +38,7 @@ def bench_facts(options: BenchOptions) -> Facts:
     """
     repeats = options.measurements or REPEATS
     model, workers = (options.models or (SEARCHED,))[0], options.workers
-    suite = suite_facts(commit())
+    suite = suite_facts(commit(RECORDS))
     end_s = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     ending = threading.Event()
 

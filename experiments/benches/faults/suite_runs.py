@@ -17,7 +17,7 @@ FILE = Path(__file__).parents[3] / "out" / "soak.jsonl"
 class SuiteRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One run of all tests that `make test` takes. commit: with a + where files were changed since; None outside a
     checkout. failed: names of tests, and what else went wrong. code: how the command ended. hog: whether a process that
-    never rests ran beside it.
+    never rests ran beside it. python: its version.
     """
 
     commit: str | None
@@ -25,7 +25,8 @@ class SuiteRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     code: int
     failed: tuple[str, ...]
-    hog: bool = False
+    hog: bool
+    python: str
 
 
 def append(path: Path, run: SuiteRun) -> None:
@@ -52,9 +53,14 @@ def failures(runs: Iterable[SuiteRun]) -> Counter[str]:
 
 
 def suite_facts(commit: str | None, path: Path = FILE) -> Facts:
-    """`suite_runs` of a commit, and `flakes`, how many tests failed in any of them; both None where there are none.
+    """What the runs of a commit came to, by `suite_runs`: how many there were, how many of them beside a hog, and on
+    which Pythons; and `flakes`, how many tests failed in any of them. Both None where there are none.
 
     What ran with files changed since is of no commit.
     """
     runs = [run for run in read(path) if commit is not None and run.commit == commit and not commit.endswith("+")]
-    return {"suite_runs": len(runs), "flakes": len(failures(runs))} if runs else {"suite_runs": None, "flakes": None}
+    if not runs:
+        return {"suite_runs": None, "flakes": None}
+    pythons = Counter(run.python for run in runs)
+    counts = {"runs": len(runs), "beside_hog": sum(run.hog for run in runs), "pythons": dict(sorted(pythons.items()))}
+    return {"suite_runs": counts, "flakes": len(failures(runs))}

@@ -12,7 +12,7 @@ from statistics import median
 from experiments.benches.bench import Facts
 from experiments.benches.online.neighbours import HORIZON, LOADS, Place
 from experiments.benches.online.training import Held, Training, raced, say
-from placer.devices.cores import usable_cores
+from placer.devices.host.cores import usable_cores
 from placer.devices.workers.workers import share_cores
 from placer.graph.topology import Link
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from experiments import zoo
-from placer.devices.link_probes import QUICK_PROBES, measure_links
+from placer.devices.links.link_probes import QUICK_PROBES, measure_links
 from placer.errors import PlacerError
 from placer.execute.outputs import values
 from placer.graph.topology import Topology

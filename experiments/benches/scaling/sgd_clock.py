@@ -79,7 +79,7 @@ def measure_sgd(records: Sequence[Facts], clock: Clock = time.perf_counter) -> F
 
 def with_server_links(devices: Devices) -> Topology:
     """The topology with the measured links between the first device and every other one: a server's sums take these."""
-    from placer.devices.link_probes import measure_links
+    from placer.devices.links.link_probes import measure_links
 
     names = devices.topology.names
     links = [

@@ -13,7 +13,7 @@ from experiments import zoo
 from experiments.jobs.search.finding import Progress, Row, by_merit, fastest
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
-from placer.devices.suspends import Suspends, duration
+from placer.devices.host.suspends import Suspends, duration
 from placer.errors import PlacerError
 from placer.graph.held_memory import Lack, mib
 from placer.graph.mapping import Mapping

@@ -106,7 +106,7 @@ def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, pr
 def check_several(topology: Topology) -> None:
     """Raises PlacerError where there is only one device."""
     if len(topology) < 2:
-        from placer.devices.cores import usable_cores
+        from placer.devices.host.cores import usable_cores
         from placer.devices.workers.workers import ONE_CORE
 
         one_core = len(usable_cores()) == 1

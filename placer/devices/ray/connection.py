@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from placer.devices.cores import usable_cores
+from placer.devices.host.cores import usable_cores
 from placer.devices.workers.addresses import listens
 from placer.devices.workers.binding import interface_of, own_address
 from placer.errors import BadInputError, short

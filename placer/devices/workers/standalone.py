@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from placer.devices.cores import usable_cores
+from placer.devices.host.cores import usable_cores
 from placer.devices.workers.binding import LOOPBACK, bind, interface_of
 from placer.devices.workers.keepalive import keep_alive_from_now
 from placer.devices.workers.listen_watch import ListenWatch

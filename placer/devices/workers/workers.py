@@ -18,7 +18,7 @@ from functools import cache
 
 import psutil
 
-from placer.devices.cores import usable_cores
+from placer.devices.host.cores import usable_cores
 from placer.devices.workers.worker import READY, READY_UNPINNED
 from placer.errors import BadInputError, PlacerError, short
 

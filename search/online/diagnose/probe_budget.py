@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from placer.devices.load_reading import LoadReading, Pair
+from placer.devices.load.load_reading import LoadReading, Pair
 from search.online.interfaces import Probes
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from placer.devices.load_reading import LoadReading, Slowdown
+from placer.devices.load.load_reading import LoadReading, Slowdown
 from search.online.diagnose.diagnosis import LEAST, Diagnosis, diagnose
 from search.online.interfaces import Probes
 

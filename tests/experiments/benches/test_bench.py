@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.benches import all_records, main_job, run_bench
-from experiments.benches.bench import BenchOptions
+from experiments.benches import all_records, bench, main_job, run_bench
+from experiments.benches.bench import RECORDS, BenchOptions
 from placer.errors import BadInputError, PlacerError
 
 FOUND = {
@@ -63,6 +64,49 @@ def test_an_unknown_bench_and_a_record_outside_a_checkout_are_refused(tmp_path, 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInputError, match="checkout"):
         run()
+
+
+def test_the_page_says_which_records_are_of_one_commit(checkout, monkeypatch):
+    answers(monkeypatch)
+    run()
+    facts = json.loads((checkout / "benchmarks" / "main-job.json").read_text())
+    for name, at in (("main-job", "abc"), ("plan", "def"), ("trust", "abc"), ("spoc", None)):
+        (checkout / "benchmarks" / f"{name}.json").write_text(json.dumps({**facts, "commit": at}))
+    page = bench.whole_page(checkout / "benchmarks", dict.fromkeys(("main-job", "plan", "trust", "spoc"), lambda _: []))
+    assert [line for line in page.splitlines() if line.startswith("- ")] == [
+        "- abc: main-job, trust", "- def: plan", "- not named: spoc",
+    ]  # fmt: skip
+
+
+def test_commits_of_records_tests_and_documents_do_not_change_which_code_ran(tmp_path, monkeypatch):
+    def git(*words):
+        name = ("-c", "user.name=n", "-c", "user.email=n@example.org")
+        return subprocess.run(
+            ["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    def change(path, text, commit=True):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+        if commit:
+            git("add", path)
+            git("commit", "-qm", path)
+
+    monkeypatch.setattr(bench, "CHECKOUT", tmp_path)
+    assert bench.commit() is None
+    git("init", "-q")
+    change("placer/a.py", "1")
+    first = bench.commit()
+    assert first == git("rev-parse", "--short=12", "HEAD")
+    for path in ("benchmarks/plan.json", "BENCHMARKS.md", "docs/a.png", "tests/test_a.py", "README.md"):
+        change(path, "1")
+    assert bench.commit() == first != bench.commit(RECORDS)  # a test was changed since
+    change("docs/a.png", "2", commit=False)
+    assert bench.commit() == first
+    change("placer/a.py", "2", commit=False)
+    assert bench.commit() == first + "+"
+    git("commit", "-qam", "more")
+    assert bench.commit() == git("rev-parse", "--short=12", "HEAD")
 
 
 def recorded(folder, name, at, took_s=60.0):

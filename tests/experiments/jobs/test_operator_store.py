@@ -14,7 +14,7 @@ from experiments.cli.options import planned_files, predicting_from
 from experiments.jobs.operator_store import OperatorStore
 from experiments.jobs.search.settings import SearchSettings
 from placer.devices.cluster import Devices
-from placer.devices.machine import machine_name
+from placer.devices.host.machine import machine_name
 from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError
 from placer.graph.topology import Device, Topology

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.jobs.plan_model import ModelToPlan, plan_model
 from experiments.zoo import load
-from placer.devices.machine import machine_name
+from placer.devices.host.machine import machine_name
 from placer.errors import BadInputError
 from placer.graph.graph_files import write_topology
 from placer.graph.mapping_files import read_mapping

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.devices.suspends import Suspends
+from placer.devices.host.suspends import Suspends
 from placer.graph.mapping import Mapping
 from placer.measure.runner import (
     CHECKED_STEPS,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from placer.devices.machine import machine_name
+from placer.devices.host.machine import machine_name
 from placer.errors import BadInputError, PlacerError
 from placer.measure.store import SCHEMA_VERSION, Store
 from placer.profile.operators.dataset import Operator, OperatorRow, Tensor, check_export, export, load

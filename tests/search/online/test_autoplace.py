@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.devices.suspends import Suspends
+from placer.devices.host.suspends import Suspends
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Device, Topology

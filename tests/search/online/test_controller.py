@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from placer.devices.load_reading import LoadReading
+from placer.devices.load.load_reading import LoadReading
 from placer.errors import BadInputError, PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placer.devices.load_reading import LoadReading, Pair
+from placer.devices.load.load_reading import LoadReading, Pair
 from search.online.diagnose.probe_budget import CREDIT_S, RENEWED_S, SHARE, MeteredProbes
 
 

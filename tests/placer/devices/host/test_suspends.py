@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from placer.devices.suspends import Suspends, duration
+from placer.devices.host.suspends import Suspends, duration
 
 
 class Machine:

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from placer.devices import cores
-from placer.devices.cores import core_count, quota, quota_line, usable_cores
+from placer.devices.host import cores
+from placer.devices.host.cores import core_count, quota, quota_line, usable_cores
 
 
 def file_system(root, files):

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.load_reading import LoadReading, Pair, Slowdown
+from placer.devices.load.load_reading import LoadReading, Pair, Slowdown
 from placer.devices.variables import variable_on
 from placer.devices.workers.deadline import waiting
 

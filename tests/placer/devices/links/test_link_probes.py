@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices import link_probes as probes
-from placer.devices.link_probes import _line, _line_over_sizes, measure_links
+from placer.devices.links import link_probes as probes
+from placer.devices.links.link_probes import _line, _line_over_sizes, measure_links
 
 
 def test_line_finds_intercept_and_slope():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from placer.devices.link_pairs import representatives
+from placer.devices.links.link_pairs import representatives
 from placer.devices.variables import variable_on
 from placer.devices.workers.deadline import waiting
 from placer.graph.topology import ANY, Link

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from placer.devices.link_pairs import ALL, representatives
+from placer.devices.links.link_pairs import ALL, representatives
 
 
 def cluster(nodes, cpus, gpus=0):

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from placer.devices.load_probes import PROBE_S, REPEATS, LoadProbes, LoadReading, Slowdown
+from placer.devices.load.load_probes import PROBE_S, REPEATS, LoadProbes, LoadReading, Slowdown
 from placer.errors import BadInputError
 from placer.tf_internals import collected_nodes
 
@@ -27,7 +27,7 @@ while True: pass
 BESIDE_A_HOG = f"""
 import subprocess, sys
 from placer.devices.cluster import open_devices
-from placer.devices.load_probes import LoadProbes
+from placer.devices.load.load_probes import LoadProbes
 
 HOG = {HOG!r}
 

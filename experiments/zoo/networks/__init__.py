@@ -1,0 +1,1 @@
+"""The networks, each in a file with a function of its name: `(batch, rng) -> TrainingStep`."""
