@@ -14,6 +14,7 @@ LOCK_ARGS ?=# e.g. --upgrade, or --upgrade-package NAME; without, `make lock` ke
 VENV := .venv
 BIN := $(VENV)/bin
 VERSIONS := 3.13 3.12 3.11
+PYENV_ROOT ?= $(HOME)/.pyenv
 PYTHONS := $(VERSIONS:%=python%) python3
 IN_RANGE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 
@@ -76,13 +77,19 @@ nightly: $(STAMP)
 soak: $(STAMP)
 	$(BIN)/python -m experiments.soak $(RUNS) $(if $(HOG),hog) -- $(TEST)
 
-# The quick tests with every supported Python that is installed, each in an environment of its own.
+# The quick tests with every supported Python that is installed, each in an environment of its own. Their set-ups run at the
+# same time, because they mostly wait for the network. VERSIONS="3.12 3.13" takes these alone.
 pythons:
-	@for version in $(VERSIONS); do \
-		if ! python$$version -c '$(IN_RANGE)' >/dev/null 2>&1; then \
-			echo "make: no python$$version with venv works here; left out"; continue; \
-		fi; \
-		$(MAKE) test VENV=.venv-$$version PYTHON=python$$version || exit 1; \
+	@tried=; for version in $(VERSIONS); do \
+		found=; for python in python$$version $(PYENV_ROOT)/versions/$$version.*/bin/python; do \
+			if "$$python" -c '$(IN_RANGE)' >/dev/null 2>&1; then found=$$python; break; fi; \
+		done; \
+		if [ -z "$$found" ]; then echo "make: no python$$version with venv works here; left out"; continue; fi; \
+		mkdir -p out && $(MAKE) setup VENV=.venv-$$version PYTHON="$$found" >out/setup-$$version.log 2>&1 & \
+		tried="$$tried $$version:$$found"; \
+	done; \
+	wait; for each in $$tried; do \
+		$(MAKE) test VENV=.venv-$${each%%:*} PYTHON="$${each#*:}" || exit 1; \
 	done
 
 # Twenty times as many hostile files, stores and command lines as `make test-slow` tries, which takes about half an hour;
