@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -37,7 +38,9 @@ def gaps(facts: Facts) -> Facts:
     """One comparison: after 5, 10 and 20 measured mappings, or the last one, and when the gap was first below NEAR."""
     if "failed" in facts:
         return {"failed": facts["failed"]}
-    rows = {name: _gaps_of(row["regret"]) for name, row in facts["searchers"].items()}
+    default = facts["searchers"].get(facts["default_searcher"])
+    until_s = default["at_s"] if default else []
+    rows = {name: _gaps_of(row, until_s) for name, row in facts["searchers"].items()}
     ours = rows.get(facts["default_searcher"])
     return {
         **(ours or {}),
@@ -47,10 +50,18 @@ def gaps(facts: Facts) -> Facts:
     }
 
 
-def _gaps_of(regret: list[float | None]) -> Facts:
+def _gaps_of(row: Facts, until_s: Sequence[float]) -> Facts:
+    """until_s: when the default searcher had its results; `gap_in_time_of_5` is what this one had in the same time."""
+    regret: list[float | None] = row["regret"]
     measured = len(regret) - 1
     return {
         **{f"gap_at_{count}": regret[min(count, measured)] for count in AT},
+        **{
+            f"gap_in_time_of_{count}": regret[bisect_right(row["at_s"], until_s[min(count, len(until_s)) - 1])]
+            for count in AT
+            if until_s
+        },
+        "seconds": row["at_s"][-1] if row["at_s"] else 0.0,
         "gap": regret[-1],
         "near_after": next((i for i, r in enumerate(regret) if r is not None and r <= NEAR), None),
         "measured": measured,
@@ -81,6 +92,7 @@ def page_lines(facts: Facts) -> list[str]:
             [_over_all(name, [rows[name] for rows in curves.values() if name in rows]) for name in names],
         ),
         "",
+        *_at_equal_seconds(facts["searcher"], names, curves),
         "By network:",
         "",
         *markdown_table(
@@ -102,6 +114,29 @@ def _over_all(name: str, rows: Sequence[Facts]) -> list[str]:
     gaps = [[row[f"gap_at_{count}"] for row in rows if row[f"gap_at_{count}"] is not None] for count in AT]
     near = sum(row["near_after"] is not None for row in rows)
     return [name, *map(_mean, gaps), f"{near} of {len(rows)}"]
+
+
+def _at_equal_seconds(searcher: str, names: Sequence[str], curves: Mapping[str, Mapping[str, Facts]]) -> list[str]:
+    """The table over seconds; nothing where a record has none."""
+    if not all("seconds" in row for rows in curves.values() for row in rows.values()):
+        return []
+    return [
+        f"At equal seconds: what each had when `{searcher}` had its {AT[0]}th, {AT[1]}th and {AT[2]}th result, or its "
+        "last, by what asking and measuring take. A mapping takes its share of the race that it was measured in, also "
+        "where another searcher had asked it first. *Seconds*: until the searcher had all its results. The profile and "
+        "the single devices come before, for all.",
+        "",
+        *markdown_table(
+            ("searcher", *(f"in the time of {count}" for count in AT), "seconds"),
+            [_in_time(name, [rows[name] for rows in curves.values() if name in rows]) for name in names],
+        ),
+        "",
+    ]
+
+
+def _in_time(name: str, rows: Sequence[Facts]) -> list[str]:
+    gaps = [[gap for row in rows if (gap := row.get(f"gap_in_time_of_{count}")) is not None] for count in AT]
+    return [name, *map(_mean, gaps), f"{mean(row['seconds'] for row in rows):.0f} s"]
 
 
 def _mean(gaps: Sequence[float]) -> str:

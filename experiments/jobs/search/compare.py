@@ -62,6 +62,9 @@ class Standing:
     searcher: str
     rows: tuple[Row, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
     asking_s: float
+    # When it had each row's result, in seconds of its own asking and measuring: a mapping takes its share of its race,
+    # also where another searcher asked it first. The profile and the single devices come before.
+    at_s: tuple[float, ...]
     ended: str  # why it asked nothing more
     notes: tuple[str, ...]  # on the way it went
     final: Row | None  # its fastest mapping of those that were measured side by side at the end
@@ -154,6 +157,8 @@ class Entrant:
     share: int  # measurements that it may have
     rows: list[Row] = field(default_factory=list)  # what it asked
     asking_s: float = 0.0
+    measuring_s: float = 0.0
+    at_s: list[float] = field(default_factory=list)  # as Standing has it
     ended: str = ""  # why it is not asked again
 
     def asks(self, clock: Callable[[], float]) -> list[tuple[Mapping, float]]:
@@ -172,8 +177,10 @@ class Entrant:
         self.asking_s += clock() - begin_s
         return list(zip(asked, predicted, strict=True))
 
-    def takes(self, row: Row) -> None:
-        """Take in the result of one of its mappings."""
+    def takes(self, row: Row, took_s: float) -> None:
+        """Take in the result of one of its mappings, and the seconds that measuring it took."""
+        self.measuring_s += took_s
+        self.at_s.append(self.asking_s + self.measuring_s)
         self.rows.append(row)
         self.known.append(row)
         self.session.tell([(row.mapping, row.result)])
@@ -197,6 +204,7 @@ class Contest:
         for entrant in self.entrants:
             entrant.session.tell((row.mapping, row.result) for row in singles)
         self.known: dict[Mapping, Result] = {row.mapping: row.result for row in singles}
+        self.took_s = dict.fromkeys(self.known, 0.0)  # to measure each mapping; single devices are everyone's start
         self.counted = set(self.known)
 
     def run(self, pressed: Callable[[], bool]) -> None:
@@ -253,15 +261,18 @@ class Contest:
         for entrant, mapping, predicted_s in asked:
             if mapping in self.known:
                 row = Row(entrant.session.name, mapping, self.known[mapping], predicted_s)
-                entrant.takes(row)
+                entrant.takes(row, self.took_s[mapping])
                 self._advance(row)
 
     def _race(self, asked: Sequence[tuple[str, Mapping]], over: Callable[[], bool]) -> None:
         for first in range(0, len(asked), RACE):
             if over():
                 return
-            for row in self.job.measure_all(asked[first : first + RACE]):
-                self.known[row.mapping] = row.result
+            begin_s = self.job.clock()
+            rows = self.job.measure_all(asked[first : first + RACE])
+            each_s = (self.job.clock() - begin_s) / len(rows)
+            for row in rows:
+                self.known[row.mapping], self.took_s[row.mapping] = row.result, each_s
 
     def _advance(self, row: Row) -> None:
         """Report a mapping that counts to a second searcher; `measure_all` reported it for the first."""
@@ -293,4 +304,12 @@ def _standing(entrant: Entrant, finalists: dict[Mapping, Row]) -> Standing:
     best = fastest(finalists[row.mapping] for row in entrant.rows if row.mapping in finalists)
     name = entrant.session.name
     final = replace(best, searcher=name) if best is not None else None
-    return Standing(name, tuple(entrant.rows), entrant.asking_s, entrant.ended, tuple(entrant.session.notes), final)
+    return Standing(
+        name,
+        tuple(entrant.rows),
+        entrant.asking_s,
+        tuple(entrant.at_s),
+        entrant.ended,
+        tuple(entrant.session.notes),
+        final,
+    )

@@ -24,17 +24,18 @@ from search.problem.problem import Problem
 pytestmark = pytest.mark.slow
 
 
-def entry(step_s, regret, single_s=0.2):
+def entry(step_s, regret, each_s=2.0, single_s=0.2):
     """One searcher of a comparison."""
     return {
         "step_s": step_s, "spread_s": 0.001, "repeats": 20, "ratio_to_best_single": single_s / step_s,
         "measured": len(regret) - 1, "asking_s": 1.0, "ended": "used up.", "regret": regret,
+        "at_s": [each_s * (i + 1) for i in range(len(regret) - 1)],
     }  # fmt: skip
 
 
 def comparison(ours, peers, single_s=0.2):
     """What `placer compare --json` would say."""
-    best = min([ours[0], single_s, *(step_s for step_s, _ in peers.values())])
+    best = min([ours[0], single_s, *(peer[0] for peer in peers.values())])
     rows = {DEFAULT_SEARCHER: entry(*ours), **{name: entry(*peer) for name, peer in peers.items()}}
     return {
         "default_searcher": DEFAULT_SEARCHER, "searchers": rows, "best_known_s": best, "lower_bound_s": 0.05,
@@ -45,7 +46,7 @@ def comparison(ours, peers, single_s=0.2):
 
 FALLING = [1.0, 0.5, 0.5, 0.4, 0.3, 0.2, 0.04, 0.03, 0.02, 0.01, 0.01, 0.0]
 FOUND = {
-    "towers": comparison((0.1, FALLING), {"heft": (0.3, [1.0, 1.0]), "random": (0.11, [1.0, 0.5, 0.1])}),
+    "towers": comparison((0.1, FALLING), {"heft": (0.3, [1.0, 1.0]), "random": (0.11, [1.0, 0.5, 0.1], 8.0)}),
     "moe": comparison((0.25, [0.25, 0.25]), {"heft": (0.16, [0.25, 0.0])}),
     "vgg16": {"failed": "placer: no."},
 }
@@ -97,6 +98,10 @@ def test_gaps_are_read_off_the_curves(comparing):
     assert facts["gap_at_20"] == moe["gap_at_20"] == 0.25
     assert towers["searchers"]["random"]["gap"] == pytest.approx(0.1)
     page = (comparing.path / "BENCHMARKS.md").read_text()
+    in_time = [towers["searchers"]["random"][f"gap_in_time_of_{count}"] for count in (5, 10, 20)]
+    assert in_time == [0.5, 0.1, 0.1]  # after 10, 20 and 22 s, with results after 8 and 16 s
+    assert towers["gap_in_time_of_10"] == towers["gap_at_10"] and towers["seconds"] == 22.0
+    assert f"| {DEFAULT_SEARCHER} | 22.5% +- 2.5% | 13.0% +- 12.0% | 12.5% +- 12.5% | 12 s |" in page
     assert f"| {DEFAULT_SEARCHER} | 22.5% +- 2.5% | 13.0% +- 12.0% | 12.5% +- 12.5% | 1 of 2 |" in page
     assert "| `towers` | 100.0 ms |" in page and "20.0% / 1.0% / 0.0%" in page and "![Gap" in page
     assert (comparing.path / "docs" / "regret.png").read_bytes().startswith(b"\x89PNG")

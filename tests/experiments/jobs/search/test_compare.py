@@ -85,6 +85,14 @@ def test_everyones_fastest_meets_the_best_single_device_at_the_end(found):
     assert found.tf_default_s > 0
 
 
+def test_each_result_has_the_seconds_of_asking_and_measuring(found, facts):
+    for standing in found.standings:
+        assert len(standing.at_s) == len(standing.rows)
+        assert standing.at_s == tuple(sorted(standing.at_s))
+        assert standing.asking_s < standing.at_s[-1] < found.seconds
+        assert facts["searchers"][standing.searcher]["at_s"] == list(standing.at_s)
+
+
 def test_regret_only_falls_from_the_best_single_device_and_the_best_known_has_none(found, facts):
     for standing in found.standings:
         regret = found.regret(standing)
