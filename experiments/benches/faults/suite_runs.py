@@ -11,7 +11,7 @@ import msgspec
 from experiments.benches.bench import Facts
 from placer.errors import BadInputError
 
-FILE = Path(__file__).parents[3] / "out" / "soak.jsonl"
+FILE = Path(__file__).parents[3] / "benchmarks" / "soak.jsonl"
 
 
 class SuiteRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
