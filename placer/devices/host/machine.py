@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import platform
 
-import psutil
+from placer.devices.host.cores import usable_cores
 
 
 def machine_name(hardware: str = "") -> str:
-    """This machine's key for stored results. hardware: the GPU's product name, where the result is from a GPU."""
-    return f"{platform.node()} {platform.machine()} {psutil.cpu_count()} {hardware}".strip()
+    """The key for stored results of this machine, and of the cores that this process may use of it: with fewer
+    (`taskset`, a control group's quota) steps take longer. hardware: the GPU's product name, where the result is from a
+    GPU.
+    """
+    return f"{platform.node()} {platform.machine()} {len(usable_cores())} {hardware}".strip()

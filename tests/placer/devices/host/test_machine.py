@@ -1,0 +1,33 @@
+"""Results are kept under a name that changes with what decides how long steps take."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from placer.devices.host import machine
+from placer.devices.host.machine import machine_name
+
+
+def test_results_of_a_gpu_are_kept_apart() -> None:
+    assert machine_name("H200") == f"{machine_name()} H200" != machine_name()
+
+
+def test_results_of_fewer_cores_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = set()
+    for cores in ([0, 1, 2, 3], [0, 1]):
+        monkeypatch.setattr(machine, "usable_cores", lambda cores=cores: cores)
+        names.add(machine_name())
+    assert len(names) == 2
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="has to take one of several cores away")
+def test_a_process_that_may_run_on_one_core_has_a_name_of_its_own() -> None:
+    before, cores = machine_name(), os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(cores)})
+        assert machine_name() != before
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert machine_name() == before
