@@ -4,7 +4,7 @@
 DEMO_MEASUREMENTS ?= 16# mappings measured by `make demo`, the single devices included
 DEMO_MINUTES ?= 3# after which `make demo` asks for no more of them; what it does then takes one or two minutes
 WORKERS ?= 2
-TEST_PROCESSES ?= 2# each takes whole files of tests; 0 runs them all in one, where a debugger works
+TEST_PROCESSES ?= 3# each takes whole files of tests, many of which wait; 0 runs them all in one, where a debugger works
 RUNS ?= 20# of all tests by `make soak`
 BENCH ?= main-job
 FUZZ_RUNS ?= 100000# inputs of each kind of file that `make fuzz` has Atheris make

@@ -347,7 +347,7 @@ def test_faults_in_a_search_are_survived(tmp_path: Path) -> None:
         assert outcome.injected and outcome.survived, outcome
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_faults_in_a_training_are_survived() -> None:
     rows = trainings.training_facts(2, KILL, 1)

@@ -54,7 +54,7 @@ def make():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_a_model_that_no_worker_can_hold_trains_on_two(tmp_path: Path) -> None:
     """512 MiB of variables; the allocator of each worker gives 350 + 320 / 2 MiB at most, whatever it is asked."""
