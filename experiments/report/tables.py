@@ -143,7 +143,7 @@ def summary_lines(found: Finding) -> list[str]:
     """The outcome in sentences: what was delivered, against what, measured how."""
     best, single = _best_and_single(found)
     stopped = any(row.measured and row.measured.stopped_early for row in found.measured)
-    lines = ["* stopped early, as clearly worse than the incumbent"] if stopped else []
+    lines = ["* stopped early: clearly worse than the incumbent, or in the slower half of its race"] if stopped else []
     if single is None:
         lines.append(_alone(found, best))
     elif found.best.mapping.is_single and found.plan is None:
