@@ -75,4 +75,8 @@ def values(outputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
 
 def returned(outputs: Any) -> list[np.ndarray[Any, Any]]:
     """The tensors in whatever a step returned as arrays; waits until they are there."""
-    return values([t for t in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(t)])
+    try:
+        leaves = tf.nest.flatten(outputs, expand_composites=True)
+    except (TypeError, ValueError):  # a dict whose keys have no order, say, of which no step can be traced
+        return []
+    return values([leaf for leaf in leaves if tf.is_tensor(leaf)])

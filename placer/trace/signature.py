@@ -24,7 +24,11 @@ class Signatures:
     but for their numbers: from then on it counts as a scalar tensor, and one captured step serves all its values.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, plain: bool = False) -> None:
+        """plain: whether the step is no tf.function, and so is given NumPy arrays as they are. They are told apart from
+        tensors then, and what is neither, and could be read as an array, is refused.
+        """
+        self._is_plain = plain
         self.varied = False  # whether the latest call has numbers that count as tensors
         self._seen: dict[Hashable, dict[int, set[Hashable]]] = {}
 
@@ -39,7 +43,8 @@ class Signatures:
             tensors = _plain(args)
             if tensors is not None:
                 self.varied = False
-                return tuple([(t.dtype, t.shape) for t in tensors]), tensors
+                key: Hashable = tuple([(t.dtype, t.shape) for t in tensors])
+                return (key, tuple(map(type, args))) if self._is_plain else key, tensors
         leaves = _leaves(args, kwargs)
         self.varied = False
         structure = _structure((tuple(args), dict(kwargs or {})))
@@ -47,7 +52,19 @@ class Signatures:
         if numbers:
             for i in self._varying(structure, leaves, numbers):
                 leaves[i], self.varied = _number(leaves[i]), True
-        return (structure, tuple(_leaf_key(leaf) for leaf in leaves)), _flat(leaves)
+        key = structure, tuple(_leaf_key(leaf) for leaf in leaves)
+        return (key, self._arrays(args, kwargs)) if self._is_plain else key, _flat(leaves)
+
+    def _arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[bool, ...]:
+        """Which leaves are arrays. Raises BadInputError for what is not NumPy's own and would become a tensor."""
+        leaves = tf.nest.flatten((tuple(args), dict(kwargs or {})))
+        for leaf in leaves:
+            if _is_array(leaf) and not _is_numpy(leaf):
+                raise BadInputError(
+                    f"the step takes a {type(leaf).__name__}, which a traced step would get as a tensor; pass tensors "
+                    "or NumPy arrays."
+                )
+        return tuple(_is_numpy(leaf) for leaf in leaves)
 
     def layout(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
         """The layout of a call whose key `of` gave. Raises BadInputError for plain Python iterators."""
@@ -78,6 +95,13 @@ def flat_tensors(args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -
     return _flat(_leaves(args, kwargs)) if tensors is None else tensors
 
 
+def with_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments with tensors in the place of arrays. Raises BadInputError where TensorFlow makes none."""
+    call = tuple(args), dict(kwargs)
+    found: tuple[tuple[Any, ...], dict[str, Any]] = tf.nest.pack_sequence_as(call, _leaves(args, kwargs))
+    return found
+
+
 @dataclass(frozen=True)
 class Layout:
     """How to rebuild a call's arguments from its flat tensors."""
@@ -86,6 +110,7 @@ class Layout:
     leaves: tuple[Any, ...]  # the same, flat
     are_tensors: tuple[bool, ...]
     numbers: tuple[int, ...] = ()  # leaves that are Python numbers, and tensors to a captured step
+    arrays: tuple[int, ...] = ()  # leaves that are NumPy arrays or scalars, and tensors to a captured step
 
     @classmethod
     def of(cls, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, numbers: Sequence[int] = ()) -> Layout:
@@ -100,8 +125,10 @@ class Layout:
                     f"the step takes a {kind}, which a traced step would read only once; pass iter(tf.data.Dataset)."
                 )
         leaves = tuple(_spec(leaf) if _is_tensor(leaf) else leaf for leaf in given)
-        structure = tf.nest.pack_sequence_as((tuple(args), dict(kwargs or {})), leaves)
-        return cls(structure, leaves, tuple(_is_tensor(leaf) for leaf in given), tuple(numbers))
+        call = tuple(args), dict(kwargs or {})
+        arrays = tuple(i for i, leaf in enumerate(tf.nest.flatten(call)) if _is_numpy(leaf))
+        structure = tf.nest.pack_sequence_as(call, leaves)
+        return cls(structure, leaves, tuple(_is_tensor(leaf) for leaf in given), tuple(numbers), arrays)
 
     def numbers_of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[float]:
         """The Python numbers of such a call that a captured step takes as tensors."""
@@ -131,9 +158,11 @@ class Layout:
         return tuple(tf.nest.flatten(tensors, expand_composites=True))
 
     def filled(
-        self, tensors: Sequence[Any], numbers: Sequence[float] | None = None
+        self, tensors: Sequence[Any], numbers: Sequence[float] | None = None, *, arrays: bool = False
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """(args, kwargs) with the flat `tensors` in their places. numbers: what is in the places of `numbers` then."""
+        """(args, kwargs) with the flat `tensors` in their places. numbers: what is in the places of `numbers` then.
+        arrays: in the places of `arrays`, put arrays, copies of these tensors.
+        """
         left, own = iter(tensors), iter(numbers or ())
         leaves = []
         for i, (leaf, is_tensor) in enumerate(zip(self.leaves, self.are_tensors, strict=True)):
@@ -142,6 +171,8 @@ class Layout:
                 leaf = tf.nest.pack_sequence_as(leaf, parts, expand_composites=True)
             if numbers is not None and i in self.numbers:
                 leaf = next(own)
+            elif arrays and i in self.arrays:
+                leaf = leaf.numpy().copy()  # else a step that changes its array would change the tensor
             leaves.append(leaf)
         args, kwargs = tf.nest.pack_sequence_as(self.structure, leaves)
         return args, kwargs
@@ -222,6 +253,11 @@ def _is_array(leaf: Any) -> bool:
     if isinstance(leaf, (tf.Tensor, tf.Variable, type)):
         return False
     return hasattr(leaf, "__array__") and not hasattr(leaf, "assign")
+
+
+def _is_numpy(leaf: Any) -> bool:
+    """Whether a leaf is an array or a scalar of NumPy's own, of which a tensor gives back the same."""
+    return type(leaf) is np.ndarray or isinstance(leaf, np.generic)
 
 
 def _spec(leaf: Any) -> Any:

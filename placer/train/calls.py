@@ -67,11 +67,14 @@ class Calls:
         """Run one step: what it returns, and its seconds if it is of the main signature. timed: whether the caller
         needs the seconds; without, an untouched step costs less.
 
-        Within another function's trace, or under a gradient tape, the user's own function is called.
+        Within another function's trace, or under a gradient tape, the user's own function is called, and by another
+        step of the session that runs untouched.
         """
         if tf_internals.is_recorded():
             return self.untouched.within(args, kwargs), None
         with self.session.lock:
+            if self.session.runs_untouched:
+                return self.untouched.nested(args, kwargs), None
             main = self.variants.main
             variant, tensors = self.variants.of(args, kwargs)
             if self.variants.main is not main:

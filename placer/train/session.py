@@ -90,6 +90,7 @@ class DeviceSession:
         self.members: list[Member] = []
         self.losses: list[Loss] = []
         self.suspected = False  # whether work in the background met what may be a loss
+        self.runs_untouched = False  # whether a step of it runs now, on the user's own variables
         self._recovering = False
 
     @classmethod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -19,6 +19,7 @@ from placer.trace.iterator_inputs import Feeding, unrepeatable
 from placer.trace.python.eager_difference import eager_difference
 from placer.trace.python.number_use import number_misused
 from placer.trace.random_streams import repeating_draws
+from placer.trace.signature import with_tensors
 from placer.trace.tracing import trace
 from placer.train.session import DeviceSession
 from placer.train.steps.plain_step import PlainStep
@@ -87,14 +88,12 @@ class UntouchedFunction:
 
     def run(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
         """A call as the user made it: what it returns, and its seconds."""
-        self.session.replicas.pull()
-        with unwatched(self.session.replicas):
+        with self._own_variables():
             return self._timed(variant, args, kwargs)
 
     def run_untimed(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The same without waiting for what it returns. For a tf.function that was compiled for this signature."""
-        self.session.replicas.pull()
-        with unwatched(self.session.replicas):
+        with self._own_variables():
             try:
                 return self.step(*args, **kwargs)
             finally:
@@ -106,10 +105,9 @@ class UntouchedFunction:
         """The same on flat tensors, batches already taken from iterators. numbers: the Python numbers among them, where
         the user's own are at hand.
         """
-        self.session.replicas.pull()
-        with unwatched(self.session.replicas), lent(variant.feeding, tensors) as flat:
+        with self._own_variables(), lent(variant.feeding, tensors) as flat:
             found = variant.layout.numbers_in(flat) if numbers is None else numbers
-            args, kwargs = variant.layout.filled(flat, found)
+            args, kwargs = variant.layout.filled(flat, found, arrays=self.plain is not None)
             return self._timed(variant, args, kwargs)
 
     def repeat(self, variant: Variant, tensors: Sequence[Any]) -> None:
@@ -132,11 +130,25 @@ class UntouchedFunction:
                 "untouched.", stacklevel=6,
             )  # fmt: skip
         with self.session.lock:
-            self.session.replicas.pull()
-            with unwatched(self.session.replicas):
+            with self._own_variables():
                 outputs = self._eagerly(args, kwargs)
             self.session.after_untouched()
         return outputs
+
+    def nested(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A call by another step of the session that runs untouched, and says itself what it has trained."""
+        return self._eagerly(args, kwargs) if self.session.fragile else self.step(*args, **kwargs)
+
+    @contextmanager
+    def _own_variables(self) -> Iterator[None]:
+        """In the block, the user's own variables are true, and used without a report."""
+        self.session.replicas.pull()
+        before, self.session.runs_untouched = self.session.runs_untouched, True
+        try:
+            with unwatched(self.session.replicas):
+                yield
+        finally:
+            self.session.runs_untouched = before
 
     def _timed(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
         """Run the step on variables that are true: what it returns, and its seconds."""
@@ -159,9 +171,13 @@ class UntouchedFunction:
             self.session.after_untouched()
 
     def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Op by op in this process: functions first compiled while workers are joined lose updates."""
-        function: Any = getattr(self.step, "python_function", self.step)
-        return function(*args, **kwargs)
+        """Op by op in this process: functions first compiled while workers are joined lose updates. A tf.function's own
+        function is given tensors in the place of arrays, as TensorFlow gives them to it.
+        """
+        if self.plain is not None:
+            return self.step(*args, **kwargs)
+        args, kwargs = with_tensors(args, kwargs)
+        return getattr(self.step, "python_function", self.step)(*args, **kwargs)
 
 
 def _misused(variant: Variant) -> str | None:

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
+from placer.errors import BadInputError
 from placer.trace.iterator_inputs import Feeding
-from placer.trace.signature import Signatures
+from placer.trace.signature import Layout, Signatures
 from placer.trace.untouchable import untouchable
 from placer.train.session import DeviceSession
 from placer.train.steps.untouched import UntouchedFunction
@@ -30,7 +31,7 @@ class Variants:
         self.main: Variant | None = None  # the signature whose mapping is searched; others follow it
         self.left_alone: str | None = None  # why the step must run untouched for good
         self.is_settled = False  # on its main signature
-        self._signatures = Signatures()
+        self._signatures = Signatures(plain=untouched.plain is not None)
         self._known: dict[Hashable, Variant] = {}
         self._calls = 0
         self._recent: deque[Variant] = deque(maxlen=RECENT)  # of the latest calls
@@ -49,16 +50,19 @@ class Variants:
         plain = self.untouched.plain
         if self.left_alone is not None and self.main is not None:  # its signature no longer matters
             return self.main, ()
-        key, tensors = self._signatures.of(args, kwargs)
-        if plain is not None:
-            key = plain.keyed(key)
-            self.leave_alone(plain.why)
-        retraced = self.untouched.retraced if self._signatures.varied else None
-        if retraced is not None:
-            key = retraced.keyed(key)
-        variant = self._known.get(key)
-        if variant is None:
-            variant = self._first_call(key, args, kwargs)
+        try:
+            key, tensors = self._signatures.of(args, kwargs)
+            if plain is not None:
+                key = plain.keyed(key)
+                self.leave_alone(plain.why)
+            retraced = self.untouched.retraced if self._signatures.varied else None
+            if retraced is not None:
+                key = retraced.keyed(key)
+            variant = self._known.get(key)
+            if variant is None:
+                variant = self._first_call(key, args, kwargs)
+        except BadInputError as error:
+            return self._unreadable(args, kwargs, str(error)), ()
         if retraced is not None and retraced.why is not None and not variant.refused:
             self.refuse(variant, f"a number among its arguments changes, and {retraced.why}.")
         self._calls += 1
@@ -152,11 +156,16 @@ class Variants:
             self.leave_alone(untouchable(self.untouched.step) or unwatchable())
             if plain is not None:
                 self.leave_alone(plain.why_by_code)
-        if plain is None:
-            self.is_traced(variant)
         if len(self._known) > MOST_VARIANTS:
             self._drop_one()
         return variant
+
+    def _unreadable(self, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Variant:
+        """Stands for the signature of a call that has none, because of which the step is left alone."""
+        self.leave_alone(why)
+        if self.main is None:
+            self.main = Variant(None, args, kwargs, Layout(((), {}), (), ()))
+        return self.main
 
     def _drop_one(self) -> None:
         """Forget the signature that was not called for longest, with what was captured and placed for it."""

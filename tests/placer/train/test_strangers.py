@@ -1,0 +1,157 @@
+"""Calls as strangers write them: arrays, steps within steps, arguments of any kind. All train as they do unwrapped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from placer.train.session import DeviceSession
+
+ONE = tf.constant(1.0)
+ARRAY = np.full([4], 255.0, np.float32)
+
+
+def test_a_plain_step_that_asks_whether_it_was_given_an_array_is_given_one(two_cpus, live_hand):
+    weight = tf.Variable(0.0)
+
+    def step(x):
+        if isinstance(x, np.ndarray):
+            x = tf.constant(x / 255.0, tf.float32)
+        weight.assign_sub(tf.reduce_mean(x))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(4):
+        hand(ARRAY)
+        assert weight.numpy() == -(i + 1)
+    hand(tf.constant(ARRAY))
+    assert weight.numpy() == -4 - 255
+
+
+def test_an_array_that_a_step_changes_is_another_one_when_the_step_is_repeated(two_cpus, live_hand):
+    weight = tf.Variable(0.0)
+
+    def step(x):
+        x /= 255.0
+        weight.assign_sub(tf.reduce_mean(x))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(4):
+        hand(ARRAY.copy())
+        assert weight.numpy() == -(i + 1)
+    hand.place(first=False)
+    hand(ARRAY.copy())
+    assert weight.numpy() == -5
+
+
+def test_numpy_scalars_and_arrays_in_containers_are_given_as_they_are(two_cpus, live_hand):
+    weight, kinds = tf.Variable(0.0), []
+
+    def step(batch, scale):
+        kinds.append((type(batch["x"]), type(scale)))
+        weight.assign_sub(tf.reduce_mean(batch["x"]) * float(scale))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for _ in range(4):
+        hand({"x": ARRAY}, np.float32(0.5))
+    assert weight.numpy() == -4 * 127.5
+    assert set(kinds[:2]) == {(np.ndarray, np.float32)}
+
+
+class Framed:
+    """Can be read as an array, and is none, as a table of another library."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones([4], dtype or np.float32)
+
+
+def test_what_could_be_read_as_an_array_leaves_a_plain_step_alone(two_cpus, live_hand):
+    weight = tf.Variable(0.0)
+
+    def step(x):
+        weight.assign_sub(2.0 if isinstance(x, Framed) else 1.0)
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(4):
+        hand(Framed())
+        assert weight.numpy() == -2.0 * (i + 1)
+    assert "Framed" in hand.live.left_alone
+
+
+@pytest.mark.parametrize("inner_is_placed", [True, False])
+def test_a_step_within_a_step_trains_once(two_cpus, live_hand, inner_is_placed):
+    session, weight = DeviceSession(None, False), tf.Variable(10.0)
+
+    @tf.function
+    def sub(x):
+        weight.assign_sub(x)
+        return weight.read_value()
+
+    inner = live_hand(sub, session=session)
+    outer = live_hand(lambda x: inner(x), session=session)
+    for _ in range(4):
+        inner(ONE)
+    if inner_is_placed:
+        inner.place(first=False)
+        inner(ONE)
+    before = weight.numpy()
+    for i in range(4):
+        assert float(outer(ONE)) == weight.numpy() == before - 1.0 - i
+    assert float(inner(ONE)) == weight.numpy() == before - 5.0
+
+
+@pytest.mark.parametrize(
+    "argument", [lambda: iter([ONE, ONE]), lambda: np.array([ONE, None]), lambda: {1: ONE, "a": ONE}]
+)
+def test_an_argument_that_no_trace_can_take_leaves_the_step_alone(two_cpus, live_hand, argument):
+    weight = tf.Variable(10.0)
+
+    def step(given):
+        weight.assign_sub(ONE)
+        return given
+
+    hand = live_hand(step)
+    for i in range(4):
+        given = argument()
+        assert hand(given) is given
+        assert weight.numpy() == 9.0 - i
+    assert hand.live.left_alone
+
+
+def test_a_variable_that_begins_with_the_first_batch_does(two_cpus, live_hand):
+    class Normalised(tf.Module):
+        bias = None
+
+        @tf.function
+        def step(self, x):
+            if self.bias is None:
+                self.bias = tf.Variable(-tf.reduce_mean(x, 0))
+            self.bias.assign_sub(0.1 * tf.reduce_mean(x + self.bias, 0))
+            return tf.reduce_sum(self.bias)
+
+    alone, wrapped = Normalised(), Normalised()
+    hand = live_hand(wrapped.step)
+    for i in range(5):
+        batch = tf.fill([4, 2], 1.0 + i)
+        assert float(hand(batch)) == float(alone.step(batch))
+    assert wrapped.bias.numpy().tolist() == alone.bias.numpy().tolist()
+
+
+def test_under_a_tape_a_function_is_given_tensors_for_arrays(two_cpus, live_hand):
+    weight = tf.Variable(10.0)
+
+    @tf.function
+    def step(x):
+        rows = x.shape.as_list()[0]
+        weight.assign_sub(tf.reduce_sum(x) / rows)
+        return weight.read_value()
+
+    hand, batch = live_hand(step), np.ones([4, 2], np.float32)
+    hand(batch)
+    with pytest.warns(UserWarning, match="GradientTape"), tf.GradientTape():
+        hand(batch)
+    assert weight.numpy() == 6.0
