@@ -102,6 +102,19 @@ def with_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[
     return found
 
 
+def changed_arrays(args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> bool:
+    """Whether an array among the arguments is another one than when `tensors` was made of them."""
+    now = flat_tensors(args, kwargs)
+    if len(now) != len(tensors):  # numbers are among the latter
+        return False
+    return any(old is not new and _bits(old) != _bits(new) for old, new in zip(tensors, now, strict=True))
+
+
+def _bits(tensor: tf.Tensor) -> Any:
+    array = np.asarray(tensor.numpy())
+    return array.tolist() if array.dtype == object else array.tobytes()  # NaN equals itself
+
+
 @dataclass(frozen=True)
 class Layout:
     """How to rebuild a call's arguments from its flat tensors."""

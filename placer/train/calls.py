@@ -9,6 +9,7 @@ from typing import Any
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.errors import BadInputError
+from placer.trace.signature import changed_arrays
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
 from placer.train.session import DeviceSession
@@ -90,19 +91,23 @@ class Calls:
                 self.session.check_for_losses()
             if self.variants.left_alone:
                 return self.untouched.run(variant, args, kwargs)
-            numbers = variant.layout.numbers_of(args, kwargs)
+            as_called = partial(self.untouched.run, variant, args, kwargs)
+            if given is not None and variant.feeding is not None:  # the batch has left the iterator
+                as_called = partial(self.untouched.run_flat, variant, given, variant.layout.numbers_of(args, kwargs))
             if given is None:
-                outputs, step_s = self.untouched.run(variant, args, kwargs)
+                outputs, step_s = as_called()
             elif variant is self.variants.main and isinstance(self.mode, Placed):
                 outputs, step_s = self._placed(variant, self.mode, given)
             elif variant is self.variants.main and not self.recorder.is_full:
-                outputs, step_s = self._recorded(self.recorder, variant, given, numbers)
+                outputs, step_s = self._recorded(self.recorder, variant, given, as_called)
             elif variant is not self.variants.main and isinstance(self.mode, Placed):
-                outputs, step_s = self._followed(variant, self.mode, given, numbers)
+                outputs, step_s = self._followed(variant, self.mode, given, as_called)
             else:
-                outputs, step_s = self.untouched.run_flat(variant, given, numbers)
+                outputs, step_s = as_called()
             if self.untouched.plain is not None:
                 self.variants.leave_alone(self.untouched.plain.why)
+                if given is not None and not isinstance(self.mode, Placed) and changed_arrays(args, kwargs, given):
+                    self.variants.leave_alone("it changes an array that it is given, which a placed step would not")
             return outputs, step_s if variant is self.variants.main else None
 
     def _needs_no_care(self, variant: Variant) -> bool:
@@ -140,16 +145,15 @@ class Calls:
             self.untouched.repeat(variant, tensors)
 
     def _recorded(
-        self, recorder: Recorder, variant: Variant, tensors: Sequence[Any], numbers: Sequence[float]
+        self, recorder: Recorder, variant: Variant, tensors: Sequence[Any], as_called: Callable[[], tuple[Any, float]]
     ) -> tuple[Any, float]:
-        """An untouched step that trial runs repeat."""
+        """An untouched step that trial runs repeat. as_called: runs it as the user called it."""
         try:
             self.session.adopt(self.untouched.trained(variant))
         except BadInputError as error:
             self.variants.leave_alone(str(error))
-            return self.untouched.run_flat(variant, tensors, numbers)
-        run = partial(self.untouched.run_flat, variant, tensors, numbers)
-        return recorder.record(self.untouched.trained(variant), tensors, run)
+            return as_called()
+        return recorder.record(self.untouched.trained(variant), tensors, as_called)
 
     def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         if self.session.fragile:
@@ -195,22 +199,22 @@ class Calls:
         return self.untouched.run_flat(variant, tensors)
 
     def _followed(
-        self, variant: Variant, mode: Placed, tensors: Sequence[Any], numbers: Sequence[float]
+        self, variant: Variant, mode: Placed, tensors: Sequence[Any], as_called: Callable[[], tuple[Any, float]]
     ) -> tuple[Any, float]:
         """A step of another signature than the main one: under each mapping the first is recorded, and the others are
-        placed if a trial does what that did.
+        placed if a trial does what that did. as_called: runs it as the user called it.
         """
         if variant.placed_by(mode) is None:
             if variant.recorder is None:
                 variant.recorder = Recorder(self.session)
-                return self._recorded(variant.recorder, variant, tensors, numbers)
+                return self._recorded(variant.recorder, variant, tensors, as_called)
             joined = self._joined()
             assert joined is not None  # or nothing would be placed
             why = self._builder.follow(variant, mode, joined.topology, variant.recorder)
             variant.recorder = None
             if why is not None:
                 self.variants.refuse(variant, why)
-                return self.untouched.run_flat(variant, tensors, numbers)
+                return as_called()
         return self._placed_anew(variant, tensors)
 
     def _mode_of(self, variant: Variant) -> Mode:

@@ -29,21 +29,35 @@ def test_a_plain_step_that_asks_whether_it_was_given_an_array_is_given_one(two_c
     assert weight.numpy() == -4 - 255
 
 
-def test_an_array_that_a_step_changes_is_another_one_when_the_step_is_repeated(two_cpus, live_hand):
-    weight = tf.Variable(0.0)
+def test_a_step_that_changes_the_array_that_it_is_given_is_left_alone(two_cpus, live_hand):
+    weight, batch = tf.Variable(0.0), np.full([4], 16.0, np.float32)
 
     def step(x):
-        x /= 255.0
+        x /= 2.0
         weight.assign_sub(tf.reduce_mean(x))
         return weight.read_value()
 
     hand = live_hand(step)
-    for i in range(4):
-        hand(ARRAY.copy())
-        assert weight.numpy() == -(i + 1)
+    for expected in (-8.0, -12.0, -14.0, -15.0, -15.5):
+        hand(batch)
+        assert weight.numpy() == expected
+    assert "changes an array" in hand.live.left_alone
+
+
+def test_an_array_of_not_a_number_is_no_changed_one(two_cpus, live_hand):
+    weight = tf.Variable(0.0)
+
+    def step(x):
+        weight.assign_sub(tf.reduce_mean(tf.where(tf.math.is_nan(x), 1.0, x)))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for _ in range(4):
+        hand(np.array([np.nan, 3.0], np.float32))
+    assert hand.live.left_alone is None
     hand.place(first=False)
-    hand(ARRAY.copy())
-    assert weight.numpy() == -5
+    hand(np.array([np.nan, 3.0], np.float32))
+    assert weight.numpy() == -10.0
 
 
 def test_numpy_scalars_and_arrays_in_containers_are_given_as_they_are(two_cpus, live_hand):
