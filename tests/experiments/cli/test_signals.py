@@ -121,6 +121,24 @@ def test_without_a_signal_exit_codes_and_tracebacks_are_what_they_were(run):
         run(broken)
 
 
+# A command that SIGTERM reaches while a string is executed, as dataclasses and named tuples are made of.
+STRING = """
+from experiments.cli import app
+app.app = lambda: exec("import signal; signal.raise_signal(signal.SIGTERM)")
+app.main()
+"""
+
+
+def test_a_signal_while_a_library_makes_a_class_ends_with_its_own_exit_code(tmp_path):
+    (tmp_path / "ended.py").write_text(STRING)
+    command, path = [sys.executable, "-m", "ended"], os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 143
+    assert done.stderr.startswith("placer: ended by SIGTERM") and done.stderr.count("\n") == 1
+
+
 @pytest.fixture
 def arguments(tmp_path):
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
