@@ -27,7 +27,8 @@ from placer.devices.variables import is_elsewhere
 from placer.instances import instances_of
 from placer.trace.folding import READS
 
-_watchers: dict[int, tuple[tf.Variable, Watcher]] = {}
+_watches: dict[int, Watch] = {}  # by id of the variable
+_by_handle: dict[int, Watch] = {}  # by id of its handle
 _here = threading.local()
 _uses: WeakKeyDictionary[Any, Uses] = WeakKeyDictionary()  # of functions that were called
 _counter = count(1)
@@ -49,18 +50,28 @@ class Watcher(Protocol):
         """
 
 
+@dataclass
+class Watch:
+    """Who is told of the uses of a variable."""
+
+    variable: tf.Variable
+    watcher: Watcher
+    handle: Any  # what the variable has now
+
+
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
     """Report every use of `variable` to `watcher` from now on."""
     _changed()
     tf_internals.before_function_calls(_function_called)
-    _watchers[id(variable)] = (variable, watcher)
+    handle = tf_internals.handle_of(variable)
+    _watches[id(variable)] = _by_handle[id(handle)] = Watch(variable, watcher, handle)
     variable.__class__ = _watched(_plain(type(variable)))
 
 
 def watched_by(variable: tf.Variable) -> Watcher | None:
     """Who watches a variable; None where nobody does."""
-    entry = _watchers.get(id(variable))
-    return None if entry is None else entry[1]
+    found = _watches.get(id(variable))
+    return None if found is None else found.watcher
 
 
 def _changed() -> None:
@@ -71,9 +82,11 @@ def _changed() -> None:
 def unwatch(variable: tf.Variable) -> None:
     """Leave `variable` as it was; harmless where it is not watched."""
     _changed()
-    if _watchers.pop(id(variable), None) is not None:
+    left = _watches.pop(id(variable), None)
+    if left is not None:
+        _by_handle.pop(id(left.handle), None)
         variable.__class__ = _plain(type(variable))
-    if not _watchers and not tf_internals.has_former_handles():
+    if not _watches and not tf_internals.has_former_handles():
         tf_internals.before_function_calls(None)
 
 
@@ -91,10 +104,21 @@ def renew_all() -> None:
                 value = tf_internals.read_variable(handle, variable.dtype)
                 fresh = tf.Variable(value, trainable=False, shape=variable.shape, dtype=variable.dtype)
             tf_internals.remember_handle(variable, handle)
-            variable._handle = tf_internals.handle_of(fresh)
+            _give(variable, tf_internals.handle_of(fresh))
     _changed()
     if here:
         tf_internals.before_function_calls(_function_called)
+
+
+def _give(variable: Any, handle: Any) -> None:
+    """Another handle, by which the variable is watched as by the former one."""
+    found = _watches.get(id(variable))
+    if found is not None:
+        former, found.handle = found.handle, handle
+        _by_handle[id(handle)] = found
+    variable._handle = handle
+    if found is not None:
+        del _by_handle[id(former)]
 
 
 def _is_here(variable: Any) -> bool:
@@ -220,7 +244,7 @@ def _uses_of(concrete: Any, captured: Sequence[Any]) -> Uses:
     uses, changes = _uses.get(concrete), _changes
     if uses is None or uses.changes != changes or not uses.holds(captured):
         held, current = tuple(captured), [_current(tensor) for tensor in captured]
-        uses = _uses[concrete] = Uses(changes, held, current, tuple(_by_watcher(concrete.graph)))
+        uses = _uses[concrete] = Uses(changes, held, current, tuple(_by_watcher(concrete.graph, current)))
     return uses
 
 
@@ -246,21 +270,17 @@ def _current(tensor: Any) -> Any:
     return tensor if variable is None else tf_internals.handle_of(variable)
 
 
-def _by_watcher(graph: Any) -> Iterator[tuple[Watcher, list[tf.Variable], list[tf.Variable]]]:
+def _by_watcher(graph: Any, current: Sequence[Any]) -> Iterator[tuple[Watcher, list[tf.Variable], list[tf.Variable]]]:
+    """By watcher, the variables that a function only reads, and those that it may write: all but plain reads may.
+
+    current: what it captured, with the handles of now. Not by `graph.variables`: TensorFlow notes no variable there
+    that a function reaches by its handle alone, as `assign(..., read_value=False)` does.
+    """
     found: dict[int, tuple[Watcher, list[tf.Variable], list[tf.Variable]]] = {}
-    for variable, writes in _touched(graph):
-        watcher = watched_by(variable)
-        if watcher is not None:
-            _, read, written = found.setdefault(id(watcher), (watcher, [], []))
-            (written if writes else read).append(variable)
+    for tensor, inner in zip(current, graph.inputs[len(graph.inputs) - len(current) :], strict=True):
+        one = _by_handle.get(id(tensor))
+        if one is not None:
+            _, read, written = found.setdefault(id(one.watcher), (one.watcher, [], []))
+            writes = any(op.type not in READS for op in inner.consumers())
+            (written if writes else read).append(one.variable)
     yield from found.values()
-
-
-def _touched(graph: Any) -> Iterator[tuple[tf.Variable, bool]]:
-    """The variables that a function uses, and whether it may write each: all but plain reads may."""
-    by_handle = {id(tf_internals.handle_of(variable)): variable for variable in graph.variables}
-    for outer, inner in graph.captures:
-        variable = tf_internals.variable_of(outer)
-        variable = by_handle.get(id(outer)) if variable is None else variable
-        if variable is not None:
-            yield variable, any(op.type not in READS for op in inner.consumers())

@@ -276,3 +276,59 @@ def test_a_producer_may_read_weights_while_the_step_waits_for_its_batch(two_cpus
     reader.join(30)
     assert hand.is_placed and seen and float(weight.numpy()) == UNTOUCHED + 3
     hand.close()
+
+
+ONE = tf.constant(1.0)
+
+
+def driven(live_hand, step):
+    """A live step of one number, placed on the second device."""
+    hand = live_hand(step)
+    for _ in range(UNTOUCHED):
+        hand(ONE)
+    hand.place(first=False)
+    hand(ONE)
+    assert hand.is_placed
+    return hand
+
+
+@pytest.mark.parametrize("write", [
+    lambda rate, value: rate.assign(value, read_value=False),
+    lambda rate, value: tf.raw_ops.AssignVariableOp(resource=rate.handle, value=value),
+], ids=["assign", "raw"])  # fmt: skip
+def test_what_a_function_writes_by_the_handle_alone_reaches_the_next_step(two_cpus, live_hand, write):
+    """TensorFlow does not note the variable among those of the function."""
+    rate, w = tf.Variable(0.5), tf.Variable(10.0)
+
+    @tf.function
+    def step(x):
+        w.assign_sub(rate * x)
+        return w.read_value()
+
+    @tf.function
+    def set_rate(value):
+        write(rate, value)
+
+    hand = driven(live_hand, step)
+    set_rate(tf.constant(0.0))
+    before = w.numpy()
+    hand(ONE)
+    assert w.numpy() == before
+    hand.close()
+
+
+def test_what_a_function_reads_by_the_handle_alone_is_true(two_cpus, live_hand):
+    w = tf.Variable([10.0], trainable=False)
+
+    @tf.function
+    def step(x):
+        w.assign_sub([x])
+        return w.read_value()
+
+    @tf.function
+    def first():
+        return tf.gather_nd(w, [[0]])
+
+    hand = driven(live_hand, step)
+    assert first().numpy() == 10.0 - UNTOUCHED - 1
+    hand.close()
