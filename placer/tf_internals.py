@@ -41,10 +41,11 @@ from placer.instances import instances_of
 GraphDef = Any
 FunctionDef = Any
 RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
+UNREAD_VARIABLE: type = resource_variable_ops._UnreadVariable  # what `assign` returns: the variable by another object
 MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and looks at none that it does not know
 _call_flat = concrete_function.ConcreteFunction._call_flat
 _collecting = threading.Lock()
-_former_handles: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}  # id -> (a former handle, its variable)
+_former_handles: dict[int, tuple[weakref.ref[Any], Any]] = {}  # id -> (a handle that was replaced, the one of now)
 
 
 def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
@@ -312,17 +313,26 @@ def bytes_of(tensor: Any) -> int:
     return int(tensor._num_elements() * tensor.dtype.size)
 
 
-def remember_handle(variable: Any, handle: Any) -> None:
-    """Remember a handle that a variable has lost, because functions traced before hold it."""
-    key = id(handle)
-    gone = weakref.ref(handle, lambda _: _former_handles.pop(key, None))
-    _former_handles[key] = (gone, weakref.ref(variable))
+def replace_handles(pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Remember (a handle that variables have lost, the one that they have now), because functions traced before hold
+    the former, even where no object of Python stands for the variable any more.
+    """
+    now = {id(former): fresh for former, fresh in pairs}
+    for key, (gone, last) in list(_former_handles.items()):
+        if id(last) in now:
+            _former_handles[key] = (gone, now[id(last)])
+    for former, fresh in pairs:
+        _former_handles[id(former)] = (weakref.ref(former, partial(_forget_handle, id(former))), fresh)
 
 
-def variable_of(handle: Any) -> Any:
-    """The variable whose handle this was before it got another one; None where there is none."""
+def _forget_handle(key: int, _: Any) -> None:
+    _former_handles.pop(key, None)
+
+
+def current_handle(handle: Any) -> Any:
+    """The handle that its variable has now; the same where it was never replaced."""
     former = _former_handles.get(id(handle))
-    return former[1]() if former is not None and former[0]() is handle else None
+    return former[1] if former is not None and former[0]() is handle else handle
 
 
 def has_former_handles() -> bool:

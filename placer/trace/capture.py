@@ -218,8 +218,7 @@ def _captures(concrete: Any) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
     variables, feeds = {}, {}
     for outer, inner in concrete.graph.captures:
         name = names.get(inner.op.name, inner.op.name)
-        variable = by_handle.get(id(outer))
-        variable = tf_internals.variable_of(outer) if variable is None else variable  # workers were joined since
+        variable = by_handle.get(id(tf_internals.current_handle(outer)))  # workers may have been joined since
         if variable is None:
             feeds[name] = outer
         else:

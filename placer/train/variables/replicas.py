@@ -79,11 +79,12 @@ class Replicas:
         self._singly = 0
 
     def adopt(self, variables: Iterable[tf.Variable]) -> bool:
-        """Keep these variables of the user true from now on; returns whether any was new.
+        """Keep these variables of the user true from now on; returns whether any was new. What `assign` returned is
+        none beside the variable that it stands for.
 
         Raises BadInputError, and adopts none, where steps on other devices keep one of them.
         """
-        new = {id(variable): variable for variable in variables if id(variable) not in self._home}
+        new = {id(variable): variable for variable in variables if watched_by(variable) is not self}
         for variable in new.values():
             if watched_by(variable) is not None:
                 raise BadInputError(
@@ -97,10 +98,7 @@ class Replicas:
             watch(variable, self)
         if new:
             handles = {id(tf_internals.handle_of(variable)) for variable in new.values()}
-            if any(
-                id(handle) in handles or id(tf_internals.variable_of(handle)) in new
-                for handle in tf_internals.dataset_captures()
-            ):
+            if any(id(tf_internals.current_handle(handle)) in handles for handle in tf_internals.dataset_captures()):
                 self.aside = "a function of a tf.data pipeline"
         return bool(new)
 

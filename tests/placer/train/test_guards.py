@@ -332,3 +332,47 @@ def test_what_a_function_reads_by_the_handle_alone_is_true(two_cpus, live_hand):
     hand = driven(live_hand, step)
     assert first().numpy() == 10.0 - UNTOUCHED - 1
     hand.close()
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["later", "before"])
+def test_what_assign_returns_is_the_same_variable(two_cpus, live_hand, early):
+    """TensorFlow makes another object of the same handle. early: the first one before the variable is watched."""
+    first = rate = tf.Variable(0.5)
+    w = tf.Variable(10.0)
+    if early:
+        rate = rate.assign(0.5)
+
+    @tf.function
+    def step(x):
+        w.assign_sub(first * x)
+        return w.read_value()
+
+    hand = driven(live_hand, step)
+    for value in (0.25, 0.0):
+        rate = rate.assign(value)
+        before = w.numpy()
+        hand(ONE)
+        assert w.numpy() == before - value
+    hand.close()
+
+
+@pytest.mark.parametrize("read", [
+    lambda w: w.numpy(), lambda w: w.read_value().numpy(), lambda w: tf.add(w, 0.0).numpy(), lambda w: float(w),
+], ids=["numpy", "read_value", "op", "float"])  # fmt: skip
+def test_what_assign_returned_is_true(two_cpus, live_hand, read):
+    w = tf.Variable(10.0)
+    unread = w.assign_add(1.0)
+
+    @tf.function
+    def step(x):
+        w.assign_sub(x)
+        return w.read_value()
+
+    hand = driven(live_hand, step)
+    assert read(unread) == 11.0 - UNTOUCHED - 1
+    later = unread.assign_add(1.0)
+    hand(ONE)
+    assert read(later) == read(unread) == w.numpy() == 11.0 - UNTOUCHED - 1
+    hand.close()
+    later.assign(3.0)
+    assert w.numpy() == 3.0
