@@ -79,12 +79,11 @@ class Replicas:
         self._singly = 0
 
     def adopt(self, variables: Iterable[tf.Variable]) -> bool:
-        """Keep these variables of the user true from now on; returns whether any was new. What `assign` returned is
-        none beside the variable that it stands for.
+        """Keep these variables of the user true from now on; returns whether any was new.
 
         Raises BadInputError, and adopts none, where steps on other devices keep one of them.
         """
-        new = {id(variable): variable for variable in variables if watched_by(variable) is not self}
+        new = {id(variable): variable for variable in variables if id(variable) not in self._home}
         for variable in new.values():
             if watched_by(variable) is not None:
                 raise BadInputError(

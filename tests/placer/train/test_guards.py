@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from placer import tf_internals
+from placer.errors import BadInputError
 from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacedStep, PlacementError
 from placer.train import builder
@@ -376,3 +378,71 @@ def test_what_assign_returned_is_true(two_cpus, live_hand, read):
     hand.close()
     later.assign(3.0)
     assert w.numpy() == 3.0
+
+
+def by_assign(seen):
+    seen.assign_add(1, read_value=False)
+
+
+def by_handle(seen):
+    tf.raw_ops.AssignAddVariableOp(resource=seen.handle, value=tf.constant(1))
+
+
+@pytest.mark.parametrize("write", [by_assign, by_handle])
+def test_what_the_step_writes_by_the_handle_alone_is_a_variable_of_it(two_cpus, live_hand, write):
+    w, seen = tf.Variable(10.0), tf.Variable(0)
+
+    @tf.function
+    def counted(x):
+        w.assign_sub(0.125 * x)
+        write(seen)
+        return w.read_value()
+
+    hand = live_hand(counted)
+    for _ in range(UNTOUCHED):
+        hand(ONE)
+    hand.place(first=False)
+    assert seen.numpy() == UNTOUCHED  # no trial has written it
+    for _ in range(3):
+        hand(ONE)
+    assert hand.is_placed and seen.numpy() == UNTOUCHED + 3 and w.numpy() == 10.0 - 0.125 * (UNTOUCHED + 3)
+    seen.assign(0)
+    hand(ONE)
+    assert hand.is_placed and seen.numpy() == 1
+    hand.close()
+
+
+def test_a_plain_step_that_writes_by_the_handle_alone_is_left_alone(two_cpus, live_hand):
+    """It runs op by op, so that nobody knows what the variable held before."""
+    w, seen = tf.Variable(10.0), tf.Variable(0)
+
+    def counted(x):
+        w.assign_sub(0.125 * x)
+        by_assign(seen)
+        return w.read_value()
+
+    hand = live_hand(counted)
+    for _ in range(UNTOUCHED):
+        hand(ONE)
+    with pytest.raises(BadInputError, match="by the handle alone"):
+        hand.place()
+    assert seen.numpy() == UNTOUCHED
+    hand.close()
+
+
+def test_a_variable_of_which_only_the_handle_is_left_leaves_the_step_alone(two_cpus, live_hand):
+    w, handle = tf.Variable(10.0), tf.Variable(0).handle
+
+    @tf.function
+    def counted(x):
+        w.assign_sub(0.125 * x)
+        tf.raw_ops.AssignAddVariableOp(resource=handle, value=tf.constant(1))
+        return w.read_value()
+
+    hand = live_hand(counted)
+    for _ in range(UNTOUCHED):
+        hand(ONE)
+    with pytest.raises(BadInputError, match="keeps nothing but the handle"):
+        hand.place()
+    assert tf_internals.read_variable(handle, tf.int32).numpy() == UNTOUCHED
+    hand.close()
