@@ -41,10 +41,11 @@ from placer.instances import instances_of
 GraphDef = Any
 FunctionDef = Any
 RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
+UNREAD_VARIABLE: type = resource_variable_ops._UnreadVariable  # what `assign` returns: the variable by another object
 MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and looks at none that it does not know
 _call_flat = concrete_function.ConcreteFunction._call_flat
 _collecting = threading.Lock()
-_former_handles: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}  # id -> (a former handle, its variable)
+_former_handles: dict[int, tuple[weakref.ref[Any], Any]] = {}  # id -> (a handle that was replaced, the one of now)
 
 
 def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
@@ -312,17 +313,26 @@ def bytes_of(tensor: Any) -> int:
     return int(tensor._num_elements() * tensor.dtype.size)
 
 
-def remember_handle(variable: Any, handle: Any) -> None:
-    """Remember a handle that a variable has lost, because functions traced before hold it."""
-    key = id(handle)
-    gone = weakref.ref(handle, lambda _: _former_handles.pop(key, None))
-    _former_handles[key] = (gone, weakref.ref(variable))
+def replace_handles(pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Remember (a handle that variables have lost, the one that they have now), because functions traced before hold
+    the former, even where no object of Python stands for the variable any more.
+    """
+    now = {id(former): fresh for former, fresh in pairs}
+    for key, (gone, last) in list(_former_handles.items()):
+        if id(last) in now:
+            _former_handles[key] = (gone, now[id(last)])
+    for former, fresh in pairs:
+        _former_handles[id(former)] = (weakref.ref(former, partial(_forget_handle, id(former))), fresh)
 
 
-def variable_of(handle: Any) -> Any:
-    """The variable whose handle this was before it got another one; None where there is none."""
+def _forget_handle(key: int, _: Any) -> None:
+    _former_handles.pop(key, None)
+
+
+def current_handle(handle: Any) -> Any:
+    """The handle that its variable has now; the same where it was never replaced."""
     former = _former_handles.get(id(handle))
-    return former[1]() if former is not None and former[0]() is handle else None
+    return former[1] if former is not None and former[0]() is handle else handle
 
 
 def has_former_handles() -> bool:
@@ -407,15 +417,28 @@ def before_function_calls(hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | 
 def recorded_calls() -> Iterator[list[tuple[Any, list[Any]]]]:
     """Within the block, the list receives this thread's calls of concrete functions: (function, its flat inputs)."""
     calls: list[tuple[Any, list[Any]]] = []
+    with announced_calls(lambda concrete, inputs: calls.append((concrete, list(inputs)))):
+        yield calls
+
+
+@contextmanager
+def announced_calls(announce: Callable[[Any, Sequence[Any]], None]) -> Iterator[None]:
+    """Within the block, `announce` is given each concrete function that this thread calls, and its flat inputs, right
+    before it runs. In a block within this one, only the inner one is told.
+    """
     thread = threading.get_ident()
+    outer = _patched.announce.get(thread)
     with _patching:
-        _patched.recorders[thread] = calls
+        _patched.announce[thread] = announce
         _patch()
     try:
-        yield calls
+        yield
     finally:
         with _patching:
-            del _patched.recorders[thread]
+            if outer is None:
+                del _patched.announce[thread]
+            else:
+                _patched.announce[thread] = outer
             _patch()
 
 
@@ -424,7 +447,7 @@ class _Patched:
 
     def __init__(self) -> None:
         self.hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None
-        self.recorders: dict[int, list[tuple[Any, list[Any]]]] = {}  # by thread
+        self.announce: dict[int, Callable[[Any, Sequence[Any]], None]] = {}  # by thread
 
 
 _patched, _patching = _Patched(), threading.Lock()
@@ -432,13 +455,13 @@ _patched, _patching = _Patched(), threading.Lock()
 
 def _patch() -> None:
     """Replace the method as long as anybody needs that."""
-    needed = _patched.hook is not None or _patched.recorders
+    needed = _patched.hook is not None or _patched.announce
     concrete_function.ConcreteFunction._call_flat = _hooked_call_flat if needed else _call_flat
 
 
 def _hooked_call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
-    recorder = _patched.recorders.get(threading.get_ident()) if _patched.recorders else None
-    if recorder is not None:
-        recorder.append((self, list(tensor_inputs)))
+    announce = _patched.announce.get(threading.get_ident()) if _patched.announce else None
+    if announce is not None:
+        announce(self, tensor_inputs)
     hook = _patched.hook
     return _call_flat(self, tensor_inputs, captured_inputs if hook is None else hook(self, captured_inputs))

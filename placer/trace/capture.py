@@ -21,6 +21,7 @@ from placer.trace.function_bodies import bodies_of
 from placer.trace.host_ops import behind_host, host_ops
 from placer.trace.iterator_inputs import fed, redirect_element
 from placer.trace.node_def import nodes_within, parse_input, redirected, set_inputs, source_of
+from placer.trace.owners import owners
 from placer.trace.phases import op_phases
 from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, make_stateless, repeating_draws
 from placer.trace.signature import Layout, flat_tensors
@@ -168,7 +169,7 @@ def capture(
     returns no such tensor, or updates no variable.
     """
     concrete, order = traced if traced is not None else trace(step, layout or layout_of(args, kwargs, name), name)
-    variables, feeds = _captures(concrete)
+    variables, feeds = _captures(concrete, name)
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
     if trains and not _updates(concrete, variables):
@@ -212,14 +213,16 @@ def _traced(concrete: Any, graph_def: Any, order: Sequence[int]) -> Traced:
     )
 
 
-def _captures(concrete: Any) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
-    by_handle = {id(tf_internals.handle_of(v)): v for v in concrete.graph.variables}
+def _captures(concrete: Any, step: str) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
+    try:
+        by_handle = owners(concrete)
+    except BadInputError as error:
+        raise BadInputError(f"{step}: {error}") from error
     names = _stable_names(concrete)
     variables, feeds = {}, {}
     for outer, inner in concrete.graph.captures:
         name = names.get(inner.op.name, inner.op.name)
         variable = by_handle.get(id(outer))
-        variable = tf_internals.variable_of(outer) if variable is None else variable  # workers were joined since
         if variable is None:
             feeds[name] = outer
         else:

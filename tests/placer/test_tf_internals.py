@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import nullcontext
 from threading import Thread
 
@@ -247,12 +248,26 @@ def test_a_variables_handle_gives_its_value():
         assert not tf_internals.is_eager(tf.constant(1.0))
 
 
-def test_a_handle_that_was_lost_still_leads_to_its_variable():
-    variable, former = tf.Variable(1.0), tf.Variable(1.0).handle
-    tf_internals.remember_handle(variable, former)
+def test_a_handle_that_was_lost_still_leads_to_the_one_of_now():
+    first, second, third = (tf.Variable(float(i)).handle for i in range(3))
+    tf_internals.replace_handles([(first, second)])
     assert tf_internals.has_former_handles()
-    assert tf_internals.variable_of(former) is variable
-    assert tf_internals.variable_of(variable.handle) is None
+    assert tf_internals.current_handle(first) is second and tf_internals.current_handle(second) is second
+    tf_internals.replace_handles([(second, third)])
+    assert tf_internals.current_handle(first) is third and tf_internals.current_handle(second) is third
+    gone = weakref.ref(third)
+    del first, second, third
+    assert gone() is None
+
+
+def test_what_assign_returns_is_the_variable_by_another_object():
+    variable = tf.Variable(1.0)
+    unread = variable.assign(2.0)
+    assert type(unread) is tf_internals.UNREAD_VARIABLE
+    assert tf_internals.handle_of(unread) is tf_internals.handle_of(variable)
+    assert (
+        not {"handle", "_handle"} & vars(tf_internals.UNREAD_VARIABLE).keys()
+    )  # hooks.py sets them, and takes them away
 
 
 def test_how_a_tf_function_was_made_is_seen():
@@ -343,6 +358,20 @@ def test_calls_of_functions_are_noted_and_given_other_captures():
             tf_internals.before_function_calls(None)
     assert asked == [concrete] and [called for called, _ in calls] == [concrete]
     assert calls[0][1][0] is x and function(x).numpy() == 2.0
+
+
+def test_calls_are_announced_before_they_run_and_to_the_inner_block_alone():
+    variable = tf.Variable(1.0)
+    add = tf.function(lambda x: variable.assign_add(x).read_value())
+    outer, inner = [], []
+    add(tf.constant(1.0))
+    with tf_internals.announced_calls(lambda concrete, inputs: outer.append((float(inputs[0]), variable.numpy()))):
+        add(tf.constant(2.0))
+        with tf_internals.announced_calls(lambda concrete, inputs: inner.append((float(inputs[0]), variable.numpy()))):
+            add(tf.constant(3.0))
+        add(tf.constant(4.0))
+    add(tf.constant(5.0))
+    assert outer == [(2.0, 2.0), (4.0, 7.0)] and inner == [(3.0, 4.0)]
 
 
 def test_kernels_are_listed_by_kind_and_type():

@@ -1,7 +1,8 @@
 """Watches the user's variables: every read or write is reported first, so that the variable can be made true in time.
 
 A watched variable becomes an instance of a subclass of its own class, whose handle cannot be taken unseen, by Python
-(`handle`) or by TensorFlow's C++ code (`_handle`). Functions traced before hold handles of their own, so calls of
+(`handle`) or by TensorFlow's C++ code (`_handle`). `assign` returns another object with the same handle, so the class
+of these is changed as long as any variable is watched. Functions traced before hold handles of their own, so calls of
 functions are watched, too. Saving, checkpoints, evaluation, learning rate schedules and plain reads all go one of these
 ways (docs/decisions/009-coherence.md). TensorFlow's own threads, and functions of tf.data, read whenever they like;
 such readers are reported as `read_aside`.
@@ -27,7 +28,8 @@ from placer.devices.variables import is_elsewhere
 from placer.instances import instances_of
 from placer.trace.folding import READS
 
-_watchers: dict[int, tuple[tf.Variable, Watcher]] = {}
+_watches: dict[int, Watch] = {}  # by id of the variable
+_by_handle: dict[int, Watch] = {}  # by id of its handle
 _here = threading.local()
 _uses: WeakKeyDictionary[Any, Uses] = WeakKeyDictionary()  # of functions that were called
 _counter = count(1)
@@ -49,18 +51,33 @@ class Watcher(Protocol):
         """
 
 
+@dataclass
+class Watch:
+    """Who is told of the uses of a variable."""
+
+    variable: tf.Variable
+    watcher: Watcher
+    handle: Any  # what the variable has now
+
+
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
     """Report every use of `variable` to `watcher` from now on."""
     _changed()
     tf_internals.before_function_calls(_function_called)
-    _watchers[id(variable)] = (variable, watcher)
+    handle = tf_internals.handle_of(variable)
+    _watches[id(variable)] = _by_handle[id(handle)] = Watch(variable, watcher, handle)
+    _watch_unread(True)
     variable.__class__ = _watched(_plain(type(variable)))
 
 
 def watched_by(variable: tf.Variable) -> Watcher | None:
-    """Who watches a variable; None where nobody does."""
-    entry = _watchers.get(id(variable))
-    return None if entry is None else entry[1]
+    """Who watches a variable, by whatever object; None where nobody does."""
+    found = _watch_of(variable)
+    return None if found is None else found.watcher
+
+
+def _watch_of(variable: Any) -> Watch | None:
+    return _by_handle.get(id(vars(variable).get("_handle")))
 
 
 def _changed() -> None:
@@ -71,9 +88,13 @@ def _changed() -> None:
 def unwatch(variable: tf.Variable) -> None:
     """Leave `variable` as it was; harmless where it is not watched."""
     _changed()
-    if _watchers.pop(id(variable), None) is not None:
+    left = _watches.pop(id(variable), None)
+    if left is not None:
+        _by_handle.pop(id(left.handle), None)
         variable.__class__ = _plain(type(variable))
-    if not _watchers and not tf_internals.has_former_handles():
+    if not _watches:
+        _watch_unread(False)
+    if not _watches and not tf_internals.has_former_handles():
         tf_internals.before_function_calls(None)
 
 
@@ -83,18 +104,35 @@ def renew_all() -> None:
     When it joins workers, TensorFlow 2.21 forgets the names of existing variables, and an AssignVariableOp, which goes
     by the name, has no effect from then on: `assign` is lost without an error, in functions compiled before, too.
     """
-    here = [variable for variable in instances_of([tf_internals.RESOURCE_VARIABLE]) if _is_here(variable)]
+    here: dict[int, list[Any]] = {}  # by handle: what `assign` returned is the same variable
+    for variable in instances_of([tf_internals.RESOURCE_VARIABLE]):
+        if _is_here(variable):
+            here.setdefault(id(tf_internals.handle_of(variable)), []).append(variable)
+    replaced = []
     with unwatched(), tf.init_scope():
-        for variable in here:
-            handle = tf_internals.handle_of(variable)
+        for objects in here.values():
+            one, handle = objects[0], tf_internals.handle_of(objects[0])
             with tf.device(handle.device):
-                value = tf_internals.read_variable(handle, variable.dtype)
-                fresh = tf.Variable(value, trainable=False, shape=variable.shape, dtype=variable.dtype)
-            tf_internals.remember_handle(variable, handle)
-            variable._handle = tf_internals.handle_of(fresh)
+                value = tf_internals.read_variable(handle, one.dtype)
+                fresh = tf_internals.handle_of(tf.Variable(value, trainable=False, shape=one.shape, dtype=one.dtype))
+            replaced.append((handle, fresh))
+            _give(objects, fresh)
+    tf_internals.replace_handles(replaced)
     _changed()
     if here:
         tf_internals.before_function_calls(_function_called)
+
+
+def _give(objects: Sequence[Any], handle: Any) -> None:
+    """Another handle for all objects of one variable, by which it is watched as by the former one."""
+    found = _watch_of(objects[0])
+    if found is not None:
+        former, found.handle = found.handle, handle
+        _by_handle[id(handle)] = found
+    for variable in objects:
+        variable._handle = handle
+    if found is not None:
+        del _by_handle[id(former)]
 
 
 def _is_here(variable: Any) -> bool:
@@ -124,18 +162,18 @@ class _Watched:
     @property
     def handle(self) -> Any:
         """The handle, with which anything may be done."""
-        watcher = _watcher(self)
-        if watcher is not None:
-            watcher.will_write([self])
+        found = _to_tell(self)
+        if found is not None:
+            found.watcher.will_write([found.variable])
         return tf_internals.handle_of(self)
 
     @property
     def _handle(self) -> Any:
         """The handle as TensorFlow's C++ code takes it, to read a variable that is an argument of an op."""
-        watcher = _watcher(self)
-        if watcher is not None:
+        found = _to_tell(self)
+        if found is not None:
             try:
-                (watcher.will_read if _called_by_tensorflow() else watcher.will_write)([self])
+                (found.watcher.will_read if _called_by_tensorflow() else found.watcher.will_write)([found.variable])
             except Exception:
                 return None  # C++ code would crash; without a handle it uses _read_variable_op, which raises this again
         return tf_internals.handle_of(self)
@@ -145,16 +183,19 @@ class _Watched:
         vars(self)["_handle"] = handle
 
     def _read_variable_op(self, *args: Any, **kwargs: Any) -> Any:
-        watcher = _watcher(self)
-        if watcher is not None:
-            watcher.will_read([self])
+        found = _to_tell(self)
+        if found is not None:
+            found.watcher.will_read([found.variable])
         with unwatched():
-            return _plain(type(self))._read_variable_op(self, *args, **kwargs)  # type: ignore[attr-defined]
+            return _plain_read(type(self))(self, *args, **kwargs)  # of its class of now: it may be watched no more
+
+
+_HOOKS = {name: vars(_Watched)[name] for name in ("handle", "_handle", "_read_variable_op")}
 
 
 @cache
 def _watched(plain: type) -> type:
-    return type(plain.__name__, (_Watched, plain), {"_placer_plain": plain})
+    return type(plain.__name__, (_Watched, plain), {"_placer_plain": plain, "_placer_read": _plain_read(plain)})
 
 
 def _plain(kind: type) -> type:
@@ -162,26 +203,46 @@ def _plain(kind: type) -> type:
     return found
 
 
+def _plain_read(kind: Any) -> Any:
+    """How a class reads variables unwatched."""
+    return getattr(kind, "_placer_read", kind._read_variable_op)
+
+
+def _watch_unread(watched: bool) -> None:
+    """Report what is done with the objects that `assign` returns, whenever they were made, or no longer do so."""
+    kind: Any = tf_internals.UNREAD_VARIABLE
+    if watched == hasattr(kind, "_placer_read"):
+        return
+    if watched:
+        kind._placer_read = kind._read_variable_op
+        for name, hook in _HOOKS.items():
+            setattr(kind, name, hook)
+    else:
+        kind._read_variable_op = kind._placer_read
+        for name in {*_HOOKS, "_placer_read"} - {"_read_variable_op"}:
+            delattr(kind, name)
+
+
 def _called_by_tensorflow() -> bool:
     """Whether TensorFlow's code takes the `_handle` of a variable, rather than the user's."""
     return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("tensorflow.")
 
 
-def _watcher(variable: Any) -> Watcher | None:
-    """The variable's watcher, to be asked before a use; None where nothing is used yet, because a function is traced,
-    and where the watcher knows by now because it was told of a reader that it cannot stop.
+def _to_tell(variable: Any) -> Watch | None:
+    """The watcher to be asked before a use; None where nothing is used yet, because a function is traced, and where the
+    watcher knows by now because it was told of a reader that it cannot stop.
     """
-    watcher = watched_by(variable)
-    if watcher is None or _is_silent(watcher):
+    found = _watch_of(variable)
+    if found is None or _is_silent(found.watcher):
         return None
     if tf.inside_function():
         if tf_internals.traces_dataset():
-            watcher.read_aside([variable], "a function of a tf.data pipeline")
+            found.watcher.read_aside([found.variable], "a function of a tf.data pipeline")
         return None
     if isinstance(threading.current_thread(), threading._DummyThread):
-        watcher.read_aside([variable], "a Python function in one of TensorFlow's threads")
+        found.watcher.read_aside([found.variable], "a Python function in one of TensorFlow's threads")
         return None
-    return watcher
+    return found
 
 
 def _is_silent(watcher: Watcher) -> bool:
@@ -220,7 +281,7 @@ def _uses_of(concrete: Any, captured: Sequence[Any]) -> Uses:
     uses, changes = _uses.get(concrete), _changes
     if uses is None or uses.changes != changes or not uses.holds(captured):
         held, current = tuple(captured), [_current(tensor) for tensor in captured]
-        uses = _uses[concrete] = Uses(changes, held, current, tuple(_by_watcher(concrete.graph)))
+        uses = _uses[concrete] = Uses(changes, held, current, tuple(_by_watcher(concrete.graph, current)))
     return uses
 
 
@@ -242,25 +303,20 @@ def _report(uses: Uses) -> None:
 
 def _current(tensor: Any) -> Any:
     """A tensor that a function holds; for a handle that its variable has lost, the one that it has now."""
-    variable = tf_internals.variable_of(tensor) if tensor.dtype == tf.resource else None
-    return tensor if variable is None else tf_internals.handle_of(variable)
+    return tf_internals.current_handle(tensor) if tensor.dtype == tf.resource else tensor
 
 
-def _by_watcher(graph: Any) -> Iterator[tuple[Watcher, list[tf.Variable], list[tf.Variable]]]:
+def _by_watcher(graph: Any, current: Sequence[Any]) -> Iterator[tuple[Watcher, list[tf.Variable], list[tf.Variable]]]:
+    """By watcher, the variables that a function only reads, and those that it may write: all but plain reads may.
+
+    current: what it captured, with the handles of now. Not by `graph.variables`: TensorFlow notes no variable there
+    that a function reaches by its handle alone, as `assign(..., read_value=False)` does.
+    """
     found: dict[int, tuple[Watcher, list[tf.Variable], list[tf.Variable]]] = {}
-    for variable, writes in _touched(graph):
-        watcher = watched_by(variable)
-        if watcher is not None:
-            _, read, written = found.setdefault(id(watcher), (watcher, [], []))
-            (written if writes else read).append(variable)
+    for tensor, inner in zip(current, graph.inputs[len(graph.inputs) - len(current) :], strict=True):
+        one = _by_handle.get(id(tensor))
+        if one is not None:
+            _, read, written = found.setdefault(id(one.watcher), (one.watcher, [], []))
+            writes = any(op.type not in READS for op in inner.consumers())
+            (written if writes else read).append(one.variable)
     yield from found.values()
-
-
-def _touched(graph: Any) -> Iterator[tuple[tf.Variable, bool]]:
-    """The variables that a function uses, and whether it may write each: all but plain reads may."""
-    by_handle = {id(tf_internals.handle_of(variable)): variable for variable in graph.variables}
-    for outer, inner in graph.captures:
-        variable = tf_internals.variable_of(outer)
-        variable = by_handle.get(id(outer)) if variable is None else variable
-        if variable is not None:
-            yield variable, any(op.type not in READS for op in inner.consumers())

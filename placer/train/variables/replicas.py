@@ -97,10 +97,7 @@ class Replicas:
             watch(variable, self)
         if new:
             handles = {id(tf_internals.handle_of(variable)) for variable in new.values()}
-            if any(
-                id(handle) in handles or id(tf_internals.variable_of(handle)) in new
-                for handle in tf_internals.dataset_captures()
-            ):
+            if any(id(tf_internals.current_handle(handle)) in handles for handle in tf_internals.dataset_captures()):
                 self.aside = "a function of a tf.data pipeline"
         return bool(new)
 

@@ -35,11 +35,14 @@ def unwatchable() -> str | None:
     """Why no variable can be watched here, in words; None where reads and writes of a scratch one were seen."""
     with tf.init_scope():
         variable = tf.Variable([1.0, 2.0], trainable=False)
+        unread = variable.assign([1.5, 2.5])  # another object of the same variable
         ways = {
             "a read": lambda: variable.numpy(),
             "an op that reads": lambda: tf.reduce_sum(variable),
             "a function that reads": tf.function(lambda: tf.reduce_sum(variable)),
             "an assignment": lambda: variable.assign([2.0, 3.0]),
+            "a read of an unread variable": lambda: unread.numpy(),
+            "an assignment to an unread variable": lambda: unread.assign([3.0, 4.0]),
             "a function that writes": tf.function(lambda: variable.assign_add([1.0, 1.0])),
         }
         for name, use in ways.items():

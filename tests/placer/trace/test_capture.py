@@ -215,6 +215,32 @@ def test_variables_that_are_only_read_are_known(two_cpus):
     assert any(variable is factor for variable in captured.variables.values())
 
 
+def test_variables_that_are_reached_by_the_handle_alone_are_known(two_cpus):
+    weight, count, rows = tf.Variable(2.0), tf.Variable(0), tf.Variable([3.0], trainable=False)
+    unread = count.assign(1)  # another object of the same variable
+
+    def step(x):
+        count.assign_add(1, read_value=False)
+        return trained(x * tf.gather_nd(rows, [0]), weight)
+
+    captured = capture(step, (tf.constant(1.0),), "counting")
+    assert {id(variable) for variable in captured.variables.values()} == {id(weight), id(count), id(rows)}
+    assert {id(captured.variables[name]) for name in captured.written} == {id(weight), id(count)}
+    assert not captured.feeds and unread.numpy() == 1
+
+
+def test_a_table_is_no_variable(two_cpus):
+    weight = tf.Variable(2.0)
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 1.0)
+
+    def step(x):
+        return trained(x * table.lookup(tf.constant(1, tf.int64)), weight)
+
+    captured = capture(step, (tf.constant(1.0),), "looking up")
+    assert [variable is weight for variable in captured.variables.values()] == [True]
+    assert tf.resource in {tensor.dtype for tensor in captured.feeds.values()}
+
+
 def test_calls_within_leave_no_trace(two_cpus, make_step):
     """The ops of a function that the step calls are ops like any, with effects and names of their own."""
     step, inputs = make_step()

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from placer import tf_internals
+from placer.errors import BadInputError
 from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacedStep, PlacementError
 from placer.train import builder
@@ -275,4 +277,172 @@ def test_a_producer_may_read_weights_while_the_step_waits_for_its_batch(two_cpus
         hand(iterator)
     reader.join(30)
     assert hand.is_placed and seen and float(weight.numpy()) == UNTOUCHED + 3
+    hand.close()
+
+
+ONE = tf.constant(1.0)
+
+
+def driven(live_hand, step):
+    """A live step of one number, placed on the second device."""
+    hand = live_hand(step)
+    for _ in range(UNTOUCHED):
+        hand(ONE)
+    hand.place(first=False)
+    hand(ONE)
+    assert hand.is_placed
+    return hand
+
+
+@pytest.mark.parametrize("write", [
+    lambda rate, value: rate.assign(value, read_value=False),
+    lambda rate, value: tf.raw_ops.AssignVariableOp(resource=rate.handle, value=value),
+], ids=["assign", "raw"])  # fmt: skip
+def test_what_a_function_writes_by_the_handle_alone_reaches_the_next_step(two_cpus, live_hand, write):
+    """TensorFlow does not note the variable among those of the function."""
+    rate, w = tf.Variable(0.5), tf.Variable(10.0)
+
+    @tf.function
+    def step(x):
+        w.assign_sub(rate * x)
+        return w.read_value()
+
+    @tf.function
+    def set_rate(value):
+        write(rate, value)
+
+    hand = driven(live_hand, step)
+    set_rate(tf.constant(0.0))
+    before = w.numpy()
+    hand(ONE)
+    assert w.numpy() == before
+    hand.close()
+
+
+def test_what_a_function_reads_by_the_handle_alone_is_true(two_cpus, live_hand):
+    w = tf.Variable([10.0], trainable=False)
+
+    @tf.function
+    def step(x):
+        w.assign_sub([x])
+        return w.read_value()
+
+    @tf.function
+    def first():
+        return tf.gather_nd(w, [[0]])
+
+    hand = driven(live_hand, step)
+    assert first().numpy() == 10.0 - UNTOUCHED - 1
+    hand.close()
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["later", "before"])
+def test_what_assign_returns_is_the_same_variable(two_cpus, live_hand, early):
+    """TensorFlow makes another object of the same handle. early: the first one before the variable is watched."""
+    first = rate = tf.Variable(0.5)
+    w = tf.Variable(10.0)
+    if early:
+        rate = rate.assign(0.5)
+
+    @tf.function
+    def step(x):
+        w.assign_sub(first * x)
+        return w.read_value()
+
+    hand = driven(live_hand, step)
+    for value in (0.25, 0.0):
+        rate = rate.assign(value)
+        before = w.numpy()
+        hand(ONE)
+        assert w.numpy() == before - value
+    hand.close()
+
+
+@pytest.mark.parametrize("read", [
+    lambda w: w.numpy(), lambda w: w.read_value().numpy(), lambda w: tf.add(w, 0.0).numpy(), lambda w: float(w),
+], ids=["numpy", "read_value", "op", "float"])  # fmt: skip
+def test_what_assign_returned_is_true(two_cpus, live_hand, read):
+    w = tf.Variable(10.0)
+    unread = w.assign_add(1.0)
+
+    @tf.function
+    def step(x):
+        w.assign_sub(x)
+        return w.read_value()
+
+    hand = driven(live_hand, step)
+    assert read(unread) == 11.0 - UNTOUCHED - 1
+    later = unread.assign_add(1.0)
+    hand(ONE)
+    assert read(later) == read(unread) == w.numpy() == 11.0 - UNTOUCHED - 1
+    hand.close()
+    later.assign(3.0)
+    assert w.numpy() == 3.0
+
+
+def by_assign(seen):
+    seen.assign_add(1, read_value=False)
+
+
+def by_handle(seen):
+    tf.raw_ops.AssignAddVariableOp(resource=seen.handle, value=tf.constant(1))
+
+
+@pytest.mark.parametrize("write", [by_assign, by_handle])
+def test_what_the_step_writes_by_the_handle_alone_is_a_variable_of_it(two_cpus, live_hand, write):
+    w, seen = tf.Variable(10.0), tf.Variable(0)
+
+    @tf.function
+    def counted(x):
+        w.assign_sub(0.125 * x)
+        write(seen)
+        return w.read_value()
+
+    hand = live_hand(counted)
+    for _ in range(UNTOUCHED):
+        hand(ONE)
+    hand.place(first=False)
+    assert seen.numpy() == UNTOUCHED  # no trial has written it
+    for _ in range(3):
+        hand(ONE)
+    assert hand.is_placed and seen.numpy() == UNTOUCHED + 3 and w.numpy() == 10.0 - 0.125 * (UNTOUCHED + 3)
+    seen.assign(0)
+    hand(ONE)
+    assert hand.is_placed and seen.numpy() == 1
+    hand.close()
+
+
+def test_a_plain_step_that_writes_by_the_handle_alone_is_left_alone(two_cpus, live_hand):
+    """It runs op by op, so that nobody knows what the variable held before."""
+    w, seen = tf.Variable(10.0), tf.Variable(0)
+
+    def counted(x):
+        w.assign_sub(0.125 * x)
+        by_assign(seen)
+        return w.read_value()
+
+    hand = live_hand(counted)
+    for _ in range(UNTOUCHED):
+        hand(ONE)
+    with pytest.raises(BadInputError, match="by the handle alone"):
+        hand.place()
+    assert seen.numpy() == UNTOUCHED
+    hand.close()
+
+
+def test_a_variable_of_which_only_the_handle_is_left_leaves_the_step_alone(two_cpus, live_hand):
+    w, handle = tf.Variable(10.0), tf.Variable(0).handle
+
+    @tf.function
+    def counted(x):
+        w.assign_sub(0.125 * x)
+        tf.raw_ops.AssignAddVariableOp(resource=handle, value=tf.constant(1))
+        return w.read_value()
+
+    hand = live_hand(counted)
+    for _ in range(UNTOUCHED):
+        hand(ONE)
+    with pytest.raises(BadInputError, match="keeps nothing but the handle"):
+        hand.place()
+    assert tf_internals.read_variable(handle, tf.int32).numpy() == UNTOUCHED
     hand.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import tensorflow as tf
 
@@ -151,3 +153,38 @@ def test_a_variable_that_is_unwatched_while_it_is_read_is_read(two_cpus):
     variable = tf.Variable([TRUTH, TRUTH])
     hooks.watch(variable, Closing())
     assert float(variable.read_value()[0]) == TRUTH
+
+
+def test_all_objects_of_a_variable_get_the_same_new_handle():
+    variable = tf.Variable(0.5)
+    unread = variable.assign(0.25)
+    function = tf.function(lambda: variable.assign_add(1.0))
+    function()
+    hooks.renew_all()
+    assert unread.numpy() == 1.25
+    unread.assign(3.0)
+    function()
+    assert variable.numpy() == unread.numpy() == 4.0
+
+
+def test_a_variable_that_is_watched_is_watched_by_its_new_handle(replicas, two_cpus):
+    variable, use = moved(replicas, two_cpus.tf_name(1))
+    unread = variable.assign([TRUTH, TRUTH])
+    hooks.renew_all()
+    train(replicas, use, 2 * TRUTH)
+    assert float(unread.numpy()[0]) == 2 * TRUTH
+    train(replicas, use, 3 * TRUTH)
+    assert float(variable.numpy()[0]) == 3 * TRUTH
+
+
+def test_a_function_whose_variable_is_only_kept_by_what_assign_returned_goes_on():
+    def made():
+        variable = tf.Variable(0.5)
+        function = tf.function(lambda: variable.assign_add(1.0).read_value()).get_concrete_function()
+        return function, variable.assign(1.0)
+
+    function, unread = made()
+    gc.collect()
+    hooks.renew_all()
+    function()
+    assert unread.numpy() == 2.0
