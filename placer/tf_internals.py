@@ -417,28 +417,15 @@ def before_function_calls(hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | 
 def recorded_calls() -> Iterator[list[tuple[Any, list[Any]]]]:
     """Within the block, the list receives this thread's calls of concrete functions: (function, its flat inputs)."""
     calls: list[tuple[Any, list[Any]]] = []
-    with announced_calls(lambda concrete, inputs: calls.append((concrete, list(inputs)))):
-        yield calls
-
-
-@contextmanager
-def announced_calls(announce: Callable[[Any, Sequence[Any]], None]) -> Iterator[None]:
-    """Within the block, `announce` is given each concrete function that this thread calls, and its flat inputs, right
-    before it runs. In a block within this one, only the inner one is told.
-    """
     thread = threading.get_ident()
-    outer = _patched.announce.get(thread)
     with _patching:
-        _patched.announce[thread] = announce
+        _patched.recorders[thread] = calls
         _patch()
     try:
-        yield
+        yield calls
     finally:
         with _patching:
-            if outer is None:
-                del _patched.announce[thread]
-            else:
-                _patched.announce[thread] = outer
+            del _patched.recorders[thread]
             _patch()
 
 
@@ -447,7 +434,7 @@ class _Patched:
 
     def __init__(self) -> None:
         self.hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None
-        self.announce: dict[int, Callable[[Any, Sequence[Any]], None]] = {}  # by thread
+        self.recorders: dict[int, list[tuple[Any, list[Any]]]] = {}  # by thread
 
 
 _patched, _patching = _Patched(), threading.Lock()
@@ -455,13 +442,13 @@ _patched, _patching = _Patched(), threading.Lock()
 
 def _patch() -> None:
     """Replace the method as long as anybody needs that."""
-    needed = _patched.hook is not None or _patched.announce
+    needed = _patched.hook is not None or _patched.recorders
     concrete_function.ConcreteFunction._call_flat = _hooked_call_flat if needed else _call_flat
 
 
 def _hooked_call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
-    announce = _patched.announce.get(threading.get_ident()) if _patched.announce else None
-    if announce is not None:
-        announce(self, tensor_inputs)
+    recorder = _patched.recorders.get(threading.get_ident()) if _patched.recorders else None
+    if recorder is not None:
+        recorder.append((self, list(tensor_inputs)))
     hook = _patched.hook
     return _call_flat(self, tensor_inputs, captured_inputs if hook is None else hook(self, captured_inputs))

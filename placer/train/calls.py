@@ -149,11 +149,12 @@ class Calls:
     ) -> tuple[Any, float]:
         """An untouched step that trial runs repeat. as_called: runs it as the user called it."""
         try:
-            self.session.adopt(self.untouched.trained(variant))
+            trained = self.untouched.trained(variant)
+            self.session.adopt(trained)
         except BadInputError as error:
             self.variants.leave_alone(str(error))
             return as_called()
-        return recorder.record(self.untouched.trained(variant), tensors, as_called)
+        return recorder.record(trained, tensors, as_called)
 
     def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         if self.session.fragile:

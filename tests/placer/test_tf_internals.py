@@ -360,20 +360,6 @@ def test_calls_of_functions_are_noted_and_given_other_captures():
     assert calls[0][1][0] is x and function(x).numpy() == 2.0
 
 
-def test_calls_are_announced_before_they_run_and_to_the_inner_block_alone():
-    variable = tf.Variable(1.0)
-    add = tf.function(lambda x: variable.assign_add(x).read_value())
-    outer, inner = [], []
-    add(tf.constant(1.0))
-    with tf_internals.announced_calls(lambda concrete, inputs: outer.append((float(inputs[0]), variable.numpy()))):
-        add(tf.constant(2.0))
-        with tf_internals.announced_calls(lambda concrete, inputs: inner.append((float(inputs[0]), variable.numpy()))):
-            add(tf.constant(3.0))
-        add(tf.constant(4.0))
-    add(tf.constant(5.0))
-    assert outer == [(2.0, 2.0), (4.0, 7.0)] and inner == [(3.0, 4.0)]
-
-
 def test_kernels_are_listed_by_kind_and_type():
     found = [made for made in tf_internals.registered_kernels("Cast") if tf_internals.takes(made, {})]
     assert "cpu" in tf_internals.kinds_of(found) and "cpu" in tf_internals.here()

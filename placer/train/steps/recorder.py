@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from placer import tf_internals
 from placer.errors import BadInputError
 from placer.execute.outputs import returned
 from placer.trace.capture import Captured
-from placer.trace.owners import owners
 from placer.train.session import DeviceSession
 from placer.train.steps.trial_run import Recording
 from placer.train.variables.hooks import unwatched
@@ -53,37 +50,17 @@ class Recorder:
         replicas.pull()
         if replicas.changes != self._changes:
             self._steps.clear()
-        start, more = _values_of(variables), list[tf.Variable]()
-
-        def called(concrete: Any, _: Sequence[Any]) -> None:
-            """Variables that TensorFlow does not note, because the step reaches them by their handles alone."""
-            if tf.inside_function():  # a trace calls functions, too, and would read the variables
-                return
-            with suppress(BadInputError, tf.errors.OpError):  # which the capture, or the step itself, says in time
-                found = [v for v in owners(concrete).values() if id(v) not in start]
-                start.update(_values_of(found))
-                more.extend(found)
-
-        with tf_internals.announced_calls(called):
-            outputs, step_s = run()
-        end = _values_of([*variables, *more])
-        with suppress(BadInputError):  # steps on other devices keep one of them, which `join` says in time
-            self._session.adopt(more)
-        self._steps.append(Recorded(start, list(tensors), returned(outputs), end))
+        start = _values_of(variables)
+        outputs, step_s = run()
+        self._steps.append(Recorded(start, list(tensors), returned(outputs), _values_of(variables)))
         self._changes = replicas.changes
         return outputs, step_s
 
     def recording(self, captured: Captured, name: str) -> Recording:
-        """What was recorded, by the captured graph's names. Raises BadInputError where nothing was, or not all."""
+        """What was recorded, by the captured graph's names. Raises BadInputError where nothing was."""
         if not self._steps:
             raise BadInputError(f"{name}: no untouched step was recorded, so nothing can be tried.")
         first, last = self._steps[0], self._steps[-1]
-        for variable in captured.variables.values():
-            if id(variable) not in first.start or id(variable) not in last.end:
-                raise BadInputError(
-                    f"{name}: the step ran op by op and reached its variable {variable.name} by the handle alone, so "
-                    "that what it changed there was not recorded, and nothing can be tried."
-                )
         start = {node: first.start[id(variable)] for node, variable in captured.variables.items()}
         end = {node: last.end[id(variable)] for node, variable in captured.variables.items()}
         return Recording(start, [step.tensors for step in self._steps], [step.returned for step in self._steps], end)

@@ -16,6 +16,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import returned
 from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, unrepeatable
+from placer.trace.owners import owners
 from placer.trace.python.eager_difference import eager_difference
 from placer.trace.python.number_use import number_misused
 from placer.trace.random_streams import repeating_draws
@@ -80,11 +81,13 @@ class UntouchedFunction:
         return python if tf_internals.uses_autograph(self.step) else tf.autograph.experimental.do_not_convert(python)
 
     def trained(self, variant: Variant) -> Sequence[tf.Variable]:
-        """The variables that a traced signature uses."""
+        """The variables that a traced signature uses. Raises BadInputError where one of them is nowhere to be found."""
         if self.plain is not None:
             assert variant.traced is not None
-            return variant.traced[0].graph.variables  # type: ignore[no-any-return]
-        return self.step.get_concrete_function(*variant.args, **variant.kwargs).graph.variables  # type: ignore[no-any-return]
+            concrete = variant.traced[0]
+        else:
+            concrete = self.step.get_concrete_function(*variant.args, **variant.kwargs)
+        return list({id(variable): variable for variable in owners(concrete).values()}.values())
 
     def run(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
         """A call as the user made it: what it returns, and its seconds."""

@@ -12,6 +12,20 @@ ONE = tf.constant(1.0)
 ARRAY = np.full([4], 255.0, np.float32)
 
 
+@pytest.fixture
+def live_hand(live_hand):
+    """The same, closed at the end."""
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(live_hand(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for hand in made:
+        hand.close()
+
+
 def test_a_plain_step_that_asks_whether_it_was_given_an_array_is_given_one(two_cpus, live_hand):
     weight = tf.Variable(0.0)
 
