@@ -9,8 +9,8 @@ import logging
 import random
 import sys
 from collections import deque
-from collections.abc import Iterator, MutableMapping, MutableSequence, MutableSet
-from types import FunctionType, ModuleType
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +53,7 @@ class Entered(NamedTuple):
     owner: Any = None  # the object of which it is a method, where known
     is_method: bool = False
     is_step: bool = False
+    arguments: Mapping[str, Any] = MappingProxyType({})  # of the step's call, by name, where they are known
 
 
 def impurity(entered: Entered) -> str | None:
@@ -101,6 +102,8 @@ def _root(path: Path, entered: Entered) -> Any:
     if path.root == "free":
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         return contents(cells[path.name]) if path.name in cells else EMPTY
+    if path.root == "argument" and path.name in entered.arguments:
+        return entered.arguments[path.name]
     first = function.__code__.co_varnames[:1]
     return entered.owner if path.root == "argument" and (path.name,) == first and entered.owner is not None else EMPTY
 

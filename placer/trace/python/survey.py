@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.trace.python.arguments import Subjects
 from placer.trace.python.code import reads_of
 from placer.trace.python.guard import Guard
 from placer.trace.python.impure import Entered, contents
@@ -52,8 +53,9 @@ class UnguardableError(Exception):
 class Survey:
     """One walk through all that a step may read. Equal `tokens` mean an equal state."""
 
-    def __init__(self, step: Any, names: set[str], reflects: bool) -> None:
-        """names: attributes that the step's code names, as far as known; reflects: it may read any other.
+    def __init__(self, step: Any, names: set[str], reflects: bool, subjects: Subjects = ()) -> None:
+        """names: attributes that the step's code names, as far as known; reflects: it may read any other. subjects:
+        objects among the arguments of a call.
 
         Raises UnguardableError.
         """
@@ -67,7 +69,14 @@ class Survey:
         self._queue: deque[tuple[Callable[[Any, str], None], Any, str]] = deque()
         self._classes: set[int] = set()
         self._step = step
+        self.subjects = subjects
         self._child("step", step)
+        self._walk()
+        for name, thing in subjects:
+            self._child(name, thing)
+        self._walk()
+
+    def _walk(self) -> None:
         while self._queue:
             visit, value, label = self._queue.popleft()
             visit(value, label)
@@ -99,7 +108,7 @@ class Survey:
         if visit is None:
             return Same(value)
         self._queue.append((visit, value, label))
-        return Same(value if visit in (self._module, self._class) else type(value))
+        return Same(value if visit in (self._module, self._class, self._keras_variable) else type(value))
 
     def _visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
         """What looks into a value; None where its identity is all."""

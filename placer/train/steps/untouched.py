@@ -73,6 +73,8 @@ class UntouchedFunction:
 
     def _traceable(self, variant: Variant) -> Any:
         """What to trace for a signature: no tf.function that would give its trace of another state of Python."""
+        if self.plain is not None:
+            return self.plain.traceable
         if self.retraced is None or not variant.layout.numbers:
             return self.step
         python = self.step.python_function

@@ -51,11 +51,11 @@ class Variants:
             return self.main, ()
         key, tensors = self._signatures.of(args, kwargs)
         if plain is not None:
-            key = plain.keyed(key)
+            key = plain.keyed(key, args, kwargs)
             self.leave_alone(plain.why)
         retraced = self.untouched.retraced if self._signatures.varied else None
         if retraced is not None:
-            key = retraced.keyed(key)
+            key = retraced.keyed(key, args, kwargs)
         variant = self._known.get(key)
         if variant is None:
             variant = self._first_call(key, args, kwargs)
@@ -151,7 +151,7 @@ class Variants:
             self.main = variant
             self.leave_alone(untouchable(self.untouched.step) or unwatchable())
             if plain is not None:
-                self.leave_alone(plain.why_by_code)
+                self.leave_alone(plain.why_by_call(args, kwargs))
         if plain is None:
             self.is_traced(variant)
         if len(self._known) > MOST_VARIANTS:

@@ -346,6 +346,17 @@ def test_an_attribute_read_by_a_name_made_at_run_time_makes_a_state():
     assert state.number() == 1
 
 
+def test_another_model_of_the_same_kind_makes_a_state():
+    def model():
+        return keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, kernel_initializer="ones")])
+
+    thing = {"lr": model()}
+    state = PythonState(closure(thing))
+    assert state.number() == 0
+    thing["lr"] = model()
+    assert state.number() == 1
+
+
 def test_too_many_states_say_what_changes_and_what_to_do():
     rates = [0.0]
     state = PythonState(closure(rates))

@@ -336,6 +336,194 @@ def test_a_state_seen_before_is_known_again(two_cpus, live_hand):
     assert close(found, alone(back_and_forth, count=40))
 
 
+# Other things as arguments.
+
+
+class Config:
+    rate = 0.1
+
+
+def config_as_argument():
+    held, config = weights(), Config()
+
+    def call(step, i, x):
+        config.rate = 0.1 if i < 12 else 0.0
+        return step(config, x)
+
+    return lambda cfg, x: descend(held, x, cfg.rate), held, call
+
+
+def configs_in_turn():
+    held, configs = weights(), [Config(), Config()]
+
+    def call(step, i, x):
+        configs[1].rate = 0.02 if i < 18 else 0.0
+        return step(configs[i % 2], x)
+
+    return lambda cfg, x: descend(held, x, cfg.rate), held, call
+
+
+def config_in_a_dict_by_name():
+    held, config = weights(), Config()
+
+    def call(step, i, x):
+        config.rate = 0.1 if i < 12 else 0.0
+        return step(x, options={"optimizer": config, "clip": True})
+
+    def step(x, options):
+        return descend(held, x, options["optimizer"].rate)
+
+    return step, held, call
+
+
+def model_and_optimizer_as_arguments():
+    begun = {"kernel_initializer": keras.initializers.GlorotUniform(seed=3)}
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, **begun), keras.layers.Dense(2, **begun)])
+    optimizer = keras.optimizers.SGD(0.1)
+
+    def step(model, optimizer, x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x, training=True)))
+        trained = model.trainable_variables
+        gradients = tape.gradient(loss, trained)
+        for variable, gradient in zip(trained, gradients, strict=True):
+            variable.assign_sub(0.1 * gradient)
+        optimizer.apply(gradients[-2:], trained[-2:])
+        return loss
+
+    def call(step, i, x):
+        model.layers[0].trainable = i < 12
+        return step(model, optimizer, x)
+
+    return step, model.variables, call
+
+
+def lists_that_are_read():
+    held = weights()
+
+    def step(parts, options):
+        return descend(held, parts[0] + parts[1]["x"], options["rate"])
+
+    return step, held, lambda step, i, x: step([x, {"x": x}], {"rate": 0.1, "name": "sgd"})
+
+
+def logs_of_the_step():
+    held, logs = weights(), {}
+
+    def step(x, logs):
+        loss = descend(held, x, 0.1)
+        logs.update(loss=loss)
+        return loss
+
+    return step, held, lambda step, i, x: (step(x, logs), logs["loss"])[1]
+
+
+def remember(found, name, loss):
+    found[name] = loss
+
+
+def logs_of_a_helper():
+    held, logs = weights(), {"loss": tf.constant(0.0)}
+
+    def step(x, logs):
+        loss = descend(held, x, 0.1)
+        remember(logs, "loss", loss)
+        return loss
+
+    return step, held, lambda step, i, x: (step(x, logs), logs["loss"])[1]
+
+
+def losses_in_a_list():
+    held = weights()
+
+    def step(x, found):
+        loss = descend(held, x, 0.1)
+        found["losses"].append(loss)
+        return loss
+
+    def call(step, i, x):
+        losses = [x]
+        step(x, {"losses": losses})
+        return losses[1]
+
+    return step, held, call
+
+
+def prints_later():
+    held = weights()
+
+    def noisy(x):
+        print("changes `nothing`")
+        return x
+
+    return (
+        lambda through, x: descend(held, x, 0.1, through),
+        held,
+        lambda step, i, x: step(tf.nn.relu if i < 8 else noisy, x),
+    )
+
+
+def losses_in_an_object():
+    held, state = weights(), Config()
+    state.losses = []
+
+    def keep(found, loss):
+        found.losses.append(loss)
+
+    def step(x, found):
+        loss = descend(held, x, 0.1)
+        keep(found, loss)
+        return loss
+
+    return step, held, lambda step, i, x: (step(x, state), state.losses[i])[1]
+
+
+def alone_with(make, count=STEPS):
+    """As `alone`, where the program calls the step itself."""
+    step, held, call = make()
+    losses = [float(call(step, i, x)) for i, x in enumerate(batches(count))]
+    return losses, [v.numpy() for v in held]
+
+
+def wrapped_with(live_hand, make, count=STEPS):
+    """As `wrapped`, where the program calls the step itself."""
+    step, held, call = make()
+    hand, losses = live_hand(step), []
+    for i, x in enumerate(batches(count)):
+        losses.append(float(call(hand, i, x)))
+        if hand.live.left_alone is None and hand.live.is_ready:
+            hand.move() if hand.live.is_joined else hand.place()
+    hand.close()
+    return (losses, [v.numpy() for v in held]), hand
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        config_as_argument, configs_in_turn, config_in_a_dict_by_name, model_and_optimizer_as_arguments,
+        lists_that_are_read,
+    ],
+)  # fmt: skip
+def test_what_a_step_reads_of_its_arguments_trains_as_unwrapped(two_cpus, live_hand, make):
+    found, hand = wrapped_with(live_hand, make)
+    assert close(found, alone_with(make))
+    assert hand.live.left_alone is None and hand.moves > 3
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (logs_of_the_step, "changes `logs.update`"), (logs_of_a_helper, "changes `logs`"),
+        (losses_in_a_list, "changes `found`"), (losses_in_an_object, "changes `found.losses`"),
+        (prints_later, "print"),
+    ],
+)  # fmt: skip
+def test_a_step_that_changes_its_arguments_is_left_alone(two_cpus, live_hand, make, reason):
+    found, hand = wrapped_with(live_hand, make)
+    assert close(found, alone_with(make))
+    assert reason in hand.live.left_alone
+
+
 # Numbers as arguments.
 
 
