@@ -161,7 +161,14 @@ class _Questions:
     """TensorFlow's functions that answer otherwise while a function is traced, by identity."""
 
     def __init__(self) -> None:
-        found = [tf.executing_eagerly, tf.inside_function, tf.init_scope, tf.random.set_seed, tf.is_symbolic_tensor]
+        found = [
+            tf.executing_eagerly,
+            tf.inside_function,
+            tf.init_scope,
+            tf.random.set_seed,
+            tf.is_symbolic_tensor,
+            tf.get_static_value,
+        ]
         self._ids = {id(function) for function in [*found, tf.keras.utils.set_random_seed]}
 
     def __contains__(self, value: Any) -> bool:

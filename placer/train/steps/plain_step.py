@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from placer.trace.python.arguments import Parameters, Subjects, changed
 from placer.trace.python.impure import ONCE
+from placer.trace.python.shape_reads import watched_shapes
 from placer.trace.python.state import PythonState, is_plain_step, why_not
 
 
@@ -80,10 +81,14 @@ class PlainStep:
     def _watched(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
         """A trace takes copies of containers, which shows in them what the step would do to the user's own."""
         before = self._parameters.contents(args, kwargs)
-        yield
+        with watched_shapes(self._note):
+            yield
         where = changed(before, self._parameters.contents(args, kwargs))
         if where is not None:
-            self._effect = self._effect or f"it changes {where}, {ONCE}"
+            self._note(f"it changes {where}, {ONCE}")
+
+    def _note(self, why: str) -> None:
+        self._effect = self._effect or why
 
     def before(self) -> None:
         """Before an untouched call."""

@@ -195,9 +195,21 @@ def built_in_the_first_call():
     return step, lambda: model.variables, lambda i: None
 
 
+def known_shapes():
+    held = weights()
+
+    def step(x):
+        rows, kept = x.shape[0], tf.boolean_mask(x, x[:, 0] > -1.0)
+        rank = kept.shape.rank + len(kept.shape) + kept.ndim
+        return descend(held, kept * kept.shape[-1] / (rows * rank), 0.1)
+
+    return step, held, lambda i: None
+
+
 SAFE = [
     list_rate, changed_before_the_second_call, back_and_forth, global_flag, replaced_helper, method, callable_object,
     partial, default_argument, trainable_flag, built_in_the_first_call,
+    known_shapes,
 ]  # fmt: skip
 
 
@@ -265,6 +277,24 @@ def changes_at_every_call():
     return lambda x: descend(held, x, rates[0]), held, change
 
 
+def kept_rows(read):
+    """Makes a step whose guard reads the number of rows that are left."""
+
+    def make():
+        held, count = weights(), tf.Variable(0.0)
+
+        def step(x):
+            kept = tf.boolean_mask(x, x[:, 0] > 1.0)
+            if read(kept) == 0:
+                return tf.constant(0.0)
+            count.assign_add(1.0)
+            return descend(held, kept, 0.1)
+
+        return step, [*held, count], lambda i: None
+
+    return make
+
+
 def untraceable():
     held = weights()
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
@@ -273,7 +303,11 @@ def untraceable():
 UNSAFE = [
     (counter, "`calls` (a nonlocal)"), (hidden_counter, "changes"), (draws, "rng.rand"), (draws_elsewhere, "Random"),
     (prints, "print"), (seeded, "seed"), (seeded_op, "seed"), (changes_at_every_call, "pass it as an argument"),
-    (untraceable, "trace"), (lazily_built, "layers"),
+    (untraceable, "trace"), (lazily_built, "layers"), (kept_rows(lambda kept: kept.shape[0]), "shape"),
+    (kept_rows(lambda kept: kept.get_shape().as_list()[0]), "shape"),
+    (kept_rows(lambda kept: kept.shape.num_elements()), "shape"),
+    (kept_rows(lambda kept: 0 if kept.shape == (0, 3) else 1), "shape"),
+    (kept_rows(lambda kept: tf.get_static_value(tf.shape(kept))[0]), "get_static_value"),
 ]  # fmt: skip
 
 
@@ -311,7 +345,8 @@ def close(one, other):
 def test_a_changed_state_of_python_trains_as_unwrapped(two_cpus, live_hand, make):
     found, hand = wrapped(live_hand, make)
     assert close(found, alone(make))
-    assert hand.live.left_alone is None and hand.moves > 3
+    assert hand.live.left_alone is None
+    assert hand.moves > 3
 
 
 @pytest.mark.parametrize(("make", "reason"), UNSAFE)
@@ -507,7 +542,8 @@ def wrapped_with(live_hand, make, count=STEPS):
 def test_what_a_step_reads_of_its_arguments_trains_as_unwrapped(two_cpus, live_hand, make):
     found, hand = wrapped_with(live_hand, make)
     assert close(found, alone_with(make))
-    assert hand.live.left_alone is None and hand.moves > 3
+    assert hand.live.left_alone is None
+    assert hand.moves > 3
 
 
 @pytest.mark.parametrize(
