@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import inspect
 import io
 import logging
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from placer.trace.python.code import ITEM, Path, reads_of
+from placer.trace.python.code import ITEM, Path, Paths, reads_of
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
 CALLS = frozenset(
@@ -42,6 +43,7 @@ KERAS_METHODS = frozenset(
     {"fit", "predict", "evaluate", "summary", "train_on_batch", "test_on_batch", "predict_on_batch", "load_weights"}
 )
 MAKES_ITSELF = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "build"})
+RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
 EMPTY = object()
 
@@ -67,7 +69,23 @@ def impurity(entered: Entered) -> str | None:
         why = _written(path, entered)
         if why is not None:
             return f"it writes {why}{_place(entered)}, {ONCE}"
+    for paths in reads.catches:
+        if not all(_is_raised_in_a_trace(path, entered) for path in paths):
+            return (
+                f"it catches exceptions{_named(paths)}{_place(entered)}, and what ops raise does not come by there "
+                "once the step is traced; decorate it with @tf.function if that is meant"
+            )
     return None
+
+
+def _is_raised_in_a_trace(path: Path, entered: Entered) -> bool:
+    *_, found = _along(path, entered)
+    return isinstance(found, type) and issubclass(found, RAISED_IN_A_TRACE)
+
+
+def _named(paths: Paths) -> str:
+    names = sorted(str(path) for path in paths if path.name)
+    return f" (`{names[0]}`)" if names else ""
 
 
 def contents(cell: Any) -> Any:
@@ -128,6 +146,8 @@ def _read(path: Path, values: list[Any]) -> str | None:
             return f"reads the clock (`{path}`)"
         if isinstance(value, ModuleType) and value.__name__ == "sys" and attribute in STREAMS:
             return f"uses `{path}`"
+        if value is contextlib.suppress:
+            return f"catches exceptions (`{path}`)"
         if value is not EMPTY and _is_impure(value):
             return f"uses `{path}`"
     return None

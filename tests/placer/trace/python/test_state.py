@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -128,6 +129,44 @@ def asks(x):
     return x if tf.executing_eagerly() else 2 * x
 
 
+def catches(x):
+    try:
+        return tf.debugging.check_numerics(x, "bad")
+    except tf.errors.InvalidArgumentError:
+        return x
+
+
+def catches_one_of(x):
+    try:
+        return tf.debugging.check_numerics(x, "bad")
+    except (KeyError, tf.errors.OpError) as error:
+        return x * len(str(error))
+
+
+def catches_all(x):
+    try:
+        return tf.debugging.check_numerics(x, "bad")
+    except:  # noqa: E722
+        return x
+
+
+def catches_the_end(x, values):
+    try:
+        return x * next(values)
+    except StopIteration:
+        return x
+
+
+def suppresses(x):
+    with contextlib.suppress(tf.errors.InvalidArgumentError):
+        x = tf.debugging.check_numerics(x, "bad")
+    return x
+
+
+def calls_one_that_catches(x):
+    return catches(x)
+
+
 def calls_one_that_prints(x):
     return prints(x)
 
@@ -180,6 +219,9 @@ REFUSED = [
     (writes_alias, "`FLAGS[]`"), (writes_argument, "found"), (seeds, "set_seed"), (asks, "executing_eagerly"),
     (calls_one_that_prints, "print` in prints"), (counting(), "`calls` (a nonlocal)"), (Trainer().step, "self.last"),
     (Trainer().deep, "self.scale.rate"), (Trainer(), "self.last"), (functools.partial(prints), "print"),
+    (catches, "catches exceptions (`tf.errors.InvalidArgumentError`)"), (catches_one_of, "catches exceptions"),
+    (catches_all, "catches exceptions"), (catches_the_end, "`StopIteration`"), (suppresses, "contextlib.suppress"),
+    (calls_one_that_catches, "in catches"),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 
@@ -220,7 +262,23 @@ def nested(x):
     return inner(x) * count
 
 
-@pytest.mark.parametrize("step", [clean, nested, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate])
+def guarded(x):
+    with tf.GradientTape() as tape, tf.name_scope("guarded"):
+        tape.watch(x)
+    try:
+        scale = FLAGS["scale"]
+    except KeyError:
+        scale = RATE
+    for _ in range(2):
+        try:
+            x = x * scale
+        finally:
+            x = x + 1.0
+    with tf.name_scope("more"):
+        return [x for _ in range(2)]
+
+
+@pytest.mark.parametrize("step", [clean, nested, guarded, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate])
 def test_code_without_effects_may_be_traced(step):
     assert why_not(step) is None
 

@@ -295,6 +295,20 @@ def kept_rows(read):
     return make
 
 
+def skips_what_is_bad():
+    held, good = weights(), tf.Variable(0.0)
+
+    def step(x):
+        try:
+            tf.debugging.check_numerics(tf.math.log(x[0, 0] + 1.0), "bad")
+        except tf.errors.InvalidArgumentError:
+            return tf.constant(0.0)
+        good.assign_add(1.0)
+        return descend(held, x, 0.1)
+
+    return step, [*held, good], lambda i: None
+
+
 def untraceable():
     held = weights()
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
@@ -303,7 +317,8 @@ def untraceable():
 UNSAFE = [
     (counter, "`calls` (a nonlocal)"), (hidden_counter, "changes"), (draws, "rng.rand"), (draws_elsewhere, "Random"),
     (prints, "print"), (seeded, "seed"), (seeded_op, "seed"), (changes_at_every_call, "pass it as an argument"),
-    (untraceable, "trace"), (lazily_built, "layers"), (kept_rows(lambda kept: kept.shape[0]), "shape"),
+    (skips_what_is_bad, "catches exceptions"), (untraceable, "trace"), (lazily_built, "layers"),
+    (kept_rows(lambda kept: kept.shape[0]), "shape"),
     (kept_rows(lambda kept: kept.get_shape().as_list()[0]), "shape"),
     (kept_rows(lambda kept: kept.shape.num_elements()), "shape"),
     (kept_rows(lambda kept: 0 if kept.shape == (0, 3) else 1), "shape"),
