@@ -95,10 +95,15 @@ class PlainStep:
         if self._watches:
             self._state.before()
 
-    def after(self, calls: int) -> None:
-        """After an untouched call. calls: of its signature, with this one; the first may still build something."""
+    def after(self, calls: int, outputs: Any) -> None:
+        """After an untouched call. calls: of its signature, with this one; the first may still build something.
+        outputs: what it returned.
+        """
         if not self._watches:
             return
+        kind = _no_tensor(outputs)
+        if kind is not None:
+            self._note(f"it returns {kind}, which a placed step would return as a tensor; return tensors only")
         if not self._ran:
             self._ran = True
             self._state.number(self._subjects)
@@ -111,3 +116,12 @@ class PlainStep:
         """What tracing the step has changed, in words; None where it changed nothing."""
         self._effect = self._effect or self._state.effect()
         return self._effect
+
+
+def _no_tensor(outputs: Any) -> str | None:
+    """What of a step's outputs is neither a tensor nor None, in words; None where nothing is."""
+    for leaf in tf.nest.flatten(outputs, expand_composites=True):
+        if leaf is not None and not tf.is_tensor(leaf):
+            kind = type(leaf)
+            return f"a Python {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__name__}"
+    return None

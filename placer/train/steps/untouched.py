@@ -155,7 +155,7 @@ class UntouchedFunction:
             drain()
             step_s = self.clock() - begin
             if self.plain is not None:
-                self.plain.after(variant.calls)
+                self.plain.after(variant.calls, outputs)
             return outputs, step_s
         finally:
             self.session.after_untouched()

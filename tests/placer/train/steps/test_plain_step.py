@@ -356,6 +356,34 @@ def close(one, other):
     return True
 
 
+RETURNED = [(0.1, "a Python float"), ("sgd", "a Python str"), (True, "a Python bool"), (np.float32(1.0), "a float32")]
+
+
+@pytest.mark.parametrize("draws", [False, True], ids=["repeatable", "random"])
+@pytest.mark.parametrize(("value", "kind"), RETURNED)
+def test_a_step_that_returns_what_is_no_tensor_is_left_alone(two_cpus, live_hand, value, kind, draws):
+    held = weights()
+
+    def step(x):
+        x = x + tf.random.normal([4, 3]) if draws else x
+        return {"loss": descend(held, x, 0.1), "more": value, "nothing": None}
+
+    hand = live_hand(step)
+    for x in batches(6):
+        assert type(hand(x)["more"]) is type(value)
+    hand.close()
+    assert hand.live.left_alone.startswith(f"it returns {kind}, which")
+
+
+def test_a_step_that_returns_a_number_that_it_was_given_is_left_alone(two_cpus, live_hand):
+    held = weights()
+    hand = live_hand(lambda x, rate: (descend(held, x, rate), rate))
+    for i, x in enumerate(batches(12)):
+        assert hand(x, schedule(i))[1] == schedule(i)
+    hand.close()
+    assert "returns a Python float" in hand.live.left_alone
+
+
 @pytest.mark.parametrize("make", SAFE)
 def test_a_changed_state_of_python_trains_as_unwrapped(two_cpus, live_hand, make):
     found, hand = wrapped(live_hand, make)
