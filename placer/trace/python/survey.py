@@ -24,6 +24,7 @@ from placer.trace.python.code import reads_of
 from placer.trace.python.guard import Guard
 from placer.trace.python.impure import Entered, contents
 from placer.trace.python.kinds import (
+    CALLBACKS,
     KERAS_OPAQUE,
     KERAS_VARIABLES,
     MAKERS,
@@ -31,8 +32,10 @@ from placer.trace.python.kinds import (
     NOT_CALLED,
     has_base,
     has_library_base,
+    holds_unnamed,
     is_library,
     is_noise,
+    is_out_of_sight,
     is_plain,
     is_user_class,
     module_of,
@@ -146,6 +149,10 @@ class Survey:
 
     def _object_visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
         kind = type(value)
+        if is_out_of_sight(kind):
+            raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
+        if has_base(kind, CALLBACKS) and not is_user_class(kind):
+            return None
         if hasattr(value, "get_concrete_function"):  # its Python state was frozen when it was traced
             return None
         if is_user_class(kind) or is_library(kind.__module__) == "keras":
@@ -319,7 +326,14 @@ class Survey:
         self._class_code(type(value), value)
 
     def _attributes(self, value: Any, held: Mapping[str, Any]) -> Iterable[str]:
-        """The attributes that matter: all of those that a library may read, else those that the code names."""
+        """The attributes that matter: all of those that a library may read, else those that the code names.
+
+        Keras calls a callback of the user's outside of steps, and what it keeps as `_model` is read as `model`.
+        """
+        if has_base(type(value), CALLBACKS):
+            return [name for name in held if self._is_read(name) or self._is_read(name.lstrip("_"))]
+        if holds_unnamed(type(value)):
+            return list(held)
         if has_library_base(type(value)):
             mine = self.names if is_user_class(type(value)) else frozenset()
             return [name for name in held if not is_noise(name) or name in mine]

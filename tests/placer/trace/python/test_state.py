@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import collections
+import configparser
 import contextlib
+import ctypes
 import functools
 import logging
+import multiprocessing
 import os
 import random
 import time
@@ -401,6 +406,80 @@ def test_an_attribute_read_by_a_name_made_at_run_time_makes_a_state():
     state = PythonState(lambda x, name="un": getattr(rates, name + "read") * x)
     assert state.number() == 0
     rates.unread = 1
+    assert state.number() == 1
+
+
+class Schedule(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.beta, self.unread = 0.1, 0
+
+
+class UsersDict(collections.UserDict):
+    def rate(self):
+        return self["rate"]
+
+
+def parsed(rate):
+    parser = configparser.ConfigParser()
+    parser.read_dict({"training": {"rate": rate}})
+    return parser
+
+
+def reads_beta(thing):
+    return lambda x: x * thing.beta
+
+
+def reads_rate(thing):
+    return lambda x: x * thing.rate()
+
+
+def reads_training(thing):
+    return lambda x: x * float(thing["training"]["rate"])
+
+
+def reads_rate_item(thing):
+    return lambda x: x * thing["rate"]
+
+
+def reads_first(thing):
+    return lambda x: x * thing[0]
+
+
+HOLDERS = [
+    (Schedule, reads_beta, lambda thing: setattr(thing, "beta", 0.2)),
+    (Schedule, lambda thing: lambda x: thing.model(x), lambda thing: thing.set_model(keras.Sequential())),
+    (lambda: collections.UserDict(rate=0.1), reads_rate_item, lambda thing: thing.update(rate=0.2)),
+    (lambda: UsersDict(rate=0.1), reads_rate, lambda thing: thing.update(rate=0.2)),
+    (lambda: collections.UserList([0.1]), reads_first, lambda thing: thing.__setitem__(0, 0.2)),
+    (lambda: collections.ChainMap({}, {"rate": 0.1}), reads_rate_item, lambda thing: thing.update(rate=0.2)),
+    (lambda: parsed("0.1"), reads_training, lambda thing: thing.read_dict({"training": {"rate": "0.2"}})),
+    (lambda: parsed("0.1")["training"], reads_rate_item, lambda thing: thing.__setitem__("rate", "0.2")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "read", "change"), HOLDERS)
+def test_what_a_holder_keeps_in_attributes_that_nobody_names_makes_a_state(make, read, change):
+    thing = make()
+    state = PythonState(read(thing))
+    assert state.number() == state.number() == 0
+    change(thing)
+    assert state.number() == 1 and state.why is None
+
+
+@pytest.mark.parametrize("make", [lambda: multiprocessing.Value("d", 0.1), lambda: ctypes.c_double(0.1)])
+def test_a_value_that_cannot_be_compared_is_named(make):
+    thing = make()
+    assert "cannot see into" in why_not(lambda x: x * thing.value)
+
+
+def test_what_a_step_does_not_read_of_a_callback_or_a_namespace_makes_no_state():
+    callback, options = Schedule(), argparse.Namespace(rate=0.1, epoch=0)
+    state = PythonState(lambda x: x * callback.beta * options.rate)
+    assert state.number() == 0
+    callback.unread = options.epoch = 1
+    assert state.number() == 0
+    options.rate = 0.2
     assert state.number() == 1
 
 
