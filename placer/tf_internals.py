@@ -31,6 +31,7 @@ from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
+from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.grappler import cluster as grappler_cluster
 from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.ops import data_flow_ops, lookup_ops, resource_variable_ops, summary_ops_v2
@@ -300,6 +301,11 @@ def is_initialized(handle: Any) -> bool:
 def read_variable(handle: Any, dtype: tf.DType) -> Any:
     """The value of the variable behind a handle."""
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+
+
+def symbolic_tensor() -> type:
+    """The class of tensors while a function is traced."""
+    return framework_ops.SymbolicTensor  # type: ignore[no-any-return]
 
 
 def handle_of(variable: Any) -> Any:

@@ -115,6 +115,22 @@ def _bits(tensor: tf.Tensor) -> Any:
     return array.tolist() if array.dtype == object else array.tobytes()  # NaN equals itself
 
 
+def objects_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int | str, Any]]:
+    """What a call is given that is no tensor, with the position or the name of the argument that it is in."""
+    found: list[tuple[int | str, Any]] = []
+    given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    for place, value in given:
+        if isinstance(value, tf.Tensor):  # the usual argument; asked first, because this runs before each call
+            continue
+        found += [(place, leaf) for leaf in tf.nest.flatten(value) if not (_is_tensor(leaf) or _is_array(leaf))]
+    return found
+
+
+def parts_of(value: Any) -> Hashable:
+    """A nested structure as it is now: its containers, and the objects in them by identity."""
+    return _structure(value), tuple(map(Same, tf.nest.flatten(value)))
+
+
 @dataclass(frozen=True)
 class Layout:
     """How to rebuild a call's arguments from its flat tensors."""

@@ -363,3 +363,12 @@ def test_calls_of_functions_are_noted_and_given_other_captures():
 def test_kernels_are_listed_by_kind_and_type():
     found = [made for made in tf_internals.registered_kernels("Cast") if tf_internals.takes(made, {})]
     assert "cpu" in tf_internals.kinds_of(found) and "cpu" in tf_internals.here()
+
+
+def test_tensors_of_a_trace_are_of_one_class_whose_attributes_can_be_replaced():
+    concrete = tf.function(lambda x: tf.boolean_mask(x, x > 0)).get_concrete_function(tf.TensorSpec([3]))
+    kind = tf_internals.symbolic_tensor()
+    assert all(type(tensor) is kind for op in concrete.graph.get_operations() for tensor in op.outputs)
+    kind.canary = property(lambda tensor: tensor.op.type)
+    assert concrete.outputs[0].canary == "Identity"
+    del kind.canary

@@ -45,6 +45,7 @@ class Reads:
     writes: list[Path] = field(default_factory=list)  # a name, attribute or item that is written, by its whole path
     names: set[str] = field(default_factory=set)  # of attributes read or written, and constants that may be names
     globals: set[str] = field(default_factory=set)
+    catches: list[Paths] = field(default_factory=list)  # what its `except` clauses name; unknown for a bare one
     reflects: bool = False  # whether it may read attributes that it does not name
 
 
@@ -71,6 +72,7 @@ class _Simulation:
     def run(self) -> None:
         """Fill `found`."""
         left = False  # whether the instruction before goes elsewhere
+        before = ""
         for instruction in dis.get_instructions(self.code):
             if instruction.offset in self.at_target:
                 there = self.at_target[instruction.offset]
@@ -82,6 +84,9 @@ class _Simulation:
                 self._jump(instruction)
             self._step(instruction)
             left = instruction.opname.startswith(LEAVES)
+            if before == "PUSH_EXC_INFO" and instruction.opname == "POP_TOP":  # `except:`, which asks for no class
+                self.found.catches.append(frozenset({UNKNOWN}))
+            before = instruction.opname
         for constant in self.code.co_consts:
             if isinstance(constant, CodeType):
                 _Simulation(constant, self.local, self.found).run()
@@ -186,6 +191,12 @@ class _Simulation:
 
     def _for_iter(self, instruction: dis.Instruction) -> None:
         self.stack.append(self.stack[-1] if self.stack else frozenset({UNKNOWN}))
+
+    def _check_exc_match(self, instruction: dis.Instruction) -> None:
+        self.found.catches.append(self.stack[-1] if self.stack else frozenset({UNKNOWN}))
+        self._other(instruction)
+
+    _check_eg_match = _check_exc_match
 
     # The stack itself.
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import inspect
 import io
 import logging
 import random
 import sys
 from collections import deque
-from collections.abc import Iterator, MutableMapping, MutableSequence, MutableSet
-from types import FunctionType, ModuleType
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from placer.trace.python.code import ITEM, Path, reads_of
+from placer.trace.python.code import ITEM, Path, Paths, reads_of
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
 CALLS = frozenset(
@@ -42,6 +43,7 @@ KERAS_METHODS = frozenset(
     {"fit", "predict", "evaluate", "summary", "train_on_batch", "test_on_batch", "predict_on_batch", "load_weights"}
 )
 MAKES_ITSELF = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "build"})
+RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
 EMPTY = object()
 
@@ -53,6 +55,7 @@ class Entered(NamedTuple):
     owner: Any = None  # the object of which it is a method, where known
     is_method: bool = False
     is_step: bool = False
+    arguments: Mapping[str, Any] = MappingProxyType({})  # of the step's call, by name, where they are known
 
 
 def impurity(entered: Entered) -> str | None:
@@ -66,7 +69,23 @@ def impurity(entered: Entered) -> str | None:
         why = _written(path, entered)
         if why is not None:
             return f"it writes {why}{_place(entered)}, {ONCE}"
+    for paths in reads.catches:
+        if not all(_is_raised_in_a_trace(path, entered) for path in paths):
+            return (
+                f"it catches exceptions{_named(paths)}{_place(entered)}, and what ops raise does not come by there "
+                "once the step is traced; decorate it with @tf.function if that is meant"
+            )
     return None
+
+
+def _is_raised_in_a_trace(path: Path, entered: Entered) -> bool:
+    *_, found = _along(path, entered)
+    return isinstance(found, type) and issubclass(found, RAISED_IN_A_TRACE)
+
+
+def _named(paths: Paths) -> str:
+    names = sorted(str(path) for path in paths if path.name)
+    return f" (`{names[0]}`)" if names else ""
 
 
 def contents(cell: Any) -> Any:
@@ -101,6 +120,8 @@ def _root(path: Path, entered: Entered) -> Any:
     if path.root == "free":
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         return contents(cells[path.name]) if path.name in cells else EMPTY
+    if path.root == "argument" and path.name in entered.arguments:
+        return entered.arguments[path.name]
     first = function.__code__.co_varnames[:1]
     return entered.owner if path.root == "argument" and (path.name,) == first and entered.owner is not None else EMPTY
 
@@ -125,6 +146,8 @@ def _read(path: Path, values: list[Any]) -> str | None:
             return f"reads the clock (`{path}`)"
         if isinstance(value, ModuleType) and value.__name__ == "sys" and attribute in STREAMS:
             return f"uses `{path}`"
+        if value is contextlib.suppress:
+            return f"catches exceptions (`{path}`)"
         if value is not EMPTY and _is_impure(value):
             return f"uses `{path}`"
     return None
@@ -158,7 +181,14 @@ class _Questions:
     """TensorFlow's functions that answer otherwise while a function is traced, by identity."""
 
     def __init__(self) -> None:
-        found = [tf.executing_eagerly, tf.inside_function, tf.init_scope, tf.random.set_seed, tf.is_symbolic_tensor]
+        found = [
+            tf.executing_eagerly,
+            tf.inside_function,
+            tf.init_scope,
+            tf.random.set_seed,
+            tf.is_symbolic_tensor,
+            tf.get_static_value,
+        ]
         self._ids = {id(function) for function in [*found, tf.keras.utils.set_random_seed]}
 
     def __contains__(self, value: Any) -> bool:

@@ -37,7 +37,15 @@ KERAS_NOISE = frozenset(
     }
 )  # fmt: skip
 KERAS_VARIABLES = frozenset({"KerasVariable", "Variable"})
-KERAS_OPAQUE = frozenset({"KerasTensor", "Node", "Tracker", "Callback", "CompileMetrics"})
+KERAS_OPAQUE = frozenset({"KerasTensor", "Node", "Tracker", "CompileMetrics"})
+CALLBACKS = frozenset({"Callback"})
+STANDARD = frozenset(sys.stdlib_module_names)
+STATELESS = frozenset(  # modules of the standard library whose classes, as bases, keep no values of the user's
+    {"abc", "collections.abc", "_collections_abc", "typing", "enum", "contextlib", "builtins", "types", "argparse"}
+)
+OUT_OF_SIGHT = frozenset(  # modules of the standard library whose objects keep what no attribute shows
+    {"ctypes", "_ctypes", "multiprocessing", "contextvars", "_contextvars", "mmap", "dbm", "shelve", "sqlite3"}
+)
 
 
 P = ParamSpec("P")
@@ -83,6 +91,25 @@ def is_user_class(kind: type) -> bool:
 def has_library_base(kind: type) -> bool:
     """Whether TensorFlow or Keras runs code of theirs on an object of this class."""
     return any(is_library(base.__module__) in ("keras", "tensorflow") for base in kind.__mro__)
+
+
+@_by_type
+def holds_unnamed(kind: type) -> bool:
+    """Whether the standard library keeps values in attributes that the user's code need not name: those of a
+    collections.UserDict, a ChainMap, a ConfigParser, an Event. A namespace has only what the user named.
+    """
+    own = [base for base in kind.__mro__ if _is_standard(base) and base.__module__ not in STATELESS]
+    return any(not is_user_class(kind) or hasattr(base, "__getitem__") for base in own)
+
+
+@_by_type
+def is_out_of_sight(kind: type) -> bool:
+    """Whether what objects of a class hold cannot be compared."""
+    return kind is memoryview or any(base.__module__.partition(".")[0] in OUT_OF_SIGHT for base in kind.__mro__)
+
+
+def _is_standard(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in STANDARD
 
 
 def is_noise(name: str) -> bool:

@@ -6,15 +6,18 @@ A step that is a tf.function does not come here, because TensorFlow freezes its 
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from placer.trace.python.arguments import Subjects
 from placer.trace.python.impure import impurity
 from placer.trace.python.survey import Survey, UnguardableError
 
-MOST_STATES = 8
+MOST_STATES = 8  # in which a step was called with the same objects among its arguments
+MOST_SUBJECTS = 16  # of such combinations of objects, whose states are remembered
 MOST_ROUNDS = 12  # of looking, until no new names are found
 WHAT_TO_DO = "pass it as an argument, or keep it in a tf.Variable"
 
@@ -24,16 +27,18 @@ def is_plain_step(step: Any) -> bool:
     return not hasattr(step, "get_concrete_function")
 
 
-def why_not(step: Any) -> str | None:
+def why_not(step: Any, subjects: Subjects = (), arguments: Mapping[str, Any] = MappingProxyType({})) -> str | None:
     """Why a plain step cannot be traced faithfully, in words for its author; None where nothing speaks against it.
 
-    Looks through the step's code and the user's own functions that it calls.
+    Looks through the step's code and the user's own functions that it calls. subjects, arguments: of a call, the
+    objects among its arguments, and all of them by name.
     """
     try:
-        survey = _surveyed(step, set(), False)
+        survey = _surveyed(step, set(), False, subjects)
     except UnguardableError as error:
         return str(error)
-    return next(filter(None, map(impurity, survey.entered)), None)
+    entered = (one._replace(arguments=arguments) if one.is_step else one for one in survey.entered)
+    return next(filter(None, map(impurity, entered)), None)
 
 
 class PythonState:
@@ -44,23 +49,42 @@ class PythonState:
         self._step = step
         self._names: set[str] = set()
         self._reflects = False
-        self._known: list[Survey] = []
+        self._keys: list[list[Hashable]] = []  # of the states, by number
+        # By the ids of the objects among the arguments: number -> the state, which holds these objects.
+        self._by_subjects: dict[tuple[int, ...], dict[int, Survey]] = {}
+        self._subjects: Subjects = ()  # of the latest call
+        self._known: dict[int, Survey] = {}  # the states with these
         self._now = 0
         self._drawn: Hashable = None
 
-    def number(self) -> int:
+    def number(self, subjects: Subjects = ()) -> int:
         """Which of the states seen Python is in now, counted from 0; `why` is set where there are too many, or where
-        the state cannot be compared.
+        the state cannot be compared. subjects: objects among the arguments of a call.
         """
-        numbers: list[int] = [self._now, *range(len(self._known))]
-        for number in numbers:
-            if number < len(self._known) and self._known[number].guard.holds():
+        self._subjects, self._known = subjects, self._states_with(subjects)
+        for number in (self._now, *self._known):
+            if number in self._known and self._known[number].guard.holds():
                 self._now = number
                 return number
         found = self._survey()
         if found is not None:
             self._now = self._place_of(found)
         return self._now
+
+    def is_in(self, number: int) -> bool:
+        """Whether Python is in the state of this number, with the objects that the call had among its arguments."""
+        for known in list(self._by_subjects.values()):
+            if number in known and self.number(known[number].subjects) == number:
+                return True
+        return False
+
+    def _states_with(self, subjects: Subjects) -> dict[int, Survey]:
+        ids = tuple(id(thing) for _, thing in subjects)
+        if ids not in self._by_subjects:
+            if len(self._by_subjects) >= MOST_SUBJECTS:
+                del self._by_subjects[next(iter(self._by_subjects))]
+            self._by_subjects[ids] = {}
+        return self._by_subjects[ids]
 
     def before(self) -> None:
         """Before an eager call whose effects are to be judged."""
@@ -73,10 +97,11 @@ class PythonState:
                 "Python's or NumPy's own random numbers are drawn while it runs, which a traced step would do only "
                 "once; where another thread draws them, give that one a np.random.Generator"
             )
-        if not self._known or self._known[self._now].guard.holds():
+        known = self._known.get(self._now)
+        if known is None or known.guard.holds():
             return None
         found = self._survey()
-        place = None if found is None else difference(self._known[self._now], found)
+        place = None if found is None else difference(known, found)
         if place is None:
             self._refresh(found)
             return self.why
@@ -84,30 +109,34 @@ class PythonState:
 
     def built(self) -> None:
         """After a first call, which may have built layers: what it changed belongs to the state that it began in."""
-        if self._known and not self._known[self._now].guard.holds():
+        if self._now in self._known and not self._known[self._now].guard.holds():
             self._refresh(self._survey())
 
     def _refresh(self, found: Survey | None) -> None:
         if found is not None:
-            self._known[self._now] = found
+            self._known[self._now], self._keys[self._now] = found, found.key
 
     def _place_of(self, found: Survey) -> int:
-        for number, known in enumerate(self._known):
-            if known.key == found.key:
+        for number, key in enumerate(self._keys):
+            if key == found.key:
                 self._known[number] = found
                 return number
-        if len(self._known) >= MOST_STATES:
-            place = difference(self._known[self._now], found) or "Python's state"
+        if len(self._known) >= MOST_STATES or len(self._keys) >= MOST_STATES * MOST_SUBJECTS:
+            known = self._known.get(self._now)
+            place = (known and difference(known, found)) or "Python's state"
             self.why = self.why or (
                 f"{place} changes so often that the step would be traced more than {MOST_STATES} times; {WHAT_TO_DO}"
             )
             return self._now
-        self._known.append(found)
-        return len(self._known) - 1
+        if self._keys:  # what its code shows in the first state was judged before
+            self.why = self.why or next(filter(None, map(impurity, found.entered)), None)
+        self._keys.append(found.key)
+        self._known[len(self._keys) - 1] = found
+        return len(self._keys) - 1
 
     def _survey(self) -> Survey | None:
         try:
-            found = _surveyed(self._step, self._names, self._reflects)
+            found = _surveyed(self._step, self._names, self._reflects, self._subjects)
         except UnguardableError as error:
             self.why = self.why or str(error)
             return None
@@ -125,10 +154,10 @@ def difference(before: Survey, now: Survey) -> str | None:
     return f"`{longer[0][0]}`" if longer else None
 
 
-def _surveyed(step: Any, names: set[str], reflects: bool) -> Survey:
+def _surveyed(step: Any, names: set[str], reflects: bool, subjects: Subjects) -> Survey:
     """A survey with all names that the code found in it uses."""
     for _ in range(MOST_ROUNDS):
-        found = Survey(step, names, reflects)
+        found = Survey(step, names, reflects, subjects)
         if found.found_names == names and found.found_reflection == reflects:
             return found
         names, reflects = found.found_names, found.found_reflection

@@ -19,10 +19,12 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.trace.python.arguments import Subjects
 from placer.trace.python.code import reads_of
 from placer.trace.python.guard import Guard
 from placer.trace.python.impure import Entered, contents
 from placer.trace.python.kinds import (
+    CALLBACKS,
     KERAS_OPAQUE,
     KERAS_VARIABLES,
     MAKERS,
@@ -30,8 +32,10 @@ from placer.trace.python.kinds import (
     NOT_CALLED,
     has_base,
     has_library_base,
+    holds_unnamed,
     is_library,
     is_noise,
+    is_out_of_sight,
     is_plain,
     is_user_class,
     module_of,
@@ -52,8 +56,9 @@ class UnguardableError(Exception):
 class Survey:
     """One walk through all that a step may read. Equal `tokens` mean an equal state."""
 
-    def __init__(self, step: Any, names: set[str], reflects: bool) -> None:
-        """names: attributes that the step's code names, as far as known; reflects: it may read any other.
+    def __init__(self, step: Any, names: set[str], reflects: bool, subjects: Subjects = ()) -> None:
+        """names: attributes that the step's code names, as far as known; reflects: it may read any other. subjects:
+        objects among the arguments of a call.
 
         Raises UnguardableError.
         """
@@ -67,7 +72,14 @@ class Survey:
         self._queue: deque[tuple[Callable[[Any, str], None], Any, str]] = deque()
         self._classes: set[int] = set()
         self._step = step
+        self.subjects = subjects
         self._child("step", step)
+        self._walk()
+        for name, thing in subjects:
+            self._child(name, thing)
+        self._walk()
+
+    def _walk(self) -> None:
         while self._queue:
             visit, value, label = self._queue.popleft()
             visit(value, label)
@@ -99,7 +111,7 @@ class Survey:
         if visit is None:
             return Same(value)
         self._queue.append((visit, value, label))
-        return Same(value if visit in (self._module, self._class) else type(value))
+        return Same(value if visit in (self._module, self._class, self._keras_variable) else type(value))
 
     def _visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
         """What looks into a value; None where its identity is all."""
@@ -137,6 +149,10 @@ class Survey:
 
     def _object_visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
         kind = type(value)
+        if is_out_of_sight(kind):
+            raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
+        if has_base(kind, CALLBACKS) and not is_user_class(kind):
+            return None
         if hasattr(value, "get_concrete_function"):  # its Python state was frozen when it was traced
             return None
         if is_user_class(kind) or is_library(kind.__module__) == "keras":
@@ -310,7 +326,14 @@ class Survey:
         self._class_code(type(value), value)
 
     def _attributes(self, value: Any, held: Mapping[str, Any]) -> Iterable[str]:
-        """The attributes that matter: all of those that a library may read, else those that the code names."""
+        """The attributes that matter: all of those that a library may read, else those that the code names.
+
+        Keras calls a callback of the user's outside of steps, and what it keeps as `_model` is read as `model`.
+        """
+        if has_base(type(value), CALLBACKS):
+            return [name for name in held if self._is_read(name) or self._is_read(name.lstrip("_"))]
+        if holds_unnamed(type(value)):
+            return list(held)
         if has_library_base(type(value)):
             mine = self.names if is_user_class(type(value)) else frozenset()
             return [name for name in held if not is_noise(name) or name in mine]

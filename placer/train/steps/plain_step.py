@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+import tensorflow as tf
+
+from placer.trace.python.arguments import Parameters, Subjects, changed
+from placer.trace.python.impure import ONCE
+from placer.trace.python.shape_reads import watched_shapes
 from placer.trace.python.state import PythonState, is_plain_step, why_not
 
 
@@ -16,6 +22,8 @@ class PlainStep:
         """ran: whether it was called before."""
         self._step = step
         self._state = PythonState(step)
+        self._parameters = Parameters(step)
+        self._subjects: Subjects = ()  # of the latest call
         self._ran = ran  # a first call may build layers, so there is no state before it
         self._watches = True
         self._effect: str | None = None
@@ -35,31 +43,70 @@ class PlainStep:
         """Why it must be left alone, as far as its code shows."""
         return why_not(self._step)
 
-    def keyed(self, key: Hashable) -> tuple[int, Hashable]:
-        """A call's key, with the number of the state that Python is in now."""
-        return self._state.number() if self._ran else 0, key
+    def why_by_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """The same, with the arguments of a call."""
+        return why_not(self._step, self._parameters.subjects(args, kwargs), self._parameters.bound(args, kwargs))
+
+    def keyed(self, key: Hashable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, Hashable]:
+        """A call's key, with the number of the state that Python is in now, its arguments included."""
+        self._subjects = self._parameters.subjects(args, kwargs)
+        return self._state.number(self._subjects) if self._ran else 0, key
 
     def is_in(self, key: Any) -> bool:
         """Whether Python is in the state of a key from `keyed`."""
-        return bool(self.keyed(None)[0] == key[0])
+        return not self._ran or self._state.is_in(key[0])
 
     def end(self) -> None:
         """The step is left alone: judge no more calls, and hold nothing of the user's."""
         self._effect, self._watches = self.why, False
-        self._state = PythonState(self._step)
+        self._state, self._subjects = PythonState(self._step), ()
+
+    @property
+    def traceable(self) -> Any:
+        """The step, to be traced; what it does then that its eager calls would not do alike is noted."""
+        step: Any = self._step
+        if hasattr(step, "compute_loss"):  # a Keras model is traced by its training step
+            return step
+        # AutoGraph converts what it is to trace, and would convert this, too.
+        watched = tf.autograph.experimental.do_not_convert(self._watched)
+
+        def traced_step(*args: Any, **kwargs: Any) -> Any:
+            with watched(args, kwargs):
+                outputs = step(*args, **kwargs)
+            return outputs  # noqa: RET504 - AutoGraph converts a return out of `with` to more code
+
+        return traced_step
+
+    @contextmanager
+    def _watched(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
+        """A trace takes copies of containers, which shows in them what the step would do to the user's own."""
+        before = self._parameters.contents(args, kwargs)
+        with watched_shapes(self._note):
+            yield
+        where = changed(before, self._parameters.contents(args, kwargs))
+        if where is not None:
+            self._note(f"it changes {where}, {ONCE}")
+
+    def _note(self, why: str) -> None:
+        self._effect = self._effect or why
 
     def before(self) -> None:
         """Before an untouched call."""
         if self._watches:
             self._state.before()
 
-    def after(self, calls: int) -> None:
-        """After an untouched call. calls: of its signature, with this one; the first may still build something."""
+    def after(self, calls: int, outputs: Any) -> None:
+        """After an untouched call. calls: of its signature, with this one; the first may still build something.
+        outputs: what it returned.
+        """
         if not self._watches:
             return
+        kind = _no_tensor(outputs)
+        if kind is not None:
+            self._note(f"it returns {kind}, which a placed step would return as a tensor; return tensors only")
         if not self._ran:
             self._ran = True
-            self._state.number()
+            self._state.number(self._subjects)
         elif calls <= 1:
             self._state.built()
         else:
@@ -69,3 +116,16 @@ class PlainStep:
         """What tracing the step has changed, in words; None where it changed nothing."""
         self._effect = self._effect or self._state.effect()
         return self._effect
+
+
+def _no_tensor(outputs: Any) -> str | None:
+    """What of a step's outputs is neither a tensor nor None, in words; None where nothing is."""
+    try:
+        leaves = tf.nest.flatten(outputs, expand_composites=True)
+    except (TypeError, ValueError):  # a dict whose keys have no order, say, of which TensorFlow makes no step
+        return None
+    for leaf in leaves:
+        if leaf is not None and not tf.is_tensor(leaf):
+            kind = type(leaf)
+            return f"a Python {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__name__}"
+    return None

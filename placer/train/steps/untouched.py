@@ -75,6 +75,8 @@ class UntouchedFunction:
 
     def _traceable(self, variant: Variant) -> Any:
         """What to trace for a signature: no tf.function that would give its trace of another state of Python."""
+        if self.plain is not None:
+            return self.plain.traceable
         if self.retraced is None or not variant.layout.numbers:
             return self.step
         python = self.step.python_function
@@ -168,7 +170,7 @@ class UntouchedFunction:
             drain()
             step_s = self.clock() - begin
             if self.plain is not None:
-                self.plain.after(variant.calls)
+                self.plain.after(variant.calls, outputs)
             return outputs, step_s
         finally:
             self.session.after_untouched()

@@ -53,11 +53,11 @@ class Variants:
         try:
             key, tensors = self._signatures.of(args, kwargs)
             if plain is not None:
-                key = plain.keyed(key)
+                key = plain.keyed(key, args, kwargs)
                 self.leave_alone(plain.why)
             retraced = self.untouched.retraced if self._signatures.varied else None
             if retraced is not None:
-                key = retraced.keyed(key)
+                key = retraced.keyed(key, args, kwargs)
             variant = self._known.get(key)
             if variant is None:
                 variant = self._first_call(key, args, kwargs)
@@ -155,7 +155,7 @@ class Variants:
             self.main = variant
             self.leave_alone(untouchable(self.untouched.step) or unwatchable())
             if plain is not None:
-                self.leave_alone(plain.why_by_code)
+                self.leave_alone(plain.why_by_call(args, kwargs))
         if len(self._known) > MOST_VARIANTS:
             self._drop_one()
         return variant

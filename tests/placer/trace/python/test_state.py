@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import collections
+import configparser
+import contextlib
+import ctypes
 import functools
 import logging
+import multiprocessing
 import os
 import random
 import time
@@ -128,6 +134,44 @@ def asks(x):
     return x if tf.executing_eagerly() else 2 * x
 
 
+def catches(x):
+    try:
+        return tf.debugging.check_numerics(x, "bad")
+    except tf.errors.InvalidArgumentError:
+        return x
+
+
+def catches_one_of(x):
+    try:
+        return tf.debugging.check_numerics(x, "bad")
+    except (KeyError, tf.errors.OpError) as error:
+        return x * len(str(error))
+
+
+def catches_all(x):
+    try:
+        return tf.debugging.check_numerics(x, "bad")
+    except:  # noqa: E722
+        return x
+
+
+def catches_the_end(x, values):
+    try:
+        return x * next(values)
+    except StopIteration:
+        return x
+
+
+def suppresses(x):
+    with contextlib.suppress(tf.errors.InvalidArgumentError):
+        x = tf.debugging.check_numerics(x, "bad")
+    return x
+
+
+def calls_one_that_catches(x):
+    return catches(x)
+
+
 def calls_one_that_prints(x):
     return prints(x)
 
@@ -180,6 +224,9 @@ REFUSED = [
     (writes_alias, "`FLAGS[]`"), (writes_argument, "found"), (seeds, "set_seed"), (asks, "executing_eagerly"),
     (calls_one_that_prints, "print` in prints"), (counting(), "`calls` (a nonlocal)"), (Trainer().step, "self.last"),
     (Trainer().deep, "self.scale.rate"), (Trainer(), "self.last"), (functools.partial(prints), "print"),
+    (catches, "catches exceptions (`tf.errors.InvalidArgumentError`)"), (catches_one_of, "catches exceptions"),
+    (catches_all, "catches exceptions"), (catches_the_end, "`StopIteration`"), (suppresses, "contextlib.suppress"),
+    (calls_one_that_catches, "in catches"),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 
@@ -220,7 +267,23 @@ def nested(x):
     return inner(x) * count
 
 
-@pytest.mark.parametrize("step", [clean, nested, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate])
+def guarded(x):
+    with tf.GradientTape() as tape, tf.name_scope("guarded"):
+        tape.watch(x)
+    try:
+        scale = FLAGS["scale"]
+    except KeyError:
+        scale = RATE
+    for _ in range(2):
+        try:
+            x = x * scale
+        finally:
+            x = x + 1.0
+    with tf.name_scope("more"):
+        return [x for _ in range(2)]
+
+
+@pytest.mark.parametrize("step", [clean, nested, guarded, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate])
 def test_code_without_effects_may_be_traced(step):
     assert why_not(step) is None
 
@@ -343,6 +406,91 @@ def test_an_attribute_read_by_a_name_made_at_run_time_makes_a_state():
     state = PythonState(lambda x, name="un": getattr(rates, name + "read") * x)
     assert state.number() == 0
     rates.unread = 1
+    assert state.number() == 1
+
+
+class Schedule(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.beta, self.unread = 0.1, 0
+
+
+class UsersDict(collections.UserDict):
+    def rate(self):
+        return self["rate"]
+
+
+def parsed(rate):
+    parser = configparser.ConfigParser()
+    parser.read_dict({"training": {"rate": rate}})
+    return parser
+
+
+def reads_beta(thing):
+    return lambda x: x * thing.beta
+
+
+def reads_rate(thing):
+    return lambda x: x * thing.rate()
+
+
+def reads_training(thing):
+    return lambda x: x * float(thing["training"]["rate"])
+
+
+def reads_rate_item(thing):
+    return lambda x: x * thing["rate"]
+
+
+def reads_first(thing):
+    return lambda x: x * thing[0]
+
+
+HOLDERS = [
+    (Schedule, reads_beta, lambda thing: setattr(thing, "beta", 0.2)),
+    (Schedule, lambda thing: lambda x: thing.model(x), lambda thing: thing.set_model(keras.Sequential())),
+    (lambda: collections.UserDict(rate=0.1), reads_rate_item, lambda thing: thing.update(rate=0.2)),
+    (lambda: UsersDict(rate=0.1), reads_rate, lambda thing: thing.update(rate=0.2)),
+    (lambda: collections.UserList([0.1]), reads_first, lambda thing: thing.__setitem__(0, 0.2)),
+    (lambda: collections.ChainMap({}, {"rate": 0.1}), reads_rate_item, lambda thing: thing.update(rate=0.2)),
+    (lambda: parsed("0.1"), reads_training, lambda thing: thing.read_dict({"training": {"rate": "0.2"}})),
+    (lambda: parsed("0.1")["training"], reads_rate_item, lambda thing: thing.__setitem__("rate", "0.2")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "read", "change"), HOLDERS)
+def test_what_a_holder_keeps_in_attributes_that_nobody_names_makes_a_state(make, read, change):
+    thing = make()
+    state = PythonState(read(thing))
+    assert state.number() == state.number() == 0
+    change(thing)
+    assert state.number() == 1 and state.why is None
+
+
+@pytest.mark.parametrize("make", [lambda: multiprocessing.Value("d", 0.1), lambda: ctypes.c_double(0.1)])
+def test_a_value_that_cannot_be_compared_is_named(make):
+    thing = make()
+    assert "cannot see into" in why_not(lambda x: x * thing.value)
+
+
+def test_what_a_step_does_not_read_of_a_callback_or_a_namespace_makes_no_state():
+    callback, options = Schedule(), argparse.Namespace(rate=0.1, epoch=0)
+    state = PythonState(lambda x: x * callback.beta * options.rate)
+    assert state.number() == 0
+    callback.unread = options.epoch = 1
+    assert state.number() == 0
+    options.rate = 0.2
+    assert state.number() == 1
+
+
+def test_another_model_of_the_same_kind_makes_a_state():
+    def model():
+        return keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, kernel_initializer="ones")])
+
+    thing = {"lr": model()}
+    state = PythonState(closure(thing))
+    assert state.number() == 0
+    thing["lr"] = model()
     assert state.number() == 1
 
 

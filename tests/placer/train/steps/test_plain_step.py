@@ -195,9 +195,21 @@ def built_in_the_first_call():
     return step, lambda: model.variables, lambda i: None
 
 
+def known_shapes():
+    held = weights()
+
+    def step(x):
+        rows, kept = x.shape[0], tf.boolean_mask(x, x[:, 0] > -1.0)
+        rank = kept.shape.rank + len(kept.shape) + kept.ndim
+        return descend(held, kept * kept.shape[-1] / (rows * rank), 0.1)
+
+    return step, held, lambda i: None
+
+
 SAFE = [
     list_rate, changed_before_the_second_call, back_and_forth, global_flag, replaced_helper, method, callable_object,
     partial, default_argument, trainable_flag, built_in_the_first_call,
+    known_shapes,
 ]  # fmt: skip
 
 
@@ -265,6 +277,38 @@ def changes_at_every_call():
     return lambda x: descend(held, x, rates[0]), held, change
 
 
+def kept_rows(read):
+    """Makes a step whose guard reads the number of rows that are left."""
+
+    def make():
+        held, count = weights(), tf.Variable(0.0)
+
+        def step(x):
+            kept = tf.boolean_mask(x, x[:, 0] > 1.0)
+            if read(kept) == 0:
+                return tf.constant(0.0)
+            count.assign_add(1.0)
+            return descend(held, kept, 0.1)
+
+        return step, [*held, count], lambda i: None
+
+    return make
+
+
+def skips_what_is_bad():
+    held, good = weights(), tf.Variable(0.0)
+
+    def step(x):
+        try:
+            tf.debugging.check_numerics(tf.math.log(x[0, 0] + 1.0), "bad")
+        except tf.errors.InvalidArgumentError:
+            return tf.constant(0.0)
+        good.assign_add(1.0)
+        return descend(held, x, 0.1)
+
+    return step, [*held, good], lambda i: None
+
+
 def untraceable():
     held = weights()
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
@@ -273,7 +317,12 @@ def untraceable():
 UNSAFE = [
     (counter, "`calls` (a nonlocal)"), (hidden_counter, "changes"), (draws, "rng.rand"), (draws_elsewhere, "Random"),
     (prints, "print"), (seeded, "seed"), (seeded_op, "seed"), (changes_at_every_call, "pass it as an argument"),
-    (untraceable, "trace"), (lazily_built, "layers"),
+    (skips_what_is_bad, "catches exceptions"), (untraceable, "trace"), (lazily_built, "layers"),
+    (kept_rows(lambda kept: kept.shape[0]), "shape"),
+    (kept_rows(lambda kept: kept.get_shape().as_list()[0]), "shape"),
+    (kept_rows(lambda kept: kept.shape.num_elements()), "shape"),
+    (kept_rows(lambda kept: 0 if kept.shape == (0, 3) else 1), "shape"),
+    (kept_rows(lambda kept: tf.get_static_value(tf.shape(kept))[0]), "get_static_value"),
 ]  # fmt: skip
 
 
@@ -307,11 +356,40 @@ def close(one, other):
     return True
 
 
+RETURNED = [(0.1, "a Python float"), ("sgd", "a Python str"), (True, "a Python bool"), (np.float32(1.0), "a float32")]
+
+
+@pytest.mark.parametrize("draws", [False, True], ids=["repeatable", "random"])
+@pytest.mark.parametrize(("value", "kind"), RETURNED)
+def test_a_step_that_returns_what_is_no_tensor_is_left_alone(two_cpus, live_hand, value, kind, draws):
+    held = weights()
+
+    def step(x):
+        x = x + tf.random.normal([4, 3]) if draws else x
+        return {"loss": descend(held, x, 0.1), "more": value, "nothing": None}
+
+    hand = live_hand(step)
+    for x in batches(6):
+        assert type(hand(x)["more"]) is type(value)
+    hand.close()
+    assert hand.live.left_alone.startswith(f"it returns {kind}, which")
+
+
+def test_a_step_that_returns_a_number_that_it_was_given_is_left_alone(two_cpus, live_hand):
+    held = weights()
+    hand = live_hand(lambda x, rate: (descend(held, x, rate), rate))
+    for i, x in enumerate(batches(12)):
+        assert hand(x, schedule(i))[1] == schedule(i)
+    hand.close()
+    assert "returns a Python float" in hand.live.left_alone
+
+
 @pytest.mark.parametrize("make", SAFE)
 def test_a_changed_state_of_python_trains_as_unwrapped(two_cpus, live_hand, make):
     found, hand = wrapped(live_hand, make)
     assert close(found, alone(make))
-    assert hand.live.left_alone is None and hand.moves > 3
+    assert hand.live.left_alone is None
+    assert hand.moves > 3
 
 
 @pytest.mark.parametrize(("make", "reason"), UNSAFE)
@@ -334,6 +412,195 @@ def test_a_state_seen_before_is_known_again(two_cpus, live_hand):
     found, hand = wrapped(live_hand, back_and_forth, count=40)
     assert len(hand.live.variants) == 3
     assert close(found, alone(back_and_forth, count=40))
+
+
+# Other things as arguments.
+
+
+class Config:
+    rate = 0.1
+
+
+def config_as_argument():
+    held, config = weights(), Config()
+
+    def call(step, i, x):
+        config.rate = 0.1 if i < 12 else 0.0
+        return step(config, x)
+
+    return lambda cfg, x: descend(held, x, cfg.rate), held, call
+
+
+def configs_in_turn():
+    held, configs = weights(), [Config(), Config()]
+
+    def call(step, i, x):
+        configs[1].rate = 0.02 if i < 18 else 0.0
+        return step(configs[i % 2], x)
+
+    return lambda cfg, x: descend(held, x, cfg.rate), held, call
+
+
+def config_in_a_dict_by_name():
+    held, config = weights(), Config()
+
+    def call(step, i, x):
+        config.rate = 0.1 if i < 12 else 0.0
+        return step(x, options={"optimizer": config, "clip": True})
+
+    def step(x, options):
+        return descend(held, x, options["optimizer"].rate)
+
+    return step, held, call
+
+
+def model_and_optimizer_as_arguments():
+    begun = {"kernel_initializer": keras.initializers.GlorotUniform(seed=3)}
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, **begun), keras.layers.Dense(2, **begun)])
+    optimizer = keras.optimizers.SGD(0.1)
+
+    def step(model, optimizer, x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x, training=True)))
+        trained = model.trainable_variables
+        gradients = tape.gradient(loss, trained)
+        for variable, gradient in zip(trained, gradients, strict=True):
+            variable.assign_sub(0.1 * gradient)
+        optimizer.apply(gradients[-2:], trained[-2:])
+        return loss
+
+    def call(step, i, x):
+        model.layers[0].trainable = i < 12
+        return step(model, optimizer, x)
+
+    return step, model.variables, call
+
+
+def lists_that_are_read():
+    held = weights()
+
+    def step(parts, options):
+        return descend(held, parts[0] + parts[1]["x"], options["rate"])
+
+    return step, held, lambda step, i, x: step([x, {"x": x}], {"rate": 0.1, "name": "sgd"})
+
+
+def logs_of_the_step():
+    held, logs = weights(), {}
+
+    def step(x, logs):
+        loss = descend(held, x, 0.1)
+        logs.update(loss=loss)
+        return loss
+
+    return step, held, lambda step, i, x: (step(x, logs), logs["loss"])[1]
+
+
+def remember(found, name, loss):
+    found[name] = loss
+
+
+def logs_of_a_helper():
+    held, logs = weights(), {"loss": tf.constant(0.0)}
+
+    def step(x, logs):
+        loss = descend(held, x, 0.1)
+        remember(logs, "loss", loss)
+        return loss
+
+    return step, held, lambda step, i, x: (step(x, logs), logs["loss"])[1]
+
+
+def losses_in_a_list():
+    held = weights()
+
+    def step(x, found):
+        loss = descend(held, x, 0.1)
+        found["losses"].append(loss)
+        return loss
+
+    def call(step, i, x):
+        losses = [x]
+        step(x, {"losses": losses})
+        return losses[1]
+
+    return step, held, call
+
+
+def prints_later():
+    held = weights()
+
+    def noisy(x):
+        print("changes `nothing`")
+        return x
+
+    return (
+        lambda through, x: descend(held, x, 0.1, through),
+        held,
+        lambda step, i, x: step(tf.nn.relu if i < 8 else noisy, x),
+    )
+
+
+def losses_in_an_object():
+    held, state = weights(), Config()
+    state.losses = []
+
+    def keep(found, loss):
+        found.losses.append(loss)
+
+    def step(x, found):
+        loss = descend(held, x, 0.1)
+        keep(found, loss)
+        return loss
+
+    return step, held, lambda step, i, x: (step(x, state), state.losses[i])[1]
+
+
+def alone_with(make, count=STEPS):
+    """As `alone`, where the program calls the step itself."""
+    step, held, call = make()
+    losses = [float(call(step, i, x)) for i, x in enumerate(batches(count))]
+    return losses, [v.numpy() for v in held]
+
+
+def wrapped_with(live_hand, make, count=STEPS):
+    """As `wrapped`, where the program calls the step itself."""
+    step, held, call = make()
+    hand, losses = live_hand(step), []
+    for i, x in enumerate(batches(count)):
+        losses.append(float(call(hand, i, x)))
+        if hand.live.left_alone is None and hand.live.is_ready:
+            hand.move() if hand.live.is_joined else hand.place()
+    hand.close()
+    return (losses, [v.numpy() for v in held]), hand
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        config_as_argument, configs_in_turn, config_in_a_dict_by_name, model_and_optimizer_as_arguments,
+        lists_that_are_read,
+    ],
+)  # fmt: skip
+def test_what_a_step_reads_of_its_arguments_trains_as_unwrapped(two_cpus, live_hand, make):
+    found, hand = wrapped_with(live_hand, make)
+    assert close(found, alone_with(make))
+    assert hand.live.left_alone is None
+    assert hand.moves > 3
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (logs_of_the_step, "changes `logs.update`"), (logs_of_a_helper, "changes `logs`"),
+        (losses_in_a_list, "changes `found`"), (losses_in_an_object, "changes `found.losses`"),
+        (prints_later, "print"),
+    ],
+)  # fmt: skip
+def test_a_step_that_changes_its_arguments_is_left_alone(two_cpus, live_hand, make, reason):
+    found, hand = wrapped_with(live_hand, make)
+    assert close(found, alone_with(make))
+    assert reason in hand.live.left_alone
 
 
 # Numbers as arguments.

@@ -1,0 +1,67 @@
+"""The arguments of a call as a part of Python's state: what a step may read and change through them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from placer.errors import BadInputError
+from placer.trace.python.kinds import is_plain
+from placer.trace.signature import objects_of, parts_of
+
+Subjects = tuple[tuple[str, Any], ...]
+"""Objects among the arguments, each with its name: what a step reads of them is a part of Python's state."""
+
+
+class Parameters:
+    """Names the arguments of a step's calls."""
+
+    def __init__(self, step: Any) -> None:
+        """step: the user's function, or any other callable."""
+        try:
+            self._signature: inspect.Signature | None = inspect.signature(step)
+        except (TypeError, ValueError):  # a callable that does not tell
+            self._signature = None
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        found = self._signature.parameters.values() if self._signature is not None else ()
+        self._names = [parameter.name for parameter in found if parameter.kind in kinds]
+
+    def subjects(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Subjects:
+        """What is neither a tensor nor plain among the arguments; containers are taken apart as TensorFlow does."""
+        return tuple(
+            (self._name(place), thing) for place, thing in objects_of(args, kwargs or {}) if not is_plain(thing)
+        )
+
+    def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The arguments by the names of the parameters; empty where they do not fit."""
+        if self._signature is None:
+            return {}
+        try:
+            return dict(self._signature.bind(*args, **(kwargs or {})).arguments)
+        except TypeError:
+            return {}
+
+    def contents(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What each argument that is a container holds, to be compared later."""
+        both = {**{self._name(i): value for i, value in enumerate(args)}, **kwargs}
+        return {name: _contents(value) for name, value in both.items() if tf.nest.is_nested(value)}
+
+    def _name(self, place: int | str) -> str:
+        if isinstance(place, str):
+            return place
+        return self._names[place] if place < len(self._names) else f"argument {place}"
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The first argument whose contents are others than they were, in words; None where none is."""
+    return next((f"`{name}` (an argument)" for name in before if before[name] != now.get(name)), None)
+
+
+def _contents(value: Any) -> Any:
+    try:
+        return parts_of(value)
+    except (BadInputError, TypeError, ValueError, KeyError):  # the step put something there that cannot be taken apart
+        return None

@@ -1,0 +1,107 @@
+"""Reads of shapes that are numbers eagerly, and unknown while a step is traced."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.trace.python.kinds import is_library
+
+_patching = threading.RLock()  # one trace at a time is watched
+WHOLE = (  # what reads all dimensions of a shape
+    "__iter__", "__eq__", "__ne__", "__str__", "__repr__", "as_list", "as_proto", "dims", "num_elements",
+    "is_fully_defined", "assert_is_fully_defined", "is_compatible_with", "is_subtype_of", "assert_is_compatible_with",
+    "concatenate", "merge_with", "most_specific_compatible_shape", "assert_has_rank", "with_rank",
+)  # fmt: skip
+
+
+@contextmanager
+def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
+    """Call `note` with the reason, in words, where code of the user's own reads a dimension that is not known, in this
+    thread and block. Eagerly, each dimension is a number; the guard of `if kept.shape[0] == 0` is false in any trace.
+    """
+    thread = threading.get_ident()
+
+    def read(tensor: Any, shape: tf.TensorShape, frame: FrameType) -> tf.TensorShape:
+        if shape.is_fully_defined() or threading.get_ident() != thread or not _is_users(frame):
+            return shape
+        why = (
+            f"it reads the shape of a tensor ({_made_by(tensor)}) in {_name(frame)}, which is not known while the step "
+            "is traced; use tf.shape, or decorate the step with @tf.function"
+        )
+        if shape.rank is None:
+            note(why)
+            return shape
+        return _partly_known(shape, lambda: note(why))
+
+    with _patching:
+        replaced = []
+        for kind in (tf_internals.symbolic_tensor(), tf.RaggedTensor, tf.SparseTensor):
+            for name, value in _patches(kind, read).items():
+                replaced.append((kind, name, vars(kind).get(name)))
+                setattr(kind, name, value)
+        try:
+            yield
+        finally:
+            for kind, name, value in reversed(replaced):
+                delattr(kind, name) if value is None else setattr(kind, name, value)
+
+
+def _patches(kind: Any, read: Callable[[Any, tf.TensorShape, FrameType], tf.TensorShape]) -> dict[str, Any]:
+    true_shape = kind.shape.fget
+
+    def shape(tensor: Any) -> Any:
+        return read(tensor, true_shape(tensor), sys._getframe(1))
+
+    def get_shape(tensor: Any) -> Any:
+        found = read(tensor, true_shape(tensor), sys._getframe(1))
+        return lambda: found
+
+    def ndim(tensor: Any) -> Any:
+        return read(tensor, true_shape(tensor), sys._getframe(1)).rank
+
+    found = {"shape": shape, "get_shape": get_shape, "ndim": ndim}
+    return {name: property(get) for name, get in found.items() if hasattr(kind, name)}
+
+
+def _partly_known(shape: tf.TensorShape, note: Callable[[], None]) -> tf.TensorShape:
+    """The shape, which calls `note` where a dimension is read that is not known."""
+
+    def whole(name: str) -> Any:
+        true: Any = getattr(tf.TensorShape, name)
+
+        def called(_: Any, *args: Any, **kwargs: Any) -> Any:
+            note()
+            found = getattr(shape, name)
+            return found if isinstance(true, property) else found(*args, **kwargs)
+
+        return property(called) if isinstance(true, property) else called
+
+    def item(_: Any, key: Any) -> Any:
+        found = shape[key]
+        if found is None or (isinstance(found, tf.TensorShape) and not found.is_fully_defined()):
+            note()
+        return found
+
+    held = {name: whole(name) for name in WHOLE if hasattr(tf.TensorShape, name)}
+    held |= {"__getitem__": item, "__hash__": tf.TensorShape.__hash__, "__slots__": ()}
+    return type("TensorShape", (tf.TensorShape,), held)(shape)
+
+
+def _is_users(frame: FrameType) -> bool:
+    return not is_library(frame.f_globals.get("__name__"))
+
+
+def _name(frame: FrameType) -> str:
+    return frame.f_code.co_name.removeprefix("tf__")  # as AutoGraph names what it converts
+
+
+def _made_by(tensor: Any) -> str:
+    return tensor.op.type if isinstance(tensor, tf.Tensor) else type(tensor).__name__
