@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import BadInputError
-from placer.trace.python.kinds import is_plain
+from placer.trace.python.kinds import is_plain, is_user_class
 from placer.trace.signature import objects_of, parts_of
 
 Subjects = tuple[tuple[str, Any], ...]
@@ -48,6 +48,17 @@ class Parameters:
         """What each argument that is a container holds, to be compared later."""
         both = {**{self._name(i): value for i, value in enumerate(args)}, **kwargs}
         return {name: _contents(value) for name, value in both.items() if tf.nest.is_nested(value)}
+
+    def attributed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """The first argument that is a dict or a list of the user's own class and has attributes beside its items, in
+        words; None where none is. TensorFlow builds containers anew from their items, without such attributes.
+        """
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, (dict, list)) and is_user_class(type(value)):
+                held = getattr(value, "__dict__", None)
+                if held and held is not value:
+                    return f"a {type(value).__name__}, whose attribute `{next(iter(held))}` is none of its items"
+        return None
 
     def _name(self, place: int | str) -> str:
         if isinstance(place, str):

@@ -50,6 +50,9 @@ class PlainStep:
     def keyed(self, key: Hashable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, Hashable]:
         """A call's key, with the number of the state that Python is in now, its arguments included."""
         self._subjects = self._parameters.subjects(args, kwargs)
+        kind = self._parameters.attributed(args, kwargs)
+        if kind is not None:
+            self._note(f"it takes {kind}, and a traced step would not see it; pass it as an argument of its own")
         return self._state.number(self._subjects) if self._ran else 0, key
 
     def is_in(self, key: Any) -> bool:

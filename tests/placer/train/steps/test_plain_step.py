@@ -556,6 +556,20 @@ def losses_in_an_object():
     return step, held, lambda step, i, x: (step(x, state), state.losses[i])[1]
 
 
+class Options(dict):
+    rate = 0.0
+
+
+def attribute_of_a_dict():
+    held, options = weights(), Options(name="sgd")
+
+    def call(step, i, x):
+        options.rate = 0.1 if i < 12 else 0.01
+        return step(options, x)
+
+    return lambda options, x: descend(held, x, options.rate), held, call
+
+
 def alone_with(make, count=STEPS):
     """As `alone`, where the program calls the step itself."""
     step, held, call = make()
@@ -594,10 +608,10 @@ def test_what_a_step_reads_of_its_arguments_trains_as_unwrapped(two_cpus, live_h
     [
         (logs_of_the_step, "changes `logs.update`"), (logs_of_a_helper, "changes `logs`"),
         (losses_in_a_list, "changes `found`"), (losses_in_an_object, "changes `found.losses`"),
-        (prints_later, "print"),
+        (prints_later, "print"), (attribute_of_a_dict, "whose attribute `rate`"),
     ],
 )  # fmt: skip
-def test_a_step_that_changes_its_arguments_is_left_alone(two_cpus, live_hand, make, reason):
+def test_a_step_whose_arguments_a_trace_would_not_change_or_see_is_left_alone(two_cpus, live_hand, make, reason):
     found, hand = wrapped_with(live_hand, make)
     assert close(found, alone_with(make))
     assert reason in hand.live.left_alone
