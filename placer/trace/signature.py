@@ -102,14 +102,6 @@ def with_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[
     return found
 
 
-def changed_arrays(args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> bool:
-    """Whether an array among the arguments is another one than when `tensors` was made of them."""
-    now = flat_tensors(args, kwargs)
-    if len(now) != len(tensors):  # numbers are among the latter
-        return False
-    return any(old is not new and _bits(old) != _bits(new) for old, new in zip(tensors, now, strict=True))
-
-
 def _bits(tensor: tf.Tensor) -> Any:
     array = np.asarray(tensor.numpy())
     return array.tolist() if array.dtype == object else array.tobytes()  # NaN equals itself
@@ -174,11 +166,21 @@ class Layout:
     @property
     def number_tensors(self) -> list[int]:
         """The positions of numbers among the flat tensors."""
+        return self._places(self.numbers)
+
+    def _places(self, leaves: Sequence[int]) -> list[int]:
+        """Where the tensors of these leaves, one each, are among the flat tensors."""
         found, at = [], 0
         for i, (leaf, is_tensor) in enumerate(zip(self.leaves, self.are_tensors, strict=True)):
-            found += [at] if i in self.numbers else []
+            found += [at] if i in leaves else []
             at += len(tf.nest.flatten(leaf, expand_composites=True)) if is_tensor else 0
         return found
+
+    def changed_array(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> bool:
+        """Whether an array of such a call is another one than when its flat `tensors` were made."""
+        given = tf.nest.flatten((tuple(args), dict(kwargs))) if self.arrays else []
+        pairs = zip(self.arrays, self._places(self.arrays), strict=True)
+        return any(_bits(_converted(given[i])) != _bits(tensors[place]) for i, place in pairs)
 
     @cached_property
     def specs(self) -> tuple[Any, ...]:

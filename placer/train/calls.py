@@ -9,7 +9,6 @@ from typing import Any
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.errors import BadInputError
-from placer.trace.signature import changed_arrays
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
 from placer.train.session import DeviceSession
@@ -106,9 +105,16 @@ class Calls:
                 outputs, step_s = as_called()
             if self.untouched.plain is not None:
                 self.variants.leave_alone(self.untouched.plain.why)
-                if given is not None and not isinstance(self.mode, Placed) and changed_arrays(args, kwargs, given):
-                    self.variants.leave_alone("it changes an array that it is given, which a placed step would not")
+                if given is not None and variant.feeding is None and not isinstance(self.mode, Placed):
+                    self._judge_arrays(variant, args, kwargs, given)
             return outputs, step_s if variant is self.variants.main else None
+
+    def _judge_arrays(
+        self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
+    ) -> None:
+        """Leave a plain step alone that has changed an array which it was given as one of these `tensors`."""
+        if variant.layout.changed_array(args, kwargs, tensors):
+            self.variants.leave_alone("it changes an array that it is given, which a placed step would not")
 
     def _needs_no_care(self, variant: Variant) -> bool:
         """Whether a call is just the user's: untouched, of a tf.function that was compiled for such calls."""

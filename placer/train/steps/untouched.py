@@ -68,7 +68,7 @@ class UntouchedFunction:
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
         why = None
         if self.plain is not None:
-            why = self.plain.after_trace() or eager_difference(concrete)
+            why = self.plain.after_trace() or eager_difference(concrete) or _unseen_array(variant)
         graph_def = concrete.graph.as_graph_def()
         why = why or _misused(variant) or unrepeatable(variant.layout, concrete)
         return why or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
@@ -195,6 +195,15 @@ def _misused(variant: Variant) -> str | None:
     numbers = [names[order.index(position)] for position in variant.layout.number_tensors]
     why = number_misused(concrete.graph.as_graph_def(), numbers)
     return why and f"a number among its arguments changes from call to call, and {why}; pass it as a tensor"
+
+
+def _unseen_array(variant: Variant) -> str | None:
+    """Why arrays of a plain step's signature cannot be given to it as its caller gives them, in words; None if so:
+    beside an iterator, whose batch was taken before, it would get copies, and a change to one would be lost.
+    """
+    if not variant.layout.arrays or Feeding.of(variant.layout) is None:
+        return None
+    return "it takes an array beside an iterator, so that what it does to the array could not be seen; pass a tensor"
 
 
 def lent(feeding: Feeding | None, tensors: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:

@@ -74,6 +74,58 @@ def test_an_array_of_not_a_number_is_no_changed_one(two_cpus, live_hand):
     assert weight.numpy() == -10.0
 
 
+@pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
+def test_an_iterator_over_single_tensors_is_no_array(two_cpus, live_hand, wrap):
+    weight, batches = tf.Variable(0.0), iter(tf.data.Dataset.from_tensors(tf.ones([4])).repeat())
+
+    @wrap
+    def step(iterator):
+        weight.assign_sub(tf.reduce_mean(next(iterator)))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(4):
+        hand(batches)
+        assert weight.numpy() == -(i + 1)
+    hand.place(first=False)
+    hand(batches)
+    assert weight.numpy() == -5 and hand.live.left_alone is None
+
+
+def test_an_array_beside_an_iterator_leaves_a_plain_step_alone(two_cpus, live_hand):
+    weight, scale = tf.Variable(0.0), np.full([1], 16.0, np.float32)
+    batches = iter(tf.data.Dataset.from_tensors(tf.ones([4])).repeat())
+
+    def step(iterator, scale):
+        scale /= 2.0
+        weight.assign_sub(tf.reduce_mean(next(iterator)) * scale[0])
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for expected in (-8.0, -12.0, -14.0, -15.0, -15.5):
+        hand(batches, scale)
+        assert weight.numpy() == expected
+    assert "beside an iterator" in hand.live.left_alone
+
+
+def test_a_changed_array_is_seen_beside_numbers_and_ragged_tensors(two_cpus, live_hand):
+    weight, batch = tf.Variable(0.0), np.full([2], 16.0, np.float32)
+    ragged = tf.ragged.constant([[1.0], [1.0, 1.0]])
+
+    def step(rows, rate, x):
+        x /= 2.0
+        weight.assign_sub(tf.reduce_mean(x) * rate * tf.reduce_max(rows))
+        return weight.read_value()
+
+    hand, expected, scale = live_hand(step), 0.0, 16.0
+    for i in range(6):
+        scale /= 2.0
+        expected -= scale * (1.0 + i)
+        hand(ragged, 1.0 + i, batch)
+        assert weight.numpy() == expected
+    assert hand.live.left_alone
+
+
 def test_numpy_scalars_and_arrays_in_containers_are_given_as_they_are(two_cpus, live_hand):
     weight, kinds = tf.Variable(0.0), []
 
