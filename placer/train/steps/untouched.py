@@ -198,8 +198,8 @@ def _misused(variant: Variant) -> str | None:
 
 
 def _unseen_array(variant: Variant) -> str | None:
-    """Why arrays of a plain step's signature cannot be given to it as its caller gives them, in words; None if so:
-    beside an iterator, whose batch was taken before, it would get copies, and a change to one would be lost.
+    """Why a plain step of this signature cannot be given its caller's own arrays, in words; None if it can. Beside an
+    iterator, whose batch is taken before the step runs, it would get copies, and lose what it does to them.
     """
     if not variant.layout.arrays or Feeding.of(variant.layout) is None:
         return None
