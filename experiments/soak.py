@@ -86,9 +86,14 @@ def _hog() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run, and print how often each test failed that ever did, and one line about all; exit code 1 if one did."""
+    """Run, and print how often each test failed that ever did, and one line about all; exit code 1 if one did, 2 for a
+    number of runs that is none.
+    """
     split = sys.argv.index("--")
     count, *more = sys.argv[1:split]
+    if not (count.isascii() and count.isdigit() and int(count)):
+        print(f"soak: RUNS is {count!r}; give how often to run the tests, at least 1.", file=sys.stderr)
+        sys.exit(2)
     done = soak(sys.argv[split + 1 :], int(count), "hog" in more)
     found = failures(done)
     for name, times in found.most_common():

@@ -119,6 +119,14 @@ def test_the_command_prints_one_line_at_the_end(suite, tmp_path: Path) -> None:
     assert [json.loads(line)["code"] for line in (tmp_path / "soak.jsonl").read_text().splitlines()] == [0, 1]
 
 
+@pytest.mark.parametrize("count", ["x", "0", "-1", "²"])
+def test_a_number_of_runs_that_is_none_is_one_line(count: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["soak", count, "--", "pytest"])
+    with pytest.raises(SystemExit) as ended:
+        soaking.main()
+    assert ended.value.code == 2 and capsys.readouterr().err.startswith(f"soak: RUNS is {count!r}")
+
+
 def run_of(commit: str | None, *failed: str) -> SuiteRun:
     return SuiteRun(
         commit, "2026-11-24T08:00:00+00:00", 300.0, int(bool(failed)), failed, hog=bool(failed), python="3.12.1"
