@@ -153,10 +153,13 @@ class Builder:
         self._rejected.add(placed)
 
     def settle(self, built: Built) -> Placed | Failed:
-        """Let a step that was built train the live variables. Failed where devices were joined anew since."""
+        """Let a step that was built train the live variables. Failed where devices were joined anew since, or cannot
+        hold a replica that another step freed meanwhile.
+        """
         if not self.is_current(built):
             return Failed("device", "devices were joined anew since this was built.")
-        return self._settled(built)
+        settled: Placed | Failed = attempted(lambda: self._settled(built))
+        return settled
 
     def rebuilt(self, variant: Variant, topology: Topology, placed: Placed) -> Placed | Untouched:
         """The same mapping on the devices that are there, or everything on the first of them, undivided, where some are

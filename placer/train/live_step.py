@@ -279,10 +279,11 @@ class LiveStep:
         return found
 
     def settle(self, built: Built) -> Placed | Failed:
-        """Let a step that was built train the live variables; the training thread only. Failed where devices were
-        joined anew since.
-        """
-        return self._builder.settle(built)
+        """Let a step that was built train the live variables; the training thread only. Failed as `Builder.settle`."""
+        settled = self._builder.settle(built)
+        if isinstance(settled, Failed) and settled.reason == "device":
+            self.session.suspected = True
+        return settled
 
     def release(self, keep: Sequence[Placed]) -> None:
         """Free the replicas of variables that none of these needs; the training thread only."""

@@ -135,10 +135,11 @@ class Replicas:
         written: AbstractSet[int],
         made: MappingABC[tuple[int, Place], Held] | None = None,
     ) -> Use:
-        """The replicas at `places`, with TensorFlow's names of devices. made: from `missing`."""
-        made = self.missing(variables, places) if made is None else made
-        for (key, place), replica in made.items():
+        """The replicas at `places`, with TensorFlow's names of devices. made: from `missing`, to save time here."""
+        for (key, place), replica in (made or {}).items():
             self._at[key].setdefault(place, replica)
+        for (key, place), replica in self.missing(variables, places).items():  # another step freed some since
+            self._at[key][place] = replica
         places = [_place(v, place) for v, place in zip(variables, places, strict=True)]
         replicas = [self._at[id(v)][place] for v, place in zip(variables, places, strict=True)]
         return Use(variables, places, replicas, written)

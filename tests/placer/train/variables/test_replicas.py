@@ -151,6 +151,18 @@ def test_replicas_that_no_step_needs_are_freed_but_never_the_truth(replicas, her
     assert all(len(at) == 1 for at in replicas._at.values())
 
 
+def test_a_replica_that_another_step_freed_is_made_again_with_the_true_value(replicas, here_and_there):
+    mine, first = adopted(replicas, here_and_there[1])
+    train(replicas, first)
+    made = replicas.missing(mine, [here_and_there[1]] * 2)
+    replicas.pull()
+    replicas.drop_unused([])  # as a step does that goes to rest, between another's `missing` and `use`
+    second = replicas.use(mine, [here_and_there[1]] * 2, {0}, made)
+    assert not made and not {id(v) for v in second.replicas} & {id(v) for v in first.replicas}
+    train(replicas, second)
+    assert (mine[0].numpy() == 2.0).all()
+
+
 def test_closing_leaves_true_variables_of_their_own_class(here_and_there):
     replicas = Replicas()
     mine = variables()
