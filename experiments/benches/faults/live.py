@@ -36,7 +36,7 @@ SNAPSHOT_EVERY = 8  # steps, so that faults fall into snapshots
 BUDGET = 4
 GAP = 20  # steps after the last fault
 MOST_CALLS = 400  # until a stage begins
-BACK_S = 120.0  # in which all workers must be there again
+BACK_S = 120.0  # in which all workers must be there again once the fault is over; deadlines grow with what calls took
 CALM_S = 1.0  # all workers must have been there for so long: one that is being killed may still answer
 PAUSE_S = 0.05  # between steps while a worker starts again, so that there are not thousands of them
 FIRST_S = 0.2  # how long a stage is taken to last that was not seen before
@@ -172,13 +172,15 @@ class Disturbed:
 
     def _settled(self, done: Done, timer: threading.Thread | None, before: int) -> None:
         """Train until what was done is over, and all workers are there. Raises TimeoutError where they never are."""
-        begin_s = calm_s = time.monotonic()
+        begin_s = over_s = calm_s = time.monotonic()
         while (now_s := time.monotonic()) < calm_s + CALM_S:
             self.training.step()
             time.sleep(PAUSE_S)
-            if (timer is not None and timer.is_alive()) or self._is_disturbed():
+            if timer is not None and timer.is_alive():
+                over_s = calm_s = time.monotonic()
+            elif self._is_disturbed():
                 calm_s = time.monotonic()
-            if now_s > begin_s + BACK_S:
+            if now_s > over_s + BACK_S:
                 raise TimeoutError(f"not all workers were back after {BACK_S:.0f} s")
         done.noticed = len(self.session.losses) > before
         done.back_s = calm_s - begin_s if done.noticed else None

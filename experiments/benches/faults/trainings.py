@@ -23,7 +23,7 @@ MODEL = "towers@2"
 PROGRAM = ("-m", "experiments.benches.faults.live")
 IN_OWN_NETWORK = ("-m", "experiments.benches.own_network")
 OF_LOSSES = 1e-2  # relative, for the loss of a step that was undone and taken elsewhere, where it rounds otherwise
-LIMIT_S, EACH_S = 300.0, 150.0  # for a training to begin and to end, and for each of its faults
+LIMIT_S, EACH_S = 300.0, 240.0  # for a training to begin and to end, and for each of its faults
 PHASES = (1, 3, 2, 4)  # of those that it says one after another: it is killed in that one
 PHASE_S = 1.0  # of each, within which it is killed
 
