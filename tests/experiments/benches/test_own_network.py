@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.experiments.benches.in_own_network import said
 
 ECHO = """
@@ -59,6 +61,7 @@ process.kill()
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_cut_off_is_not_heard_until_it_is_over_or_the_process_dead():
     assert said(BEGIN + CUT) == ["b'a'", "None None", "0 b'b'", "0 True", "True"]
 

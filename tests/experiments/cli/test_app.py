@@ -132,7 +132,12 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
             "--max-memory: worker:2 is no device here; the devices are worker:0, worker:1.",
         ),
         (("compare", "mnist_softmax", "--workers", 2, "--max-memory", "worker:0=big"), 2, "'big' is no size"),
-        (("devices", "--workers", 2, "--max-memory", "worker:0"), 2, "give DEVICE=SIZE, such as worker:0=800MiB"),
+        pytest.param(
+            ("devices", "--workers", 2, "--max-memory", "worker:0"),
+            2,
+            "give DEVICE=SIZE, such as worker:0=800MiB",
+            marks=pytest.mark.slow,
+        ),
         (("plan", "none.json", "none.json", "--max-memory", "gpu:0=0"), 2, "leaves no memory; give at least one byte"),
         (("spoc", GRAPH, "none.json"), 2, "none.json"),
         (("spoc", "keras:ResNet5"), 2, "did you mean 'ResNet50'"),

@@ -147,7 +147,12 @@ print("kept")
 @pytest.mark.slow
 @pytest.mark.workers
 @pytest.mark.parametrize(
-    ("kind", "how"), [("plain", "SIGKILL"), ("tf.function", "SIGKILL"), ("tf.function", "SIGSTOP")]
+    ("kind", "how"),
+    [
+        ("plain", "SIGKILL"),
+        pytest.param("tf.function", "SIGKILL", marks=pytest.mark.nightly),
+        ("tf.function", "SIGSTOP"),
+    ],
 )
 def test_workers_killed_or_frozen_at_any_time_cost_no_step_and_no_bit(kind, how):
     command = [sys.executable, "-c", STORY, str(Path(__file__).parents[1]), kind, how]

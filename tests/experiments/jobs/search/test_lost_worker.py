@@ -116,7 +116,7 @@ def test_a_healthy_search_prints_nothing_on_stderr_that_is_not_ours(tmp_path):
     assert json.loads(ended.out)["lost"] is None
 
 
-@pytest.mark.parametrize("act", [freeze, kill])
+@pytest.mark.parametrize("act", [freeze, nightly(kill)])
 def test_while_ops_are_profiled(tmp_path, act):
     ended = hit(tmp_path, PROFILING, act)
     assert (ended.code, ended.left) == (1, ())
