@@ -25,7 +25,7 @@ endif
 STAMP := $(VENV)/.installed-$(EXTRA)
 LOCK := requirements/$(EXTRA).txt
 UV := uv==0.13.9# makes the locks, in an environment of its own
-PIP := -m pip install --disable-pip-version-check
+PIP := -m pip install --disable-pip-version-check --no-compile# Python compiles what is imported; all takes 25 s
 ALONE := $(if $(shell command -v flock),flock Makefile)# several set-ups at once write the same placer.egg-info
 
 # Sets `found` to the first interpreter that works.

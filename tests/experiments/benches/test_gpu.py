@@ -425,6 +425,7 @@ def test_a_model_made_under_a_device_has_its_variables_there(two_cpus):
     assert {v.value.device for v in variables} == {variable_on(where, 0.0).device}
 
 
+@pytest.mark.nightly
 def test_a_trial_on_two_cpus_has_every_figure(tmp_path):
     command = [sys.executable, "-m", "experiments.cli", "bench", "gpu", "--devices", "cpus:2"]
     options = ["--model", "mnist_softmax", "--measurements", "3", "--minutes", "3", "--runs", str(tmp_path)]

@@ -15,6 +15,7 @@ def test_the_page_says_what_ray_gains_and_what_was_not_counted() -> None:
     assert "start of Ray" in text
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_both_ways_are_timed_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "MEASUREMENTS", 2)

@@ -107,6 +107,7 @@ def test_networks_are_others_than_the_studys_and_on_one_device():
     assert {(config.devices, config.chunks, config.workers_per_core) for config in found} == {(1, 1, 1)}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.workers
 def test_real_iterations_are_measured_and_predicted_on_more_workers_than_cores():

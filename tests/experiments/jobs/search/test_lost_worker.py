@@ -21,8 +21,8 @@ from placer.profile.operators.operator_profile import RUNS
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
 
-def nightly(value):
-    return pytest.param(value, marks=pytest.mark.nightly)
+def nightly(*values):
+    return pytest.param(*values, marks=pytest.mark.nightly)
 
 
 SEARCH = ["search", "mnist_softmax", "--measurements", "6", "--groups", "24", "--split", "off"]
@@ -140,7 +140,7 @@ def test_while_finalists_are_measured_what_was_found_so_far_is_written(tmp_path,
         assert len(store) == len(facts["measured"]) > 1
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [nightly(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("frozen", [nightly(False), True])
 def test_a_signal_while_finalists_are_measured_hands_back_the_best_so_far(tmp_path, number, code, frozen):
     ended = hit(tmp_path, LAST, signalled(number, frozen), deadline_s="100000")
@@ -154,7 +154,7 @@ def test_a_signal_while_finalists_are_measured_hands_back_the_best_so_far(tmp_pa
         assert len(store) == len(facts["measured"]) > 1
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), nightly(signal.SIGTERM, 143)])
 @pytest.mark.parametrize("frozen", [nightly(False), True])
 def test_a_signal_while_ops_are_profiled_leaves_one_line(tmp_path, number, code, frozen):
     ended = hit(tmp_path, PROFILING, signalled(number, frozen), deadline_s="100000")
