@@ -15,8 +15,9 @@ from placer.errors import BadInputError
 from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.trace.access_order import READS
 from placer.trace.effects import is_unordered
-from placer.trace.folding import READS, RIDERS, fold
+from placer.trace.folding import RIDERS, fold
 from placer.trace.function_bodies import bodies_of
 from placer.trace.host_ops import behind_host, host_ops
 from placer.trace.iterator_inputs import fed, redirect_element

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.trace.access_order import READS, AccessOrder
 from placer.trace.node_def import handle_node, parse_input, redirected, set_inputs, source_of
 
-READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 RIDERS = frozenset({"Const", "Placeholder"})  # placed with their consumers, never by a mapping
 
 INLINED = "Func/"  # prefix that Grappler's inlining gives to the arguments of a call
@@ -67,8 +67,10 @@ def _drop_idle_control(graph_def: Any, outputs: Sequence[str]) -> None:
     """Drop control edges that order nothing: each would be a transfer where it crosses devices.
 
     Constants, inputs, handles and NoOps behind only these are ready from the start. Returned tensors wait for every
-    update, but the placed function has its updates as control outputs, so they run anyway.
+    update, but the placed function has its updates as control outputs, so they run anyway. Ops on one variable keep
+    their order where it led through any of these.
     """
+    order = AccessOrder(graph_def)
     nodes = {node.name: node for node in graph_def.node}
     idle = {name for name in nodes if _is_idle(name, nodes)}
     unordered = {tensor.split(":")[0] for tensor in outputs} | idle
@@ -78,6 +80,7 @@ def _drop_idle_control(graph_def: Any, outputs: Sequence[str]) -> None:
             kept = [] if node.name in unordered else [c for c in controls if c[1:] not in idle]
             inputs = [i for i in node.input if not i.startswith("^")]
             set_inputs(node, [*inputs, *kept])
+    order.restore()
 
 
 def _is_idle(name: str, nodes: dict[str, Any]) -> bool:

@@ -1,0 +1,88 @@
+"""Keeps the order of ops on one variable while control edges are dropped from a graph.
+
+write ──^──▶ constant ──▶ read        the constant is ready from the start, so its control edge goes,
+  └─────────────^──────────▶          and this one comes in its place
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from placer.trace.node_def import source_of
+
+READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
+RESOURCE = tf.resource.as_datatype_enum
+HARMLESS = READS | {"VariableShape", "VarIsInitializedOp"}  # two of these on one variable may come in any order
+
+
+class AccessOrder:
+    """Which ops of a graph that take one handle come after which others, by whatever path."""
+
+    def __init__(self, graph_def: Any) -> None:
+        """graph_def: later changes may drop inputs of its nodes, but no node."""
+        self._nodes = _in_order(graph_def.node)
+        self._handles = _handles(self._nodes)
+        self._bit = {name: 1 << i for i, name in enumerate(self._handles)}
+        self._before: dict[str, int] = {}
+        for node in self._nodes:
+            self._before[node.name] = self._inherited(node, self._before)
+
+    def restore(self) -> None:
+        """Have each op wait directly for those on its handles that it came after, unless it still does."""
+        now: dict[str, int] = {}
+        earlier: defaultdict[str, list[Any]] = defaultdict(list)
+        for node in self._nodes:
+            waits = self._inherited(node, now)
+            for handle in self._handles.get(node.name, ()):
+                for other in reversed(earlier[handle]):
+                    bit = self._bit[other.name]
+                    if self._before[node.name] & bit and not waits & bit and not {node.op, other.op} <= HARMLESS:
+                        node.input.append(f"^{other.name}")
+                        waits |= now[other.name] | bit
+                earlier[handle].append(node)
+            now[node.name] = waits
+
+    def _inherited(self, node: Any, found: dict[str, int]) -> int:
+        """The accesses that a node waits for, as bits. found: those of the nodes before it."""
+        waits = 0
+        for source in map(source_of, node.input):
+            waits |= found.get(source, 0) | self._bit.get(source, 0)
+        return waits
+
+
+def _in_order(nodes: Iterable[Any]) -> list[Any]:
+    """The nodes in a topological order; those of a cycle, as loops of TensorFlow 1 are, at the end."""
+    by_name = {node.name: node for node in nodes}
+    left = {name: len({s for s in map(source_of, node.input) if s in by_name}) for name, node in by_name.items()}
+    users: defaultdict[str, list[str]] = defaultdict(list)
+    for name, node in by_name.items():
+        for source in dict.fromkeys(map(source_of, node.input)):
+            users[source].append(name)
+    ready = [name for name, count in left.items() if not count]
+    for name in ready:  # grows meanwhile
+        for user in users[name]:
+            left[user] -= 1
+            if not left[user]:
+                ready.append(user)
+    there = set(ready)
+    return [by_name[name] for name in (*ready, *(name for name in by_name if name not in there))]
+
+
+def _handles(nodes: Iterable[Any]) -> dict[str, tuple[str, ...]]:
+    """Op -> the handles that it takes, for ops that take one. nodes: in a topological order."""
+    of: dict[str, str] = {}  # node that gives a handle -> the handle
+    found: dict[str, tuple[str, ...]] = {}
+    for node in nodes:
+        taken = (of[s] for text in node.input if not text.startswith("^") and (s := source_of(text)) in of)
+        if node.op == "VarHandleOp" or (node.op == "Placeholder" and node.attr["dtype"].type == RESOURCE):
+            of[node.name] = node.name
+        elif handles := tuple(dict.fromkeys(taken)):
+            if node.op == "Identity":
+                of[node.name] = handles[0]
+            else:
+                found[node.name] = handles
+    return found
