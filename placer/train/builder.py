@@ -53,7 +53,8 @@ class Builder:
 
     def capture(self, variant: Variant) -> Captured:
         """The step of one signature. Raises BadInputError where it cannot be placed."""
-        how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.shapes}
+        variant.captured_shapes = variant.shapes  # the next batch of an iterator may have others
+        how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.captured_shapes}
         how |= {"layout": variant.layout, "traced": variant.traced}
         captured = capture(self.untouched.step, variant.args, self.name, **how)
         if self.session.replicas.aside:

@@ -12,7 +12,7 @@ from placer.errors import BadInputError
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
 from placer.train.session import DeviceSession
-from placer.train.steps.modes import UNTOUCHED, Mode, Placed
+from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from placer.train.steps.placed_run import PlacedRun
 from placer.train.steps.recorder import Recorder
 from placer.train.steps.untouched import UntouchedFunction
@@ -93,10 +93,13 @@ class Calls:
             as_called = partial(self.untouched.run, variant, args, kwargs)
             if given is not None and variant.feeding is not None:  # the batch has left the iterator
                 as_called = partial(self.untouched.run_flat, variant, given, variant.layout.numbers_of(args, kwargs))
+            mode = self._mode_of(variant, given)
             if given is None:
                 outputs, step_s = as_called()
-            elif variant is self.variants.main and isinstance(self.mode, Placed):
-                outputs, step_s = self._placed(variant, self.mode, given)
+            elif variant is self.variants.main and isinstance(mode, Placed):
+                outputs, step_s = self._placed(variant, mode, given)
+            elif variant is self.variants.main and isinstance(self.mode, Placed):  # a batch of another shape
+                return as_called()[0], None
             elif variant is self.variants.main and not self.recorder.is_full:
                 outputs, step_s = self._recorded(self.recorder, variant, given, as_called)
             elif variant is not self.variants.main and isinstance(self.mode, Placed):
@@ -144,7 +147,7 @@ class Calls:
     def _repeat(self, key: Any, tensors: Sequence[Any]) -> None:
         """Run a step again that a loss undid."""
         variant = self.variants[key]
-        mode = self._mode_of(variant)
+        mode = self._mode_of(variant, tensors)
         if isinstance(mode, Placed):
             self._placed_run.run(mode, tensors)
         else:
@@ -200,7 +203,7 @@ class Calls:
 
     def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
         """Run a step in the mode of now: devices may have been lost since it began."""
-        mode = self._mode_of(variant)
+        mode = self._mode_of(variant, tensors)
         if isinstance(mode, Placed):
             return self._placed(variant, mode, tensors)
         return self.untouched.run_flat(variant, tensors)
@@ -224,8 +227,13 @@ class Calls:
                 return as_called()
         return self._placed_anew(variant, tensors)
 
-    def _mode_of(self, variant: Variant) -> Mode:
-        """How a call of this signature runs now: others than the main one follow its mapping."""
-        if variant is self.variants.main or not isinstance(self.mode, Placed):
-            return self.mode
-        return variant.placed_by(self.mode) or UNTOUCHED
+    def _mode_of(self, variant: Variant, given: Sequence[Any] | None) -> Mode:
+        """How a call of this signature runs now on flat tensors: others than the main one follow its mapping. A step
+        that was divided runs untouched on a batch of another shape than it was captured with.
+        """
+        mode: Mode | None = self.mode
+        if variant is not self.variants.main and isinstance(mode, Placed):
+            mode = variant.placed_by(mode)
+        if isinstance(mode, Placed) and mode.plan != WHOLE and given is not None and not variant.is_alike(given):
+            return UNTOUCHED
+        return mode or UNTOUCHED

@@ -31,7 +31,8 @@ class Variant:
     is_traced: bool = False  # whether it was tried
     traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of Python that its key counts
     feeding: Feeding | None = None  # set where the step takes its batches from iterators
-    shapes: dict[int, list[Any]] | None = None  # of the batches taken
+    shapes: dict[int, list[Any]] | None = None  # of the batch taken last
+    captured_shapes: dict[int, list[Any]] | None = None  # of the one with which it was captured
     refused: bool = False  # whether a signature other than the main one cannot be placed
     captured: Captured | None = None
     divided: dict[int, Captured] = field(default_factory=dict)  # by the number of a plan of splits: `captured` by it
@@ -42,6 +43,12 @@ class Variant:
     def placed_by(self, main: Mode) -> Placed | None:
         """Its own placed step, while the main signature runs in the mode `main`; None where it does not follow that."""
         return self.following[1] if self.following is not None and self.following[0] is main else None
+
+    def is_alike(self, given: Sequence[Any]) -> bool:
+        """Whether what `taken` gave has the shapes with which the step was captured. An iterator may give batches of
+        several, and is one signature.
+        """
+        return self.feeding is None or self.feeding.shapes(given) == self.captured_shapes
 
     def taken(self, tensors: Sequence[Any], *, plain: bool) -> Sequence[Any]:
         """What a captured step takes: a batch where the user gave an iterator. plain: whether the step is plain Python.

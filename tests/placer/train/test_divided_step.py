@@ -271,6 +271,30 @@ def test_a_divided_step_that_fails_when_it_first_trains_is_undone(two_cpus, live
     hand.close()
 
 
+def test_a_batch_of_another_size_from_an_iterator_is_trained_whole_and_never_cut_as_the_others(two_cpus, live_hand):
+    sizes = [8] * 6 + [12, 8, 5, 8]
+
+    def of_batches():
+        spec = tf.TensorSpec((None, 12), tf.float64), tf.TensorSpec((None,), tf.int64)
+        return iter(tf.data.Dataset.from_generator(lambda: map(batch, range(10), sizes), output_signature=spec))
+
+    def on_batches(step):
+        return tf.function(lambda iterator: step(*next(iterator)))
+
+    step, _, variables = made()
+    alone, _, expected = made()
+    hand, alone, iterator, other = live_hand(on_batches(step)), on_batches(alone), of_batches(), of_batches()
+    for i in range(len(sizes)):
+        if i == 4:
+            hand.place()
+            apart(hand)(hand.live.divide(plan_of(hand.live, "batch")))
+            assert hand.live.mode.plan
+        same([hand(iterator)], [alone(other)])
+        same(values(variables), values(expected))
+    assert hand.live.left_alone is None and hand.is_placed
+    hand.close()
+
+
 def test_a_plan_for_another_step_is_refused(two_cpus, live_hand):
     hand = live_hand(made()[0])
     for i in range(4):

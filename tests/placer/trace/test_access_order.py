@@ -1,0 +1,125 @@
+"""Ops on one variable keep the order in which the traced step has them, also where it leads through a constant."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+import tensorflow as tf
+
+from placer.trace.access_order import HARMLESS, AccessOrder
+from placer.trace.capture import capture
+from placer.trace.node_def import source_of
+
+
+def unordered(captured):
+    """Pairs of ops on one variable, one of them a write, neither of which comes after the other."""
+    nodes, before = captured.nodes, {}
+
+    def come_before(name):
+        if name not in before:
+            sources = {source_of(text) for text in nodes[name].input}
+            before[name] = sources.union(*map(come_before, sources))
+        return before[name]
+
+    def is_open(a, b):
+        return not {nodes[a].op, nodes[b].op} <= HARMLESS and a not in come_before(b) and b not in come_before(a)
+
+    found = []
+    for handle in captured.variables:
+        users = [n.name for n in nodes.values() if any(source_of(t) == handle for t in n.input if t[0] != "^")]
+        found += [(a, b) for a, b in combinations(users, 2) if is_open(a, b)]
+    return found
+
+
+def gather():
+    table, weight = tf.Variable(tf.zeros([4, 3])), tf.Variable(tf.ones([3]))
+
+    def step(x):
+        with tf.control_dependencies([table.assign_add(tf.ones([4, 3]) * tf.reduce_sum(x))]):
+            row = tf.gather(table, [1, 2])
+        weight.assign_add(tf.reduce_sum(row, 0))
+        return tf.reduce_sum(row)
+
+    return step, [table, weight]
+
+
+def loop():
+    value, weight = tf.Variable(0.0), tf.Variable(0.0)
+
+    def step(x):
+        with tf.control_dependencies([value.assign_add(tf.reduce_sum(x))]):
+            total = tf.constant(0.0)
+            for _ in tf.range(3):
+                total += value
+        weight.assign_add(total)
+        return total
+
+    return step, [value, weight]
+
+
+def accumulation():
+    """Of gradients, in the manner of TensorFlow 1."""
+    weights = [tf.Variable(tf.ones([4, 3])), tf.Variable(tf.zeros([3]))]
+    sums = [tf.Variable(tf.zeros_like(weight)) for weight in weights]
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((x @ weights[0] + weights[1]) ** 2)
+        added = [total.assign_add(g) for total, g in zip(sums, tape.gradient(loss, weights), strict=True)]
+        with tf.control_dependencies(added):
+            trained = [weight.assign_sub(0.001 * total) for weight, total in zip(weights, sums, strict=True)]
+        with tf.control_dependencies(trained):
+            for total in sums:
+                total.assign(tf.zeros_like(total))
+        return loss
+
+    return step, [*weights, *sums]
+
+
+@pytest.mark.parametrize("made", [gather, loop, accumulation])
+def test_a_step_whose_order_leads_through_constants_trains_as_it_does_alone(two_cpus, live_hand, made):
+    step, variables = made()
+    alone, expected = made()
+    hand, alone = live_hand(tf.function(step)), tf.function(alone)
+    for i in range(9):
+        if i == 3:
+            hand.place()
+        elif i > 3:
+            hand.move()
+        x = tf.random.stateless_normal([5, 4], [i, 1])
+        assert hand(x).numpy() == alone(x).numpy()
+        assert all((a.numpy() == b.numpy()).all() for a, b in zip(variables, expected, strict=True))
+    assert hand.live.left_alone is None
+    hand.close()
+
+
+@pytest.mark.parametrize("made", [gather, loop, accumulation])
+def test_a_captured_step_has_no_two_ops_on_one_variable_in_any_order(made):
+    step, _ = made()
+    assert not unordered(capture(tf.function(step), [tf.ones([5, 4])]))
+
+
+def test_only_what_lost_its_order_waits_anew():
+    text = """
+      node { name: "v" op: "VarHandleOp" }
+      node { name: "u" op: "VarHandleOp" }
+      node { name: "x" op: "Placeholder" }
+      node { name: "write" op: "AssignVariableOp" input: "v" input: "x" }
+      node { name: "other" op: "AssignVariableOp" input: "u" input: "x" }
+      node { name: "wait" op: "Const" input: "^write" input: "^other" }
+      node { name: "first" op: "ReadVariableOp" input: "v" input: "^wait" }
+      node { name: "second" op: "ReadVariableOp" input: "v" input: "^first" }
+      node { name: "free" op: "ReadVariableOp" input: "u" }
+      node { name: "last" op: "AssignAddVariableOp" input: "v" input: "x" input: "^second" }
+    """
+    from google.protobuf import text_format
+
+    graph_def = text_format.Parse(text, tf.compat.v1.GraphDef())
+    nodes = {node.name: node for node in graph_def.node}
+    order = AccessOrder(graph_def)
+    del nodes["first"].input[1:], nodes["wait"].input[:]
+    order.restore()
+    assert list(nodes["first"].input) == ["v", "^write"]
+    assert list(nodes["second"].input) == ["v", "^first"] and list(nodes["free"].input) == ["u"]
+    assert list(nodes["last"].input) == ["v", "x", "^second"]
