@@ -14,7 +14,7 @@ from placer import tf_internals
 from placer.execute.agreement import Array, Outcome, eps_of, is_float
 from placer.execute.outputs import returned
 from placer.trace.capture import Captured
-from placer.trace.node_def import source_of
+from placer.trace.node_def import rename_functions, source_of
 
 _serial = itertools.count()
 
@@ -99,13 +99,7 @@ def _renamed_functions(graph_def: Any) -> Any:
     renamed = type(graph_def)()
     renamed.CopyFrom(graph_def)
     made = next(_serial)
-    new = {f.signature.name: f"{f.signature.name}_reference_{made}" for f in renamed.library.function}
-    for function in renamed.library.function:
-        function.signature.name = new[function.signature.name]
-    for node in itertools.chain(renamed.node, *(function.node_def for function in renamed.library.function)):
-        node.op = new.get(node.op, node.op)
-        for value in node.attr.values():
-            kind = value.WhichOneof("value")
-            for named in [value.func] if kind == "func" else value.list.func if kind == "list" else ():
-                named.name = new.get(named.name, named.name)
+    rename_functions(
+        renamed, {f.signature.name: f"{f.signature.name}_reference_{made}" for f in renamed.library.function}
+    )
     return renamed

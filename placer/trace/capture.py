@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
@@ -28,6 +28,9 @@ from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, 
 from placer.trace.signature import Layout, flat_tensors
 from placer.trace.tracing import gist, layout_of, trace
 from placer.trace.variable_parts import VariableParts
+
+# Ops of an untaken branch are dead, and so is all that waits for them, as ops wait that run in a given order.
+OLD_CONTROL_FLOW = frozenset({"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter"})
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,8 @@ def capture(
         graph_def, writes = fold(graph_def, variables, inputs, outputs, whole.writes)
     except (tf.errors.OpError, ValueError) as error:
         raise BadInputError(f"{name}: TensorFlow could not optimise the step's graph: {gist(error)}") from error
+    if (old := next((node for node in graph_def.node if node.op in OLD_CONTROL_FLOW), None)) is not None:
+        raise BadInputError(f"{name}: it has branches or loops of TensorFlow 1 (op {short(old.name)}, {old.op}).")
     for i in sorted(elements or {}, reverse=True):
         graph_def, parts, taker = fed(graph_def, inputs[i], (elements or {})[i])
         inputs = (*inputs[:i], *parts, *inputs[i + 1 :])

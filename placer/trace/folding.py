@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.access_order import READS, AccessOrder
-from placer.trace.node_def import handle_node, parse_input, redirected, set_inputs, source_of
+from placer.trace.node_def import handle_node, parse_input, redirected, rename_functions, set_inputs, source_of
 
 RIDERS = frozenset({"Const", "Placeholder"})  # placed with their consumers, never by a mapping
 
@@ -29,6 +30,7 @@ def fold(
     bodies = list(graph_def.library.function)
     graph_def = tf_internals.optimize_graph(graph_def, [*outputs, *writes, *inputs])
     _keep_bodies(graph_def, bodies)
+    _name_by_body(graph_def, {body.signature.name for body in bodies})
     _drop_places(graph_def)
     _drop_idle_control(graph_def, outputs)
     writes = _open_calls(graph_def, writes)
@@ -54,6 +56,16 @@ def _keep_bodies(graph_def: Any, bodies: Sequence[Any]) -> None:
     for function in graph_def.library.function:
         if function.signature.name in known:
             function.CopyFrom(known[function.signature.name])
+
+
+def _name_by_body(graph_def: Any, known: Collection[str]) -> None:
+    """Give the functions that Grappler made of others names that tell their bodies apart: it specialises a function for
+    the constants of a call, under the same name for each signature of the step.
+    """
+    made = [function for function in graph_def.library.function if function.signature.name not in known]
+    bodies = sorted(function.SerializeToString(deterministic=True) for function in made)
+    digest = hashlib.sha256(b"".join(bodies)).hexdigest()[:12]
+    rename_functions(graph_def, {f.signature.name: f"{f.signature.name}_{digest}" for f in made})
 
 
 def _drop_places(graph_def: Any) -> None:

@@ -85,6 +85,8 @@ def unrepeatable(layout: Layout, concrete: Any) -> str | None:
     functions = {function.signature.name: function for function in graph_def.library.function}
     captured = {inner.op.name for _, inner in concrete.graph.captures}
     given = {t.op.name for t in concrete.inputs if t.dtype == tf.resource} - captured
+    if len(given) > len(specs):
+        return "it takes a tf.Variable, or another resource, as an argument; have it use that from outside"
     if any(_takes(graph_def.node, name, functions) != [NEXT] for name in given):
         return "it does not take exactly one batch from its iterator each time; pass the batch instead"
     if any(_is_iterator(outer) for outer, _ in concrete.graph.captures):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,6 +38,18 @@ def called(node: Any) -> Iterator[str]:
     """The functions that a node calls."""
     for value in node.attr.values():
         yield from (f.name for f in (value.func, *value.list.func) if f.name)
+
+
+def rename_functions(graph_def: Any, new: Mapping[str, str]) -> None:
+    """Give functions of a graph's library other names (old -> new), wherever they are called."""
+    for function in graph_def.library.function:
+        function.signature.name = new.get(function.signature.name, function.signature.name)
+    for node in itertools.chain(graph_def.node, *(function.node_def for function in graph_def.library.function)):
+        node.op = new.get(node.op, node.op)
+        for value in node.attr.values():
+            kind = value.WhichOneof("value")
+            for named in [value.func] if kind == "func" else value.list.func if kind == "list" else ():
+                named.name = new.get(named.name, named.name)
 
 
 def nodes_within(graph_def: Any) -> Iterator[Any]:

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
+import tensorflow as tf
+
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import attempted
@@ -189,8 +191,8 @@ class Builder:
             trial_run = self.trial_run(variant, self.template(variant).captured, recorder)
             placed = attempted(lambda: self._carried_over(variant, main, topology, trial_run))
             trial_run.close()
-        except PlacerError as error:
-            return str(error)
+        except (PlacerError, tf.errors.OpError) as error:
+            return str(error).splitlines()[0]
         if isinstance(placed, Failed):
             return placed.detail
         variant.following = main, placed

@@ -25,6 +25,7 @@ FLOATS = frozenset({"Mul", "RealDiv", "Div", "Reciprocal", "Inv", "Sqrt", "Rsqrt
 INTS = frozenset({"AddV2", "Add", "Sub", "FloorMod", "FloorDiv"})
 BRANCHES = frozenset({"If", "StatelessIf", "Case"})
 CONSTANTS = frozenset({"Const"})
+DOUBLES = (tf.float64.as_datatype_enum, tf.complex128.as_datatype_enum)
 
 
 def number_misused(graph_def: Any, numbers: Iterable[str]) -> str | None:
@@ -53,7 +54,7 @@ def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) 
                 if made.intersection(data[1:]):
                     return f"op {node.name} ({node.op}) takes it into a branch"
             elif known.issuperset(data):
-                if node.op not in PASSES | COMPARES | (INTS if _is_int(node) else FLOATS):
+                if node.op not in PASSES | COMPARES | (INTS if _is_int(node) else FLOATS) or _widens(node):
                     return f"op {node.name} ({node.op}) would be less exact than Python is"
                 made.add(node.name)
                 known.add(node.name)
@@ -69,6 +70,14 @@ def _within_call(node: Any, data: list[str], made: set[str], functions: Mapping[
     return _misused(list(body.node_def), set(given), functions)
 
 
+def _widens(node: Any) -> bool:
+    """Whether a float32 becomes a type of double precision, which the untouched step makes of Python's own number."""
+    return node.op == "Cast" and not _is_int_type(node.attr["SrcT"].type) and node.attr["DstT"].type in DOUBLES
+
+
 def _is_int(node: Any) -> bool:
-    kind = node.attr["T"].type if "T" in node.attr else 0
+    return _is_int_type(node.attr["T"].type if "T" in node.attr else 0)
+
+
+def _is_int_type(kind: int) -> bool:
     return bool(kind and tf.as_dtype(kind).is_integer)

@@ -107,6 +107,39 @@ def test_nested_functions_are_inlined_and_loops_stay_one_op(two_cpus, make_loop_
     assert "Switch" not in types
 
 
+def test_branches_of_tensorflow_1_are_refused(two_cpus):
+    """An op that waits for one of an untaken branch, as it may in a given order, is dead: its update would be lost."""
+    weight = tf.Variable(1.0)
+
+    def step(x):
+        no, yes = tf.raw_ops.Switch(data=x * weight, pred=x > 0)
+        merged, _ = tf.raw_ops.Merge(inputs=[tf.sin(no), tf.cos(yes)])
+        return weight.assign_sub(merged)
+
+    with pytest.raises(BadInputError, match=r"branches or loops of TensorFlow 1 \(op 'Switch', Switch\)"):
+        capture(tf.function(step), (tf.constant(3.0),), "old")
+
+
+def test_functions_that_are_specialised_for_a_signature_have_names_of_their_own(two_cpus):
+    weight = tf.Variable(tf.ones([4, 1]))
+    specs = [tf.TensorSpec([None, 1]), tf.TensorSpec([])]
+
+    @tf.function(input_signature=specs, experimental_attributes={"_noinline": True})
+    def mean(errors, count):
+        return tf.reduce_sum(errors) / count
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            errors = (x @ weight) ** 2
+        weight.assign_sub(0.01 * tape.gradient(errors, weight))
+        return mean(errors, tf.constant(float(x.shape[0])))
+
+    first, second = (capture(tf.function(step), (tf.ones([n, 4]),), "step").graph_def.library for n in (64, 63))
+    assert first.function and second.function
+    bodies = {function.signature.name: function for function in first.function}
+    assert all(bodies.get(function.signature.name, function) == function for function in second.function)
+
+
 def test_a_compiled_keras_model_is_a_step(two_cpus):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     model.compile(optimizer="adam", loss="mse")

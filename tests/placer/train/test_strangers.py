@@ -235,3 +235,41 @@ def test_under_a_tape_a_function_is_given_tensors_for_arrays(two_cpus, live_hand
     with pytest.warns(UserWarning, match="GradientTape"), tf.GradientTape():
         hand(batch)
     assert weight.numpy() == 6.0
+
+
+def test_a_variable_among_the_arguments_is_named(two_cpus, live_hand):
+    mine, other = tf.Variable(0.0), tf.Variable(0.0)
+    hand = live_hand(tf.function(lambda x, v: v.assign_add(x)))
+    for i in range(6):
+        hand(ONE, (mine, other)[i % 2])
+    assert (mine.numpy(), other.numpy()) == (3.0, 3.0)
+    assert "takes a tf.Variable, or another resource, as an argument" in hand.live.left_alone
+
+
+def test_two_signatures_of_a_step_that_calls_a_function_which_is_not_inlined_are_both_placed(two_cpus, live_hand):
+    def made():
+        weight = tf.Variable(tf.ones([4, 1]))
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([None, 1]), tf.TensorSpec([])], experimental_attributes={"_noinline": True}
+        )
+        def mean(errors, count):
+            return tf.reduce_sum(errors) / count
+
+        def step(x):
+            with tf.GradientTape() as tape:
+                errors = (x @ weight) ** 2
+            weight.assign_sub(0.01 * tape.gradient(errors, weight) / float(x.shape[0]))
+            return mean(errors, tf.constant(float(x.shape[0])))
+
+        return tf.function(step), weight
+
+    (step, weight), (alone, expected) = made(), made()
+    hand = live_hand(step)
+    for i in range(12):
+        if i == 4:
+            hand.place()
+        x = tf.random.stateless_normal([63 if i > 5 and i % 2 else 64, 4], [i, 1])
+        assert hand(x).numpy() == alone(x).numpy()
+        assert (weight.numpy() == expected.numpy()).all()
+    assert [variant.following is not None for variant in hand.live.variants] == [False, True]

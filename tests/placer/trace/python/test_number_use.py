@@ -28,6 +28,7 @@ FINE = [
     lambda rate, n: WEIGHT * tf.cast(n % 3 + 1, tf.float32),
     lambda rate, n: WEIGHT if n // 2 == 0 else -WEIGHT,
     lambda rate, n: inner(rate),
+    lambda rate, n: tf.cast(WEIGHT, tf.float64) * tf.cast(n, tf.float64),
 ]
 MISUSED = [
     lambda rate, n: WEIGHT * (1.0 - rate),
@@ -36,6 +37,7 @@ MISUSED = [
     lambda rate, n: WEIGHT * tf.cast(n * 1_000_003, tf.float32),
     lambda rate, n: WEIGHT / (1.0 - 0.9 ** tf.cast(n, tf.float32)),
     lambda rate, n: subtracting(rate),
+    lambda rate, n: tf.cast(WEIGHT, tf.float64) * tf.cast(rate, tf.float64),
 ]
 
 
