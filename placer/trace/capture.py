@@ -174,6 +174,8 @@ def capture(
     """
     concrete, order = traced if traced is not None else trace(step, layout or layout_of(args, kwargs, name), name)
     variables, feeds = _captures(concrete, name)
+    if (loose := next((v for v in variables.values() if not v.shape.is_fully_defined()), None)) is not None:
+        raise BadInputError(f"{name}: its variable {short(loose.name)} has a shape that may change, {loose.shape}.")
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
     if trains and not _updates(concrete, variables):

@@ -107,6 +107,12 @@ def test_nested_functions_are_inlined_and_loops_stay_one_op(two_cpus, make_loop_
     assert "Switch" not in types
 
 
+def test_a_variable_whose_shape_may_change_is_refused(two_cpus):
+    rows = tf.Variable(tf.zeros([2, 3]), shape=tf.TensorShape([None, 3]), name="rows")
+    with pytest.raises(BadInputError, match=r"'rows:0' has a shape that may change, \(None, 3\)"):
+        capture(tf.function(lambda x: rows.assign(rows + x)), (tf.ones([2, 3]),), "step")
+
+
 def test_branches_of_tensorflow_1_are_refused(two_cpus):
     """An op that waits for one of an untaken branch, as it may in a given order, is dead: its update would be lost."""
     weight = tf.Variable(1.0)
