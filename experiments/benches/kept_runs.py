@@ -1,6 +1,7 @@
 """Runs that are kept in a folder (--runs), so that a bench that was stopped goes on where it ended.
 
-A run counts only for the commit that made it, so that a record never has figures of several.
+A run counts only for the commit, the machine and the versions that made it, so that a record never has figures of
+several. Changes that are not committed have no name, so that what they give is never taken again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.benches.bench import BenchOptions, Facts, commit
+from experiments.benches.bench import BenchOptions, Facts, commit, machine
 from placer.errors import PlacerError
 from placer.files import write_whole
 
@@ -18,8 +19,8 @@ RUNS = "PLACER_RUNS"  # environment variable: the folder, where --runs names non
 
 
 def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Facts]) -> Facts:
-    """The facts that `run` returned before, under the same settings at this commit, or returns now. Failures are tried
-    again.
+    """The facts that `run` returned before, under the same settings, at this commit on this machine, or returns now.
+    Failures are tried again.
 
     name: of the file, without ".json"; may name a folder in the folder. Raises PlacerError where it cannot be used.
     """
@@ -32,8 +33,10 @@ def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Fa
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
-    made_by = {"settings": settings, "commit": commit()}
-    if all(before.get(key) == value for key, value in made_by.items()) and "failed" not in before["facts"]:
+    at, here = commit(), machine()
+    made_by = {"settings": settings, "commit": at, **{name: here[name] for name in ("machine", "python", "versions")}}
+    is_same = at is not None and not at.endswith("+") and all(before.get(k) == value for k, value in made_by.items())
+    if is_same and "failed" not in before["facts"]:
         return dict(before["facts"])
     facts = run()
     write_whole(path, json.dumps({**made_by, "facts": facts}, indent=1).encode())

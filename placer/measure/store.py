@@ -61,6 +61,7 @@ ADD_OPERATOR = (
 
 # Version of how steps are placed and run; results of other versions are not comparable. 1: TensorFlow's own op order.
 EXECUTION_VERSION = 2
+OF_A_MOMENT = ("device", "error")  # reasons of failures that say nothing of a later session: a worker was lost, say
 BY_RANK = "rank"  # the schedule by which ops run where nothing else is said
 
 
@@ -156,9 +157,10 @@ class Store:
         """Close the file; harmless when called twice."""
         self.connection.close()
 
-    def find(self, mapping: Mapping, anchor_s: float, schedule: str = BY_RANK) -> Result | None:
-        """The result of an earlier session, scaled to the current anchor's time; None where there is none, and where
-        the row is damaged. schedule: by which the ops ran.
+    def find(self, mapping: Mapping, anchor_s: float, schedule: str = BY_RANK, anchor: str = "") -> Result | None:
+        """The result of an earlier session, scaled to the current anchor's time; None where there is none, where it was
+        compared with another anchor, and where the row is damaged. schedule: by which the ops ran. anchor: an
+        `anchor_key`.
         """
         found = self._rows(
             "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?",
@@ -168,15 +170,22 @@ class Store:
             return None
         kind, text, ratio = found[0]
         try:
-            return _scaled(kind, text, ratio, anchor_s)
+            return _scaled(kind, text, ratio, anchor_s, anchor)
         except (ValueError, TypeError, ArithmeticError, RecursionError):
             return None  # no Placer wrote that: the mapping is measured anew, and the row replaced
 
-    def add(self, mapping: Mapping, result: Result, anchor_s: float, searcher: str, schedule: str = BY_RANK) -> None:
-        """Store a result, replacing an older one. schedule: as in `find`. Raises PlacerError where that fails."""
+    def add(
+        self, mapping: Mapping, result: Result, anchor_s: float, searcher: str, schedule: str = BY_RANK,
+        anchor: str = "",
+    ) -> None:  # fmt: skip
+        """Store a result, replacing an older one; a failure only where it is the mapping's own. schedule, anchor: as in
+        `find`. Raises PlacerError where that fails.
+        """
+        if isinstance(result, Failed) and result.reason in OF_A_MOMENT:
+            return
         kind = "measured" if isinstance(result, Measured) else "failed"
         ratio = result.step_s / anchor_s if isinstance(result, Measured) else None
-        row = (*_key(mapping, schedule), kind, json.dumps(asdict(result)), ratio, searcher)
+        row = (*_key(mapping, schedule), kind, json.dumps({**asdict(result), "anchor": anchor}), ratio, searcher)
         with self._transaction("written"):
             self.connection.execute("INSERT OR REPLACE INTO measurements VALUES (?,?,?,?,?,?,?,?)", (*row, time.time()))
 
@@ -205,13 +214,16 @@ class Store:
         return int(self._rows("SELECT COUNT(*) FROM measurements")[0][0])
 
 
-def _scaled(kind: object, text: str, ratio: float, anchor_s: float) -> Result:
-    """The result in a row, in the time of the anchor. Raises ValueError, TypeError or ArithmeticError for one that is
-    none.
+def _scaled(kind: object, text: str, ratio: float, anchor_s: float, anchor: str) -> Result | None:
+    """The result in a row, in the time of the anchor; None where it was compared with another one, or says nothing of
+    now. Raises ValueError, TypeError or ArithmeticError for one that is none.
     """
     if kind == "failed":
-        return msgspec.json.decode(text, type=Failed)
+        failed = msgspec.json.decode(text, type=Failed)
+        return None if failed.reason in OF_A_MOMENT else failed
     stored = msgspec.json.decode(text, type=Measured)
+    if msgspec.json.decode(text).get("anchor", "") != anchor:
+        return None
     scale = ratio * anchor_s / stored.step_s
     found = Measured(
         stored.step_s * scale, stored.spread_s * scale, stored.repeats, stored.switch_s, stored.stopped_early
@@ -219,6 +231,11 @@ def _scaled(kind: object, text: str, ratio: float, anchor_s: float) -> Result:
     if kind != "measured" or not (stored.step_s > 0 and 0 < found.step_s < inf and 0 <= found.spread_s < inf):
         raise ValueError("no step takes so long")
     return found
+
+
+def anchor_key(mapping: Mapping | None) -> str:
+    """A name for what other steps are compared with in a session: a mapping, or the step untouched (None)."""
+    return "untouched" if mapping is None else hashlib.sha256(str(mapping.devices).encode()).hexdigest()[:16]
 
 
 def topology_key(topology: Topology) -> str:

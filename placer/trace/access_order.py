@@ -46,6 +46,20 @@ class AccessOrder:
                 earlier[handle].append(node)
             now[node.name] = waits
 
+    def first_open(self) -> tuple[str, str] | None:
+        """Two ops on one variable, at least one of which may write it, that may run in any order; None where there are
+        none.
+        """
+        variables = {node.name for node in self._nodes if node.op == "VarHandleOp"}
+        earlier: defaultdict[str, list[Any]] = defaultdict(list)
+        for node in self._nodes:
+            for handle in variables.intersection(self._handles.get(node.name, ())):
+                for other in earlier[handle]:
+                    if not self._before[node.name] & self._bit[other.name] and not {node.op, other.op} <= HARMLESS:
+                        return other.name, node.name
+                earlier[handle].append(node)
+        return None
+
     def _inherited(self, node: Any, found: dict[str, int]) -> int:
         """The accesses that a node waits for, as bits. found: those of the nodes before it."""
         waits = 0

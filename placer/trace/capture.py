@@ -15,7 +15,7 @@ from placer.errors import BadInputError, short
 from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
-from placer.trace.access_order import READS
+from placer.trace.access_order import READS, AccessOrder
 from placer.trace.effects import is_unordered
 from placer.trace.folding import RIDERS, fold
 from placer.trace.function_bodies import bodies_of
@@ -197,6 +197,9 @@ def capture(
         outputs = tuple(redirect_element(tensor, taker, parts) for tensor in outputs)
         writes = tuple(write for write in writes if write != taker)
     draws = make_stateless(graph_def)
+    if (pair := AccessOrder(graph_def).first_open()) is not None:  # TensorFlow gives a tf.function's ops an order
+        first, second = map(short, pair)
+        raise BadInputError(f"{name}: nothing orders {first} and {second}, which use one variable.")
     left = {node.name for node in graph_def.node}
     variables = {node: variable for node, variable in variables.items() if node in left}
     feeds = {node: tensor for node, tensor in feeds.items() if node in left}

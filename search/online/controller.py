@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.held_memory import may_lack_memory
+from placer.measure.store import anchor_key
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
 from search.online.adaptation import Adaptation
@@ -389,10 +390,13 @@ class Controller:
             return
         if self.planner is not None:
             self.planner.tell(trial.plan, [(trial.devices, trial.result)])
-        anchor_s = next((t.result.step_s for t in self.tried if isinstance(t.result, Measured)), None)
-        if self.store is not None and self.live.graph is not None and anchor_s is not None:
+        anchor = next(((t, t.result.step_s) for t in self.tried if isinstance(t.result, Measured)), None)
+        if self.store is not None and self.live.graph is not None and anchor is not None:
+            other, other_s = anchor
+            beside = self.live.mapping(other.devices, other.plan) if other.devices else None
+            found = self.live.mapping(trial.devices, trial.plan), trial.result, other_s, trial.name
             try:
-                self.store.add(self.live.mapping(trial.devices, trial.plan), trial.result, anchor_s, trial.name)
+                self.store.add(*found, anchor=anchor_key(beside))
             except PlacerError as error:  # the disk is full, say: the search needs none
                 self.store = None
                 self._say("unkept", f"{error} The search goes on without it.")

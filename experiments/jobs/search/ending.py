@@ -106,8 +106,15 @@ def _that_ran(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _fastest(finalists: Sequence[Finalist]) -> Finalist:
-    """Of equally fast ones the first, so that ops are not divided for nothing."""
-    return min(finalists, key=lambda finalist: step_s(finalist.row))
+    """Of those that took all turns: the median of the first turns, after which the slower half drops out, says nothing
+    beside the median of all. Of equally fast ones the first, so that ops are not divided for nothing.
+    """
+    return min(finalists, key=lambda finalist: _merit(finalist.row))
+
+
+def _merit(row: Row) -> tuple[bool, float]:
+    """As `by_merit` sorts."""
+    return bool(row.measured and row.measured.stopped_early), step_s(row)
 
 
 def _finalists(job: Job, count: int, beside: Sequence[Row]) -> list[Row]:
@@ -230,7 +237,7 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         tf_default=final.untouched,
         plan=job.traced.plan,
         notes=tuple(line for each in jobs for line in (*each.notes, *_checked(each))),
-        whole=fastest(row for finalist, row in rows.items() if best.divided and not finalist.divided),
+        whole=min((r for f, r in rows.items() if best.divided and not f.divided), key=_merit, default=None),
         unkept=next((each.unkept for each in jobs if each.unkept), ""),
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
         before=_timeline(single) if single else None,
@@ -264,9 +271,10 @@ def _pipelined(divided: Sequence[Finalist]) -> Pipelined | None:
 
 def _beaten(final: Final, best: Finalist) -> list[str]:
     """What divided ops came to, where whole ops were faster."""
-    divided_s = min((step_s(finalist.row) for finalist in final.finalists if finalist.divided), default=inf)
-    if best.divided or divided_s == inf:
+    divided = [finalist for finalist in final.finalists if finalist.divided]
+    if best.divided or not divided:
         return []
+    divided_s = step_s(_fastest(divided).row)
     return [f"dividing ops gave {1e3 * divided_s:.1f} ms, so that they stay whole."]
 
 

@@ -17,7 +17,7 @@ from placer.devices.host.suspends import Suspends, duration
 from placer.errors import PlacerError
 from placer.graph.held_memory import Lack, mib
 from placer.graph.mapping import Mapping
-from placer.measure.store import Store
+from placer.measure.store import Store, anchor_key
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
@@ -72,6 +72,7 @@ class Job:
             self.notes.append(profiled.groups.fine.source)
         self.unkept = ""  # why results are not in the store any more
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
+        self._anchor: str = "" if beside is None else beside._anchor  # which mapping that is, for the store
         self._calibrated_by = 0  # rows
         self._suspends: Suspends = suspends or (Suspends() if beside is None else beside._suspends)
         self.note_suspends()
@@ -234,9 +235,9 @@ class Job:
         """
         if self.anchor_s is None and len(asked) > 1:
             return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
-        fine, schedule = [self.fine(mapping) for _, mapping in asked], self.settings.schedule
+        fine = [self.fine(mapping) for _, mapping in asked]
         asked_s = [self.prediction.step_s(mapping) for _, mapping in asked]
-        stored = [self.store.find(m, self.anchor_s, schedule) if self.store and self.anchor_s else None for m in fine]
+        stored = [self._stored(mapping) for mapping in fine]
         known = [found or self._too_large(mapping) for (_, mapping), found in zip(asked, stored, strict=True)]
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
         results = [result or next(raced) for result in known]
@@ -245,7 +246,7 @@ class Job:
         rows = []
         for i, ((searcher, mapping), result) in enumerate(zip(asked, results, strict=True)):
             if self.anchor_s is None and isinstance(result, Measured):
-                self.anchor_s = result.step_s
+                self.anchor_s, self._anchor = result.step_s, anchor_key(fine[i])
             if self.store is not None and self.anchor_s and known[i] is None:
                 self._keep(self.store, fine[i], result, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
@@ -255,12 +256,18 @@ class Job:
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
 
+    def _stored(self, mapping: Mapping) -> Result | None:
+        """What the store has of the captured ops on these devices, in this session's time."""
+        if self.store is None or self.anchor_s is None:
+            return None
+        return self.store.find(mapping, self.anchor_s, self.settings.schedule, self._anchor)
+
     def _keep(self, store: Store, mapping: Mapping, result: Result, searcher: str) -> None:
         """Store a result of the captured ops. Where that fails, as on a full disk, the search goes on without a store:
         what was measured is handed back all the same.
         """
         try:
-            store.add(mapping, result, self.anchor_s or 0.0, searcher, self.settings.schedule)
+            store.add(mapping, result, self.anchor_s or 0.0, searcher, self.settings.schedule, self._anchor)
         except PlacerError as error:
             self.store, self.unkept = None, f"{error} What was measured from then on is not in it."
             self.progress.phase(self.unkept)

@@ -34,6 +34,21 @@ def test_another_commit_runs_anew_because_no_record_has_figures_of_two(run, monk
     assert run({"step_s": 2.0}) == {"step_s": 2.0}
 
 
+@pytest.mark.parametrize("name", [None, "1234+"])
+def test_what_was_not_committed_runs_anew_because_its_changes_have_no_name(run, monkeypatch, name):
+    monkeypatch.setattr(kept_runs, "commit", lambda: name)
+    run({"step_s": 1.0})
+    assert run({"step_s": 2.0}) == {"step_s": 2.0}
+
+
+@pytest.mark.parametrize("change", [{"machine": {"cpu": "other"}}, {"versions": {"tensorflow": "9"}}])
+def test_another_machine_or_version_runs_anew(run, monkeypatch, change):
+    run({"step_s": 1.0})
+    here = kept_runs.machine()
+    monkeypatch.setattr(kept_runs, "machine", lambda: here | change)
+    assert run({"step_s": 2.0}) == {"step_s": 2.0}
+
+
 def test_a_failure_is_tried_again(run):
     run({"failed": "a worker was lost"})
     assert run({"step_s": 2.0}) == {"step_s": 2.0}

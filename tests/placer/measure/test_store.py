@@ -13,7 +13,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
-from placer.measure.store import Store, topology_key
+from placer.measure.store import Store, anchor_key, topology_key
 from placer.profile.operators.dataset import Operator, OperatorRow, Tensor
 from placer.result import Failed, Measured
 
@@ -58,6 +58,19 @@ def test_links_measured_anew_are_the_same_topology():
 def test_a_failure_is_kept_too(store):
     store.add(SPLIT, Failed("memory", "worker:1 ran out"), anchor_s=1.0, searcher="random")
     assert store.find(SPLIT, 1.0) == Failed("memory", "worker:1 ran out")
+
+
+@pytest.mark.parametrize("reason", ["device", "error"])
+def test_a_failure_of_a_moment_bans_no_mapping(store, reason):
+    store.add(SPLIT, Failed(reason, "worker:1 is lost"), anchor_s=1.0, searcher="random")
+    assert store.find(SPLIT, 1.0) is None and len(store) == 0
+
+
+def test_a_row_counts_beside_the_anchor_with_which_it_was_compared(store):
+    first, other = anchor_key(TOGETHER), anchor_key(None)
+    store.add(SPLIT, Measured(0.5), anchor_s=1.0, searcher="heft", anchor=first)
+    assert store.find(SPLIT, 2.0, anchor=first) == Measured(1.0)
+    assert store.find(SPLIT, 2.0, anchor=other) is None and store.find(SPLIT, 2.0) is None
 
 
 def test_it_survives_being_opened_again(tmp_path):

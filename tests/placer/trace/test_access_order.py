@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 import tensorflow as tf
 
+from placer.errors import BadInputError
 from placer.trace.access_order import HARMLESS, AccessOrder
 from placer.trace.capture import capture
 from placer.trace.node_def import source_of
@@ -98,6 +99,14 @@ def test_a_step_whose_order_leads_through_constants_trains_as_it_does_alone(two_
 def test_a_captured_step_has_no_two_ops_on_one_variable_in_any_order(made):
     step, _ = made()
     assert not unordered(capture(tf.function(step), [tf.ones([5, 4])]))
+
+
+@pytest.mark.parametrize("made", [gather, loop, accumulation])
+def test_a_step_of_which_an_order_was_lost_is_refused(made, monkeypatch):
+    monkeypatch.setattr(AccessOrder, "restore", lambda self: None)
+    step, _ = made()
+    with pytest.raises(BadInputError, match=r"nothing orders .* and .*, which use one variable"):
+        capture(tf.function(step), [tf.ones([5, 4])])
 
 
 def test_only_what_lost_its_order_waits_anew():

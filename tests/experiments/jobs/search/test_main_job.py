@@ -81,6 +81,21 @@ def test_what_is_handed_back_is_never_slower_than_the_best_single_device(found):
     assert found.best_single.mapping.is_single
 
 
+def test_a_finalist_that_dropped_out_is_not_handed_back_for_its_first_turns(two_cpus, monkeypatch):
+    """The machine was faster in these turns, which says nothing beside the others' medians of all."""
+    whole = ending.stepped
+
+    def slowed(job, steps, *arguments, **named):
+        results, untouched = whole(job, steps, *arguments, **named)
+        last = replace(results[-1], step_s=1e-9, repeats=10, stopped_early=True)
+        return [*(replace(result, stopped_early=False) for result in results[:-1]), last], untouched
+
+    monkeypatch.setattr(ending, "stepped", slowed)
+    found = run_search(SETTINGS)
+    assert len(found.finalists) > 1 and min(row.result.step_s for row in found.finalists) == 1e-9
+    assert found.best.result.step_s > 1e-9 and not found.best.result.stopped_early
+
+
 def test_local_devices_are_compared_with_tensorflows_default(found):
     assert found.tf_default_s > 0
     assert any("TensorFlow's own placement" in line for line in summary_lines(found))

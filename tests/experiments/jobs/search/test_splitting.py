@@ -63,7 +63,8 @@ def ends(two_cpus, watcher):
         def stepped_so(job, steps, repeats, **race):
             results, default = stepped(job, steps, repeats, **race)
             pace = [100.0 if (step.captured.undivided is not None) == slow else 1.0 for step in steps]
-            return [replace(result, step_s=result.step_s * x) for result, x in zip(results, pace, strict=True)], default
+            paced = zip(results, pace, strict=True)
+            return [replace(r, step_s=r.step_s * x, stopped_early=False) for r, x in paced], default
 
         return stepped_so
 
