@@ -141,9 +141,11 @@ class LiveStep:
         return self._background.submit(work)
 
     def capture(self) -> OpGraph:
-        """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed."""
-        with self.session.lock:
-            main, self.variants.is_settled = self.main, True
+        """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed.
+
+        Nothing here waits for the session's lock: whoever has it may wait for the thread in the background.
+        """
+        main = self.variants.settle()
         if main is None:
             raise BadInputError(f"{self.name} was not called yet, so its signature is not known.")
         if self.left_alone:
