@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
+import pytest
 import tensorflow as tf
 
 from placer.train.session import DeviceSession
+from placer.train.steps.modes import UNTOUCHED
 
 SOON_S = 0.2  # in which a thread that waits for nothing would have ended
 LONG_S = 30.0  # in which it has to end once it need not wait any more
@@ -49,4 +53,31 @@ def test_a_signature_that_is_captured_stays_the_main_one(two_cpus, live_hand, mo
     monkeypatch.setattr(variants, "is_traced", slow)
     hand(long)
     assert captured and hand.live.main is main and main.captured is not None
+    hand.close()
+
+
+SCRIPTS = {
+    "background": lambda live, built: live.background(lambda: None).result(),
+    "settle": lambda live, built: live.settle(built),
+    "release": lambda live, built: live.release([]),
+    "mode": lambda live, built: setattr(live, "mode", UNTOUCHED),
+}
+
+
+@pytest.mark.parametrize("what", SCRIPTS)
+def test_a_script_changes_nothing_while_another_thread_recovers(two_cpus, live_hand, what):
+    """As where a reader in a thread of the user found a device lost: nothing may be built or moved meanwhile."""
+    step, _, x = adding()
+    hand = live_hand(step)
+    for _ in range(4):
+        hand(x)
+    hand.place()
+    built = hand.live.build([1] * len(hand.live.captured().graph), (), "other")
+    with hand.live.session.lock:
+        script = Thread(target=SCRIPTS[what], args=(hand.live, built))
+        script.start()
+        script.join(SOON_S)
+        assert script.is_alive()
+    script.join(LONG_S)
+    assert not script.is_alive()
     hand.close()
