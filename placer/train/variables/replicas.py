@@ -148,9 +148,10 @@ class Replicas:
         """Free the replicas that none of `uses` needs and that hold no truth of their own."""
         needed = {(key, place) for use in uses for key, place in zip(use.keys, use.places, strict=True)}
         for key, at in self._at.items():
-            for place in [p for p in at if p != HOME and (key, p) not in needed and self._true[key] - {p}]:
-                del at[place]
-                self._true[key].discard(place)
+            for place in [p for p in at if p != HOME and (key, p) not in needed]:
+                if self._true[key] - {place}:  # as the others freed have left it
+                    del at[place]
+                    self._true[key].discard(place)
 
     def before(self, use: Use) -> None:
         """Make the replicas of `use` true; nothing to do where it ran last and nobody wrote since."""
