@@ -259,6 +259,19 @@ class Replicas:
                 self._writes.add(id(variable))
             self._latest = None
 
+    def after_write(self, variables: Iterable[tf.Variable]) -> None:
+        """As in `Watcher`: a step that another thread took meanwhile may have copied what they held before. What it
+        wrote itself stays the truth, because the function may as well only have read that variable.
+        """
+        with self._lock:
+            keys = [id(variable) for variable in variables if HOME in self._true.get(id(variable), ())]
+            if keys:
+                self.changes += 1
+                self._latest = None
+            for key in keys:
+                self._true[key] = {HOME}
+                self._writes.add(key)
+
     def read_aside(self, variables: Iterable[tf.Variable], reader: str) -> None:
         """As in `Watcher`. Waits for the step that runs now, but not for ever: the step may wait for this reader."""
         self.aside = self.aside or reader
