@@ -239,6 +239,8 @@ class LiveStep:
     def build(self, devices: Sequence[int], order: Sequence[str], name: str, plan: int = WHOLE) -> Built | Failed:
         """Place the main signature and try it; `settle` makes it ready to run. A failure is a value."""
         joined, wanted = self.joined, Wanted(devices, order, name, plan)
+        if (absent := self._builder.absent(joined.topology, devices)) is not None:
+            return Failed("device", absent)
         template = self._builder.template(joined.main, plan)
         sparing = not has_room_for_trials(template.captured.graph, joined.topology)
         at_once: dict[str, float] = {}

@@ -21,7 +21,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
-from placer.train.steps.modes import UNTOUCHED, Built, Placed
+from placer.train.steps.modes import UNTOUCHED, Built, Placed, Wanted
 from search.online import split_search
 from search.online.controller import Controller, OnlineSettings
 from search.online.diagnose.probe_budget import MeteredProbes
@@ -1007,6 +1007,60 @@ def test_when_devices_are_back_the_mapping_of_before_runs_again(left):
     assert "worker:0, worker:1 are there" in training.said("back")[-1]
 
 
+def away(machine, lasts):
+    """A device is missing in the next steps; none of the machine's that needs it may be used meanwhile."""
+    begin, session = machine.step, machine.session
+    session.missing, session.is_back = ("worker:1",), lambda: machine.step >= begin + lasts
+    session.rejoin = lambda: setattr(session, "missing", ())
+
+    def whole(use):
+        def used(*args):
+            assert not session.missing, "a device is used that is missing"
+            return use(*args)
+
+        return used
+
+    for name in ("join", "wake", "profile", "build"):
+        setattr(machine, name, whole(getattr(machine, name)))
+        getattr(machine, name).__name__ = name
+
+
+@pytest.mark.parametrize("script", ["script", "place"])
+def test_a_step_that_starts_while_a_device_is_missing_waits_for_it(script):
+    training = Training(Machine())
+    if script == "place":
+        training.script = training.controller.place(lambda: Wanted(SINGLES[1], (), "given"))
+        next(training.script)
+    away(training.machine, 300)
+    training.steps(250)
+    assert training.mode is UNTOUCHED and training.said("error") == []
+    training.until("steady")
+    assert isinstance(training.mode, Placed) and training.said("error") == []
+
+
+def test_a_step_whose_capture_another_one_cancelled_captures_again():
+    """As where another step goes on without a lost device, for which all work in the background is cancelled."""
+    machine = Machine()
+    background, cancelled = machine.background, []
+
+    def once(work):
+        future = background(work)
+        if work.__name__ in ("prepare", "capture") and work.__name__ not in cancelled:
+            cancelled.append(work.__name__)
+            machine.thread.waiting.remove((future, work))
+            future.cancel()
+        return future
+
+    machine.background = once
+    machine.session.prepare = prepare
+    training = Training(machine).until("steady")
+    assert cancelled == ["prepare", "capture"] and training.said("error") == []
+
+
+def prepare():
+    pass
+
+
 # At rest.
 
 
@@ -1100,6 +1154,19 @@ def test_devices_that_are_gone_at_rest_cost_a_line_and_are_tried_again_later():
     machine.gone = None
     training.steps(3000)
     assert isinstance(training.mode, Placed)
+
+
+def test_a_look_while_a_device_is_missing_waits_for_it():
+    training = at_rest()
+    machine = training.machine
+    machine.needed, machine.is_away = "another step of this program uses them", False
+    machine.generation += 1
+    machine.hosts.append((machine.step, 10**6, 4.0))
+    away(machine, 1500)
+    training.steps(1400)
+    assert training.mode is UNTOUCHED and training.said("joined") == []
+    training.steps(1000)
+    assert isinstance(training.mode, Placed) and training.said("joined") and training.said("error") == []
 
 
 def test_deciding_needs_no_tensorflow():
