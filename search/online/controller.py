@@ -302,7 +302,7 @@ class Controller:
         except PlacerError as error:
             self._say("error", f"there is no plan: {error}")
             if plan == WHOLE:
-                self.planner = None
+                self._end_planner()
             else:
                 self.planner.keep(())
 

@@ -156,6 +156,7 @@ class TablePlanner:
         self.told = {CALM: {}}
         self.known = self.told[CALM]
         self.dies_at_s = math.inf
+        self.closed = False
 
     def _later(self, name, seconds, work):
         self.calls.append(name)
@@ -171,7 +172,7 @@ class TablePlanner:
         return self._later("start", 2.0, lambda: None)
 
     def close(self):
-        pass
+        self.closed = True
 
     def singles(self):
         return self._later("singles", 0.2, lambda: [self._proposal(d, "single") for d in SINGLES])
@@ -232,10 +233,7 @@ class DividedPlanner(TablePlanner):
 
     def __init__(self, machine, plan):
         super().__init__(machine)
-        self.plan, self.closed = plan, False
-
-    def close(self):
-        self.closed = True
+        self.plan = plan
 
     def predict(self, devices):
         return self._later("predict", 0.02, lambda: self.machine.divided * makespan(devices, self.load))
@@ -595,6 +593,7 @@ def test_when_the_planner_dies_training_goes_on_with_the_best_so_far():
         tried = [machine.mapping_s(t.devices) for t in training.controller.tried if t.devices]
         assert training.true_s <= 1.02 * min([*tried, 0.19])
         assert "the planner's process ended" in training.said("error")[0]
+        assert machine.planner.closed == (training.controller.planner is None)
 
 
 def test_a_search_that_pays_no_more_ends_before_the_budget_is_spent():
