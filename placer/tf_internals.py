@@ -410,9 +410,12 @@ def call_concrete(concrete: Any, inputs: Sequence[Any], captured: Sequence[Any] 
     return _call_flat(concrete, list(inputs), list(captured))
 
 
-def before_function_calls(hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | None) -> None:
-    """Call `hook` with each concrete function and its captured inputs right before it runs, and use the captured inputs
-    that it returns instead. None removes the hook.
+Around = Callable[[Any, Sequence[Any]], tuple[Sequence[Any], Callable[[], None] | None]]
+
+
+def around_function_calls(hook: Around | None) -> None:
+    """Call `hook` with each concrete function and its captured inputs right before it runs; use the captured inputs
+    that it returns instead, and call what it returns beside them, if anything, right afterwards. None removes the hook.
     """
     with _patching:
         _patched.hook = hook
@@ -439,7 +442,7 @@ class _Patched:
     """What the patched method does besides."""
 
     def __init__(self) -> None:
-        self.hook: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None
+        self.hook: Around | None = None
         self.recorders: dict[int, list[tuple[Any, list[Any]]]] = {}  # by thread
 
 
@@ -457,4 +460,12 @@ def _hooked_call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> An
     if recorder is not None:
         recorder.append((self, list(tensor_inputs)))
     hook = _patched.hook
-    return _call_flat(self, tensor_inputs, captured_inputs if hook is None else hook(self, captured_inputs))
+    if hook is None:
+        return _call_flat(self, tensor_inputs, captured_inputs)
+    captured_inputs, afterwards = hook(self, captured_inputs)
+    if afterwards is None:
+        return _call_flat(self, tensor_inputs, captured_inputs)
+    try:
+        return _call_flat(self, tensor_inputs, captured_inputs)
+    finally:
+        afterwards()

@@ -11,7 +11,7 @@ from weakref import WeakSet
 import tensorflow as tf
 
 from placer.devices.workers.deadline import waiting
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, PlacerError, listed
 from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep, Template
 from placer.execute.variable_copies import Held, Place, by_node, by_whole_node, nodes_of, places_of
@@ -120,8 +120,11 @@ class Builder:
         """The step under a mapping onto `topology`. trial_run: run it once on scratch variables. sparing: these become
         the replicas that it trains, and no others are kept.
 
-        Raises PlacerError where devices were joined anew meanwhile, and what a trial run raises.
+        Raises PlacerError where a device is missing, or devices were joined anew meanwhile, and what a trial run
+        raises.
         """
+        if (absent := self.absent(topology, wanted.devices)) is not None:
+            raise PlacerError(absent)
         begin, generation, captured = self.clock(), self.session.generation, template.captured
         tf_names = self.session.present.tf_names
         names = [tf_names[topology.names[d]] for d in wanted.devices]
@@ -146,6 +149,12 @@ class Builder:
         devices, order = tuple(wanted.devices), tuple(wanted.order)
         switch_s = self.clock() - begin
         return Built(devices, order, wanted.name, step, generation, switch_s, blank, plan=wanted.plan)
+
+    def absent(self, topology: Topology, devices: Iterable[int]) -> str | None:
+        """Which of these are not there now, in words; None where all are."""
+        there = self.session.devices.tf_names if self.session.devices is not None else {}
+        names = [topology.names[d] for d in sorted(set(devices)) if topology.names[d] not in there]
+        return f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing." if names else None
 
     def is_current(self, step: MappedStep) -> bool:
         """Whether a step may still be called: devices were not joined anew since it was built, and it did not fail."""

@@ -103,7 +103,8 @@ class LiveStep:
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
-        self._calls.mode = mode
+        with self.session.lock:
+            self._calls.mode = mode
 
     @property
     def failed(self) -> tuple[Placed, str] | None:
@@ -137,13 +138,16 @@ class LiveStep:
     # Either thread.
 
     def background(self, work: Callable[[], T]) -> Future[T]:
-        """Run `work` on the other thread."""
-        return self._background.submit(work)
+        """Run `work` on the other thread; not before a reader is done that goes on without a lost device now."""
+        with self.session.lock:
+            return self._background.submit(work)
 
     def capture(self) -> OpGraph:
-        """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed."""
-        with self.session.lock:
-            main, self.variants.is_settled = self.main, True
+        """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed.
+
+        Nothing here waits for the session's lock: whoever has it may wait for the thread in the background.
+        """
+        main = self.variants.settle()
         if main is None:
             raise BadInputError(f"{self.name} was not called yet, so its signature is not known.")
         if self.left_alone:
@@ -235,6 +239,8 @@ class LiveStep:
     def build(self, devices: Sequence[int], order: Sequence[str], name: str, plan: int = WHOLE) -> Built | Failed:
         """Place the main signature and try it; `settle` makes it ready to run. A failure is a value."""
         joined, wanted = self.joined, Wanted(devices, order, name, plan)
+        if (absent := self._builder.absent(joined.topology, devices)) is not None:
+            return Failed("device", absent)
         template = self._builder.template(joined.main, plan)
         sparing = not has_room_for_trials(template.captured.graph, joined.topology)
         at_once: dict[str, float] = {}
@@ -280,16 +286,18 @@ class LiveStep:
 
     def settle(self, built: Built) -> Placed | Failed:
         """Let a step that was built train the live variables; the training thread only. Failed as `Builder.settle`."""
-        settled = self._builder.settle(built)
+        with self.session.lock:
+            settled = self._builder.settle(built)
         if isinstance(settled, Failed) and settled.reason == "device":
             self.session.suspected = True
         return settled
 
     def release(self, keep: Sequence[Placed]) -> None:
         """Free the replicas of variables that none of these needs; the training thread only."""
-        self._builder.forget_all_but([*keep, *(v.following[1] for v in self.variants if v.following)])
-        self.joined.trial_run.forget()
-        self.session.release()
+        with self.session.lock:
+            self._builder.forget_all_but([*keep, *(v.following[1] for v in self.variants if v.following)])
+            self.joined.trial_run.forget()
+            self.session.release()
 
     @property
     def uses(self) -> list[Use]:

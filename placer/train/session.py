@@ -191,9 +191,11 @@ class DeviceSession:
 
     def leave(self, member: Member) -> None:
         """Take a step out; with the last one the devices are closed and the user's variables no longer watched."""
-        if self.fragile and member in self.members:
-            self.save()  # nobody can be asked to repeat steps of one who left
         if member in self.members:
+            if self.fragile:
+                self.save()  # nobody can be asked to repeat steps of one who left
+            else:
+                self.replicas.pull()  # no replica of its own has to be kept for the truth that it holds
             self.members.remove(member)
         if not self.members:
             self.replicas.close()

@@ -289,6 +289,7 @@ class AutoStep:
         """Set the mode of the next call, chosen given the script, if there is one."""
         if self._script is None:
             return
+        losses = len(self._session.losses)
         try:
             mode = next_mode(self._script)
         except BadInputError as error:
@@ -296,10 +297,13 @@ class AutoStep:
             if self._mapping is not None:
                 raise
         except Exception as error:  # a bug in Placer must not end the user's training
-            if self._session.is_loss(error):
-                self._look_anew()
+            if len(self._session.losses) > losses or self._session.is_loss(error):
+                self._look_anew()  # a reader in another thread may have gone on without the lost device meanwhile
                 return
             self._give_up(f"{type(error).__name__}: {error}")
+        except BaseException:  # Ctrl-C, which the script does not outlive
+            self._begin_again()
+            raise
         else:
             self._live.mode = mode
         if self._live.left_alone and self._controller.phase not in ("starting", LEFT_ALONE):
@@ -346,6 +350,14 @@ class AutoStep:
         """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
         self._session.suspected, self._generation = True, STALE
         self._live.mode = self._controller.mode
+
+    def _begin_again(self) -> None:
+        """The script ended in the middle: the next call goes on with a new one, from the start where little is done."""
+        if self._controller.topology is not None:
+            self._look_anew()
+            return
+        self._script = self._first_script()
+        self._live.mode = next(self._script)
 
     def _give_up(self, why: str) -> None:
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")

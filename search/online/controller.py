@@ -139,10 +139,14 @@ class Controller:
         self._say("start", "nearly all steps are of another signature now: a mapping of that one is searched.")
         self._begin_anew()
         self._now("starting")
+        yield from self._until_whole()
+        yield from self.script()
+
+    def _until_whole(self) -> Steps[None]:
+        """Untouched steps while a device is missing: a step that joins then would measure what is not there."""
         while self.live.session.missing:
             yield UNTOUCHED
             self.look_for_lost()
-        yield from self.script()
 
     def _begin_anew(self) -> None:
         """Forget all that was found."""
@@ -174,6 +178,7 @@ class Controller:
         self._now("capturing")
         self.live.capture()
         self.live.session.prepare()
+        yield from self._until_whole()
         self.topology = self.live.join()
         self._now("building")
         self._given = given = mapping()
@@ -213,9 +218,10 @@ class Controller:
             self._say_left_alone()
             return False
         self._now("capturing")
-        graph = yield from self._meanwhile(self.live.background(self.live.capture))
+        graph = yield from self.trials.background(self.live.capture)
         self._now("starting devices")
-        yield from self._meanwhile(ready)
+        yield from self.trials.background(self.live.session.prepare, ready)
+        yield from self._until_whole()
         self.topology = topology = self.live.join()
         self._is_going_over = False
         if len(topology) < 2:
@@ -297,7 +303,7 @@ class Controller:
         except PlacerError as error:
             self._say("error", f"there is no plan: {error}")
             if plan == WHOLE:
-                self.planner = None
+                self._end_planner()
             else:
                 self.planner.keep(())
 

@@ -146,7 +146,10 @@ class Rest:
         self._now("looking again")
         lost_s, begin_s = trials.lost_s, self._clock()
         try:
-            yield from trials.meanwhile(live.background(live.session.prepare))
+            yield from trials.background(live.session.prepare)
+            while live.session.missing:  # other steps go on without them; nothing can be compared until they are back
+                yield UNTOUCHED
+                self._look_for_lost()
             begin_s = self._clock()
             live.wake()
             self._say("joined", "the devices are joined again, to see whether a mapping has come near.")

@@ -346,17 +346,17 @@ def test_calls_of_functions_are_noted_and_given_other_captures():
 
     def hook(called, captured):
         asked.append(called)
-        return [tf_internals.handle_of(other)] if called is concrete else captured
+        return ([tf_internals.handle_of(other)] if called is concrete else captured), lambda: asked.append("ended")
 
     assert tf_internals.call_concrete(concrete, [x]).numpy() == 2.0
     assert tf_internals.call_concrete(concrete, [x], [tf_internals.handle_of(other)]).numpy() == 6.0
     with tf_internals.recorded_calls() as calls:
-        tf_internals.before_function_calls(hook)
+        tf_internals.around_function_calls(hook)
         try:
             assert function(x).numpy() == 6.0
         finally:
-            tf_internals.before_function_calls(None)
-    assert asked == [concrete] and [called for called, _ in calls] == [concrete]
+            tf_internals.around_function_calls(None)
+    assert asked == [concrete, "ended"] and [called for called, _ in calls] == [concrete]
     assert calls[0][1][0] is x and function(x).numpy() == 2.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
@@ -23,7 +24,7 @@ RECENT, MAJORITY = 200, 0.8  # once that is settled: its share of the latest cal
 
 
 class Variants:
-    """Finds the signature of each call. Only the training thread may use it."""
+    """Finds the signature of each call. Only the training thread may use it; any may `settle`."""
 
     def __init__(self, untouched: UntouchedFunction, session: DeviceSession, name: str) -> None:
         """name: the step's, for messages."""
@@ -31,6 +32,7 @@ class Variants:
         self.main: Variant | None = None  # the signature whose mapping is searched; others follow it
         self.left_alone: str | None = None  # why the step must run untouched for good
         self.is_settled = False  # on its main signature
+        self._choosing = threading.Lock()  # the session's may be held by a thread that waits for the one that settles
         self._signatures = Signatures(plain=untouched.plain is not None)
         self._known: dict[Hashable, Variant] = {}
         self._calls = 0
@@ -69,8 +71,19 @@ class Variants:
         variant.calls, variant.last = variant.calls + 1, self._calls
         self._count(variant)
         if not self.is_settled and variant.calls >= self._main.calls + LEAD and self.is_traced(variant):
-            self.main = variant
+            self._prefer(variant)
         return variant, tensors
+
+    def settle(self) -> Variant | None:
+        """The main signature, which the first calls choose no more; None before the first. Any thread may ask."""
+        with self._choosing:
+            self.is_settled = True
+            return self.main
+
+    def _prefer(self, variant: Variant) -> None:
+        with self._choosing:
+            if not self.is_settled:  # which may have happened while this one was traced
+                self.main = variant
 
     @property
     def successor(self) -> Variant | None:

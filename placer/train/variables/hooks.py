@@ -3,19 +3,20 @@
 A watched variable becomes an instance of a subclass of its own class, whose handle cannot be taken unseen, by Python
 (`handle`) or by TensorFlow's C++ code (`_handle`). `assign` returns another object with the same handle, so the class
 of these is changed as long as any variable is watched. Functions traced before hold handles of their own, so calls of
-functions are watched, too. Saving, checkpoints, evaluation, learning rate schedules and plain reads all go one of these
-ways (docs/decisions/009-coherence.md). TensorFlow's own threads, and functions of tf.data, read whenever they like;
-such readers are reported as `read_aside`.
+functions are watched, too. One that may write is reported again once it has ended, because other threads step
+meanwhile; `assign` and its like take the handle again for what they return. Saving, checkpoints, evaluation, learning
+rate schedules and plain reads all go one of these ways (docs/decisions/009-coherence.md). TensorFlow's own threads, and
+functions of tf.data, read whenever they like; such readers are reported as `read_aside`.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from operator import is_
 from typing import Any, Protocol
@@ -37,13 +38,16 @@ _changes = 0  # how often a variable was watched, left, or given another handle
 
 
 class Watcher(Protocol):
-    """Is called before variables are used."""
+    """Is called before variables are used, and after functions that may write them."""
 
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
         """The user is about to read these variables."""
 
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
         """The user may be about to read and to write these variables."""
+
+    def after_write(self, variables: Iterable[tf.Variable]) -> None:
+        """A function of the user that was reported as `will_write` has ended, whatever others did meanwhile."""
 
     def read_aside(self, variables: Iterable[tf.Variable], reader: str) -> None:
         """`reader`, in words, is about to use these variables at any time, even while a step runs. A wait for the step
@@ -63,7 +67,7 @@ class Watch:
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
     """Report every use of `variable` to `watcher` from now on."""
     _changed()
-    tf_internals.before_function_calls(_function_called)
+    tf_internals.around_function_calls(_function_called)
     handle = tf_internals.handle_of(variable)
     _watches[id(variable)] = _by_handle[id(handle)] = Watch(variable, watcher, handle)
     _watch_unread(True)
@@ -95,7 +99,7 @@ def unwatch(variable: tf.Variable) -> None:
     if not _watches:
         _watch_unread(False)
     if not _watches and not tf_internals.has_former_handles():
-        tf_internals.before_function_calls(None)
+        tf_internals.around_function_calls(None)
 
 
 def renew_all() -> None:
@@ -120,7 +124,7 @@ def renew_all() -> None:
     tf_internals.replace_handles(replaced)
     _changed()
     if here:
-        tf_internals.before_function_calls(_function_called)
+        tf_internals.around_function_calls(_function_called)
 
 
 def _give(objects: Sequence[Any], handle: Any) -> None:
@@ -268,13 +272,18 @@ class Uses:
         return len(captured) == len(self.captured) and all(map(is_, captured, self.captured))
 
 
-def _function_called(concrete: Any, captured: Sequence[Any]) -> Sequence[Any]:
-    """Before a function that holds handles runs: report what it uses, and return the handles of now."""
-    uses = _uses_of(concrete, captured)
+Writes = Sequence[tuple[Watcher, list[tf.Variable]]]
+
+
+def _function_called(concrete: Any, captured: Sequence[Any]) -> tuple[Sequence[Any], Callable[[], None] | None]:
+    """Before a function that holds handles runs: report what it uses, and return the handles of now, and what to call
+    once it has run.
+    """
+    uses, writes = _uses_of(concrete, captured), None
     if uses.watched:
-        _report(uses)
+        writes = _report(uses)
         uses = _uses_of(concrete, captured)  # a device may have been lost, and others joined, in making variables true
-    return uses.current
+    return uses.current, partial(_report_written, writes) if writes else None
 
 
 def _uses_of(concrete: Any, captured: Sequence[Any]) -> Uses:
@@ -285,10 +294,11 @@ def _uses_of(concrete: Any, captured: Sequence[Any]) -> Uses:
     return uses
 
 
-def _report(uses: Uses) -> None:
-    silent = getattr(_here, "silent", ())
+def _report(uses: Uses) -> Writes:
+    """Returns what was reported as written, which another thread's step may copy before it is."""
+    silent, writes = getattr(_here, "silent", ()), []
     if None in silent or tf.inside_function():
-        return
+        return ()
     for watcher, read, written in uses.watched:
         if _is_silent(watcher):
             continue
@@ -297,8 +307,15 @@ def _report(uses: Uses) -> None:
             continue
         if written:
             watcher.will_write(written)
+            writes.append((watcher, written))
         if read:
             watcher.will_read(read)
+    return writes
+
+
+def _report_written(writes: Writes) -> None:
+    for watcher, written in writes:
+        watcher.after_write(written)
 
 
 def _current(tensor: Any) -> Any:

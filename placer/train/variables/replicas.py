@@ -148,9 +148,10 @@ class Replicas:
         """Free the replicas that none of `uses` needs and that hold no truth of their own."""
         needed = {(key, place) for use in uses for key, place in zip(use.keys, use.places, strict=True)}
         for key, at in self._at.items():
-            for place in [p for p in at if p != HOME and (key, p) not in needed and self._true[key] - {p}]:
-                del at[place]
-                self._true[key].discard(place)
+            for place in [p for p in at if p != HOME and (key, p) not in needed]:
+                if self._true[key] - {place}:  # as the others freed have left it
+                    del at[place]
+                    self._true[key].discard(place)
 
     def before(self, use: Use) -> None:
         """Make the replicas of `use` true; nothing to do where it ran last and nobody wrote since."""
@@ -257,6 +258,19 @@ class Replicas:
                 self._true[id(variable)] = {HOME}
                 self._writes.add(id(variable))
             self._latest = None
+
+    def after_write(self, variables: Iterable[tf.Variable]) -> None:
+        """As in `Watcher`: a step that another thread took meanwhile may have copied what they held before. What it
+        wrote itself stays the truth, because the function may as well only have read that variable.
+        """
+        with self._lock:
+            keys = [id(variable) for variable in variables if HOME in self._true.get(id(variable), ())]
+            if keys:
+                self.changes += 1
+                self._latest = None
+            for key in keys:
+                self._true[key] = {HOME}
+                self._writes.add(key)
 
     def read_aside(self, variables: Iterable[tf.Variable], reader: str) -> None:
         """As in `Watcher`. Waits for the step that runs now, but not for ever: the step may wait for this reader."""

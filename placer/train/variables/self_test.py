@@ -26,6 +26,9 @@ class _Seen:
         """As in `Watcher`."""
         self.writes += 1
 
+    def after_write(self, variables: Iterable[tf.Variable]) -> None:
+        """As in `Watcher`."""
+
     def read_aside(self, variables: Iterable[tf.Variable], reader: str) -> None:
         """As in `Watcher`."""
 

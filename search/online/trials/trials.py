@@ -8,6 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Protocol, TypeVar
@@ -100,6 +101,17 @@ class Trials:
         while not future.done():
             self.lost_s += max(0.0, (yield self.mode) - usual_s)
         return future.result()
+
+    def background(self, work: Callable[[], T], begun: Answer[T] | None = None) -> Steps[T]:
+        """Do `work` on the other thread meanwhile; anew where another step of the session, which went on without a lost
+        device, cancelled it. begun: the answer of work that was begun before. Raises what the work raises.
+        """
+        while True:
+            try:
+                return (yield from self.meanwhile(begun or self.live.background(work)))
+            except CancelledError:
+                begun = None
+                yield self.mode
 
     def rest(self, steps: int) -> Steps[None]:
         """Run the incumbent for that many undisturbed steps."""

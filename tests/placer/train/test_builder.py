@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import tensorflow as tf
 
+from placer.errors import PlacerError
 from placer.result import Failed
-from placer.train.steps.modes import Built, Placed
+from placer.train.steps.modes import Built, Placed, Wanted
 
 
 def test_a_step_is_settled_once_its_devices_were_joined_and_never_after_they_were_joined_anew(two_cpus, live_hand):
@@ -28,4 +30,21 @@ def test_a_step_is_settled_once_its_devices_were_joined_and_never_after_they_wer
     hand.live.mode = placed
     assert hand.live.mode is before
     hand.live.session.connection.generation -= 1
+    hand.close()
+
+
+def test_a_mapping_onto_a_device_that_is_missing_fails_in_one_line(two_cpus, live_hand, monkeypatch):
+    weight = tf.Variable(1.0)
+    hand = live_hand(lambda x: weight.assign_add(x))
+    for _ in range(3):
+        hand(tf.constant(1.0))
+    hand.place()
+    joined = hand.live.joined
+    wanted = Wanted([1] * len(joined.captured.graph), (), "second")
+    template = hand.live._builder.template(joined.main)
+    monkeypatch.delitem(hand.live.session.present.tf_names, "cpu:1")
+    failed = hand.live.build(wanted.devices, wanted.order, wanted.name)
+    assert isinstance(failed, Failed) and failed.reason == "device" and failed.detail == "cpu:1 is missing."
+    with pytest.raises(PlacerError, match="cpu:1 is missing"):
+        hand.live._builder.build(template, joined.topology, wanted)
     hand.close()

@@ -227,6 +227,23 @@ def test_the_end_of_one_search_frees_nothing_that_another_step_uses(two_cpus, li
         hand.close()
 
 
+def test_the_end_of_one_step_keeps_no_replica_of_its_own_while_another_goes_on(two_cpus, live_hand):
+    session, weight, other = DeviceSession(None, False), tf.Variable(1.0), tf.Variable(1.0)
+    steps = [lambda x: weight.assign_add(x), lambda x: other.assign_add(x)]
+    hands = [live_hand(step, session=session) for step in steps]
+    for hand in hands:
+        for _ in range(4):
+            hand(tf.constant(1.0))
+        hand.place(first=False)
+    for hand in (*hands, *hands):  # what the first step of each may have to be undone to is the truth for a while
+        hand(tf.constant(1.0))
+    hands[0].close()
+    hands[1].live.release([hands[1].live.mode])
+    assert len(session.replicas._at[id(weight)]) == 1 and len(session.replicas._at[id(other)]) == 2
+    assert weight.numpy() == 7.0
+    hands[1].close()
+
+
 def test_a_reader_in_tensorflows_threads_ends_placed_steps(two_cpus, live_hand):
     step, variables = program()
     hand = started(live_hand, step)

@@ -28,7 +28,7 @@ from placer.splits.plan_files import read_plan, regions_of
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
-from placer.train.session import DeviceSession
+from placer.train.session import DeviceSession, Loss
 from placer.train.steps import variants
 from placer.train.steps.modes import UNTOUCHED
 from search.online import controller
@@ -64,6 +64,32 @@ def searched(step: AutoStep, inputs: tuple[Any, ...]) -> list[float]:
         found += losses(step, inputs, 1)
         assert step.phase != "left alone" and len(found) < MOST_STEPS, step.report()
     return found
+
+
+@pytest.mark.parametrize(("within", "ends"), [("capture", "Ctrl-C"), ("profile", "Ctrl-C"), ("profile", "a loss")])
+def test_a_search_that_is_interrupted_goes_on_with_the_next_call(
+    make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch, within: str, ends: str
+) -> None:
+    """By Ctrl-C while it waits, or by what work raises of whose loss a reader in another thread has seen to."""
+    step, inputs = make_step()
+    with autoplace(tf.function(step), budget=1, seed=0) as placed:
+        work, met = getattr(placed._live, within), []
+
+        def interrupted() -> Any:
+            if met:
+                return work()
+            met.append(placed.steps)
+            if ends == "Ctrl-C":
+                raise KeyboardInterrupt
+            placed._session.losses.append(Loss((), 0, 0, 0.0))
+            raise tf.errors.UnavailableError(None, None, "Connection reset by peer")
+
+        monkeypatch.setattr(placed._live, within, interrupted)
+        if ends == "Ctrl-C":
+            with pytest.raises(KeyboardInterrupt):
+                searched(placed, inputs)
+        searched(placed, inputs)
+        assert met and placed.left_alone is None and placed.tried, placed.report()
 
 
 @pytest.mark.slow

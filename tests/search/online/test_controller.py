@@ -21,7 +21,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
-from placer.train.steps.modes import UNTOUCHED, Built, Placed
+from placer.train.steps.modes import UNTOUCHED, Built, Placed, Wanted
 from search.online import split_search
 from search.online.controller import Controller, OnlineSettings
 from search.online.diagnose.probe_budget import MeteredProbes
@@ -156,6 +156,7 @@ class TablePlanner:
         self.told = {CALM: {}}
         self.known = self.told[CALM]
         self.dies_at_s = math.inf
+        self.closed = False
 
     def _later(self, name, seconds, work):
         self.calls.append(name)
@@ -171,7 +172,7 @@ class TablePlanner:
         return self._later("start", 2.0, lambda: None)
 
     def close(self):
-        pass
+        self.closed = True
 
     def singles(self):
         return self._later("singles", 0.2, lambda: [self._proposal(d, "single") for d in SINGLES])
@@ -232,10 +233,7 @@ class DividedPlanner(TablePlanner):
 
     def __init__(self, machine, plan):
         super().__init__(machine)
-        self.plan, self.closed = plan, False
-
-    def close(self):
-        self.closed = True
+        self.plan = plan
 
     def predict(self, devices):
         return self._later("predict", 0.02, lambda: self.machine.divided * makespan(devices, self.load))
@@ -595,6 +593,7 @@ def test_when_the_planner_dies_training_goes_on_with_the_best_so_far():
         tried = [machine.mapping_s(t.devices) for t in training.controller.tried if t.devices]
         assert training.true_s <= 1.02 * min([*tried, 0.19])
         assert "the planner's process ended" in training.said("error")[0]
+        assert machine.planner.closed == (training.controller.planner is None)
 
 
 def test_a_search_that_pays_no_more_ends_before_the_budget_is_spent():
@@ -1007,6 +1006,60 @@ def test_when_devices_are_back_the_mapping_of_before_runs_again(left):
     assert "worker:0, worker:1 are there" in training.said("back")[-1]
 
 
+def away(machine, lasts):
+    """A device is missing in the next steps; none of the machine's that needs it may be used meanwhile."""
+    begin, session = machine.step, machine.session
+    session.missing, session.is_back = ("worker:1",), lambda: machine.step >= begin + lasts
+    session.rejoin = lambda: setattr(session, "missing", ())
+
+    def whole(use):
+        def used(*args):
+            assert not session.missing, "a device is used that is missing"
+            return use(*args)
+
+        return used
+
+    for name in ("join", "wake", "profile", "build"):
+        setattr(machine, name, whole(getattr(machine, name)))
+        getattr(machine, name).__name__ = name
+
+
+@pytest.mark.parametrize("script", ["script", "place"])
+def test_a_step_that_starts_while_a_device_is_missing_waits_for_it(script):
+    training = Training(Machine())
+    if script == "place":
+        training.script = training.controller.place(lambda: Wanted(SINGLES[1], (), "given"))
+        next(training.script)
+    away(training.machine, 300)
+    training.steps(250)
+    assert training.mode is UNTOUCHED and training.said("error") == []
+    training.until("steady")
+    assert isinstance(training.mode, Placed) and training.said("error") == []
+
+
+def test_a_step_whose_capture_another_one_cancelled_captures_again():
+    """As where another step goes on without a lost device, for which all work in the background is cancelled."""
+    machine = Machine()
+    background, cancelled = machine.background, []
+
+    def once(work):
+        future = background(work)
+        if work.__name__ in ("prepare", "capture") and work.__name__ not in cancelled:
+            cancelled.append(work.__name__)
+            machine.thread.waiting.remove((future, work))
+            future.cancel()
+        return future
+
+    machine.background = once
+    machine.session.prepare = prepare
+    training = Training(machine).until("steady")
+    assert cancelled == ["prepare", "capture"] and training.said("error") == []
+
+
+def prepare():
+    pass
+
+
 # At rest.
 
 
@@ -1100,6 +1153,19 @@ def test_devices_that_are_gone_at_rest_cost_a_line_and_are_tried_again_later():
     machine.gone = None
     training.steps(3000)
     assert isinstance(training.mode, Placed)
+
+
+def test_a_look_while_a_device_is_missing_waits_for_it():
+    training = at_rest()
+    machine = training.machine
+    machine.needed, machine.is_away = "another step of this program uses them", False
+    machine.generation += 1
+    machine.hosts.append((machine.step, 10**6, 4.0))
+    away(machine, 1500)
+    training.steps(1400)
+    assert training.mode is UNTOUCHED and training.said("joined") == []
+    training.steps(1000)
+    assert isinstance(training.mode, Placed) and training.said("joined") and training.said("error") == []
 
 
 def test_deciding_needs_no_tensorflow():

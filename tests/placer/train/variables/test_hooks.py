@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -70,6 +72,64 @@ def test_what_is_written_by_a_private_handle_reaches_the_next_step(replicas, two
     tf.raw_ops.AssignVariableOp(resource=variable._handle, value=tf.constant([3.0, 4.0]))
     replicas.before(use)
     assert use.replicas[0].numpy().tolist() == [3.0, 4.0]
+
+
+class Between:
+    """A number that another thread takes a step before it is known."""
+
+    def __init__(self, replicas, use, number):
+        self.replicas, self.use, self.number = replicas, use, number
+
+    def __call__(self):
+        step = threading.Thread(target=self.step)
+        step.start()
+        step.join()
+        return np.full(2, self.number, np.float32)
+
+    def step(self):
+        self.replicas.before(self.use)
+        self.replicas.after(self.use)
+
+    def __array__(self, dtype=None, copy=None):
+        return self()
+
+
+WRITES = {
+    "a function": lambda variable, value: tf.function(
+        lambda: variable.assign(tf.ensure_shape(tf.numpy_function(value, [], tf.float32), [2]))
+    )(),
+    "assign": lambda variable, value: variable.assign(value),
+    "assign_add": lambda variable, value: variable.assign_add(value),
+}
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_a_write_that_ends_after_another_threads_step_copied_the_variable_reaches_the_next_one(way, replicas, two_cpus):
+    variable = tf.Variable([0.0, 0.0])
+    replicas.adopt([variable])
+    use = replicas.use([variable], [two_cpus.tf_name(1)], set())  # reads it only, as a learning rate
+    for number in (3.0, 4.0):
+        before = variable.numpy()[0] if way == "assign_add" else 0.0
+        WRITES[way](variable, Between(replicas, use, number))
+        replicas.writes()
+        replicas.before(use)
+        replicas.after(use)
+        assert use.replicas[0].numpy().tolist() == variable.numpy().tolist() == [before + number] * 2
+
+
+def test_what_another_threads_step_wrote_while_a_function_read_is_not_taken_back(replicas, two_cpus):
+    variable, use = moved(replicas, two_cpus.tf_name(1))
+
+    def step():
+        train(replicas, use, 2 * TRUTH)
+        return np.float32(0.0)
+
+    between = Between(replicas, use, 0.0)
+    between.step = step
+    inner = tf.function(lambda: variable + 0.0)
+    look = tf.function(lambda: (tf.numpy_function(between, [], tf.float32), inner()))  # by a call: it might write
+    look()
+    assert float(variable.numpy()[0]) == 2 * TRUTH
 
 
 def test_an_error_while_the_truth_is_fetched_is_raised_where_an_op_reads(replicas, two_cpus, monkeypatch):

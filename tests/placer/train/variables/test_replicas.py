@@ -151,6 +151,17 @@ def test_replicas_that_no_step_needs_are_freed_but_never_the_truth(replicas, her
     assert all(len(at) == 1 for at in replicas._at.values())
 
 
+def test_of_several_true_replicas_that_no_step_needs_one_is_left(replicas, here_and_there):
+    mine, first = adopted(replicas, here_and_there[1])
+    second = replicas.use(mine, [in_halves(0, here_and_there)] * 2, set())
+    train(replicas, first)
+    replicas.before(second)
+    replicas.after(second)
+    replicas.drop_unused([])
+    assert len(replicas._at[id(mine[0])]) == 2  # its own and one that is true
+    assert (mine[0].numpy() == 1.0).all()
+
+
 def test_a_replica_that_another_step_freed_is_made_again_with_the_true_value(replicas, here_and_there):
     mine, first = adopted(replicas, here_and_there[1])
     train(replicas, first)
