@@ -188,16 +188,16 @@ class Connection:
         """Whether all lost devices answer again."""
         return bool(self._reconnections) and all(reconnection.done() for reconnection in self._reconnections)
 
-    def rejoin(self) -> bool:
-        """Join all devices again; returns whether they were there. If not, the lost ones are brought back once more."""
+    def rejoin(self) -> None:
+        """Join all devices again. Where one is not there, go on without it, and bring it back once more."""
+        missing, self.missing, self._reconnections = self.missing, (), []
         try:
             self.devices = (self.devices or self.whole).join_all()
-        except PlacerError:
-            self._reconnections = [self.whole.reconnect(self.whole.lost())]
-            return False
-        self._reconnections, self.missing = [], ()
-        self._joined_anew()
-        return True
+            self._joined_anew()
+        except BaseException as error:  # by now TensorFlow may have left the devices of before
+            self.go_on_without(self.whole.lost() or missing)
+            if not isinstance(error, PlacerError):
+                raise
 
     def end_workers(self) -> None:
         """End the processes that were started here, frozen ones, too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -51,3 +52,22 @@ def test_a_call_that_did_not_reach_a_worker_is_made_again_but_not_for_ever(error
     assert connection.lost_by(error) == ()
     assert connection.lost_by(tf.errors.InternalError(None, None, f"a kernel failed Additional {BY_GRPC}")) is None
     assert connection.lost_by(tf.errors.UnavailableError(None, None, "the step's own")) is None
+
+
+@pytest.mark.parametrize("raised", [PlacerError("worker:1 was lost."), KeyboardInterrupt()])
+def test_joining_again_in_vain_voids_all_as_joining_does_and_brings_what_was_lost_back_once_more(monkeypatch, raised):
+    def join_all():
+        raise raised
+
+    renewed, asked = [], []
+    monkeypatch.setattr("placer.train.connection.renew_all", lambda: renewed.append(connection.generation))
+    connection = Connection("host:1,host:2", False)
+    connection._whole = SimpleNamespace(
+        addresses={"worker:0": "host:1", "worker:1": "host:2"}, join_all=join_all, lost=lambda: (),
+        without=lambda names: f"without {names}", reconnect=lambda names: asked.append(names) or SimpleNamespace(),
+    )  # fmt: skip
+    connection.missing, connection.generation = ("worker:1",), 7
+    with pytest.raises(KeyboardInterrupt) if isinstance(raised, KeyboardInterrupt) else nullcontext():
+        connection.rejoin()
+    assert (connection.generation, renewed) == (8, [8]) and connection.devices == "without ('worker:1',)"
+    assert connection.missing == ("worker:1",) and asked == [["worker:1"]] and len(connection._reconnections) == 1
