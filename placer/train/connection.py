@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.devices.cluster import Devices, open_devices, start_own
-from placer.devices.connecting import connect
+from placer.devices.connecting import connect, times_connected
 from placer.devices.process_resources import dropped_by_joining
 from placer.devices.ray.ray_workers import RayWorkers
 from placer.devices.specs import division
@@ -97,14 +98,23 @@ class Connection:
             dropped = dropped_by_joining() if self.joins_workers else None
             if dropped is not None:
                 raise BadInputError(f"this program holds {dropped}, which TensorFlow drops when workers are joined.")
-            self.prepare()
-            if self.joins_workers:  # one may freeze while it is joined
-                self._is_watching = True
-                kept_by(WorkerWatch(self.workers if isinstance(self.workers, Workers) else None))
-            self.devices = self._whole = self._come_back() if self._whole is not None else self._opened()
+            before = times_connected()
+            try:
+                self.prepare()
+                if self.joins_workers:  # one may freeze while it is joined
+                    self._is_watching = True
+                    kept_by(WorkerWatch(self.workers if isinstance(self.workers, Workers) else None))
+                found = self._opened() if self._whole is None else self._whole.join_all()
+                if found.addresses:
+                    renew_all()
+            except BaseException:
+                self._watch_no_more()
+                if times_connected() != before:
+                    self._part()
+                raise
+            self.devices = self._whole = found
+            self.is_away = False
             self.generation += 1
-            if self.fragile:
-                renew_all()
         return self._whole
 
     def _opened(self) -> Devices:
@@ -112,15 +122,6 @@ class Connection:
             self.spec, include_local=self.include_local, links=False, resilient=True, workers=self.workers,
             max_memory=self.max_memory,
         )  # fmt: skip
-
-    def _come_back(self) -> Devices:
-        try:
-            found = self.whole.join_all()
-        except PlacerError:
-            self._part()
-            raise
-        self.is_away = False
-        return found
 
     def go_away(self) -> str | None:
         """Leave the devices until the next `join`, because TensorFlow may call functions faster then: joined, they were
@@ -137,12 +138,21 @@ class Connection:
 
     def _part(self) -> None:
         """Leave the workers' cluster, wherever they are by now; void all that was on them."""
-        if self.whole.addresses:
-            with waiting("the devices were left"):
+        try:
+            if self.joins_workers:
+                with waiting("the devices were left"):
+                    self._leave()
+        finally:
+            self.generation += 1
+            self._watch_no_more()
+
+    @staticmethod
+    def _leave() -> None:
+        try:
+            if tf_internals.joined_tasks():
                 connect(tf.train.ClusterSpec({}))
+        finally:  # joined in vain, or by half, TensorFlow has forgotten them, too
             renew_all()
-        self.generation += 1
-        self._watch_no_more()
 
     def lost(self) -> tuple[str, ...]:
         """Devices that were there last, and do not answer now."""
@@ -180,9 +190,10 @@ class Connection:
             self.devices = self.whole.without(self.missing)
         except PlacerError:
             self.devices = None
-        if new:
-            self._reconnections.append(self.whole.reconnect(new))
-        self._joined_anew()
+        finally:
+            if new:
+                self._reconnections.append(self.whole.reconnect(new))
+            self._joined_anew()
 
     def is_back(self) -> bool:
         """Whether all lost devices answer again."""
@@ -206,14 +217,15 @@ class Connection:
 
     def close(self) -> None:
         """End the workers that were started for this session, and leave variables usable without them."""
-        if self._whole is not None:
-            if self.workers is not None and not self.is_away:  # joined to dead workers, nothing can be compiled
-                connect(tf.train.ClusterSpec({}))
-                renew_all()
-            self._whole.close()
-        elif self.workers is not None:
-            self.workers.close()
-        self._watch_no_more()
+        try:
+            if self._whole is not None and self.workers is not None and not self.is_away:
+                self._leave()  # joined to dead workers, nothing can be compiled
+        finally:
+            if self._whole is not None:
+                self._whole.close()
+            elif self.workers is not None:
+                self.workers.close()
+            self._watch_no_more()
 
     def _watch_no_more(self) -> None:
         if self._is_watching:
