@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import PlacerError
-from placer.train.connection import AGAIN_S, BY_GRPC, MOST_AGAIN, UNREAD, Connection
+from placer.train.connection import AGAIN_S, BY_GRPC, MOST_AGAIN, MOST_LEAVES, UNREAD, Connection
 
 
 def test_devices_of_this_process_are_joined_once_and_never_lost(two_cpus):
@@ -54,6 +54,30 @@ def test_a_call_that_did_not_reach_a_worker_is_made_again_but_not_for_ever(error
     assert connection.lost_by(error) == ()
     assert connection.lost_by(tf.errors.InternalError(None, None, f"a kernel failed Additional {BY_GRPC}")) is None
     assert connection.lost_by(tf.errors.UnavailableError(None, None, "the step's own")) is None
+
+
+def left_and_joined(monkeypatch):
+    """A connection to a worker that is joined, and with it all that TensorFlow would do."""
+    module, tasks = "placer.train.connection", {0: "host:1"}
+    monkeypatch.setattr(f"{module}.tf_internals.joined_tasks", lambda: tasks)
+    monkeypatch.setattr(f"{module}.connect", lambda _: tasks.clear())
+    monkeypatch.setattr(f"{module}.renew_all", lambda: None)
+    connection = Connection("host:1", False)
+    connection._whole = connection.devices = SimpleNamespace(
+        addresses={"worker:0": "host:1"}, join_all=lambda: tasks.update({0: "host:1"}) or connection._whole
+    )
+    return connection, tasks
+
+
+def test_devices_that_were_left_very_often_stay_joined(monkeypatch):
+    connection, tasks = left_and_joined(monkeypatch)
+    for _ in range(MOST_LEAVES):
+        assert connection.go_away() is None and not tasks and not connection.fragile
+        connection.join()
+    why, generation = connection.go_away(), connection.generation
+    assert why is not None and f"left {MOST_LEAVES} times" in why
+    assert connection.is_joined and connection.fragile and tasks
+    assert connection.join() is connection.whole and connection.generation == generation
 
 
 @pytest.mark.parametrize("was_joined", [False, True])
