@@ -140,6 +140,7 @@ class Connection:
                 return f"this program holds {dropped}, which TensorFlow drops when workers are left"
             self._leaves += 1
         self.is_away = True
+        self.devices, self.missing, self._reconnections = self._whole, (), []  # `join` joins all of them
         self._part()
         return None
 

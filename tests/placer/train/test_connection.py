@@ -80,6 +80,16 @@ def test_devices_that_were_left_very_often_stay_joined(monkeypatch):
     assert connection.join() is connection.whole and connection.generation == generation
 
 
+def test_devices_that_are_left_while_one_is_lost_are_missed_no_more(monkeypatch):
+    connection, _ = left_and_joined(monkeypatch)
+    connection.devices, connection.missing = None, ("worker:0",)
+    connection._reconnections = [SimpleNamespace(done=lambda: True)]
+    assert connection.is_back() and connection.go_away() is None
+    for _ in range(2):
+        assert connection.missing == () and not connection.is_back() and connection.devices is connection.whole
+        connection.join()
+
+
 @pytest.mark.parametrize("was_joined", [False, True])
 @pytest.mark.parametrize("raised", [PlacerError("worker:0 does not answer."), KeyboardInterrupt()])
 @pytest.mark.parametrize("connects", [False, True])
