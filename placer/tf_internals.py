@@ -219,6 +219,26 @@ def joined_tasks() -> dict[int, str]:
     return {task: address for job in jobs if job.name == "worker" for task, address in job.tasks.items()}
 
 
+def serve_cluster(cluster: tf.train.ClusterSpec) -> bool:
+    """Connect this process to another cluster by the server that it has; returns whether it has one.
+
+    `tf.config.experimental_connect_to_cluster` starts another server each time, and TensorFlow never ends one.
+    """
+    context = eager_context.context()
+    current = context.get_server_def()
+    if current is None:
+        return False
+    wanted = type(current)()
+    wanted.CopyFrom(current)
+    mine = [job for job in current.cluster.job if job.name == current.job_name]
+    wanted.cluster.CopyFrom(cluster.as_cluster_def())
+    for job in [job for job in wanted.cluster.job if job.name == current.job_name]:
+        wanted.cluster.job.remove(job)
+    wanted.cluster.job.extend(mine)
+    context.update_server_def(wanted)
+    return True
+
+
 @contextmanager
 def kept_by_workers(seconds: int) -> Iterator[None]:
     """Workers that are joined in the block keep what this process has there although it has not called them for so long

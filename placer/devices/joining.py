@@ -16,7 +16,7 @@ from itertools import permutations
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices.connecting import connect
+from placer.devices.connecting import HOST_JOB, connect
 from placer.devices.workers.addresses import listens
 from placer.devices.workers.binding import interface_of, own_address
 from placer.devices.workers.deadline import drop_deadlines, setting, waiting
@@ -30,7 +30,6 @@ RETRY_S = 0.25
 KEPT_S = 30 * 24 * 3600  # for so long workers of ours wait for a call: this machine may be suspended, or its clock set
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
-HOST_JOB = "localhost"  # what TensorFlow calls the job of the process that joins
 
 
 @dataclass(frozen=True)

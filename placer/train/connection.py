@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.devices.cluster import Devices, open_devices, start_own
-from placer.devices.connecting import connect
+from placer.devices.connecting import connect, times_connected
 from placer.devices.process_resources import dropped_by_joining
 from placer.devices.ray.ray_workers import RayWorkers
 from placer.devices.specs import division
@@ -27,6 +28,9 @@ NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
 # off on its way. It is made again, but not for ever: at most so many times within so many seconds.
 BY_GRPC, UNREAD = "GRPC error information", "Unable to parse request"
 MOST_AGAIN, AGAIN_S = 3, 60.0
+# Each time that workers are left and joined again, TensorFlow keeps 8 threads (0.4 MB) here and 4 in each worker, for
+# as long as the process lives.
+MOST_LEAVES = 100
 
 
 class Connection:
@@ -52,6 +56,7 @@ class Connection:
         self._is_watching = False
         self._reconnections: list[Reconnection] = []
         self._preparing = threading.Lock()
+        self._leaves = 0
         self._unreached = deque[float](maxlen=MOST_AGAIN)  # when calls did not reach a worker that was there
         self._clock = clock
 
@@ -97,14 +102,23 @@ class Connection:
             dropped = dropped_by_joining() if self.joins_workers else None
             if dropped is not None:
                 raise BadInputError(f"this program holds {dropped}, which TensorFlow drops when workers are joined.")
-            self.prepare()
-            if self.joins_workers:  # one may freeze while it is joined
-                self._is_watching = True
-                kept_by(WorkerWatch(self.workers if isinstance(self.workers, Workers) else None))
-            self.devices = self._whole = self._come_back() if self._whole is not None else self._opened()
+            before = times_connected()
+            try:
+                self.prepare()
+                if self.joins_workers:  # one may freeze while it is joined
+                    self._is_watching = True
+                    kept_by(WorkerWatch(self.workers if isinstance(self.workers, Workers) else None))
+                found = self._opened() if self._whole is None else self._whole.join_all()
+                if found.addresses:
+                    renew_all()
+            except BaseException:
+                self._watch_no_more()
+                if times_connected() != before:
+                    self._part()
+                raise
+            self.devices = self._whole = found
+            self.is_away = False
             self.generation += 1
-            if self.fragile:
-                renew_all()
         return self._whole
 
     def _opened(self) -> Devices:
@@ -113,36 +127,40 @@ class Connection:
             max_memory=self.max_memory,
         )  # fmt: skip
 
-    def _come_back(self) -> Devices:
-        try:
-            found = self.whole.join_all()
-        except PlacerError:
-            self._part()
-            raise
-        self.is_away = False
-        return found
-
     def go_away(self) -> str | None:
         """Leave the devices until the next `join`, because TensorFlow may call functions faster then: joined, they were
         1 to 8 % slower, as measured once by hand (docs/decisions/015). The workers stay. Returns why they must not be
         left, None where they are.
         """
         if self.fragile:
+            if self._leaves >= MOST_LEAVES:
+                return f"they were left {self._leaves} times, and TensorFlow keeps threads of each time"
             dropped = dropped_by_joining()
             if dropped is not None:
                 return f"this program holds {dropped}, which TensorFlow drops when workers are left"
+            self._leaves += 1
         self.is_away = True
+        self.devices, self.missing, self._reconnections = self._whole, (), []  # `join` joins all of them
         self._part()
         return None
 
     def _part(self) -> None:
         """Leave the workers' cluster, wherever they are by now; void all that was on them."""
-        if self.whole.addresses:
-            with waiting("the devices were left"):
+        try:
+            if self.joins_workers:
+                with waiting("the devices were left"):
+                    self._leave()
+        finally:
+            self.generation += 1
+            self._watch_no_more()
+
+    @staticmethod
+    def _leave() -> None:
+        try:
+            if tf_internals.joined_tasks():
                 connect(tf.train.ClusterSpec({}))
+        finally:  # joined in vain, or by half, TensorFlow has forgotten them, too
             renew_all()
-        self.generation += 1
-        self._watch_no_more()
 
     def lost(self) -> tuple[str, ...]:
         """Devices that were there last, and do not answer now."""
@@ -180,24 +198,25 @@ class Connection:
             self.devices = self.whole.without(self.missing)
         except PlacerError:
             self.devices = None
-        if new:
-            self._reconnections.append(self.whole.reconnect(new))
-        self._joined_anew()
+        finally:
+            if new:
+                self._reconnections.append(self.whole.reconnect(new))
+            self._joined_anew()
 
     def is_back(self) -> bool:
         """Whether all lost devices answer again."""
         return bool(self._reconnections) and all(reconnection.done() for reconnection in self._reconnections)
 
-    def rejoin(self) -> bool:
-        """Join all devices again; returns whether they were there. If not, the lost ones are brought back once more."""
+    def rejoin(self) -> None:
+        """Join all devices again. Where one is not there, go on without it, and bring it back once more."""
+        missing, self.missing, self._reconnections = self.missing, (), []
         try:
             self.devices = (self.devices or self.whole).join_all()
-        except PlacerError:
-            self._reconnections = [self.whole.reconnect(self.whole.lost())]
-            return False
-        self._reconnections, self.missing = [], ()
-        self._joined_anew()
-        return True
+            self._joined_anew()
+        except BaseException as error:  # by now TensorFlow may have left the devices of before
+            self.go_on_without(self.whole.lost() or missing)
+            if not isinstance(error, PlacerError):
+                raise
 
     def end_workers(self) -> None:
         """End the processes that were started here, frozen ones, too."""
@@ -206,14 +225,15 @@ class Connection:
 
     def close(self) -> None:
         """End the workers that were started for this session, and leave variables usable without them."""
-        if self._whole is not None:
-            if self.workers is not None and not self.is_away:  # joined to dead workers, nothing can be compiled
-                connect(tf.train.ClusterSpec({}))
-                renew_all()
-            self._whole.close()
-        elif self.workers is not None:
-            self.workers.close()
-        self._watch_no_more()
+        try:
+            if self._whole is not None and self.workers is not None and not self.is_away:
+                self._leave()  # joined to dead workers, nothing can be compiled
+        finally:
+            if self._whole is not None:
+                self._whole.close()
+            elif self.workers is not None:
+                self.workers.close()
+            self._watch_no_more()
 
     def _watch_no_more(self) -> None:
         if self._is_watching:

@@ -271,7 +271,7 @@ class DeviceSession:
         return self.connection.is_back()
 
     def rejoin(self) -> None:
-        """Take devices that came back in again. Training goes on from the state it is in."""
+        """Take devices that came back in again, those that are there. Training goes on from the state it is in."""
         with self.lock:
             self._rejoin()
 
@@ -279,9 +279,13 @@ class DeviceSession:
         self.save()
         for member in self.members:
             member.pause()
-        if not self.connection.rejoin():
-            return
-        self.replicas.lose()
+        try:
+            self.connection.rejoin()
+        finally:  # what was on the devices is void, whether all of them are there or not
+            self.replicas.lose()
+            self._rebuild()
+
+    def _rebuild(self) -> None:
         try:
             for member in self.members:
                 member.rebuild()

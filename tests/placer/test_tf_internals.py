@@ -233,6 +233,20 @@ def test_workers_are_told_for_how_long_to_wait_for_a_call_of_a_process_that_join
     assert set(told[len(told) // 2 :]) == {600}
 
 
+def test_a_server_that_is_there_serves_another_cluster_at_its_own_address(monkeypatch):
+    context, told = tf_internals.eager_context.context(), []
+    monkeypatch.setattr(context, "_server_def", None)
+    monkeypatch.setattr(type(context), "set_server_def", lambda self, server: setattr(self, "_server_def", server))
+    monkeypatch.setattr(type(context), "update_server_def", lambda _, server: told.append(server))
+    elsewhere = tf.train.ClusterSpec({"worker": {0: "host:1"}, "localhost": ["other:2"]})
+    assert not tf_internals.serve_cluster(elsewhere) and told == []
+    tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": {1: "host:3"}, "localhost": ["mine:4"]}))
+    assert tf_internals.serve_cluster(elsewhere) and tf_internals.serve_cluster(tf.train.ClusterSpec({}))
+    served = [{job.name: dict(job.tasks) for job in server.cluster.job} for server in told]
+    assert served == [{"worker": {0: "host:1"}, "localhost": {0: "mine:4"}}, {"localhost": {0: "mine:4"}}]
+    assert {(server.job_name, server.protocol) for server in told} == {("localhost", "grpc")}
+
+
 def test_bytes_of_a_tensor_are_those_of_its_elements():
     tensors = [tf.zeros((2, 3)), tf.zeros((0, 3)), tf.constant(1, tf.int64), tf.zeros((5,), tf.bfloat16)]
     assert [tf_internals.bytes_of(tensor) for tensor in tensors] == [24, 0, 8, 10]

@@ -1,11 +1,19 @@
-"""Joining and leaving workers opens ports of this process that no other host reaches, not even for a moment."""
+"""Joining and leaving workers opens ports of this process that no other host reaches, not even for a moment, and not
+one each time.
+"""
 
+import os
 import platform
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from placer.devices import connecting
 from placer.devices.workers.listen_watch import MACHINES
 
 JOINS_AND_LEAVES = """
@@ -26,7 +34,8 @@ else:
     listen_watch.MACHINES = {}
 with start_workers(1) as workers:
     tasks = dict(enumerate(workers.addresses))
-    for change in (lambda: joining.join_workers(tasks), lambda: joining.leave(workers.addresses)) * 2:
+    join, leave = lambda: joining.join_workers(tasks), lambda: joining.leave(workers.addresses)
+    for change in (join, leave, join, leave, join, join, leave):
         change()
         print(*ports())
 """
@@ -39,5 +48,54 @@ def test_every_port_is_tied_to_loopback(tied: str) -> None:
         pytest.skip("no watch is known for this machine")
     done = subprocess.run([sys.executable, "-c", JOINS_AND_LEAVES, tied], capture_output=True, text=True, check=True)
     opened = [line.split() for line in done.stdout.splitlines()]
-    assert [len(ports) for ports in opened] == [1, 2, 3, 4]
+    assert [len(ports) for ports in opened] == [1, 1, 1, 1, 1, 3, 3]  # two more where no leaving came between
     assert {port for ports in opened for port in ports} == {"lo"}
+
+
+@pytest.fixture
+def pressed() -> Iterator[threading.Event]:
+    """Ctrl-C, and when the main thread has noticed it."""
+    noticed = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        noticed.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    yield noticed
+    signal.signal(signal.SIGINT, before)
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("when", ["before it starts", "as it starts", "meanwhile"])
+def test_ctrl_c_is_raised_when_tensorflow_has_connected_once_and_not_before(monkeypatch, pressed, when) -> None:
+    connected, returned = [], threading.Event()
+
+    def connect(cluster: object) -> None:
+        if when == "meanwhile":
+            press()
+            assert pressed.wait(10)
+        returned.wait(0.3)  # long enough for a caller who does not wait for it
+        connected.append(cluster)
+
+    class Thread(threading.Thread):
+        def start(self) -> None:
+            if when == "before it starts" and not pressed.is_set():
+                press()
+            super().start()
+            if when == "as it starts" and not pressed.is_set():
+                press()
+
+    monkeypatch.setattr(connecting.tf.config, "experimental_connect_to_cluster", connect)
+    monkeypatch.setattr(connecting.tf.config, "list_logical_devices", list)
+    monkeypatch.setattr(connecting, "_lasting_watch", lambda: None)
+    monkeypatch.setattr(connecting, "_server", None)
+    monkeypatch.setattr(connecting, "threading", SimpleNamespace(**{**vars(threading), "Thread": Thread}))
+    before = connecting.times_connected()
+    with pytest.raises(KeyboardInterrupt):
+        connecting.connect(connecting.tf.train.ClusterSpec({"worker": {0: "host:1"}}))
+    assert [cluster.as_dict() for cluster in connected] == [{"worker": ["host:1"]}]
+    assert connecting.times_connected() == before + 1

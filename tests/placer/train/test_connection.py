@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
 
 from placer.errors import PlacerError
-from placer.train.connection import AGAIN_S, BY_GRPC, MOST_AGAIN, UNREAD, Connection
+from placer.train.connection import AGAIN_S, BY_GRPC, MOST_AGAIN, MOST_LEAVES, UNREAD, Connection
 
 
 def test_devices_of_this_process_are_joined_once_and_never_lost(two_cpus):
@@ -51,3 +54,130 @@ def test_a_call_that_did_not_reach_a_worker_is_made_again_but_not_for_ever(error
     assert connection.lost_by(error) == ()
     assert connection.lost_by(tf.errors.InternalError(None, None, f"a kernel failed Additional {BY_GRPC}")) is None
     assert connection.lost_by(tf.errors.UnavailableError(None, None, "the step's own")) is None
+
+
+def left_and_joined(monkeypatch):
+    """A connection to a worker that is joined, and with it all that TensorFlow would do."""
+    module, tasks = "placer.train.connection", {0: "host:1"}
+    monkeypatch.setattr(f"{module}.tf_internals.joined_tasks", lambda: tasks)
+    monkeypatch.setattr(f"{module}.connect", lambda _: tasks.clear())
+    monkeypatch.setattr(f"{module}.renew_all", lambda: None)
+    connection = Connection("host:1", False)
+    connection._whole = connection.devices = SimpleNamespace(
+        addresses={"worker:0": "host:1"}, join_all=lambda: tasks.update({0: "host:1"}) or connection._whole
+    )
+    return connection, tasks
+
+
+def test_devices_that_were_left_very_often_stay_joined(monkeypatch):
+    connection, tasks = left_and_joined(monkeypatch)
+    for _ in range(MOST_LEAVES):
+        assert connection.go_away() is None and not tasks and not connection.fragile
+        connection.join()
+    why, generation = connection.go_away(), connection.generation
+    assert why is not None and f"left {MOST_LEAVES} times" in why
+    assert connection.is_joined and connection.fragile and tasks
+    assert connection.join() is connection.whole and connection.generation == generation
+
+
+def test_devices_that_are_left_while_one_is_lost_are_missed_no_more(monkeypatch):
+    connection, _ = left_and_joined(monkeypatch)
+    connection.devices, connection.missing = None, ("worker:0",)
+    connection._reconnections = [SimpleNamespace(done=lambda: True)]
+    assert connection.is_back() and connection.go_away() is None
+    for _ in range(2):
+        assert connection.missing == () and not connection.is_back() and connection.devices is connection.whole
+        connection.join()
+
+
+@pytest.mark.parametrize("was_joined", [False, True])
+@pytest.mark.parametrize("raised", [PlacerError("worker:0 does not answer."), KeyboardInterrupt()])
+@pytest.mark.parametrize("connects", [False, True])
+def test_a_join_that_fails_after_tensorflow_has_connected_leaves_the_workers(monkeypatch, connects, raised, was_joined):
+    done, tasks, times = [], {}, [3]
+
+    def join(*_, **__):
+        if connects:
+            times[0] += 1
+            tasks[0] = "host:1"
+        raise raised
+
+    module = "placer.train.connection"
+    monkeypatch.setattr(f"{module}.open_devices", join)
+    monkeypatch.setattr(f"{module}.times_connected", lambda: times[0])
+    monkeypatch.setattr(f"{module}.tf_internals.joined_tasks", lambda: tasks)
+    monkeypatch.setattr(f"{module}.connect", lambda cluster: done.append(cluster.as_dict()))
+    monkeypatch.setattr(f"{module}.renew_all", lambda: done.append("renewed"))
+    connection = Connection("host:1", False)
+    if was_joined:
+        connection._whole = SimpleNamespace(addresses={"worker:0": "host:1"}, join_all=join)
+        connection.is_away = True
+    with pytest.raises(type(raised)):
+        connection.join()
+    assert done == ([{}, "renewed"] if connects else [])
+    assert not connection.is_joined and not connection.fragile and connection.devices is None
+
+
+# One process for each, for workers can be joined only there.
+JOINS_IN_VAIN = """
+import faulthandler, os, signal, sys, time
+faulthandler.dump_traceback_later(100, exit=True)
+import tensorflow as tf
+from placer.devices import joining
+from placer.devices.workers.worker_info import WorkerInfo
+from placer.devices.workers.workers import start_workers
+from placer.errors import PlacerError
+from placer.train.connection import Connection
+
+joining.JOIN_TIMEOUT_S = 3.0
+workers, asked = start_workers(1), joining._info
+
+def other_version(task):
+    return WorkerInfo("1.0.0", 1)
+
+def dies(task):
+    workers.processes[0].kill(), workers.processes[0].wait()
+    return asked(task)
+
+number = tf.Variable(0)
+compiled = tf.function(lambda: number.assign_add(10))
+compiled()
+for joining._info in (other_version, dies):
+    connection = Connection(workers.addresses[0], False)
+    try:
+        connection.join()
+        raise SystemExit("joined")
+    except PlacerError as error:
+        print(error, file=sys.stderr)
+    number.assign(1)
+    compiled()
+    assert number.numpy() == 11, number.numpy()
+    connection.close()
+print("kept")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.workers
+def test_variables_can_be_written_after_workers_were_joined_in_vain():
+    ran = subprocess.run([sys.executable, "-c", JOINS_IN_VAIN], capture_output=True, text=True, timeout=120)
+    assert ran.stdout.endswith("kept\n"), ran.stdout + ran.stderr[-5000:]
+
+
+@pytest.mark.parametrize("raised", [PlacerError("worker:1 was lost."), KeyboardInterrupt()])
+def test_joining_again_in_vain_voids_all_as_joining_does_and_brings_what_was_lost_back_once_more(monkeypatch, raised):
+    def join_all():
+        raise raised
+
+    renewed, asked = [], []
+    monkeypatch.setattr("placer.train.connection.renew_all", lambda: renewed.append(connection.generation))
+    connection = Connection("host:1,host:2", False)
+    connection._whole = SimpleNamespace(
+        addresses={"worker:0": "host:1", "worker:1": "host:2"}, join_all=join_all, lost=lambda: (),
+        without=lambda names: f"without {names}", reconnect=lambda names: asked.append(names) or SimpleNamespace(),
+    )  # fmt: skip
+    connection.missing, connection.generation = ("worker:1",), 7
+    with pytest.raises(KeyboardInterrupt) if isinstance(raised, KeyboardInterrupt) else nullcontext():
+        connection.rejoin()
+    assert (connection.generation, renewed) == (8, [8]) and connection.devices == "without ('worker:1',)"
+    assert connection.missing == ("worker:1",) and asked == [["worker:1"]] and len(connection._reconnections) == 1

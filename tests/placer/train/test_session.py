@@ -17,6 +17,7 @@ sys.path.insert(0, sys.argv[1])
 import keras, numpy as np, psutil
 import tensorflow as tf
 from conftest import Hand
+from placer.devices import cluster
 from placer.train.session import DeviceSession
 
 LASTS = "placer.devices.workers.listen_child"
@@ -74,6 +75,10 @@ def back():
     while session.missing or session.devices is None:
         if session.is_back():
             session.rejoin()
+            kept = optimizer.learning_rate.numpy()  # TensorFlow forgets variables at each joining, one in vain, too
+            optimizer.learning_rate.assign(0.5)
+            assert optimizer.learning_rate.numpy() == 0.5
+            optimizer.learning_rate.assign(kept)
         assert time.monotonic() < deadline
         time.sleep(0.05)
     hand.placed.clear()
@@ -102,8 +107,15 @@ def disturb(i):
             run(tensors)
             raise tf.errors.InternalError(None, None, "Unable to parse request Additional GRPC error information")
         placed.run_flat = unread
-    if i == 22:
+    if i == 22:  # and is lost once more while it is joined again
+        reach = cluster.reach_one_another
+        def lost_again(*asked):
+            cluster.reach_one_another = reach
+            hit(1)
+            return reach(*asked)
+        cluster.reach_one_another = lost_again
         back()
+        assert cluster.reach_one_another is reach
     if i == 23:  # lost before the first step of a mapping, which shows where variables are kept to undo that step
         hand.placed.clear(), hand.move(), hit(1)
     if i == 24:  # lost under work in the background
