@@ -407,6 +407,12 @@ def dataset_captures() -> Iterator[Any]:
         yield from (outer for outer, _ in wrapper.function.graph.captures if outer.dtype == tf.resource)
 
 
+def is_handle_of_variable(handle: Any) -> bool:
+    """Whether a resource is a variable's, which alone says what it holds."""
+    data = getattr(handle, "_handle_data", None)
+    return bool(data is not None and data.is_set and data.shape_and_type)
+
+
 def named_resource_kinds() -> dict[str, tuple[type, ...]]:
     """What holds a resource that TensorFlow finds by its name: kind -> classes."""
     return {

@@ -1,6 +1,7 @@
-"""What of this process TensorFlow drops when workers are joined: everything that it finds by name but variables.
+"""What of this process TensorFlow drops when workers are joined: everything that it finds by name.
 
-After joining, a table, a summary writer or a queue made before raises NotFoundError wherever it is used.
+After joining, a table, a summary writer or a queue made before raises NotFoundError wherever it is used. Variables are
+given other handles (placer/train/variables/hooks.py), but functions of tf.data pipelines go on with the former ones.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ USERS = ("LookupTable", "Queue", "Summary")  # parts of the types of ops that us
 
 def dropped_by_joining() -> str | None:
     """In words, what this program holds that would be gone after workers are joined; None where there is nothing."""
+    if any(map(tf_internals.is_handle_of_variable, tf_internals.dataset_captures())):
+        return "a tf.data pipeline whose functions use a variable (of an augmentation layer, say)"
+    return _named()
+
+
+def _named() -> str | None:
     kinds = tf_internals.named_resource_kinds()
     for kind, types in kinds.items():
         for thing in instances_of(types):
@@ -32,7 +39,7 @@ def check_kept(captured: Captured) -> None:
     """Raises BadInputError where an op of the step uses what joining workers would take from it."""
     host = (captured.nodes[name] for name in sorted(captured.host_ops))
     user = next((node for node in host if any(part in node.op for part in USERS)), None)
-    dropped = dropped_by_joining() if user is not None else None
+    dropped = _named() if user is not None else None
     if user is not None and dropped is not None:
         raise BadInputError(
             f"{captured.name}: op {short(user.name)} ({user.op}) uses {dropped}, which TensorFlow drops when workers "

@@ -22,6 +22,10 @@ def only_those_of_the_test(monkeypatch):
     known = {id(thing) for thing in instances_of(kinds)}
     fresh = lambda kinds: [thing for thing in instances_of(kinds) if id(thing) not in known]  # noqa: E731
     monkeypatch.setattr(process_resources, "instances_of", fresh)
+    handles = list(tf_internals.dataset_captures())
+    captures = tf_internals.dataset_captures
+    other = lambda: (h for h in captures() if not any(h is known for known in handles))  # noqa: E731
+    monkeypatch.setattr(tf_internals, "dataset_captures", other)
 
 
 def table(anonymous=False):
@@ -29,11 +33,17 @@ def table(anonymous=False):
     return tf.lookup.StaticHashTable(pairs, 0, experimental_is_anonymous=anonymous)
 
 
+def augmented():
+    level = tf.Variable(0.5)
+    return tf.data.Dataset.range(3).map(lambda i: tf.cast(i, tf.float32) * level)
+
+
 HELD = {
     "a lookup table (StaticHashTable)": table,
     "a lookup table (MutableHashTable)": lambda: tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0),
     "a lookup table": lambda: tf.data.Dataset.from_tensors(["a"]).map(keras.layers.StringLookup(vocabulary=["a"])),
     "a summary writer": None,
+    "a tf.data pipeline whose functions use a variable": lambda: augmented(),
     "a queue (FIFOQueue)": lambda: tf.queue.FIFOQueue(2, [tf.float32]),
 }
 
@@ -51,6 +61,33 @@ def test_what_stays_is_not():
     held += [tf.data.Dataset.range(3).map(lambda i: i), tf.summary.create_noop_writer()]
     assert held and dropped_by_joining() is None
     assert set(tf_internals.named_resource_kinds()) == set(process_resources.IN_WORDS)
+
+
+PIPELINE = """
+import time
+import tensorflow as tf, placer
+level, weight = tf.Variable(0.0), tf.Variable(1.0)
+batches = tf.data.Dataset.from_tensors(tf.ones([4])).map(lambda x: x * level)
+step = placer.autoplace(tf.function(lambda x: weight.assign_add(tf.reduce_sum(x))), devices="workers:2")
+begin = time.monotonic()
+for i in range(1, 100_000):
+    level.assign(float(i))
+    for x in batches:
+        assert float(tf.reduce_sum(x)) == 4.0 * i
+        step(x)
+    if step.left_alone or time.monotonic() > begin + 120:
+        break
+    time.sleep(0.01)
+print(step.left_alone)
+step.close()
+"""
+
+
+@pytest.mark.workers
+@pytest.mark.slow
+def test_a_pipeline_with_a_variable_of_its_own_keeps_workers_from_being_joined():
+    ran = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=300)
+    assert "holds a tf.data pipeline whose functions use a variable" in ran.stdout, ran.stdout + ran.stderr[-3000:]
 
 
 PROGRAM = """
