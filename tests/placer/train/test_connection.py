@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import PlacerError
-from placer.train.connection import AGAIN_S, BY_GRPC, MOST_AGAIN, MOST_LEAVES, UNREAD, Connection
+from placer.train.connection import AGAIN_S, BY_GRPC, MOST_AGAIN, UNREAD, Connection
 
 
 def test_devices_of_this_process_are_joined_once_and_never_lost(two_cpus):
@@ -60,6 +60,7 @@ def left_and_joined(monkeypatch):
     """A connection to a worker that is joined, and with it all that TensorFlow would do."""
     module, tasks = "placer.train.connection", {0: "host:1"}
     monkeypatch.setattr(f"{module}.tf_internals.joined_tasks", lambda: tasks)
+    monkeypatch.setattr(f"{module}.dropped_by_joining", lambda: None)
     monkeypatch.setattr(f"{module}.connect", lambda _: tasks.clear())
     monkeypatch.setattr(f"{module}.renew_all", lambda: None)
     connection = Connection("host:1", False)
@@ -70,12 +71,13 @@ def left_and_joined(monkeypatch):
 
 
 def test_devices_that_were_left_very_often_stay_joined(monkeypatch):
+    monkeypatch.setattr("placer.train.connection.MOST_LEAVES", 3)
     connection, tasks = left_and_joined(monkeypatch)
-    for _ in range(MOST_LEAVES):
+    for _ in range(3):
         assert connection.go_away() is None and not tasks and not connection.fragile
         connection.join()
     why, generation = connection.go_away(), connection.generation
-    assert why is not None and f"left {MOST_LEAVES} times" in why
+    assert why is not None and "left 3 times" in why
     assert connection.is_joined and connection.fragile and tasks
     assert connection.join() is connection.whole and connection.generation == generation
 
