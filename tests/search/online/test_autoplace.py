@@ -183,7 +183,7 @@ def test_a_step_across_a_suspend_is_not_counted_and_one_line_says_so(
 def test_a_store_that_can_be_written_no_more_ends_no_search(
     make_step: Callable[[], Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise PlacerError("the store cannot be written: database or disk is full; free some space.")
 
     monkeypatch.setattr(Store, "add", full)
