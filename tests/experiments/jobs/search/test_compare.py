@@ -89,7 +89,7 @@ def test_each_result_has_the_seconds_of_asking_and_measuring(found, facts):
     for standing in found.standings:
         assert len(standing.at_s) == len(standing.rows)
         assert standing.at_s == tuple(sorted(standing.at_s))
-        assert 0 < standing.asking_s < found.seconds and 0 < standing.at_s[0] and standing.at_s[-1] < found.seconds
+        assert 0 < standing.asking_s < found.seconds and standing.at_s[0] > 0 and standing.at_s[-1] < found.seconds
         assert facts["searchers"][standing.searcher]["at_s"] == list(standing.at_s)
 
 
