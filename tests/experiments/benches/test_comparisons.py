@@ -12,6 +12,7 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.search_quality import enumerated
 from experiments.benches.search_quality import run as search_quality
 from experiments.benches.search_quality.enumerated import canonical, enumerate_job, placements
+from experiments.benches.search_quality.page import page_lines
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -88,6 +89,17 @@ def test_ours_is_what_a_search_delivers_and_peers_are_what_they_proposed(compari
     assert "| 100.0 ms +- 1.0 ms | 2.00 | random | 110.0 ms | 1.100 |" in page
     assert "failed: placer: no." in page
     assert "256 placements" in page and "Gap: 1.5%" in page
+
+
+def test_a_peer_would_deliver_the_single_device_too(comparing, monkeypatch):
+    monkeypatch.setitem(FOUND, "moe", comparison((0.25, [0.25, 0.25]), {"heft": (0.24, [0.25, 0.2])}))
+    facts = run_bench("search-quality", options(comparing), record=True)
+    moe = facts["by_model"]["moe"]
+    assert (moe["best_peer_s"], moe["vs_peer"]) == (0.24, 1.0)
+    old = {**facts, "by_model": {"moe": {**moe, "vs_peer": 1.2}}, "worst_vs_peer": 1.2}
+    for lines in (page_lines(facts), page_lines(old)):
+        (row,) = (line for line in lines if line.startswith("| `moe` | 200.0 ms"))
+        assert "| heft | 240.0 ms | 1.000 |" in row and "Worst against a peer: 1.000." in lines
 
 
 def test_gaps_are_read_off_the_curves(comparing):
