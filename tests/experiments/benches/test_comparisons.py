@@ -119,6 +119,18 @@ def test_gaps_are_read_off_the_curves(comparing):
     assert (comparing.path / "docs" / "regret.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_near_is_who_delivers_what_is_near(comparing, monkeypatch):
+    monkeypatch.setitem(FOUND, "moe", comparison((0.25, [0.25, 0.0, 0.2]), {"heft": (0.16, [0.25, 0.2, 0.0])}))
+    facts = run_bench("sample-efficiency", options(comparing), record=True)
+    moe = facts["by_model"]["moe"]
+    assert (moe["near_after"], moe["searchers"]["heft"]["near_after"]) == (None, 2)
+    old = {key: value for key, value in facts.items() if key != "measured_again_at"}
+    old["by_model"] = {"moe": {**moe, "near_after": 1}}
+    page = "\n".join(sample_efficiency.page_lines(old))
+    assert "| heft | 0.0% | 0.0% | 0.0% | 1 of 1 |" in page and "| 20.0% | 20.0% | 20.0% | 0 of 1 |" in page
+    assert "may count as fast" in page and "may count as fast" not in (comparing.path / "BENCHMARKS.md").read_text()
+
+
 def test_one_campaign_serves_both_benches_and_failures_are_tried_again(comparing):
     run_bench("search-quality", options(comparing), record=False)
     assert comparing.ran == list(FOUND)
