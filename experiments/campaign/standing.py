@@ -86,7 +86,8 @@ def best_s(trials: tuple[Trial, ...], single_s: float) -> float:
 
 def after(store: Store, budgets: tuple[int, ...]) -> list[Facts]:
     """For each case and searcher, the ratio to the best single device after so many measurements: the median over
-    seeds, of those that went so far or ended before; None where there is none.
+    seeds, of those that went so far or ended before; None where there is none. side_by_side: where all of these had
+    come to their end and were measured beside the device there; other measured ones are of races, each alone.
     """
     rows: dict[tuple[str, str], list[Held]] = {}
     for held in store.held():
@@ -94,16 +95,34 @@ def after(store: Store, budgets: tuple[int, ...]) -> list[Facts]:
     facts = []
     for (case, searcher), cells in rows.items():
         single_s = best_single_s(store.opened(case))
-        ratios = {str(budget): _ratio_after(cells, budget, single_s) for budget in budgets}
-        facts.append({"case": case, "searcher": searcher, "kind": cells[0].kind, "seeds": len(cells), "after": ratios})
+        reached = {str(budget): _reached(cells, budget, single_s) for budget in budgets}
+        facts.append({
+            "case": case,
+            "searcher": searcher,
+            "kind": cells[0].kind,
+            "seeds": len(cells),
+            "after": {budget: median(ratio for ratio, _ in of) if of else None for budget, of in reached.items()},
+            "side_by_side": {budget: bool(of) and all(beside for _, beside in of) for budget, of in reached.items()},
+        })  # fmt: skip
     return facts
 
 
-def _ratio_after(cells: list[Held], budget: int, single_s: float) -> float | None:
+def _reached(cells: list[Held], budget: int, single_s: float) -> list[tuple[float, bool]]:
+    """Of each cell that went so far: the ratio to the best single device, and whether that was side by side."""
     far = [held for held in cells if len(held.trials) >= budget or held.ended is not None]
-    bests = [best_s(held.trials[:budget], single_s) for held in far if single_s < inf]
-    ratios = [single_s / best for best in bests if best > 0]
-    return median(ratios) if ratios else None
+    return [found for held in far if (found := _ratio_after(held, budget, single_s)) is not None]
+
+
+def _ratio_after(held: Held, budget: int, single_s: float) -> tuple[float, bool] | None:
+    """Of many mappings the luckiest in its race looks too good, so that no race counts as better than the end."""
+    final = held.final if held.final and not held.lacks_final else {}
+    end = final["best_single_s"] / final["best_s"] if final.get("best_single_s") else None
+    if end is not None and budget >= len(held.trials):
+        return end, True
+    raced_s = best_s(held.trials[:budget], single_s)
+    if single_s == inf or raced_s <= 0:
+        return None
+    return min(single_s / raced_s, inf if end is None else end), False
 
 
 def _finite(seconds: float | None) -> float | None:

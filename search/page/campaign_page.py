@@ -82,15 +82,17 @@ def _case(i: int, case: RunRecord, record: CampaignRecord) -> str:
 
 
 def _said_of_overview(record: CampaignRecord) -> str:
-    """For each case, how far the best searcher came."""
+    """For each case, how far its best mapping is ahead: of those that were measured side by side, if any were."""
     told = []
     for i, case in enumerate(record.cases):
-        ratios = [_ratio(cell) for cell in record.cells if cell.case == i]
-        best = max((ratio for ratio in ratios if ratio is not None), default=None)
-        told += [] if best is None else [f"{case.title} {best:.2f}"]
+        ran = [(not cell.is_side_by_side, cell.best_s, cell) for cell in record.cells if cell.case == i and cell.best_s]
+        best = min(ran, key=lambda entry: entry[:2])[2] if ran else None
+        if best is not None and (ratio := _ratio(best)) is not None:
+            raced = best.kind == "measured" and not best.is_side_by_side
+            told.append(f"{case.title} {'~' if raced else ''}{ratio:.2f}")
     return (
         "Times faster than the best single device, by case, searcher and seed; hollow marks are predicted. "
-        f"The best of each case: {'; '.join(told)}."
+        f"The best of each case, with a ~ where it was raced and not measured side by side yet: {'; '.join(told)}."
     )
 
 

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from experiments.benches.bench import Facts
-from experiments.benches.online.training import Held, Training, fastest, raced, say
+from experiments.benches.online.training import Held, Training, fastest, raced, say, untouched_s
 
 EVERY = 200  # calls between two looks at the references
 EACH = 5  # steps of each reference at a look
@@ -45,7 +45,7 @@ class References:
 
 def oracle_facts(model: str, workers: int, budget: int = 16, calls: int = 2000, limit_s: float = 900.0) -> Facts:
     """A run of `calls` with looks at its references, then a second search, whose best may be the better oracle."""
-    references = References()
+    references, untouched = References(), untouched_s(model)
     with Training(model, f"workers:{workers}", budget) as training:
         call_s: list[float] = []
         begin, steady_at, known = training.clock(), None, training.auto.controller.mode
@@ -62,7 +62,7 @@ def oracle_facts(model: str, workers: int, budget: int = 16, calls: int = 2000, 
         references.look(training, len(call_s))
         say(f"{len(call_s)} calls in {sum(call_s):.0f} s, steady from {steady_at} on")
         run_s = training.clock() - begin
-        facts = _judged(training, references, call_s)
+        facts = _judged(training, references, call_s) | {"untouched_before_s": untouched}
         return {"model": model, **facts, "steady_at": steady_at, "run_s": run_s, "ended": training.said("end")}
 
 
@@ -84,7 +84,6 @@ def _judged(training: Training, references: References, call_s: Sequence[float])
         "oracle_by": better.name if factor < 1.0 else own.name,
         "second_search": better_s / own_s,
         "single_s": median(single),
-        "untouched_s": median(call_s[2:8]),
         "last_s": median(call_s[-EVERY:]),
         "references": [{"call": at, **took} for at, took in zip(references.at, references.took, strict=True)],
         "mappings_measured": len(training.auto.tried),

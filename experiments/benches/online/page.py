@@ -63,7 +63,9 @@ def _oracle(name: str, found: Facts) -> Iterator[list[str]]:
         f"{found['calls']} calls in {found['total_s']:.0f} s; the oracle's step {ms(found['oracle_s'])} (by "
         f"{found['oracle_by']}), the last calls {ms(found['last_s'])}; search over after {found['steady_at']} calls"
     )
-    single = f"its step {ms(found['single_s'])}; untouched, all cores, at first {ms(found['untouched_s'])}"
+    single = f"its step {ms(found['single_s'])}"
+    if "untouched_before_s" in found:  # an older record has it of calls beside which the workers started
+        single += f"; untouched, all cores, before there were workers {ms(found['untouched_before_s'])}"
     yield [*ORACLE, f"`{name}`", f"{found['vs_oracle']:.3f}", run]
     yield ["against the best single device", "1.00", f"`{name}`", f"{found['vs_single']:.3f}", single]
 

@@ -55,6 +55,31 @@ class Moment:
     values: Sequence[tuple[tf.Variable, Any]]
 
 
+def loaded(model: str, seed: int) -> tuple[zoo.TrainingStep, list[Sequence[Any]]]:
+    """A network, which may carry its batch size, and BATCHES different batches."""
+    name, _, batch = model.partition("@")
+    if batch.isdecimal():
+        labels = zoo.load(name, seed=seed).example_inputs[-1]
+        work = zoo.load(name, batch=int(batch), seed=seed)
+    else:
+        work = zoo.load(model, seed=seed)
+        labels = work.example_inputs[-1]
+    return work, [relabelled(work.example_inputs, labels, seed + i) for i in range(BATCHES)]
+
+
+def untouched_s(model: str, calls: int = 2 + BATCHES, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of a network's step as TensorFlow runs it, the median without the first two calls. To be asked before
+    there is a Training, whose workers start on the same cores.
+    """
+    work, batches = loaded(model, 0)
+    step, took = tf.function(work.step), []
+    for call in range(calls):
+        begin = clock()
+        values(tf.nest.flatten(step(*batches[call % BATCHES])))
+        took.append(clock() - begin)
+    return median(took[2:])
+
+
 class Training:
     """Trains a network under autoplace. Workers start at the first calls.
 
@@ -69,15 +94,8 @@ class Training:
         seed: int = 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        name, _, batch = model.partition("@")
-        if batch.isdecimal():
-            labels = zoo.load(name, seed=seed).example_inputs[-1]
-            self.work = zoo.load(name, batch=int(batch), seed=seed)  # kept: the model dies with it
-        else:
-            self.work = zoo.load(model, seed=seed)
-            labels = self.work.example_inputs[-1]
+        self.work, self.batches = loaded(model, seed)  # work is kept: the model dies with it
         self.clock, self.budget = clock, budget
-        self.batches = [relabelled(self.work.example_inputs, labels, seed + i) for i in range(BATCHES)]
         step = tf.function(self.work.step)
         self.auto = autoplace(step, devices=devices, budget=budget, seed=seed, beat_untouched=False)
         self.live = self.auto._live

@@ -36,9 +36,14 @@ def bench_facts(options: BenchOptions) -> Facts:
     }
 
 
+def vs_peer(peer_s: float | None, single_s: float | None, delivered_s: float) -> float | None:
+    """How many times as fast as what the best peer would deliver; None where no peer's mapping ran."""
+    return min(peer_s, single_s or peer_s) / delivered_s if peer_s else None
+
+
 def judged(facts: Facts) -> Facts:
     """One comparison. What is delivered is the default searcher's fastest, or the best single device where that is
-    faster, as at the end of a search; peers are the other searchers.
+    faster, as at the end of a search; peers are the other searchers, which would deliver that device, too.
     """
     if "failed" in facts:
         return {"failed": facts["failed"]}
@@ -61,7 +66,7 @@ def judged(facts: Facts) -> Facts:
         "best_single_spread_s": single["spread_s"] if single else None,
         "best_peer": peer,
         "best_peer_s": peer_s,
-        "vs_peer": peer_s / delivered["step_s"] if peer_s else None,
+        "vs_peer": vs_peer(peer_s, single["step_s"] if single else None, delivered["step_s"]),
         "lower_bound_s": facts["lower_bound_s"],
         "in_process_s": facts["in_process_s"],
         "measured": facts["measured"],

@@ -43,7 +43,9 @@ def _best(store: Store, case: str, cells: Sequence[Held]) -> MappingFile:
     held = max(cells, key=lambda held: _ratio(held.final or {}))
     final, content, opened = held.final or {}, store.content(case, PROFILE), store.opened(case) or {}
     assert content is not None
-    prediction = Profiled.decoded(content).prediction
+    # Its run order is part of what was measured, and that is by the costs as the search had corrected them.
+    calibration = (opened if held.state is None else held.state).get("calibration")
+    prediction = Profiled.decoded(content).calibrated(calibration)
     groups = prediction.groups
     found = groups.expand_mapping(Mapping(groups.graph, prediction.topology, tuple(final["devices"])))
     return mapping_file(

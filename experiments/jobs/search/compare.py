@@ -26,6 +26,7 @@ from search.session.session import BATCH, SearchSession
 RACE = 6  # mappings raced together; beside them are the anchor and the incumbent
 ROUNDS = 6  # a searcher asks its share in about this many rounds
 FINAL_REPEATS = 12
+MARKS = (5, 10, 20)  # after so many measurements, what a searcher would deliver is measured at the end, too
 ASKING_LIMIT_S = 60.0  # a searcher whose asking took longer, in all, is not asked again
 
 
@@ -97,13 +98,18 @@ class Comparison:
         return tuple(row for row in self.measured if row.searcher == "single")
 
     def best_so_far_s(self, standing: Standing) -> list[float | None]:
-        """The best step time before the first and after each of a searcher's measurements; None while nothing ran.
+        """The step time of what a searcher would deliver before its first and after each of its measurements: the
+        winner of the races until then, or the best single device where that is faster; None while nothing ran.
 
         The last is that of the mapping it would deliver, measured at the end: its own or the best single device.
         """
-        best_s = min(map(self._figure_s, self.singles), default=inf)
-        so_far = [best_s] + [best_s := min(best_s, self._figure_s(row)) for row in standing.rows]
         ends = [step_s(row) for row in (standing.final, self.best_single) if row is not None]
+        least_s = min(ends, default=self.best_known_s)
+        best = by_merit(self.singles)[:1]
+        so_far = [self._figure_s(best, least_s)]
+        for row in standing.rows:
+            best = by_merit([*best, row])[:1]
+            so_far.append(self._figure_s(best, least_s))
         so_far[-1] = min(ends, default=so_far[-1])
         return [s if s < inf else None for s in so_far]
 
@@ -117,11 +123,13 @@ class Comparison:
         """The fastest of all that were measured side by side at the end."""
         return min(self.side_by_side_s.values())
 
-    def _figure_s(self, row: Row) -> float:
-        """A mapping's time at the end, or else in its race, but then not below the best known: a race is short, and
-        the luckiest of many looks too good.
+    def _figure_s(self, best: list[Row], least_s: float) -> float:
+        """The winner's time at the end, or else in its race, but then not below what the searcher delivers: a race is
+        short, the luckiest of many looks too good, and it was beaten later.
         """
-        return self.side_by_side_s.get(row.mapping) or max(step_s(row), self.best_known_s)
+        raced = (self.side_by_side_s.get(row.mapping) or max(step_s(row), least_s) for row in best)
+        alone = () if self.best_single is None else (step_s(self.best_single),)
+        return min((*raced, *alone), default=inf)
 
 
 def run_comparison(
@@ -281,12 +289,14 @@ class Contest:
         self.counted.add(row.mapping)
 
     def _finalists(self) -> list[Mapping]:
-        """The best of all, the fastest single device, the best of each searcher, and as many of the next best as the
-        last round has room for; none twice.
+        """The best of all, the fastest single device, the best of each searcher, what it would have delivered after
+        MARKS, and as many of the next best as the last round has room for; none twice.
         """
         ran = self.job.ranked()
         singles = [row for row in ran if row.mapping.is_single]
         rows = [ran[0], *singles[:1], *(row for e in self.entrants for row in by_merit(e.rows)[:1])]
+        starts = [row for row in self.job.rows if row.searcher == "single"]
+        rows += [row for e in self.entrants for mark in MARKS for row in by_merit([*starts, *e.rows[:mark]])[:1]]
         chosen = list(dict.fromkeys(row.mapping for row in rows))
         room = -(len(chosen) - 1) % (RACE - 1)
         return [*chosen, *[row.mapping for row in ran if row.mapping not in chosen][:room]]

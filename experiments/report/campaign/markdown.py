@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from experiments.campaign.cells import MEASURED
 from experiments.report.campaign.terminal import Facts, best, ratio, standing_lines, untouched_lines
 from experiments.report.text import markdown_table, ms
 
@@ -60,9 +61,16 @@ def _after(rows: Iterable[Facts]) -> list[str]:
     budgets = list(dict.fromkeys(budget for row in rows for budget in row["after"]))
     heads = ("case", "searcher", "seeds", *(f"after {budget}" for budget in budgets))
     table = [
-        [row["case"], row["searcher"], str(row["seeds"]),
-         *("" if ratio is None else f"{ratio:.2f}" for ratio in row["after"].values())]
+        [row["case"], row["searcher"], str(row["seeds"]), *(_ratio_after(row, budget) for budget in budgets)]
         for row in rows
-    ]  # fmt: skip
-    said = "Times faster than the best single device after so many measurements, the median over seeds:"
-    return ["## After so many measurements", "", said, "", *markdown_table(heads, table, left=(0, 1)), ""]
+    ]
+    said = "Times faster than the best single device after so many measurements, the median over seeds"
+    if any(row["kind"] == MEASURED for row in rows):
+        said += "; with a ~, by races, of which the luckiest looks too good, and not above what was found side by side"
+    return ["## After so many measurements", "", f"{said}:", "", *markdown_table(heads, table, left=(0, 1)), ""]
+
+
+def _ratio_after(row: Facts, budget: str) -> str:
+    ratio = row["after"][budget]
+    raced = row["kind"] == MEASURED and not row["side_by_side"][budget]
+    return "" if ratio is None else f"{'~' if raced else ''}{ratio:.2f}"

@@ -13,7 +13,7 @@ from experiments.campaign.standing import best_single_s, standing
 from experiments.campaign.store import Held, Store
 from experiments.report.campaign.best import Best, GoneError, best_of
 from experiments.report.campaign.curves import Course, curves_of
-from experiments.report.campaign.terminal import standing_lines, untouched_lines
+from experiments.report.campaign.terminal import is_raced, standing_lines, untouched_lines
 from experiments.report.text import ms
 from placer.result import Failed, Measured
 from search.page.campaign_record import CampaignRecord, CellRow, Failure
@@ -54,16 +54,17 @@ def campaign_record(store: Store, cases: Mapping[str, Case]) -> CampaignRecord:
 
 
 def _gains(cases: Iterable[list[Facts]]) -> Iterator[str]:
-    """The best of each case against its best single device, predicted and measured apart."""
-    found: dict[str, list[float]] = {}
+    """The best of each case against its best single device: predicted, side by side, and in races that go on, apart."""
+    found: dict[tuple[str, bool], list[float]] = {}
     for rows in cases:
-        ratios = [row["ratio_to_best_single"] for row in rows if row["ratio_to_best_single"] is not None]
-        if ratios:
-            found.setdefault(rows[0]["kind"], []).append(max(ratios))
-    for kind, ratios in found.items():
+        best = _best_row(rows)
+        if best is not None and best["ratio_to_best_single"] is not None:
+            found.setdefault((best["kind"], is_raced(best)), []).append(best["ratio_to_best_single"])
+    for (kind, raced), ratios in found.items():
         over = f"the geometric mean over {len(ratios)} cases" if len(ratios) > 1 else "in one case"
-        ratio = geometric_mean(ratios)
-        yield f"{kind.capitalize()}: the best mappings are {ratio:.2f}x the best single device, {over}."
+        what, mark = (f"{kind}, but only in races yet", "~") if raced else (kind, "")
+        ratio = f"{mark}{geometric_mean(ratios):.2f}x"
+        yield f"{what.capitalize()}: the best mappings are {ratio} the best single device, {over}."
 
 
 def _cell(row: Facts, keys: Sequence[str]) -> CellRow:
@@ -100,7 +101,7 @@ def _said(rows: list[Facts]) -> Iterator[str]:
         yield "Nothing ran yet, so there is no best mapping and no baseline."
         return
     against = best["ratio_to_best_single"]
-    ratio = "" if against is None else f", {against:.2f}x the best single device"
+    ratio = "" if against is None else f", {'~' if is_raced(best) else ''}{against:.2f}x the best single device"
     judged = "by prediction only" if best["kind"] == PREDICTED else "side by side" if best["side_by_side"] else "raced"
     yield f"The best: {ms(best['best_s'], None)} a step ({judged}) by {best['searcher']}, seed {best['seed']}{ratio}."
     yield from untouched_lines(rows)

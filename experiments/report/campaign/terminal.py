@@ -160,5 +160,9 @@ def ratio(row: Facts) -> str:
     """How many times as fast as the best single device; "" where that is not known."""
     if row["ratio_to_best_single"] is None:
         return ""
-    raced = row["kind"] == "measured" and not row["side_by_side"]
-    return f"{'~' if raced else ''}{row['ratio_to_best_single']:.2f}"
+    return f"{'~' if is_raced(row) else ''}{row['ratio_to_best_single']:.2f}"
+
+
+def is_raced(row: Facts) -> bool:
+    """Whether the figures of a cell are those of the races, not taken side by side."""
+    return row["kind"] == "measured" and not row["side_by_side"]

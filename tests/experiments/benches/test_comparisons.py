@@ -12,6 +12,7 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.search_quality import enumerated
 from experiments.benches.search_quality import run as search_quality
 from experiments.benches.search_quality.enumerated import canonical, enumerate_job, placements
+from experiments.benches.search_quality.page import page_lines
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -90,6 +91,17 @@ def test_ours_is_what_a_search_delivers_and_peers_are_what_they_proposed(compari
     assert "256 placements" in page and "Gap: 1.5%" in page
 
 
+def test_a_peer_would_deliver_the_single_device_too(comparing, monkeypatch):
+    monkeypatch.setitem(FOUND, "moe", comparison((0.25, [0.25, 0.25]), {"heft": (0.24, [0.25, 0.2])}))
+    facts = run_bench("search-quality", options(comparing), record=True)
+    moe = facts["by_model"]["moe"]
+    assert (moe["best_peer_s"], moe["vs_peer"]) == (0.24, 1.0)
+    old = {**facts, "by_model": {"moe": {**moe, "vs_peer": 1.2}}, "worst_vs_peer": 1.2}
+    for lines in (page_lines(facts), page_lines(old)):
+        (row,) = (line for line in lines if line.startswith("| `moe` | 200.0 ms"))
+        assert "| heft | 240.0 ms | 1.000 |" in row and "Worst against a peer: 1.000." in lines
+
+
 def test_gaps_are_read_off_the_curves(comparing):
     facts = run_bench("sample-efficiency", options(comparing), record=True)
     towers, moe = facts["by_model"]["towers"], facts["by_model"]["moe"]
@@ -105,6 +117,18 @@ def test_gaps_are_read_off_the_curves(comparing):
     assert f"| {DEFAULT_SEARCHER} | 22.5% +- 2.5% | 13.0% +- 12.0% | 12.5% +- 12.5% | 1 of 2 |" in page
     assert "| `towers` | 100.0 ms |" in page and "20.0% / 1.0% / 0.0%" in page and "![Gap" in page
     assert (comparing.path / "docs" / "regret.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_near_is_who_delivers_what_is_near(comparing, monkeypatch):
+    monkeypatch.setitem(FOUND, "moe", comparison((0.25, [0.25, 0.0, 0.2]), {"heft": (0.16, [0.25, 0.2, 0.0])}))
+    facts = run_bench("sample-efficiency", options(comparing), record=True)
+    moe = facts["by_model"]["moe"]
+    assert (moe["near_after"], moe["searchers"]["heft"]["near_after"]) == (None, 2)
+    old = {key: value for key, value in facts.items() if key != "measured_again_at"}
+    old["by_model"] = {"moe": {**moe, "near_after": 1}}
+    page = "\n".join(sample_efficiency.page_lines(old))
+    assert "| heft | 0.0% | 0.0% | 0.0% | 1 of 1 |" in page and "| 20.0% | 20.0% | 20.0% | 0 of 1 |" in page
+    assert "may count as fast" in page and "may count as fast" not in (comparing.path / "BENCHMARKS.md").read_text()
 
 
 def test_one_campaign_serves_both_benches_and_failures_are_tried_again(comparing):

@@ -8,6 +8,7 @@ import pytest
 
 from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
+from experiments.benches.online import oracle, page
 from experiments.benches.online import run as online
 from experiments.benches.online.judge import gained, judged_kills, recovered
 from experiments.benches.online.landings import against, steps_until
@@ -36,7 +37,7 @@ FOUND = {
     },
     "oracle": {
         "calls": 2000, "total_s": 208.0, "vs_oracle": 1.04, "vs_single": 0.6, "oracle_s": 0.1, "oracle_by": "hybrid",
-        "single_s": 0.18, "untouched_s": 0.1, "last_s": 0.1, "steady_at": 150,
+        "single_s": 0.18, "untouched_before_s": 0.15, "last_s": 0.1, "steady_at": 150,
     },
     "loads": landed(20),
     "steady": {
@@ -130,6 +131,30 @@ def test_calls_are_counted_in_the_oracles_steps_of_their_time():
     drifting = [0.1] * 50 + [0.2] * 50
     assert worth(drifting, [50, 51, 100], [0.1, 0.2, 0.2]) == pytest.approx(100)
     assert worth([0.2] * 10 + [0.1] * 90, [20, 100], [0.1, 0.1]) == pytest.approx(110)
+
+
+def test_the_untouched_step_is_timed_before_there_are_workers(monkeypatch):
+    begun = []
+
+    class StartedError(Exception):
+        """The workers of a training start."""
+
+    def training(*_):
+        raise StartedError
+
+    monkeypatch.setattr(oracle, "untouched_s", lambda model: begun.append(model) or 0.1, raising=False)
+    monkeypatch.setattr(oracle, "Training", training)
+    with pytest.raises(StartedError):
+        oracle.oracle_facts("towers@2", 2)
+    assert begun == ["towers@2"]
+
+
+def test_an_untouched_step_that_was_timed_beside_starting_workers_is_not_shown():
+    new = FOUND["oracle"]
+    old = {"untouched_s": 0.42, **{key: value for key, value in new.items() if key != "untouched_before_s"}}
+    (_, (*_, said)), (_, (*_, of_old)) = (page._oracle("towers", found) for found in (new, old))
+    assert said == "its step 180.0 ms; untouched, all cores, before there were workers 150.0 ms"
+    assert of_old == "its step 180.0 ms"
 
 
 def test_overhead_is_of_pairs_of_blocks():

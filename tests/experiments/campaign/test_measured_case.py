@@ -2,6 +2,7 @@
 
 import pytest
 
+from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured import case as measured_case
 from experiments.campaign.measured.mappings import write_best
 from experiments.campaign.measured.process import FAILED, LOST, ProcessError
@@ -10,12 +11,12 @@ from experiments.campaign.open_case import InterruptedOpeningError
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
-from experiments.campaign.store import PROFILE, Store, plain
+from experiments.campaign.store import PROFILE, Store, Trial, Wanted, plain
 from experiments.report.campaign.page_record import campaign_record
 from experiments.report.campaign.terminal import untouched_lines
 from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import Groups
-from placer.graph.mapping_files import read_mapping
+from placer.graph.mapping_files import read_mapping, read_mapping_file
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from search.session.prediction import Prediction
@@ -262,6 +263,30 @@ def test_the_best_mapping_is_a_file_of_the_ops(folder):
     groups = profiled()
     best = min(finals, key=lambda final: final["best_s"])
     assert [mapping.devices[members[0]] for members in groups.members] == best["devices"]
+
+
+def _calibrated_cell(store, n):
+    """A cell that ended under costs that its searcher had corrected `n` times."""
+    devices = (0, 0, 0, 0, 1, 1, 1, 0)
+    singles = [["worker:0", 6.0], ["worker:1", 7.0]]
+    slower = [{"device_factor": [1.0, factor]} for factor in (3.0, 0.2)]
+    store.want([Wanted("m: a, seed 0", "m", MEASURED, {}, "a", 0, n, None)])
+    store.keep_opened("m", {"singles": singles, "calibration": slower[0]}, {PROFILE: profiled().encoded()})
+    for i in range(n):
+        store.keep("m: a, seed 0", Trial(i, devices, Measured(5.0), 1.0), {"calibration": slower[1]})
+    final = {"n": n, "best_s": 5.0, "spread_s": 0.1, "repeats": 9, "best_single_s": 6.0, "untouched_s": None}
+    store.keep_final("m: a, seed 0", {**final, "devices": list(devices)})
+    return devices, slower[n]
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_the_best_mapping_is_written_with_the_run_order_that_was_measured(tmp_path, n):
+    with Store(tmp_path / "m.sqlite") as store:
+        devices, calibration = _calibrated_cell(store, n)
+        (path,) = write_best(store, tmp_path / "best").values()
+    measured = profiled().calibrated(calibration).order_of(devices)
+    assert measured != profiled().prediction.order_of(devices)
+    assert read_mapping_file(path).order == measured
 
 
 def test_the_page_shows_the_best_mapping_and_what_was_predicted_before_it_was_measured(folder):

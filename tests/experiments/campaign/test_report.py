@@ -1,5 +1,6 @@
 """The report of a campaign: its record, its page, its picture, and what it says where files are gone."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -11,6 +12,7 @@ from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, best_single_s, standing
 from experiments.campaign.store import PROFILE, Held, Store, Trial, Wanted
 from experiments.report.campaign.curves import Course, curves_of
+from experiments.report.campaign.markdown import report_markdown
 from experiments.report.campaign.page_record import campaign_record
 from experiments.report.campaign.report import check_report, report_content
 from placer.errors import BadInputError
@@ -197,3 +199,60 @@ def test_predictions_stand_beside_what_was_measured(measured):
         (0.9, pytest.approx(problem.predict((1, 1)))), (0.8, pytest.approx(problem.predict((0, 1)))),
     ]  # fmt: skip
     assert "Predicted against measured" in report_content(measured, None, "html").decode()
+
+
+LUCKY = Wanted("m: b, seed 0", "m", MEASURED, {}, "b", 0, 4, None)
+
+
+@pytest.fixture
+def raced(measured, tmp_path):
+    """The same beside a cell of the same case that still races, 2.5 times as fast as the single device by luck."""
+    with Store(tmp_path / "m.sqlite") as store:
+        cells = [Wanted("m: a, seed 0", "m", MEASURED, {}, "a", 0, 3, None), LUCKY]
+        store.want(cells)
+        store.keep(LUCKY.key, Trial(0, (0, 1), Measured(0.4, 0.2, 3), 1.0), {})
+    return measured
+
+
+def gains(store):
+    return next(line for line in campaign_record(store, {}).summary if "the best mappings are" in line)
+
+
+def test_the_gains_of_a_campaign_are_those_that_were_measured_side_by_side(raced):
+    assert gains(raced) == "Measured: the best mappings are 2.00x the best single device, in one case."
+    page = report_content(raced, None, "html").decode()
+    assert re.search(r"The best of each case, with a ~ [^:]+: m 2\.00\.", page)
+
+
+def test_a_gain_of_a_race_is_marked_as_one(tmp_path):
+    with Store(tmp_path / "r.sqlite") as store:
+        store.want([LUCKY])
+        store.keep_opened("m", {"singles": [["worker:0", 1.0]], "bound_s": 0.1}, {})
+        store.keep(LUCKY.key, Trial(0, (0, 1), Measured(0.4, 0.2, 3), 1.0), {})
+        said = "Measured, but only in races yet: the best mappings are ~2.50x the best single device, in one case."
+        assert gains(store) == said
+        page = report_content(store, None, "html").decode()
+        assert "~2.50x the best single device." in page and re.search(r"The best of each case, [^:]+: m ~2\.50\.", page)
+
+
+def test_how_far_searchers_had_come_is_by_what_was_measured_at_their_end(raced):
+    ended, racing = after(raced, (1, 3))
+    assert (ended["after"], ended["side_by_side"]) == ({"1": 1 / 0.9, "3": 2.0}, {"1": False, "3": True})
+    assert (racing["after"], racing["side_by_side"]) == ({"1": 2.5, "3": None}, {"1": False, "3": False})
+    text = report_content(raced, None, "md").decode()
+    assert re.search(r"\| m +\| a +\| +1 \| +2\.00 \|", report_markdown(standing(raced), after(raced, (3,))))
+    assert "~2.50" in report_markdown(standing(raced), after(raced, (1,))) and "with a ~, by races" in text
+
+
+def test_no_race_counts_as_better_than_what_the_cell_came_to_at_its_end(measured, tmp_path):
+    with Store(tmp_path / "m.sqlite") as store:
+        final = {"n": 3, "best_s": 1.0, "best_single_s": 1.05, "untouched_s": 1.2, "devices": [0, 1]}
+        store.keep_final("m: a, seed 0", {**final, "spread_s": 0.1, "repeats": 9})
+    (row,) = after(measured, (2, 3))
+    assert row["after"] == {"2": 1.05, "3": 1.05}
+
+
+def test_predicted_cells_are_not_of_races(done):
+    with Store(done / "campaign.sqlite", reads=True) as store:
+        assert "~" not in report_content(store, None, "md").decode()
+        assert "Predicted: the best mappings are" in gains(store)
