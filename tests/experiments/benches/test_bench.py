@@ -17,7 +17,7 @@ FOUND = {
     "seconds": 60.0, "measured": [{"step_s": step_s, "at_s": 10.0 * i} for i, step_s in
                                   enumerate((0.18, None, 0.104, 0.1, 0.12), 1)],
     "best": {"searcher": "local", "step_s": 0.1, "spread_s": 0.01, "repeats": 30, "predicted_s": 0.09,
-             "ratio_to_best_single": 1.8},
+             "stopped_early": False, "ratio_to_best_single": 1.8},
     "best_single": {"step_s": 0.18, "spread_s": 0.02},
 }  # fmt: skip
 
@@ -50,6 +50,15 @@ def test_the_page_tells_figures_and_failures(checkout, monkeypatch):
     page = (checkout / "BENCHMARKS.md").read_text()
     assert "| `towers` | 180.0 ms +- 20.0 ms | 100.0 ms +- 10.0 ms | 1.80 | local |" in page
     assert "failed: placer: no." in page
+
+
+def test_a_page_of_before_names_the_rows_whose_mapping_had_dropped_out(checkout, monkeypatch):
+    answers(monkeypatch)
+    facts = run()
+    assert "Not to be relied on" not in "\n".join(main_job.page_lines(facts))
+    row = {key: value for key, value in facts["models"]["towers"].items() if key != "stopped_early"}
+    before = facts | {"models": {"towers": row | {"repeats": 10}, "moe": {"failed": "no."}, "vgg16": row}}
+    assert "rows of `towers` (10): their" in "\n".join(main_job.page_lines(before))
 
 
 def test_without_record_nothing_is_written(checkout, monkeypatch):
