@@ -302,6 +302,14 @@ def input_type(node: Any, position: int) -> int:
     raise IndexError(f"{node.name} has no input {position}")
 
 
+@cache
+def enumerated_attributes(op_type: str) -> frozenset[str]:
+    """The attributes of an op whose texts say what it computes: those that allow a few, and Einsum's equation."""
+    op_def = op_def_registry.get(op_type)
+    listed = () if op_def is None else op_def.attr
+    return frozenset({"equation", *(attr.name for attr in listed if attr.allowed_values.list.s)})
+
+
 def is_stateful(op_type: str) -> bool:
     """Whether an op has an effect or a state of its own. A function has none: its ops have."""
     op_def = op_def_registry.get(op_type)

@@ -70,7 +70,7 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
             names = tuple(device.name for device in _Limited(graph, topology).to(unit, pins_of))
             for v in unit:
                 ops[v] = replace(ops[v], devices=names)
-    return OpGraph(graph.name, tuple(ops), graph.edges, graph.source)
+    return replace(graph, ops=tuple(ops))
 
 
 def _matched(graph: OpGraph, pin: Pin, topology: Topology, found: Found | None) -> list[int]:

@@ -266,4 +266,6 @@ def _key(mapping: Mapping, schedule: str) -> tuple[str, str, str]:
     """Of a schedule other than BY_RANK, the key says so; stores from before there were others hold as they are."""
     text = str(mapping.devices) if schedule == BY_RANK else f"{mapping.devices} {schedule}"
     places = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return mapping.graph.fingerprint, topology_key(mapping.topology), places
+    graph = mapping.graph  # one of a captured step is told by what its ops compute, too
+    name = graph.fingerprint if graph.content is None else f"{graph.fingerprint} {graph.content}"
+    return name, topology_key(mapping.topology), places

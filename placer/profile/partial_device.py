@@ -92,7 +92,7 @@ def without(graph: OpGraph, topology: Topology, barred: Collection[tuple[str, st
         left = devices.setdefault(name, [d.name for d in topology.devices if _can_op(op, d)])
         devices[name] = [other for other in left if other != device]
     ops = (replace(op, devices=tuple(devices.get(op.name, ())) or op.devices) for op in graph.ops)
-    return OpGraph(graph.name, tuple(ops), graph.edges, graph.source)
+    return replace(graph, ops=tuple(ops))
 
 
 def by_ratio(graph: OpGraph, topology: Topology, times: Times) -> dict[str, dict[str, float]]:

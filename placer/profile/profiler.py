@@ -185,14 +185,14 @@ def _medians(
 def with_costs(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]]) -> OpGraph:
     """The graph with every op's cost_s replaced; the fingerprint stays."""
     ops = tuple(replace(op, cost_s=dict(costs[op.name]), devices=None) for op in graph.ops)
-    return OpGraph(graph.name, ops, graph.edges, graph.source)
+    return replace(graph, ops=ops)
 
 
 def scaled(graph: OpGraph, factor: MappingABC[str, float]) -> OpGraph:
     """The graph with every cost on a device multiplied by that device's factor."""
     costs = {op.name: {d: s * factor.get(d, 1.0) for d, s in op.cost_s.items()} for op in graph.ops}
     ops = tuple(replace(op, cost_s=costs[op.name]) for op in graph.ops)
-    return OpGraph(graph.name, ops, graph.edges, graph.source)
+    return replace(graph, ops=ops)
 
 
 def trace_steps(

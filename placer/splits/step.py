@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from placer.graph.op_graph import Op, OpGraph
+from placer.graph.op_graph import Op
 from placer.splits.divide import DividedGraph, divide
 from placer.splits.local_statistics import with_whole_statistics
 from placer.splits.plan import PlanError, SplitPlan
@@ -48,7 +48,8 @@ def split_step(
                 variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
     op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops)
     in_turn = plan.micro_batches is not None
-    op_graph = OpGraph(op_graph.name, tuple(_known(op, made, in_turn) for op in op_graph.ops), op_graph.edges)
+    ops = tuple(_known(op, made, in_turn) for op in op_graph.ops)
+    op_graph = replace(op_graph, ops=ops, content=captured.graph.content)
     divided = replace(
         captured,
         graph_def=made.graph_def,

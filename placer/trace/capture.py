@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.trace.access_order import READS, AccessOrder
+from placer.trace.content import content_of
 from placer.trace.effects import is_unordered
 from placer.trace.folding import RIDERS, fold
 from placer.trace.function_bodies import bodies_of
@@ -191,6 +192,7 @@ def capture(
         raise BadInputError(f"{name}: TensorFlow could not optimise the step's graph: {gist(error)}") from error
     if (old := next((node for node in graph_def.node if node.op in OLD_CONTROL_FLOW), None)) is not None:
         raise BadInputError(f"{name}: it has branches or loops of TensorFlow 1 (op {short(old.name)}, {old.op}).")
+    content = content_of(graph_def)  # before draws are given constants, which differ from capture to capture
     for i in sorted(elements or {}, reverse=True):
         graph_def, parts, taker = fed(graph_def, inputs[i], (elements or {})[i])
         inputs = (*inputs[:i], *parts, *inputs[i + 1 :])
@@ -204,7 +206,7 @@ def capture(
     variables = {node: variable for node, variable in variables.items() if node in left}
     feeds = {node: tensor for node, tensor in feeds.items() if node in left}
     host = host_ops(name, graph_def)
-    graph = build_graph(name, graph_def, variables, outputs, host)
+    graph = replace(build_graph(name, graph_def, variables, outputs, host), content=content)
     return Captured(name, graph_def, variables, feeds, inputs, outputs, writes, graph, whole, host, draws, repeats)
 
 

@@ -32,7 +32,7 @@ def estimated(whole: OpGraph, divided: OpGraph, plan: SplitPlan) -> OpGraph:
     ops = [
         replace(op, cost_s=_costs(op, whole, plan, rates, size)) for op, size in zip(divided.ops, moved, strict=True)
     ]
-    return OpGraph(divided.name, tuple(ops), divided.edges)
+    return replace(divided, ops=tuple(ops))
 
 
 def unfused(whole: OpGraph) -> OpGraph:
@@ -50,7 +50,7 @@ def unfused(whole: OpGraph) -> OpGraph:
             cost_s[v][device] = seconds - own_s
             cost_s[last][device] = own_s
     ops = [replace(op, cost_s=costs) for op, costs in zip(whole.ops, cost_s, strict=True)]
-    return OpGraph(whole.name, tuple(ops), whole.edges, whole.source)
+    return replace(whole, ops=tuple(ops))
 
 
 def _fused_into(graph: OpGraph, v: int) -> int | None:

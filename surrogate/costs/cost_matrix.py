@@ -42,7 +42,7 @@ def with_cost_matrix(graph: OpGraph, topology: Topology, costs: Costs) -> OpGrap
     devices = topology.devices
     rows = ({d.name: s * d.speed for d, s in zip(devices, row, strict=True) if s < math.inf} for row in costs.tolist())
     ops = tuple(replace(op, cost_s=row) for op, row in zip(graph.ops, rows, strict=True))
-    return OpGraph(graph.name, ops, graph.edges, graph.source)
+    return replace(graph, ops=ops)
 
 
 def mean_cost_s(costs: Costs) -> NDArray[np.float64]:

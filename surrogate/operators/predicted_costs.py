@@ -106,4 +106,4 @@ def predicted_costs(
         share = max(share, sums_s[True] / (sum(sums_s) or 1.0))
     ops = [replace(op, cost_s=c, devices=None if c else op.devices) for op, c in zip(graph.ops, costs, strict=True)]
     types = Counter(graph.ops[i].type for i in sorted(guessed))
-    return PredictedCosts(OpGraph(graph.name, tuple(ops), graph.edges, graph.source), dict(types.most_common()), share)
+    return PredictedCosts(replace(graph, ops=tuple(ops)), dict(types.most_common()), share)

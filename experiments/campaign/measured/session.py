@@ -153,6 +153,11 @@ def _check_model(model: str, traced: Traced, profiled: Profiled) -> None:
             f"{model} is graph {now.fingerprint} ({len(now)} ops) now, and was {then.fingerprint} ({len(then)}); "
             "change it back, or name another store"
         )
+    if now.content != then.content and None not in (now.content, then.content):
+        raise BadInputError(
+            f"{model} has the ops that it had, but other attributes, constants or functions; change it back, or name "
+            "another store"
+        )
 
 
 def _check_devices(spec: str | None, devices: Devices, profiled: Profiled) -> None:

@@ -1,5 +1,8 @@
 """Measured cases without devices: a stand-in for the process that measures, told when to lose it."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
 from experiments.campaign.cells import MEASURED
@@ -7,6 +10,7 @@ from experiments.campaign.measured import case as measured_case
 from experiments.campaign.measured.mappings import write_best
 from experiments.campaign.measured.process import FAILED, LOST, ProcessError
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
+from experiments.campaign.measured.session import _check_model
 from experiments.campaign.open_case import InterruptedOpeningError
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
@@ -218,6 +222,21 @@ def test_a_model_that_has_changed_is_left_out_with_the_reason(folder):
     assert campaign.lost == [CASE]
     with read(folder) as store:
         assert store.failures()[-1]["detail"] == "cannot be opened: towers is graph 3f2a now"
+
+
+def _checked(now, then):
+    traced = SimpleNamespace(captured=SimpleNamespace(graph=replace(towers(), content=now)))
+    stored = Profiled.decoded(replace(profiled(), fine=replace(towers(), content=then)).encoded())
+    _check_model("towers", traced, stored)
+
+
+def test_a_model_whose_ops_compute_something_else_is_another():
+    """Profiles of an older Placer have no content."""
+    _checked("ab", "ab")
+    _checked("ab", None)
+    with pytest.raises(BadInputError, match="other attributes, constants or functions") as refused:
+        _checked("ab", "cd")
+    assert "\n" not in str(refused.value)
 
 
 def test_ctrl_c_while_a_case_is_opened_stores_nothing(folder, straight):

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,17 @@ def test_another_mapping_graph_or_machine_is_not_found(store):
     assert store.find(Mapping(renamed, TOPOLOGY, (0, 1)), 1.0) is None
     third = Topology((*TOPOLOGY.devices, Device("r", "cpu")))
     assert store.find(Mapping(GRAPH, third, (0, 1)), 1.0) is None
+
+
+def test_another_content_of_the_same_ops_is_not_found(store):
+    """Nor what an older Placer stored without one."""
+    one, other = (Mapping(replace(GRAPH, content=content), TOPOLOGY, (0, 1)) for content in ("ab", "cd"))
+    store.add(SPLIT, Measured(0.5), anchor_s=1.0, searcher="heft")
+    assert store.find(one, 1.0) is None
+    store.add(one, Measured(0.7), anchor_s=1.0, searcher="heft")
+    assert (store.find(one, 1.0), store.find(other, 1.0), store.find(SPLIT, 1.0)) == (
+        Measured(0.7), None, Measured(0.5),
+    )  # fmt: skip
 
 
 def test_a_schedule_has_results_of_its_own(store):
