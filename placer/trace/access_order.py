@@ -7,7 +7,7 @@ write ──^──▶ constant ──▶ read        the constant is ready from
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +17,10 @@ from placer.trace.node_def import source_of
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 RESOURCE = tf.resource.as_datatype_enum
 HARMLESS = READS | {"VariableShape", "VarIsInitializedOp"}  # two of these on one variable may come in any order
+# Ops that run functions: attribute -> the input that is the function's first argument.
+FIRST_ARGUMENT = {"f": 0, "cond": 0, "body": 0, "then_branch": 1, "else_branch": 1, "branches": 1}
+RUN_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf",
+                           "Case", "StatelessCase"})  # fmt: skip
 
 
 class AccessOrder:
@@ -26,6 +30,9 @@ class AccessOrder:
         """graph_def: later changes may drop inputs of its nodes, but no node."""
         self._nodes = _in_order(graph_def.node)
         self._handles = _handles(self._nodes)
+        functions = {function.signature.name: function for function in graph_def.library.function}
+        nodes = {name: node for node in self._nodes if (name := node.name) in self._handles}
+        self._only_reads = {name for name, node in nodes.items() if _only_reads(node, self._handles[name], functions)}
         self._bit = {name: 1 << i for i, name in enumerate(self._handles)}
         self._before: dict[str, int] = {}
         for node in self._nodes:
@@ -40,7 +47,8 @@ class AccessOrder:
             for handle in self._handles.get(node.name, ()):
                 for other in reversed(earlier[handle]):
                     bit = self._bit[other.name]
-                    if self._before[node.name] & bit and not waits & bit and not {node.op, other.op} <= HARMLESS:
+                    both_read = {node.name, other.name} <= self._only_reads
+                    if self._before[node.name] & bit and not waits & bit and not both_read:
                         node.input.append(f"^{other.name}")
                         waits |= now[other.name] | bit
                 earlier[handle].append(node)
@@ -55,7 +63,8 @@ class AccessOrder:
         for node in self._nodes:
             for handle in variables.intersection(self._handles.get(node.name, ())):
                 for other in earlier[handle]:
-                    if not self._before[node.name] & self._bit[other.name] and not {node.op, other.op} <= HARMLESS:
+                    both_read = {node.name, other.name} <= self._only_reads
+                    if not self._before[node.name] & self._bit[other.name] and not both_read:
                         return other.name, node.name
                 earlier[handle].append(node)
         return None
@@ -100,3 +109,42 @@ def _handles(nodes: Iterable[Any]) -> dict[str, tuple[str, ...]]:
             else:
                 found[node.name] = handles
     return found
+
+
+def _only_reads(node: Any, handles: Iterable[str], functions: Mapping[str, Any]) -> bool:
+    """Whether an op only reads the variables of these handles, as do the functions that it runs."""
+    if node.op not in RUN_FUNCTIONS:
+        return node.op in HARMLESS
+    taken = [i for i, text in enumerate(node.input) if source_of(text) in set(handles) and not text.startswith("^")]
+    return bool(taken) and all(_reads_argument(node, i, functions, frozenset()) for i in taken)
+
+
+def _reads_argument(node: Any, position: int, functions: Mapping[str, Any], within: frozenset[str]) -> bool:
+    """Whether the functions that an op runs only read what they are given as the op's input at `position`."""
+    for attribute, first in FIRST_ARGUMENT.items():
+        value = node.attr.get(attribute)
+        for called in () if value is None else [value.func] if value.func.name else value.list.func:
+            function = functions.get(called.name)
+            if function is None or position < first or called.name in within:
+                return False
+            argument = function.signature.input_arg[position - first].name
+            if not _reads(argument, function.node_def, functions, within | {called.name}):
+                return False
+    return True
+
+
+def _reads(name: str, nodes: Iterable[Any], functions: Mapping[str, Any], within: frozenset[str]) -> bool:
+    """Whether the nodes of a function only read what `name` gives them."""
+    for node in nodes:
+        for i, text in enumerate(node.input):
+            if source_of(text) != name or text.startswith("^"):
+                continue
+            if node.op == "Identity":
+                only_reads = _reads(node.name, nodes, functions, within)
+            elif node.op in RUN_FUNCTIONS:
+                only_reads = _reads_argument(node, i, functions, within)
+            else:
+                only_reads = node.op in HARMLESS
+            if not only_reads:
+                return False
+    return True

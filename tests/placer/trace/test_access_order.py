@@ -109,6 +109,25 @@ def test_a_step_of_which_an_order_was_lost_is_refused(made, monkeypatch):
         capture(tf.function(step), [tf.ones([5, 4])])
 
 
+def test_reads_in_loops_and_branches_may_come_in_any_order_with_others():
+    weight, other = tf.Variable(2.0), tf.Variable(1.0)
+
+    def step(x):
+        total = tf.constant(0.0)
+        for _ in tf.range(3):
+            if x > 0:
+                total += weight * x
+            else:
+                total -= weight
+        other.assign_add(total)
+        return total + weight + tf.cond(x > 1, lambda: weight * other, lambda: weight)
+
+    captured_step = capture(tf.function(step), [tf.constant(1.0)])
+    assert AccessOrder(captured_step.graph_def).first_open() is None
+    loops = [op for op in captured_step.graph.ops if "While" in op.type]
+    assert loops and not any("^" in text for text in captured_step.nodes[loops[0].name].input)
+
+
 def test_only_what_lost_its_order_waits_anew():
     text = """
       node { name: "v" op: "VarHandleOp" }
