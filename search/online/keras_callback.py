@@ -76,11 +76,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         if reason is not None:
             warnings.warn(f"placer: {self.model.name} trains untouched: {reason}.", stacklevel=2)
             return
-        if self._mapping is not None:
-            self.step = place(_step_of(self.model), self._mapping, **self._common)
-        else:
-            self.step = autoplace(_step_of(self.model), **self._common, **self._search)
-        self._function = self.model.train_function = TrainFunction(self.model, self.step, self.close)
+        self._function = self.model.train_function = TrainFunction(self.model, self._wrapped, self.close)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Mark the batches of this `fit`, to distinguish them from those of a later one."""
@@ -96,6 +92,14 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_end(self, logs: Any = None) -> None:
         """Leave the weights true and the model as it was."""
         self.close()
+
+    def _wrapped(self, step: Callable[..., Any]) -> AutoStep:
+        """The step of this `fit`, which Placer runs from now on."""
+        if self._mapping is not None:
+            self.step = place(step, self._mapping, **self._common)
+        else:
+            self.step = autoplace(step, **self._common, **self._search)
+        return self.step
 
     def close(self) -> None:
         """End the search and give the devices back, as `fit` does at its end. Harmless when called twice."""
@@ -138,12 +142,14 @@ class TrainFunction:
     and the devices are given back.
     """
 
-    def __init__(self, model: Any, step: AutoStep, close: Callable[[], None]) -> None:
+    def __init__(self, model: Any, wrapped: Callable[[Any], AutoStep], close: Callable[[], None]) -> None:
+        """wrapped: places a step, which is made at the first batch, because only then it is known what batches are."""
         self.expected = False  # whether Keras announced the next batch to the callback
         self.close = close
         self._own: Callable[[Any], Any] | None = None  # Keras's, while this takes its place
         self._model = weakref.ref(model)
-        self._step = step
+        self._wrapped = wrapped
+        self._step: AutoStep | None = None
 
     def __call__(self, iterator: Any) -> Any:
         """The last step's logs. Raises StopIteration where no batch is left, and what the step raises."""
@@ -167,11 +173,13 @@ class TrainFunction:
     def _steps(self, iterator: Any) -> Any:
         model = self._model()
         count = model.steps_per_execution if model is not None else 1
+        if self._step is None:
+            self._step = self._wrapped(_step_of(model, iterator.element_spec))
         if count > 1 and self._step.pass_over(count):
             return self._of_keras(model)(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
-        logs = self._step(_without_optionals(next(iterator)))
+        logs = self._step(*_tensors(next(iterator)))
         for _, data in zip(range(count - 1), iterator, strict=False):
-            logs = self._step(_without_optionals(data))
+            logs = self._step(*_tensors(data))
         return logs
 
     def _of_keras(self, model: Any) -> Callable[[Any], Any]:
@@ -190,21 +198,32 @@ class TrainFunction:
         return model.train_function(iterator)
 
 
-def _step_of(model: Any) -> Callable[[Any], Any]:
-    """The model's training step, a tf.function as `fit` makes it, which does not keep the model alive."""
+def _step_of(model: Any, spec: Any) -> Callable[..., Any]:
+    """The model's training step as `fit` makes it: a tf.function without AutoGraph, with one trace for all batches of
+    this spec, of whatever size. It takes the tensors of a batch, and does not keep the model alive.
+    """
     held = weakref.ref(model)
 
-    def train_step(data: Any) -> Any:
-        model = held()
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def train_step(*data: Any) -> Any:
+        model, left = held(), iter(data)
         assert model is not None
-        return model.train_step(data)
+        leaves = [None if _is_none(leaf) else next(left) for leaf in tf.nest.flatten(spec)]
+        return model.train_step(tf.nest.pack_sequence_as(spec, leaves))
 
-    return tf.function(train_step)  # type: ignore[no-any-return]
+    # TensorFlow takes no None in a signature
+    signature = [leaf for leaf in tf.nest.flatten(spec) if not _is_none(leaf)]
+    return tf.function(train_step, input_signature=signature)  # type: ignore[no-any-return]
 
 
-def _without_optionals(data: Any) -> Any:
-    """Keras passes None as an Optional."""
-    return keras.tree.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)
+def _tensors(data: Any) -> list[Any]:
+    """The tensors of a batch."""
+    return [leaf for leaf in tf.nest.flatten(data) if not _is_none(leaf)]
+
+
+def _is_none(leaf: Any) -> bool:
+    """Whether this, or what has this spec, is None, which Keras passes as an Optional."""
+    return leaf is None or isinstance(leaf, (tf.experimental.Optional, tf.OptionalSpec))
 
 
 def _untouchable(model: Any) -> str | None:
