@@ -195,7 +195,7 @@ def test_history_and_weights_are_those_of_an_untouched_fit(how: str, stored: Any
     assert_same(fitted(model, placing, placed, **HOW[how]()), fitted(plain, **HOW[same]()))
     assert_same_weights(model, plain)
     assert placed.seen[3:] and all(placed.seen[3:])
-    assert model.train_function is None
+    assert not isinstance(model.train_function, TrainFunction)
 
 
 @pytest.mark.slow
@@ -396,6 +396,38 @@ class On(keras.callbacks.Callback):
             setattr(self, f"on_{name}", function)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored: Any) -> None:
+    plain, model = make_model(), make_model()
+    placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
+    placed = Placed(placing)
+    weight = np.ones(BATCH, "float32") if weighted else None
+
+    def train(m: keras.Model) -> On:
+        return On(epoch_end=lambda epoch, logs: m.train_on_batch(*first_batch(*data()), sample_weight=weight))
+
+    assert_same(fitted(model, placing, placed, train(model), epochs=3), fitted(plain, train(plain), epochs=3))
+    assert_same_weights(model, plain)
+    assert len(placed.seen) == 3 * BATCHES and all(placed.seen[3:])
+
+
+def test_a_train_function_made_anew_ends_the_placement_in_words(stored: Any) -> None:
+    model = make_model()
+    placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
+    anew = On(epoch_begin=lambda epoch, logs: epoch == 1 and model.make_train_function(force=True))
+    with pytest.warns(UserWarning, match="got another train_function while fit runs") as told:
+        fitted(model, placing, anew, epochs=3)
+    assert len(told) == 1 and "got another train_function" in placing.report()
+
+
+def test_a_fit_leaves_the_traces_of_an_earlier_one() -> None:
+    model = make_model()
+    fitted(model, epochs=1)
+    function = model.train_function
+    fitted(model, AutoPlace(budget=1, log_dir=None), epochs=1)
+    assert model.train_function is function
+
+
 def interrupt(step: int, logs: Any = None) -> None:
     if step == 3:
         raise KeyboardInterrupt
@@ -458,7 +490,7 @@ def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: An
     with pytest.raises(tf.errors.OpError, match="no such batch"):
         fitted(model, placing, x=dataset, y=None, batch_size=None)
     assert not DeviceSession._open
-    assert model.train_function is None
+    assert not isinstance(model.train_function, TrainFunction)
     assert model.optimizer.iterations.numpy() == 4
     assert np.isfinite(fitted(model, placing)["loss"]).all()
 
