@@ -173,7 +173,8 @@ def capture(
     for this step, which is not traced again then. Raises BadInputError where the step cannot be traced or placed,
     returns no such tensor, or updates no variable.
     """
-    concrete, order = traced if traced is not None else trace(step, layout or layout_of(args, kwargs, name), name)
+    layout = layout or layout_of(args, kwargs, name)
+    concrete, order = traced if traced is not None else trace(step, layout, name)
     variables, feeds = _captures(concrete, name)
     if (loose := next((v for v in variables.values() if not v.shape.is_fully_defined()), None)) is not None:
         raise BadInputError(f"{name}: its variable {short(loose.name)} has a shape that may change, {loose.shape}.")
@@ -185,6 +186,7 @@ def capture(
     repeats = repeating_draws(graph_def)
     give_seeds(graph_def)
     whole = _traced(concrete, graph_def, order)
+    _give_shapes(graph_def, {name: layout.specs[i] for name, i in zip(whole.inputs, order, strict=True)})
     inputs, outputs = whole.given, whole.outputs
     try:
         graph_def, writes = fold(graph_def, variables, inputs, outputs, whole.writes)
@@ -259,6 +261,15 @@ def _renamed(concrete: Any) -> Any:
         node.name = names.get(node.name, node.name)
         set_inputs(node, [redirected(text, names) for text in node.input])
     return graph_def
+
+
+def _give_shapes(graph_def: Any, specs: Mapping[str, Any]) -> None:
+    """Give inputs the shapes of the call: a trace for any size (`input_signature`) has none to cost and divide by."""
+    for node in graph_def.node:
+        spec = specs.get(node.name)
+        if spec is not None and node.op == "Placeholder":
+            traced = tf.TensorShape(node.attr["shape"].shape)
+            node.attr["shape"].shape.CopyFrom(traced.merge_with(spec.shape).as_proto())
 
 
 def _writes(concrete: Any) -> tuple[str, ...]:

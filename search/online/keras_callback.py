@@ -64,26 +64,26 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         }  # fmt: skip
         self._mapping = mapping
         self._function: TrainFunction | None = None
+        self._runs = False  # whether `fit` runs, and its batches are placed
         self._report: str | None = None
         self._page: Callable[[], str] | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Take the place of the function that `fit` calls for each batch."""
-        self.close()
+        self.close()  # of a `fit` that was interrupted
         if isinstance(self.model.train_function, TrainFunction):  # of another callback, whose `fit` was interrupted
             self.model.train_function.close()
         reason = _untouchable(self.model)
         if reason is not None:
             warnings.warn(f"placer: {self.model.name} trains untouched: {reason}.", stacklevel=2)
             return
-        if self._mapping is not None:
-            self.step = place(_step_of(self.model), self._mapping, **self._common)
-        else:
-            self.step = autoplace(_step_of(self.model), **self._common, **self._search)
-        self._function = self.model.train_function = TrainFunction(self.model, self.step, self.close)
+        self._function = self.model.train_function = TrainFunction(self.model, self._wrapped, self._end)
+        self._runs = True
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Mark the batches of this `fit`, to distinguish them from those of a later one."""
+        if self._runs and (self._function is None or self.model.train_function is not self._function):
+            self._replaced()
         if self._function is not None:
             self._function.expected = True
 
@@ -97,8 +97,29 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         """Leave the weights true and the model as it was."""
         self.close()
 
+    def _replaced(self) -> None:
+        """Say that something within `fit` has ended the placement: another `fit`, or a train_function made anew."""
+        self._runs = False
+        why = "the model got another train_function while fit runs (make_train_function, or another fit)"
+        if self.step is not None:
+            self.step.journal.entry(self.step.steps, "error", f"the search ended, training goes on untouched: {why}")
+        warnings.warn(f"placer: {self.model.name} trains untouched from now on: {why}.", stacklevel=3)
+        self.close()
+
+    def _wrapped(self, step: Callable[..., Any]) -> AutoStep:
+        """The step of this `fit`, which Placer runs from now on."""
+        if self._mapping is not None:
+            self.step = place(step, self._mapping, **self._common)
+        else:
+            self.step = autoplace(step, **self._common, **self._search)
+        return self.step
+
     def close(self) -> None:
         """End the search and give the devices back, as `fit` does at its end. Harmless when called twice."""
+        self._runs = False
+        self._end()
+
+    def _end(self) -> None:
         step, function = self.step, self._function
         self.step = self._function = None
         if step is not None:
@@ -138,15 +159,20 @@ class TrainFunction:
     and the devices are given back.
     """
 
-    def __init__(self, model: Any, step: AutoStep, close: Callable[[], None]) -> None:
+    def __init__(self, model: Any, wrapped: Callable[[Any], AutoStep], close: Callable[[], None]) -> None:
+        """wrapped: places a step, which is made at the first batch, because only then it is known what batches are."""
         self.expected = False  # whether Keras announced the next batch to the callback
         self.close = close
-        self._own: Callable[[Any], Any] | None = None  # Keras's, while this takes its place
+        self._own: Callable[[Any], Any] = model.train_function  # Keras's, whose place this takes
         self._model = weakref.ref(model)
-        self._step = step
+        self._wrapped = wrapped
+        self._spec: Any = None  # of the batches
+        self._step: AutoStep | None = None
 
     def __call__(self, iterator: Any) -> Any:
         """The last step's logs. Raises StopIteration where no batch is left, and what the step raises."""
+        if not isinstance(iterator, tf.data.Iterator):  # what `fit` trains comes from one
+            return self._between(iterator)
         if not self.expected:
             return self._anew(iterator)
         self.expected = False
@@ -159,52 +185,82 @@ class TrainFunction:
             raise
 
     def leave(self) -> None:
-        """Have the model make its own function when it next trains."""
-        self._own, model = None, self._model()
+        """Give the model its own function back, with the traces that it has of earlier trainings."""
+        model = self._model()
         if model is not None and model.train_function is self:
-            model.train_function = None
+            model.train_function = self._own
 
     def _steps(self, iterator: Any) -> Any:
         model = self._model()
         count = model.steps_per_execution if model is not None else 1
+        if self._step is None:
+            self._spec = iterator.element_spec
+            self._step = self._wrapped(_step_of(model, self._spec))
         if count > 1 and self._step.pass_over(count):
-            return self._of_keras(model)(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
-        logs = self._step(_without_optionals(next(iterator)))
+            return self._own(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
+        logs = self._step(*_tensors(next(iterator)))
         for _, data in zip(range(count - 1), iterator, strict=False):
-            logs = self._step(_without_optionals(data))
+            logs = self._step(*_tensors(data))
         return logs
 
-    def _of_keras(self, model: Any) -> Callable[[Any], Any]:
-        """Keras's own function; holds the model until `leave`."""
-        if self._own is None:
-            model.make_train_function(force=True)
-            self._own, model.train_function = model.train_function, self
-        return self._own
+    def _between(self, batches: Any) -> Any:
+        """A batch of `train_on_batch`, while `fit` runs or after one that was interrupted: a step like any other."""
+        data = next(batches)
+        if self._step is None or not _has_spec(data, self._spec):
+            model = self._model()
+            if model is None or self._step is None or not self._step.on_workers:
+                return self._own(iter([data]))
+            # op by op: functions that are first compiled while workers are joined lose updates
+            return model.train_step(tf.nest.map_structure(lambda a: a if a is None else tf.convert_to_tensor(a), data))
+        return self._step(*map(tf.convert_to_tensor, _tensors(data)))
 
     def _anew(self, iterator: Any) -> Any:
         """A batch of a training without AutoPlace, after a `fit` that was interrupted."""
         self.close()
-        model = self._model()
-        assert model is not None
-        model.make_train_function(force=True)
-        return model.train_function(iterator)
+        return self._own(iterator)
 
 
-def _step_of(model: Any) -> Callable[[Any], Any]:
-    """The model's training step, a tf.function as `fit` makes it, which does not keep the model alive."""
+def _step_of(model: Any, spec: Any) -> Callable[..., Any]:
+    """The model's training step as `fit` makes it: a tf.function without AutoGraph, with one trace for all batches of
+    this spec, of whatever size. It takes the tensors of a batch, and does not keep the model alive.
+    """
     held = weakref.ref(model)
 
-    def train_step(data: Any) -> Any:
-        model = held()
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def train_step(*data: Any) -> Any:
+        model, left = held(), iter(data)
         assert model is not None
-        return model.train_step(data)
+        leaves = [None if _is_none(leaf) else next(left) for leaf in tf.nest.flatten(spec)]
+        return model.train_step(tf.nest.pack_sequence_as(spec, leaves))
 
-    return tf.function(train_step)  # type: ignore[no-any-return]
+    # TensorFlow takes no None in a signature
+    signature = [leaf for leaf in tf.nest.flatten(spec) if not _is_none(leaf)]
+    return tf.function(train_step, input_signature=signature)  # type: ignore[no-any-return]
 
 
-def _without_optionals(data: Any) -> Any:
-    """Keras passes None as an Optional."""
-    return keras.tree.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, data)
+def _has_spec(data: Any, spec: Any) -> bool:
+    """Whether a batch is one of this spec, so that the trace serves it."""
+    leaves, specs = tf.nest.flatten(data), tf.nest.flatten(spec)
+    if len(leaves) != len(specs) or type(data) is not type(spec):
+        return False
+    try:
+        tf.nest.assert_same_structure(data, spec)
+    except (TypeError, ValueError):
+        return False
+    return all(
+        (a is None) == _is_none(b) and (a is None or b.is_compatible_with(tf.convert_to_tensor(a)))
+        for a, b in zip(leaves, specs, strict=True)
+    )
+
+
+def _tensors(data: Any) -> list[Any]:
+    """The tensors of a batch."""
+    return [leaf for leaf in tf.nest.flatten(data) if not _is_none(leaf)]
+
+
+def _is_none(leaf: Any) -> bool:
+    """Whether this, or what has this spec, is None, which Keras passes as an Optional."""
+    return leaf is None or isinstance(leaf, (tf.experimental.Optional, tf.OptionalSpec))
 
 
 def _untouchable(model: Any) -> str | None:

@@ -305,3 +305,24 @@ def test_a_plan_for_another_step_is_refused(two_cpus, live_hand):
         hand.live.divide(plan)
     assert hand.live.divide(plan_of(hand.live, "batch")) == 1
     hand.close()
+
+
+def test_a_step_traced_once_for_any_size_is_divided_for_each(two_cpus, live_hand):
+    """As Keras traces a step whose last batch is smaller: no batch is cut as one of another size."""
+    sizes = [8, 8, 8, 8, 5, 8, 5, 8, 5, 5, 1, 8, 1, 1, 8, 12, 12, 12]
+    signature = [tf.TensorSpec((None, 12), tf.float64), tf.TensorSpec((None,), tf.int64)]
+    step, _, variables = made()
+    alone, _, expected = made()
+    step, alone = (tf.function(one.python_function, input_signature=signature) for one in (step, alone))
+    hand = live_hand(step)
+    for i, rows in enumerate(sizes):
+        if i == 4:
+            hand.place()
+            apart(hand)(hand.live.divide(plan_of(hand.live, "batch")))
+            assert hand.live.mode.plan
+        same([taken(hand, i, rows)], [taken(alone, i, rows)])
+        same(values(variables), values(expected))
+    assert hand.live.left_alone is None and hand.is_placed
+    assert [v.following[1].plan for v in hand.live.variants if v.following] == [1, 0, 1]  # one example stays whole
+    assert step.experimental_get_tracing_count() == 1
+    hand.close()

@@ -25,7 +25,7 @@ from placer.keras import AutoPlace
 from placer.trace.capture import capture
 from placer.train.session import DeviceSession
 from search.online.auto_step import AutoStep
-from search.online.keras_callback import TrainFunction, _untouchable
+from search.online.keras_callback import TrainFunction, _step_of, _tensors, _untouchable
 from search.online.replan.replanner import Replanner
 
 pytestmark = [
@@ -59,11 +59,17 @@ def data(count: int = STEPS, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return x, (x[:, 0] > 0).astype("int64") + (x[:, 1] > 0.5)
 
 
-def assigned(model: keras.Model, batch: tuple[Any, ...], names: tuple[str, ...], seed: int) -> dict[str, str]:
-    """A random device for each op of the model's training step, as called with one batch."""
+def assigned(
+    model: keras.Model, batch: tuple[Any, ...], names: tuple[str, ...], seed: int, any_size: bool = False
+) -> dict[str, str]:
+    """A random device for each op of the model's training step, as called with one batch. any_size: of data that has
+    batches of several sizes.
+    """
     model._symbolic_build(data_batch=batch)
-    function = tf.function(lambda data: model.train_step(data))
-    graph = capture(function, (tuple(map(tf.convert_to_tensor, batch)),), "train_step", needs_loss=False).graph
+    spec = tf.nest.map_structure(
+        lambda part: tf.TensorSpec((None if any_size else BATCH, *part.shape[1:]), part.dtype), batch
+    )
+    graph = capture(_step_of(model, spec), _tensors(batch), "train_step", needs_loss=False).graph
     rng = np.random.default_rng(seed)
     return {graph.ops[v].name: name for unit in graph.colocated for name in [rng.choice(names)] for v in unit}
 
@@ -72,9 +78,9 @@ def assigned(model: keras.Model, batch: tuple[Any, ...], names: tuple[str, ...],
 def stored(tmp_path: Path) -> Callable[..., Path]:
     """Writes a random mapping over both devices for the training step of a model."""
 
-    def write(model: keras.Model, batch: tuple[Any, ...], seed: int = 0) -> Path:
+    def write(model: keras.Model, batch: tuple[Any, ...], seed: int = 0, any_size: bool = False) -> Path:
         path = tmp_path / f"{seed}.json"
-        write_assignment(path, assigned(model, batch, ("cpu:0", "cpu:1"), seed))
+        write_assignment(path, assigned(model, batch, ("cpu:0", "cpu:1"), seed, any_size))
         return path
 
     return write
@@ -174,6 +180,7 @@ HOW: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+ANY_SIZE = ("generator", "generator that ends", "dataset", "short last batch", "validation split")
 QUICK = ("validation data",)
 
 
@@ -181,14 +188,14 @@ QUICK = ("validation data",)
 def test_history_and_weights_are_those_of_an_untouched_fit(how: str, stored: Any) -> None:
     plain, model = make_model(), make_model()
     batch = first_batch(*data(), *([np.ones(STEPS, "float32")] if "weight" in how else []))
-    placing = AutoPlace(mapping=stored(model, batch), log_dir=None)
+    placing = AutoPlace(mapping=stored(model, batch, any_size=how in ANY_SIZE), log_dir=None)
     placed = Placed(placing)
     # Keras itself counts one step of the optimizer too many where it first meets the end of the data.
     same = "dataset" if how == "generator that ends" else how
     assert_same(fitted(model, placing, placed, **HOW[how]()), fitted(plain, **HOW[same]()))
     assert_same_weights(model, plain)
     assert placed.seen[3:] and all(placed.seen[3:])
-    assert model.train_function is None
+    assert not isinstance(model.train_function, TrainFunction)
 
 
 @pytest.mark.slow
@@ -332,6 +339,54 @@ def test_a_training_step_of_its_own(stored: Any) -> None:
     assert_same_weights(model, plain)
 
 
+class Branching(keras.Model):
+    """Chooses in Python, where AutoGraph would make a branch of the graph."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        try:
+            factor = 1.0 if loss > 100.0 else 2.0
+        except TypeError:  # a tensor of a graph is neither true nor false
+            factor = 0.1
+        gradients = tape.gradient(loss, self.trainable_weights)
+        self.optimizer.apply([factor * gradient for gradient in gradients], self.trainable_weights)
+        return {"loss": loss}
+
+
+def test_autograph_does_not_convert_a_training_step_as_in_keras() -> None:
+    plain, model = (make_model(Branching, metrics=None, optimizer=keras.optimizers.SGD(0.1)) for _ in range(2))
+    assert_same(fitted(model, AutoPlace(log_dir=None), epochs=1), fitted(plain, epochs=1))
+    assert_same_weights(model, plain)
+
+
+def make_outputs() -> keras.Model:
+    """Two outputs, whose losses Keras weights by the batch's size where that is known when it traces."""
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((6,))
+    hidden = keras.layers.Dense(4, name="hidden")(inputs)
+    outputs = {name: keras.layers.Dense(1, name=name)(hidden) for name in "op"}
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", {"o": "mse", "p": "mse"}, jit_compile=False)
+    return model
+
+
+def test_a_step_is_traced_once_for_all_sizes_as_in_keras(tmp_path: Path) -> None:
+    x, _ = data(4 * BATCH + 4)
+    y = {"o": 3 * x[:, :1], "p": x[:, 1:2]}
+    plain, model = make_outputs(), make_outputs()
+    path = tmp_path / "mapping.json"
+    batch = x[:BATCH], {name: part[:BATCH] for name, part in y.items()}
+    write_assignment(path, assigned(model, batch, ("cpu:0", "cpu:1"), 0, any_size=True))
+    placing = AutoPlace(mapping=path, log_dir=None)
+    placed = Placed(placing)
+    assert_same(fitted(model, placing, placed, x=x, y=y, epochs=3), fitted(plain, x=x, y=y, epochs=3))
+    assert_same_weights(model, plain)
+    assert placed.seen[3:] and all(placed.seen[3:])
+
+
 class On(keras.callbacks.Callback):
     """Calls functions by the names of events."""
 
@@ -339,6 +394,38 @@ class On(keras.callbacks.Callback):
         super().__init__()
         for name, function in events.items():
             setattr(self, f"on_{name}", function)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored: Any) -> None:
+    plain, model = make_model(), make_model()
+    placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
+    placed = Placed(placing)
+    weight = np.ones(BATCH, "float32") if weighted else None
+
+    def train(m: keras.Model) -> On:
+        return On(epoch_end=lambda epoch, logs: m.train_on_batch(*first_batch(*data()), sample_weight=weight))
+
+    assert_same(fitted(model, placing, placed, train(model), epochs=3), fitted(plain, train(plain), epochs=3))
+    assert_same_weights(model, plain)
+    assert len(placed.seen) == 3 * BATCHES and all(placed.seen[3:])
+
+
+def test_a_train_function_made_anew_ends_the_placement_in_words(stored: Any) -> None:
+    model = make_model()
+    placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
+    anew = On(epoch_begin=lambda epoch, logs: epoch == 1 and model.make_train_function(force=True))
+    with pytest.warns(UserWarning, match="got another train_function while fit runs") as told:
+        fitted(model, placing, anew, epochs=3)
+    assert len(told) == 1 and "got another train_function" in placing.report()
+
+
+def test_a_fit_leaves_the_traces_of_an_earlier_one() -> None:
+    model = make_model()
+    fitted(model, epochs=1)
+    function = model.train_function
+    fitted(model, AutoPlace(budget=1, log_dir=None), epochs=1)
+    assert model.train_function is function
 
 
 def interrupt(step: int, logs: Any = None) -> None:
@@ -403,7 +490,7 @@ def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: An
     with pytest.raises(tf.errors.OpError, match="no such batch"):
         fitted(model, placing, x=dataset, y=None, batch_size=None)
     assert not DeviceSession._open
-    assert model.train_function is None
+    assert not isinstance(model.train_function, TrainFunction)
     assert model.optimizer.iterations.numpy() == 4
     assert np.isfinite(fitted(model, placing)["loss"]).all()
 
