@@ -327,6 +327,20 @@ def test_a_dataset_that_is_traced_or_holds_a_variable_is_seen():
     del data
 
 
+def test_a_variables_handle_is_told_from_other_resources():
+    iterator = iter(tf.data.Dataset.range(1))
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+    assert tf_internals.is_handle_of_variable(tf_internals.handle_of(tf.Variable([1.0, 2.0])))
+    assert not tf_internals.is_handle_of_variable(table.resource_handle)
+    assert not tf_internals.is_handle_of_variable(iterator._iterator_resource)
+
+
+def test_attributes_whose_texts_say_what_an_op_computes_are_known():
+    assert {"padding", "data_format"} <= tf_internals.enumerated_attributes("Conv2D")
+    assert "equation" in tf_internals.enumerated_attributes("Einsum")
+    assert "shared_name" not in tf_internals.enumerated_attributes("VarHandleOp")
+
+
 def test_what_tensorflow_finds_by_name_is_known(tmp_path):
     values = tf.lookup.KeyValueTensorInitializer(tf.constant([1]), tf.constant([2]))
     mutable = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
