@@ -185,7 +185,7 @@ class AutoStep:
 
     @property
     def on_workers(self) -> bool:
-        """Whether its devices are other processes."""
+        """Whether its devices are other processes, and joined now."""
         return self._session.fragile
 
     @property
