@@ -105,10 +105,11 @@ class Until(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begin to count epochs."""
-        self._step, self._run.epochs = self._placing.step, 0
+        self._step, self._run.epochs = None, 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Wait for the search a little."""
+        """Wait for the search a little. Its step is there once the first batch is."""
+        self._step = self._placing.step or self._step
         if not self._run.is_settled:
             self._run.rest()
 
