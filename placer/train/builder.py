@@ -236,7 +236,8 @@ class Builder:
         variables = captured.whole.variables
         written = {i for i, node in enumerate(variables) if captured.written.intersection(nodes_of(captured, node))}
         at = places_of(captured, built.step.device_of)
-        use = self.session.replicas.use(list(variables.values()), at, written, built.blank)
+        with waiting("a mapping was built", first=True):  # replicas that another step freed are made again
+            use = self.session.replicas.use(list(variables.values()), at, written, built.blank)
         built.blank.clear()  # whoever still holds what was built keeps no replica alive
         built.step.draws = captured.drawn
         built.step.rebind(by_node(captured, dict(zip(variables, use.replicas, strict=True))))

@@ -88,18 +88,19 @@ class Calls:
         with self.session.lock:
             if self.session.suspected:
                 self.session.check_for_losses()
-            if self.variants.left_alone:
-                return self.untouched.run(variant, args, kwargs)
             as_called = partial(self.untouched.run, variant, args, kwargs)
             if given is not None and variant.feeding is not None:  # the batch has left the iterator
                 as_called = partial(self.untouched.run_flat, variant, given, variant.layout.numbers_of(args, kwargs))
+            if self.variants.left_alone:
+                return as_called()
             mode = self._mode_of(variant, given)
+            step_s: float | None
             if given is None:
                 outputs, step_s = as_called()
             elif variant is self.variants.main and isinstance(mode, Placed):
                 outputs, step_s = self._placed(variant, mode, given)
             elif variant is self.variants.main and isinstance(self.mode, Placed):  # a batch of another shape
-                return as_called()[0], None
+                outputs, step_s = as_called()[0], None
             elif variant is self.variants.main and not self.recorder.is_full:
                 outputs, step_s = self._recorded(self.recorder, variant, given, as_called)
             elif variant is not self.variants.main and isinstance(self.mode, Placed):

@@ -27,6 +27,7 @@ LOOK_EVERY_S = 0.02  # seconds of steps of which only the last is looked at
 FIRST_SPENT_S = 2.0  # what a look is taken to cost before the first one
 SOONER, LATER = 1 / 8, 8.0  # shares of a wait where steps took as long as the mapping, and where nothing changed
 MOST_DOUBLINGS = 8
+ASKING = 0.01  # share of the time for asking whether devices can be left: what a program holds takes long to find
 
 
 class Rest:
@@ -51,6 +52,7 @@ class Rest:
         self._spent_s = FIRST_SPENT_S  # by the last look
         self._vain = 0  # looks since one that was not
         self._why: str | None = None  # the devices were not left, as last said
+        self._asks_s = 0.0  # when it may be asked again whether they can be
 
     @property
     def is_due(self) -> bool:
@@ -109,7 +111,7 @@ class Rest:
                 self.is_calm = False
             if not is_left:
                 self._look_for_lost()
-                is_left = self._leave()
+                is_left = self._clock() >= self._asks_s and self._leave()
             changed = test.add(latest_s[-1]) is not None or changed
             if len(latest_s) < LATEST:
                 continue
@@ -127,8 +129,10 @@ class Rest:
 
     def _leave(self) -> bool:
         """Leave the devices, unless something else needs them; returns whether they are left."""
-        live = self.trials.live
+        live, begin_s = self.trials.live, self._clock()
         why = live.rest()
+        ended_s = self._clock()
+        self._asks_s = ended_s + (ended_s - begin_s) / ASKING
         devices = live.session.devices
         names = listed(devices.topology.names) if devices is not None else "the devices"
         far = f"the fastest mapping takes {self._margin:.1f}x as long as the step untouched"

@@ -1141,6 +1141,27 @@ def test_devices_that_another_step_needs_are_left_once_it_no_longer_does():
     assert machine.is_away and len(training.said("left")) == 2
 
 
+def test_whether_devices_can_be_left_is_asked_for_a_hundredth_of_the_time():
+    """To find what a program holds that would be dropped takes a tenth of a second, and more."""
+    machine, asked = Machine(competes=True, untouched_s=0.05), []
+    machine.needed = "this program holds a lookup table"
+    rest = machine.rest
+
+    def slow():
+        asked.append(machine.clock.now_s)
+        machine.clock.now_s += 0.1
+        return rest()
+
+    machine.rest = slow
+    training = Training(machine).until("steady").steps(1)
+    begin = len(asked)
+    training.steps(1000)  # at least 50 s
+    assert 3 <= len(asked) - begin <= 12
+    machine.needed = None
+    training.steps(300)
+    assert machine.is_away
+
+
 def test_devices_that_are_gone_at_rest_cost_a_line_and_are_tried_again_later():
     training = at_rest()
     machine = training.machine
