@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.benches.bench import BenchOptions, Facts, commit, machine
+from experiments.benches.bench import BenchOptions, Facts, machine
 from placer.errors import PlacerError
 from placer.files import write_whole
 
@@ -33,10 +33,9 @@ def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Fa
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
-    at, here = commit(), machine()
-    made_by = {"settings": settings, "commit": at, **{name: here[name] for name in ("machine", "python", "versions")}}
-    is_same = at is not None and not at.endswith("+") and all(before.get(k) == value for k, value in made_by.items())
-    if is_same and "failed" not in before["facts"]:
+    made_by = {"settings": settings, **{name: fact for name, fact in machine().items() if name != "date"}}
+    is_named = made_by["commit"] is not None and not made_by["commit"].endswith("+")
+    if is_named and all(before.get(name) == fact for name, fact in made_by.items()) and "failed" not in before["facts"]:
         return dict(before["facts"])
     facts = run()
     write_whole(path, json.dumps({**made_by, "facts": facts}, indent=1).encode())

@@ -189,6 +189,11 @@ class Store:
         with self._transaction("written"):
             self.connection.execute("INSERT OR REPLACE INTO measurements VALUES (?,?,?,?,?,?,?,?)", (*row, time.time()))
 
+    @staticmethod
+    def anchor_key(mapping: Mapping | None) -> str:
+        """A name for what other steps are compared with in a session: a mapping, or the step untouched (None)."""
+        return "untouched" if mapping is None else hashlib.sha256(str(mapping.devices).encode()).hexdigest()[:16]
+
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:
         """Store rows of the operator dataset, all or none. A signature measured before on the same machine, kind of
         device, batch and network is averaged, weighted by repeats. Raises PlacerError where that fails.
@@ -221,9 +226,10 @@ def _scaled(kind: object, text: str, ratio: float, anchor_s: float, anchor: str)
     if kind == "failed":
         failed = msgspec.json.decode(text, type=Failed)
         return None if failed.reason in OF_A_MOMENT else failed
-    stored = msgspec.json.decode(text, type=Measured)
-    if msgspec.json.decode(text).get("anchor", "") != anchor:
+    row = msgspec.json.decode(text, type=dict[str, Any])
+    if row.get("anchor", "") != anchor:
         return None
+    stored = msgspec.convert(row, Measured)
     scale = ratio * anchor_s / stored.step_s
     found = Measured(
         stored.step_s * scale, stored.spread_s * scale, stored.repeats, stored.switch_s, stored.stopped_early
@@ -231,11 +237,6 @@ def _scaled(kind: object, text: str, ratio: float, anchor_s: float, anchor: str)
     if kind != "measured" or not (stored.step_s > 0 and 0 < found.step_s < inf and 0 <= found.spread_s < inf):
         raise ValueError("no step takes so long")
     return found
-
-
-def anchor_key(mapping: Mapping | None) -> str:
-    """A name for what other steps are compared with in a session: a mapping, or the step untouched (None)."""
-    return "untouched" if mapping is None else hashlib.sha256(str(mapping.devices).encode()).hexdigest()[:16]
 
 
 def topology_key(topology: Topology) -> str:

@@ -46,10 +46,10 @@ def split_step(
                 variables[part] = tf.TensorSpec(parts.shape(variable.shape.as_list(), i), variable.dtype, part)
             else:
                 variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
-    op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops)
+    content = captured.graph.content
+    op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops, content)
     in_turn = plan.micro_batches is not None
-    ops = tuple(_known(op, made, in_turn) for op in op_graph.ops)
-    op_graph = replace(op_graph, ops=ops, content=captured.graph.content)
+    op_graph = replace(op_graph, ops=tuple(_known(op, made, in_turn) for op in op_graph.ops))
     divided = replace(
         captured,
         graph_def=made.graph_def,

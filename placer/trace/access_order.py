@@ -7,7 +7,7 @@ write ──^──▶ constant ──▶ read        the constant is ready from
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -30,28 +30,21 @@ class AccessOrder:
         """graph_def: later changes may drop inputs of its nodes, but no node."""
         self._nodes = _in_order(graph_def.node)
         self._handles = _handles(self._nodes)
-        functions = {function.signature.name: function for function in graph_def.library.function}
-        nodes = {name: node for node in self._nodes if (name := node.name) in self._handles}
-        self._only_reads = {name for name, node in nodes.items() if _only_reads(node, self._handles[name], functions)}
         self._bit = {name: 1 << i for i, name in enumerate(self._handles)}
         self._before: dict[str, int] = {}
         for node in self._nodes:
             self._before[node.name] = self._inherited(node, self._before)
+        self._conflicts = dict(self._conflicting(graph_def))
 
     def restore(self) -> None:
         """Have each op wait directly for those on its handles that it came after, unless it still does."""
         now: dict[str, int] = {}
-        earlier: defaultdict[str, list[Any]] = defaultdict(list)
         for node in self._nodes:
             waits = self._inherited(node, now)
-            for handle in self._handles.get(node.name, ()):
-                for other in reversed(earlier[handle]):
-                    bit = self._bit[other.name]
-                    both_read = {node.name, other.name} <= self._only_reads
-                    if self._before[node.name] & bit and not waits & bit and not both_read:
-                        node.input.append(f"^{other.name}")
-                        waits |= now[other.name] | bit
-                earlier[handle].append(node)
+            for other in self._conflicts.get(node.name, ()):
+                if self._before[node.name] & self._bit[other] and not waits & self._bit[other]:
+                    node.input.append(f"^{other}")
+                    waits |= now[other] | self._bit[other]
             now[node.name] = waits
 
     def first_open(self) -> tuple[str, str] | None:
@@ -59,15 +52,26 @@ class AccessOrder:
         none.
         """
         variables = {node.name for node in self._nodes if node.op == "VarHandleOp"}
-        earlier: defaultdict[str, list[Any]] = defaultdict(list)
-        for node in self._nodes:
-            for handle in variables.intersection(self._handles.get(node.name, ())):
-                for other in earlier[handle]:
-                    both_read = {node.name, other.name} <= self._only_reads
-                    if not self._before[node.name] & self._bit[other.name] and not both_read:
-                        return other.name, node.name
-                earlier[handle].append(node)
+        for name, others in self._conflicts.items():
+            for other in others:
+                both = variables.intersection(self._handles[name], self._handles[other])
+                if both and not self._before[name] & self._bit[other]:
+                    return other, name
         return None
+
+    def _conflicting(self, graph_def: Any) -> Iterator[tuple[str, list[str]]]:
+        """For each op that takes a handle, those before it on that handle, the last first, unless both only read."""
+        functions = {function.signature.name: function for function in graph_def.library.function}
+        earlier: defaultdict[str, list[tuple[str, bool]]] = defaultdict(list)
+        for node in (node for node in self._nodes if node.name in self._handles):
+            handles = self._handles[node.name]
+            reads = _only_reads(node, handles, functions)
+            yield (
+                node.name,
+                [name for handle in handles for name, also in reversed(earlier[handle]) if not (reads and also)],
+            )
+            for handle in handles:
+                earlier[handle].append((node.name, reads))
 
     def _inherited(self, node: Any, found: dict[str, int]) -> int:
         """The accesses that a node waits for, as bits. found: those of the nodes before it."""
@@ -111,11 +115,11 @@ def _handles(nodes: Iterable[Any]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _only_reads(node: Any, handles: Iterable[str], functions: Mapping[str, Any]) -> bool:
+def _only_reads(node: Any, handles: Collection[str], functions: Mapping[str, Any]) -> bool:
     """Whether an op only reads the variables of these handles, as do the functions that it runs."""
     if node.op not in RUN_FUNCTIONS:
         return node.op in HARMLESS
-    taken = [i for i, text in enumerate(node.input) if source_of(text) in set(handles) and not text.startswith("^")]
+    taken = [i for i, text in enumerate(node.input) if source_of(text) in handles and not text.startswith("^")]
     return bool(taken) and all(_reads_argument(node, i, functions, frozenset()) for i in taken)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -208,7 +208,7 @@ def capture(
     variables = {node: variable for node, variable in variables.items() if node in left}
     feeds = {node: tensor for node, tensor in feeds.items() if node in left}
     host = host_ops(name, graph_def)
-    graph = replace(build_graph(name, graph_def, variables, outputs, host), content=content)
+    graph = build_graph(name, graph_def, variables, outputs, host, content)
     return Captured(name, graph_def, variables, feeds, inputs, outputs, writes, graph, whole, host, draws, repeats)
 
 
@@ -290,9 +290,10 @@ def build_graph(
     variables: dict[str, tf.Variable],
     outputs: Sequence[str],
     host: frozenset[str] = frozenset(),
+    content: str | None = None,
 ) -> OpGraph:
     """The OpGraph of a folded GraphDef. Constants and inputs are left out because they are placed with their consumers.
-    So are `host` ops, but waiting through them is kept as control edges.
+    So are `host` ops, but waiting through them is kept as control edges. content: as `OpGraph.content`.
     """
     with tf.Graph().as_default() as tf_graph:
         tf.graph_util.import_graph_def(graph_def, name="")
@@ -318,7 +319,7 @@ def build_graph(
                 **counts_of(tf_op, bodies)._asdict(),
             )
         )
-    return OpGraph(name, tuple(ops), tuple(_edges(placed, index, tf_graph, behind)))
+    return OpGraph(name, tuple(ops), tuple(_edges(placed, index, tf_graph, behind)), content=content)
 
 
 def _edges(

@@ -36,8 +36,13 @@ def set_inputs(node: Any, inputs: list[str]) -> None:
 
 def called(node: Any) -> Iterator[str]:
     """The functions that a node calls."""
+    yield from (function.name for function in _named(node))
+
+
+def _named(node: Any) -> Iterator[Any]:
+    """Where a node's attributes name functions."""
     for value in node.attr.values():
-        yield from (f.name for f in (value.func, *value.list.func) if f.name)
+        yield from (function for function in (value.func, *value.list.func) if function.name)
 
 
 def rename_functions(graph_def: Any, new: Mapping[str, str]) -> None:
@@ -46,10 +51,8 @@ def rename_functions(graph_def: Any, new: Mapping[str, str]) -> None:
         function.signature.name = new.get(function.signature.name, function.signature.name)
     for node in itertools.chain(graph_def.node, *(function.node_def for function in graph_def.library.function)):
         node.op = new.get(node.op, node.op)
-        for value in node.attr.values():
-            kind = value.WhichOneof("value")
-            for named in [value.func] if kind == "func" else value.list.func if kind == "list" else ():
-                named.name = new.get(named.name, named.name)
+        for function in _named(node):
+            function.name = new.get(function.name, function.name)
 
 
 def nodes_within(graph_def: Any) -> Iterator[Any]:

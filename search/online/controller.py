@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.held_memory import may_lack_memory
-from placer.measure.store import anchor_key
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
 from search.online.adaptation import Adaptation
@@ -402,7 +401,7 @@ class Controller:
             beside = self.live.mapping(other.devices, other.plan) if other.devices else None
             found = self.live.mapping(trial.devices, trial.plan), trial.result, other_s, trial.name
             try:
-                self.store.add(*found, anchor=anchor_key(beside))
+                self.store.add(*found, anchor=self.store.anchor_key(beside))
             except PlacerError as error:  # the disk is full, say: the search needs none
                 self.store = None
                 self._say("unkept", f"{error} The search goes on without it.")

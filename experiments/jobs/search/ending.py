@@ -9,7 +9,7 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from experiments.jobs.search.finding import Finding, Pipelined, Row, by_merit, fastest, step_s
+from experiments.jobs.search.finding import Finding, Pipelined, Row, by_merit, fastest, merit, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import apart, prepared, stepped
 from placer.errors import PlacerError
@@ -109,12 +109,7 @@ def _fastest(finalists: Sequence[Finalist]) -> Finalist:
     """Of those that took all turns: the median of the first turns, after which the slower half drops out, says nothing
     beside the median of all. Of equally fast ones the first, so that ops are not divided for nothing.
     """
-    return min(finalists, key=lambda finalist: _merit(finalist.row))
-
-
-def _merit(row: Row) -> tuple[bool, float]:
-    """As `by_merit` sorts."""
-    return bool(row.measured and row.measured.stopped_early), step_s(row)
+    return min(finalists, key=lambda finalist: merit(finalist.row))
 
 
 def _finalists(job: Job, count: int, beside: Sequence[Row]) -> list[Row]:
@@ -237,7 +232,7 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         tf_default=final.untouched,
         plan=job.traced.plan,
         notes=tuple(line for each in jobs for line in (*each.notes, *_checked(each))),
-        whole=min((r for f, r in rows.items() if best.divided and not f.divided), key=_merit, default=None),
+        whole=min((r for f, r in rows.items() if best.divided and not f.divided), key=merit, default=None),
         unkept=next((each.unkept for each in jobs if each.unkept), ""),
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
         before=_timeline(single) if single else None,

@@ -17,7 +17,7 @@ from placer.devices.host.suspends import Suspends, duration
 from placer.errors import PlacerError
 from placer.graph.held_memory import Lack, mib
 from placer.graph.mapping import Mapping
-from placer.measure.store import Store, anchor_key
+from placer.measure.store import Store
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
@@ -246,7 +246,7 @@ class Job:
         rows = []
         for i, ((searcher, mapping), result) in enumerate(zip(asked, results, strict=True)):
             if self.anchor_s is None and isinstance(result, Measured):
-                self.anchor_s, self._anchor = result.step_s, anchor_key(fine[i])
+                self.anchor_s, self._anchor = result.step_s, Store.anchor_key(fine[i])
             if self.store is not None and self.anchor_s and known[i] is None:
                 self._keep(self.store, fine[i], result, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.benches.bench import machine
+
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -18,4 +20,5 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are kept as in a checkout without changes, which this one may have."""
-    monkeypatch.setattr("experiments.benches.kept_runs.commit", lambda: "0123456789ab")
+    here = machine() | {"commit": "0123456789ab"}
+    monkeypatch.setattr("experiments.benches.kept_runs.machine", lambda: here)

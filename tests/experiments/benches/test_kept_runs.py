@@ -9,14 +9,18 @@ from placer.errors import PlacerError
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path):
     """Asks for a run: what it answers, or answered."""
-    monkeypatch.setattr(kept_runs, "commit", lambda: "1234")
 
     def ask(answer, settings=None, runs=tmp_path):
         return kept(BenchOptions(runs=runs), "net", settings or {"repeats": 3}, lambda: answer)
 
     return ask
+
+
+def elsewhere(monkeypatch, change):
+    here = kept_runs.machine() | change
+    monkeypatch.setattr(kept_runs, "machine", lambda: here)
 
 
 def test_a_run_is_kept(run):
@@ -30,13 +34,13 @@ def test_other_settings_are_run_anew(run):
 
 def test_another_commit_runs_anew_because_no_record_has_figures_of_two(run, monkeypatch):
     run({"step_s": 1.0})
-    monkeypatch.setattr(kept_runs, "commit", lambda: "5678")
+    elsewhere(monkeypatch, {"commit": "5678"})
     assert run({"step_s": 2.0}) == {"step_s": 2.0}
 
 
 @pytest.mark.parametrize("name", [None, "1234+"])
 def test_what_was_not_committed_runs_anew_because_its_changes_have_no_name(run, monkeypatch, name):
-    monkeypatch.setattr(kept_runs, "commit", lambda: name)
+    elsewhere(monkeypatch, {"commit": name})
     run({"step_s": 1.0})
     assert run({"step_s": 2.0}) == {"step_s": 2.0}
 
@@ -44,8 +48,7 @@ def test_what_was_not_committed_runs_anew_because_its_changes_have_no_name(run, 
 @pytest.mark.parametrize("change", [{"machine": {"cpu": "other"}}, {"versions": {"tensorflow": "9"}}])
 def test_another_machine_or_version_runs_anew(run, monkeypatch, change):
     run({"step_s": 1.0})
-    here = kept_runs.machine()
-    monkeypatch.setattr(kept_runs, "machine", lambda: here | change)
+    elsewhere(monkeypatch, change)
     assert run({"step_s": 2.0}) == {"step_s": 2.0}
 
 

@@ -14,7 +14,7 @@ from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
-from placer.measure.store import Store, anchor_key, topology_key
+from placer.measure.store import Store, topology_key
 from placer.profile.operators.dataset import Operator, OperatorRow, Tensor
 from placer.result import Failed, Measured
 
@@ -79,7 +79,7 @@ def test_a_failure_of_a_moment_bans_no_mapping(store, reason):
 
 
 def test_a_row_counts_beside_the_anchor_with_which_it_was_compared(store):
-    first, other = anchor_key(TOGETHER), anchor_key(None)
+    first, other = store.anchor_key(TOGETHER), store.anchor_key(None)
     store.add(SPLIT, Measured(0.5), anchor_s=1.0, searcher="heft", anchor=first)
     assert store.find(SPLIT, 2.0, anchor=first) == Measured(1.0)
     assert store.find(SPLIT, 2.0, anchor=other) is None and store.find(SPLIT, 2.0) is None
