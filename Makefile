@@ -25,7 +25,7 @@ endif
 STAMP := $(VENV)/.installed-$(EXTRA)
 LOCK := requirements/$(EXTRA).txt
 UV := uv==0.13.9# makes the locks, in an environment of its own
-PIP := -m pip install --disable-pip-version-check --no-compile# Python compiles what is imported; all takes 25 s
+PIP := -m pip install --disable-pip-version-check --no-compile# Python compiles what is imported, once
 ALONE := $(if $(shell command -v flock),flock Makefile)# several set-ups at once write the same placer.egg-info
 
 # Sets `found` to the first interpreter that works.
@@ -40,7 +40,7 @@ FIND_PYTHON = found=; \
 	fi
 
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow nightly soak pythons environments python-version fuzz browser lint check bench bench-all lock licences clean distclean
+.PHONY: help setup demo test test-slow nightly soak pythons fuzz browser lint check bench bench-all lock licences clean distclean
 
 help:
 	@echo 'make demo    search a placement of the InceptionV3 training step over two workers; results in out/demo'
@@ -78,29 +78,20 @@ nightly: $(STAMP)
 soak: $(STAMP)
 	$(BIN)/python -m experiments.soak $(RUNS) $(if $(HOG),hog) -- $(TEST)
 
-# The quick tests with every supported Python that is installed, each in an environment of its own. VERSIONS="3.12 3.13"
-# takes these alone.
-pythons: environments
-	@for version in $(VERSIONS); do \
-		[ ! -x .venv-$$version/bin/python ] || $(MAKE) test VENV=.venv-$$version PYTHON=.venv-$$version/bin/python || exit 1; \
-	done
-
-# What `make pythons` tests in: .venv-3.12, say. Their set-ups run at the same time, because they mostly wait for the network.
-environments:
-	@mkdir -p out; making=; for version in $(VERSIONS); do \
+# The quick tests with every supported Python that is installed, each in an environment of its own. Their set-ups run at the
+# same time. VERSIONS="3.12 3.13" takes these alone.
+pythons:
+	@tried=; for version in $(VERSIONS); do \
 		found=; for python in python$$version $(PYENV_ROOT)/versions/$$version.*/bin/python; do \
 			if "$$python" -c '$(IN_RANGE)' >/dev/null 2>&1; then found=$$python; break; fi; \
 		done; \
 		if [ -z "$$found" ]; then echo "make: no python$$version with venv works here; left out"; continue; fi; \
-		$(MAKE) setup VENV=.venv-$$version PYTHON="$$found" >out/setup-$$version.log 2>&1 & making="$$making $$!:$$version"; \
+		mkdir -p out && $(MAKE) setup VENV=.venv-$$version PYTHON="$$found" >out/setup-$$version.log 2>&1 & \
+		tried="$$tried $$version:$$found"; \
 	done; \
-	for each in $$making; do \
-		wait $${each%%:*} || { tail -n 3 out/setup-$${each#*:}.log >&2; exit 1; }; \
+	wait; for each in $$tried; do \
+		$(MAKE) test VENV=.venv-$${each%%:*} PYTHON="$${each#*:}" || exit 1; \
 	done
-
-# The version of Python that `make setup` finds.
-python-version:
-	@$(FIND_PYTHON); "$$found" -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 
 # Twenty times as many hostile files, stores and command lines as `make test-slow` tries, which takes about half an hour;
 # then as many as FUZZ_RUNS of each kind of file that Atheris makes, guided by what they reach.

@@ -22,7 +22,7 @@ USERS = ("LookupTable", "Queue", "Summary")  # parts of the types of ops that us
 def dropped_by_joining() -> str | None:
     """In words, what this program holds that would be gone after workers are joined; None where there is nothing."""
     if any(map(tf_internals.is_handle_of_variable, tf_internals.dataset_captures())):
-        return "a tf.data pipeline whose functions use a variable (of an augmentation layer, say)"
+        return "a variable's handle in a function of a tf.data pipeline (an augmentation layer's, say)"
     return _named()
 
 

@@ -155,8 +155,8 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
 class TrainFunction:
     """What Keras calls with its iterator: takes `steps_per_execution` steps, or as many as there are batches left.
 
-    Holds the model weakly, as its step does: when the model is dropped or compiled again, the step goes with it,
-    and the devices are given back.
+    Its step holds the model weakly: when the model is dropped or compiled again, the step goes with it, and the devices
+    are given back.
     """
 
     def __init__(self, model: Any, wrapped: Callable[[Any], AutoStep], close: Callable[[], None]) -> None:

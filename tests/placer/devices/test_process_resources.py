@@ -43,7 +43,7 @@ HELD = {
     "a lookup table (MutableHashTable)": lambda: tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0),
     "a lookup table": lambda: tf.data.Dataset.from_tensors(["a"]).map(keras.layers.StringLookup(vocabulary=["a"])),
     "a summary writer": None,
-    "a tf.data pipeline whose functions use a variable": lambda: augmented(),
+    "a variable's handle in a function of a tf.data pipeline": lambda: augmented(),
     "a queue (FIFOQueue)": lambda: tf.queue.FIFOQueue(2, [tf.float32]),
 }
 
@@ -87,7 +87,7 @@ step.close()
 @pytest.mark.slow
 def test_a_pipeline_with_a_variable_of_its_own_keeps_workers_from_being_joined():
     ran = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=300)
-    assert "holds a tf.data pipeline whose functions use a variable" in ran.stdout, ran.stdout + ran.stderr[-3000:]
+    assert "holds a variable's handle in a function of a tf.data pipeline" in ran.stdout, ran.stdout + ran.stderr[-3000:]
 
 
 PROGRAM = """
