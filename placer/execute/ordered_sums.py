@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from placer.trace.node_def import set_inputs, source_of
+from placer.trace.graph_def.node_def import set_inputs, source_of
 
 T = TypeVar("T")
 # Ops that write into a buffer of their own, as gradients do; others, such as Reshape, may share their input's.

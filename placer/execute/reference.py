@@ -14,7 +14,7 @@ from placer import tf_internals
 from placer.execute.agreement import Array, Outcome, eps_of, is_float
 from placer.execute.outputs import returned
 from placer.trace.capture import Captured
-from placer.trace.node_def import rename_functions, source_of
+from placer.trace.graph_def.node_def import rename_functions, source_of
 
 _serial = itertools.count()
 

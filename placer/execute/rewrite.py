@@ -22,7 +22,7 @@ from placer.execute.ordered_sums import order_sums
 from placer.execute.send_recv import bring, chain, connect, spread
 from placer.execute.variable_copies import AT_ONCE_BYTES, held_bytes
 from placer.trace.capture import Captured
-from placer.trace.node_def import source_of
+from placer.trace.graph_def.node_def import source_of
 from placer.trace.random_streams import Draws
 
 _serial = itertools.count()

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.node_def import source_of
+from placer.trace.graph_def.node_def import source_of
 
 Nodes = Any
 """The repeated NodeDef field of a GraphDef or FunctionDef."""

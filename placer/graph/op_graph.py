@@ -66,7 +66,7 @@ class Edge(NamedTuple):
 class OpGraph:
     """A directed acyclic graph of ops or of groups, validated when it is made.
 
-    content: of a captured step, digits over what its ops compute (placer/trace/content.py); in no graph file.
+    content: of a captured step, digits over what its ops compute (placer/trace/graph_def/content.py); in no graph file.
     Raises BadInputError for duplicate names, edges to ops that do not exist, negative or NaN numbers, cycles.
     """
 

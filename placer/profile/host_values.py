@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.capture import Captured
-from placer.trace.folding import RIDERS
+from placer.trace.graph_def.folding import RIDERS
+from placer.trace.graph_def.node_def import parse_input, set_inputs, source_of
 from placer.trace.host_ops import behind_host
-from placer.trace.node_def import parse_input, set_inputs, source_of
 from placer.trace.random_streams import DRAWS, Draws
 
 

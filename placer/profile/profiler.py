@@ -29,7 +29,7 @@ from placer.profile.partial_device import attempts, by_ratio, nearest_lack, with
 from placer.profile.step_trace import TracedStep, traced_step
 from placer.profile.trace_clock import evenly_timed
 from placer.trace.capture import Captured
-from placer.trace.node_def import handle_node, source_of
+from placer.trace.graph_def.node_def import handle_node, source_of
 from placer.trace.random_streams import Draws
 
 RUNS, WARM_UP = 5, 3

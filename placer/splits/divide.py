@@ -21,7 +21,7 @@ from placer.splits.plan import Division, PlanError, SplitPlan
 from placer.splits.rules.resources import ON_VARIABLES
 from placer.splits.rules.way import Copied, Cut, Joined, Local, Own, Way, known_shapes, static
 from placer.splits.step_graph import StepGraph
-from placer.trace.node_def import parse_input, set_inputs
+from placer.trace.graph_def.node_def import parse_input, set_inputs
 from placer.trace.variable_parts import VariableParts
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from placer.splits.pieces import Pieces, text_of
 from placer.splits.rules.way import Cut, Way
-from placer.trace.node_def import parse_input, set_inputs
+from placer.trace.graph_def.node_def import parse_input, set_inputs
 
 
 def add_exchanging(

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from placer.trace.node_def import source_of
+from placer.trace.graph_def.node_def import source_of
 
 EARLY = 0.75  # of the longest way through a micro-batch is left after what has to wait
 

@@ -1,8 +1,8 @@
 """Traces a tf.function into a GraphDef that can be placed and an OpGraph that can be searched.
 
 Read `capture` first; it calls the others: `tracing` runs TensorFlow's trace, `signature` tells which calls share a
-captured step, `iterator_inputs` takes batches out of iterators, `folding` simplifies the GraphDef, `random_streams`
-moves its draws, `host_ops` finds what must stay in this process, `phases` and `function_bodies` describe the ops.
-`node_def` parses a NodeDef's inputs. `effects` and `untouchable` tell which steps must run as they are, and
-`variable_parts` says how a divided variable lies. Whether a step in plain Python may be traced is found by `python`.
+captured step, `iterator_inputs` takes batches out of iterators, `graph_def` simplifies and describes the GraphDef,
+`random_streams` moves its draws, `host_ops` finds what must stay in this process, `owners` whose variables they are.
+`effects` and `untouchable` tell which steps must run as they are, and `variable_parts` says how a divided variable
+lies. Whether a step in plain Python may be traced is found by `python`.
 """

@@ -15,16 +15,16 @@ from placer.errors import BadInputError, short
 from placer.graph.merging import UnionFind
 from placer.graph.op_counts import counts_of
 from placer.graph.op_graph import Edge, Op, OpGraph
-from placer.trace.access_order import READS, AccessOrder
-from placer.trace.content import content_of
 from placer.trace.effects import is_unordered
-from placer.trace.folding import RIDERS, fold
-from placer.trace.function_bodies import bodies_of
+from placer.trace.graph_def.access_order import READS, AccessOrder
+from placer.trace.graph_def.content import content_of
+from placer.trace.graph_def.folding import RIDERS, fold
+from placer.trace.graph_def.function_bodies import bodies_of
+from placer.trace.graph_def.node_def import nodes_within, parse_input, redirected, set_inputs, source_of
+from placer.trace.graph_def.phases import op_phases
 from placer.trace.host_ops import behind_host, host_ops
 from placer.trace.iterator_inputs import fed, redirect_element
-from placer.trace.node_def import nodes_within, parse_input, redirected, set_inputs, source_of
 from placer.trace.owners import owners
-from placer.trace.phases import op_phases
 from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, make_stateless, repeating_draws
 from placer.trace.signature import Layout, flat_tensors
 from placer.trace.tracing import gist, layout_of, trace

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.errors import short
-from placer.trace.node_def import nodes_within
+from placer.trace.graph_def.node_def import nodes_within
 from placer.trace.random_streams import STATELESS
 
 REPEATABLE = frozenset(

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import BadInputError, short
-from placer.trace.node_def import called, source_of
+from placer.trace.graph_def.node_def import called, source_of
 
 HOST_TYPES = frozenset(
     {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "HashTableV2", "MutableHashTableV2"}

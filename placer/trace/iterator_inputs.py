@@ -16,7 +16,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.errors import BadInputError
 from placer.graph.op_flops import CALLS
-from placer.trace.node_def import parse_input, set_inputs, source_of
+from placer.trace.graph_def.node_def import parse_input, set_inputs, source_of
 from placer.trace.signature import Layout
 
 NEXT = "IteratorGetNext"

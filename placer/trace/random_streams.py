@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer.errors import short
-from placer.trace.node_def import nodes_within, parse_input, set_inputs
+from placer.trace.graph_def.node_def import nodes_within, parse_input, set_inputs
 
 STATELESS = {
     "RandomUniform": "StatelessRandomUniformV2",

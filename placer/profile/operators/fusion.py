@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from placer.trace.capture import Captured
-from placer.trace.node_def import parse_input
+from placer.trace.graph_def.node_def import parse_input
 
 CONVOLUTION, FILTER_GRADIENT = "Conv2D", "Conv2DBackpropFilter"
 BIAS, BIAS_GRADIENT = "BiasAdd", "BiasAddGrad"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.trace.node_def import nodes_within
+from placer.trace.graph_def.node_def import nodes_within
 from placer.trace.random_streams import draws_within, has_seeds
 
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})

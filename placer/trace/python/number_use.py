@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.graph.op_flops import CALLS
-from placer.trace.node_def import source_of
+from placer.trace.graph_def.node_def import source_of
 
 PASSES = frozenset(
     {"Identity", "Cast", "Reshape", "ExpandDims", "Squeeze", "Neg", "Abs", "Fill", "BroadcastTo", "Pack"}

@@ -27,7 +27,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.variables import is_elsewhere
 from placer.instances import instances_of
-from placer.trace.access_order import READS
+from placer.trace.graph_def.access_order import READS
 
 _watches: dict[int, Watch] = {}  # by id of the variable
 _by_handle: dict[int, Watch] = {}  # by id of its handle

@@ -87,7 +87,9 @@ step.close()
 @pytest.mark.slow
 def test_a_pipeline_with_a_variable_of_its_own_keeps_workers_from_being_joined():
     ran = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=300)
-    assert "holds a variable's handle in a function of a tf.data pipeline" in ran.stdout, ran.stdout + ran.stderr[-3000:]
+    assert "holds a variable's handle in a function of a tf.data pipeline" in ran.stdout, (
+        ran.stdout + ran.stderr[-3000:]
+    )
 
 
 PROGRAM = """

@@ -10,7 +10,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.execute import send_recv
 from placer.execute.send_recv import chain, connect
-from placer.trace.node_def import source_of
+from placer.trace.graph_def.node_def import source_of
 
 HERE, THERE = "/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:1/device:CPU:0"
 BESIDE = "/job:worker/replica:0/task:0/device:CPU:1"

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.node_def import parse_input, source_of
+from placer.trace.graph_def.node_def import parse_input, source_of
 
 FEW = 64  # values of a constant: limits, axes, sizes, rates; of a larger one only the type and shape count
 SEEDS = frozenset({"seed", "seed2"})  # drawn for each capture where the step has none

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from placer.trace.phases import op_phases
+from placer.trace.graph_def.phases import op_phases
 
 
 def graph_of(*lines):

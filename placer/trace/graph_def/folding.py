@@ -9,8 +9,15 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.access_order import READS, AccessOrder
-from placer.trace.node_def import handle_node, parse_input, redirected, rename_functions, set_inputs, source_of
+from placer.trace.graph_def.access_order import READS, AccessOrder
+from placer.trace.graph_def.node_def import (
+    handle_node,
+    parse_input,
+    redirected,
+    rename_functions,
+    set_inputs,
+    source_of,
+)
 
 RIDERS = frozenset({"Const", "Placeholder"})  # placed with their consumers, never by a mapping
 

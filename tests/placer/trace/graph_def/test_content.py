@@ -12,7 +12,7 @@ from placer.trace.capture import capture
 
 IN_ANOTHER_PROCESS = """
 import tensorflow as tf
-from tests.placer.trace.test_content import CHANGED, captured
+from tests.placer.trace.graph_def.test_content import CHANGED, captured
 tf.function(lambda x: tf.while_loop(lambda i: i < 9, lambda i: i + 1, [x]))(tf.constant(0))  # numbers functions anew
 print(*(captured(**changed).content for changed in [{}, *CHANGED]))
 """

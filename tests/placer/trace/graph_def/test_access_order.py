@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import BadInputError
-from placer.trace.access_order import HARMLESS, AccessOrder
 from placer.trace.capture import capture
-from placer.trace.node_def import source_of
+from placer.trace.graph_def.access_order import HARMLESS, AccessOrder
+from placer.trace.graph_def.node_def import source_of
 
 
 def unordered(captured):

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.trace.node_def import source_of
+from placer.trace.graph_def.node_def import source_of
 
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 RESOURCE = tf.resource.as_datatype_enum

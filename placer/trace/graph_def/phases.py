@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from placer.trace.node_def import source_of
+from placer.trace.graph_def.node_def import source_of
 
 GRADIENT_SCOPES = ("gradient_tape/", "gradients/")
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.graph.op_counts import Bodies
-from placer.trace.folding import RIDERS
+from placer.trace.graph_def.folding import RIDERS
 
 
 def bodies_of(graph_def: Any) -> Bodies:
