@@ -2,6 +2,6 @@
 
 Read in this order: `autoplace` wraps a step and `auto_step` is what it returns (`keras_callback` in `fit`).
 `controller` is the script of a training: `first_search`, `split_search` for divided ops, `adaptation` when the load
-changes, and `rest` where no mapping comes near the untouched step. `planners` propose mappings; `journal` and `report`
-say what was done.
+changes, and `rest` where no mapping comes near the untouched step. `planners` propose mappings, `kept_results`
+stores what they came to; `journal` and `report` say what was done.
 """

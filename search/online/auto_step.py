@@ -360,15 +360,14 @@ class AutoStep:
         """The script ended in the middle: the next call goes on with a new one, from the start where little is done."""
         if self._controller.topology is not None:
             self._look_anew()
-            return
-        self._script = self._first_script()
-        self._live.mode = next(self._script)
+        else:
+            self._script = self._first_script()
+            self._live.mode = next(self._script)
 
     def _give_up(self, why: str) -> None:
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
         warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
-        self._script = None
-        self._live.mode = self._controller.mode
+        self._script, self._live.mode = None, self._controller.mode
         self._controller.phase = LEFT_ALONE
         if self._live.mode is UNTOUCHED:
             self._live.leave_alone(why)

@@ -23,6 +23,7 @@ from search.online.adaptation import Adaptation
 from search.online.first_search import FirstSearch
 from search.online.interfaces import Answer, LiveStepLike, PlannerLike, Steps
 from search.online.journal import Journal, Kind
+from search.online.kept_results import KeptResults
 from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import HEADROOM, NoRoomError, PlanSettings, Proposal
@@ -55,12 +56,13 @@ class Controller:
         clock: Callable[[], float] = time.perf_counter,
         planner: Callable[[OpGraph, Topology, PlanSettings], PlannerLike] = Planner,
     ) -> None:
-        self.live, self.journal, self.settings, self.store, self.clock = live, journal, settings, store, clock
+        self.live, self.journal, self.settings, self.clock = live, journal, settings, clock
         self.step = 0
         self.phase = "starting"
         self.planner: Planners | None = None
         self.topology: Topology | None = None
         self.trials = Trials(live, self._say, self._report, settings.beat_untouched, clock)
+        self._kept = KeptResults(store, live, self._say)
         self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._is_going_over = False  # to another signature, which is not captured yet
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
@@ -395,16 +397,7 @@ class Controller:
             return
         if self.planner is not None:
             self.planner.tell(trial.plan, [(trial.devices, trial.result)])
-        anchor = next(((t, t.result.step_s) for t in self.tried if isinstance(t.result, Measured)), None)
-        if self.store is not None and self.live.graph is not None and anchor is not None:
-            other, other_s = anchor
-            beside = self.live.mapping(other.devices, other.plan) if other.devices else None
-            found = self.live.mapping(trial.devices, trial.plan), trial.result, other_s, trial.name
-            try:
-                self.store.add(*found, anchor=self.store.anchor_key(beside))
-            except PlacerError as error:  # the disk is full, say: the search needs none
-                self.store = None
-                self._say("unkept", f"{error} The search goes on without it.")
+        self._kept.add(trial, self.tried)
 
     def _there(self) -> list[str]:
         devices = self.live.session.devices

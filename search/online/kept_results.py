@@ -1,0 +1,35 @@
+"""What a live search measures, kept in a store for the searches after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from placer.errors import PlacerError
+from placer.result import Measured
+from search.online.interfaces import LiveStepLike
+from search.online.trials.trials import Say, Trial
+
+if TYPE_CHECKING:
+    from placer.measure.store import Store
+
+
+class KeptResults:
+    """Keeps results until the store cannot be written any more; the search needs none."""
+
+    def __init__(self, store: Store | None, live: LiveStepLike, say: Say) -> None:
+        self.store, self.live, self._say = store, live, say
+
+    def add(self, trial: Trial, tried: Sequence[Trial]) -> None:
+        """Store a mapping's result, as compared with the first of `tried` that ran; nothing before there is one."""
+        anchor = next(((t, t.result.step_s) for t in tried if isinstance(t.result, Measured)), None)
+        if self.store is None or self.live.graph is None or anchor is None:
+            return
+        first, first_s = anchor
+        beside = self.live.mapping(first.devices, first.plan) if first.devices else None
+        found = self.live.mapping(trial.devices, trial.plan), trial.result, first_s, trial.name
+        try:
+            self.store.add(*found, anchor=self.store.anchor_key(beside))
+        except PlacerError as error:  # the disk is full, say
+            self.store = None
+            self._say("unkept", f"{error} The search goes on without it.")
