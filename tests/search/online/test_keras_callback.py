@@ -411,6 +411,30 @@ def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored
     assert len(placed.seen) == 3 * BATCHES and all(placed.seen[3:])
 
 
+def test_on_workers_a_batch_that_a_callback_trains_runs_op_by_op_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that is first compiled while workers are joined would lose its updates."""
+    plain, model = make_model(), make_model()
+    placing, eager = AutoPlace(budget=1, log_dir=None), []
+    monkeypatch.setattr(AutoStep, "on_workers", True)
+    train_step = model.train_step
+    monkeypatch.setattr(model, "train_step", lambda data: (eager.append(tf.executing_eagerly()), train_step(data))[1])
+
+    def train(m: keras.Model) -> On:
+        return On(epoch_end=lambda epoch, logs: m.train_on_batch(*first_batch(*data())))
+
+    assert_same(fitted(model, placing, train(model), epochs=3), fitted(plain, train(plain), epochs=3))
+    assert_same_weights(model, plain)
+    assert eager.count(True) == 3 and model.optimizer.iterations.numpy() == 3 * BATCHES + 3
+
+
+def test_keras_alone_takes_a_step_on_no_data_at_the_first_end_of_data_of_unknown_length() -> None:
+    """The contract says so: should either change, its row is to go."""
+    plain, model = make_model(), make_model()
+    fitted(plain, epochs=1, **with_finite_generator())
+    fitted(model, AutoPlace(budget=1, log_dir=None), epochs=1, **with_finite_generator())
+    assert plain.optimizer.iterations.numpy() == BATCHES + 1 and model.optimizer.iterations.numpy() == BATCHES
+
+
 def test_a_train_function_made_anew_ends_the_placement_in_words(stored: Any) -> None:
     model = make_model()
     placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
