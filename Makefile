@@ -25,7 +25,7 @@ endif
 STAMP := $(VENV)/.installed-$(EXTRA)
 LOCK := requirements/$(EXTRA).txt
 UV := uv==0.13.9# makes the locks, in an environment of its own
-PIP := -m pip install --disable-pip-version-check --no-compile# Python compiles what is imported, once
+PIP := -m pip install --disable-pip-version-check# which compiles, once for all processes that tests start
 ALONE := $(if $(shell command -v flock),flock Makefile)# several set-ups at once write the same placer.egg-info
 
 # Sets `found` to the first interpreter that works.
@@ -38,6 +38,8 @@ FIND_PYTHON = found=; \
 			'install one, or name it: make PYTHON=/path/to/python3.12' >&2; \
 		exit 2; \
 	fi
+
+unexport PYTHONDONTWRITEBYTECODE# else each of hundreds of processes would compile what it imports
 
 .NOTPARALLEL:
 .PHONY: help setup demo test test-slow nightly soak pythons fuzz browser lint check bench bench-all lock licences clean distclean

@@ -13,7 +13,6 @@ from experiments.benches.kept_runs import kept
 from experiments.benches.process import command_facts
 from experiments.benches.takes import Takes
 from experiments.report.text import markdown_table
-from placer.errors import listed
 
 MEASUREMENTS = 24
 NEAR = 1.05  # a mapping is nearly the best if it takes so many times as long, or less, in its race
@@ -97,21 +96,6 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         f"Geometric mean of the ratios: {geomean:.2f}." if geomean else "No network was measured.",
         *([f"To in-process TensorFlow on all cores: {to_untouched:.2f}."] if to_untouched else []),
-        *_dropped_lines(facts["models"]),
-    ]
-
-
-def _dropped_lines(models: Facts) -> list[str]:
-    """Which rows of a record from before `stopped_early` are of a finalist that dropped out of the last race."""
-    ran = {name: row["repeats"] for name, row in models.items() if "failed" not in row and "stopped_early" not in row}
-    few = [f"`{name}` ({repeats})" for name, repeats in ran.items() if repeats < max(ran.values())]
-    if not few:
-        return []
-    return [
-        "",
-        f"Not to be relied on are the rows of {listed(few)}: their delivered mappings were the fastest in so many "
-        f"steps, after which they dropped out, while the single device has a median of {max(ran.values())}. Such ones "
-        "are no longer delivered; the record is to be made anew.",
     ]
 
 

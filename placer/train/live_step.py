@@ -122,6 +122,11 @@ class LiveStep:
             return None
         return self.variants.successor
 
+    @property
+    def scattered(self) -> str | None:
+        """In words that hardly any call is of the main signature, where it is so."""
+        return self.variants.scattered
+
     def go_over(self, successor: Variant) -> None:
         """Make another signature the main one, untouched until it is captured and joined; the training thread only."""
         with self.session.lock:

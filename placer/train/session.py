@@ -244,8 +244,10 @@ class DeviceSession:
     # Devices that are lost, and come back.
 
     def check_for_losses(self) -> None:
-        """Between steps: look whether devices were lost, and go on without them."""
+        """Between steps: look whether devices were lost, and go on without them; end a recovery that was cut short."""
         self.suspected = False
+        if self.replicas.is_void:
+            self.recover()
         if self.fragile and self.connection.lost():
             self.before_placed()
             if self.connection.lost():
@@ -258,11 +260,15 @@ class DeviceSession:
     def recover(self) -> None:
         """Go on with the devices that are left, from the last snapshot, and repeat the steps since then.
 
-        Raises PlacerError where there is no snapshot.
+        Raises PlacerError where there is no snapshot. Where it is cut short, by Ctrl-C for one, it begins anew with the
+        next call, and before anybody reads a variable.
         """
         self._recovering = True
         try:
             self.losses.append(self._recover())
+        except BaseException:
+            self.suspected = self.replicas.is_void = self.log.snapshot is not None
+            raise
         finally:
             self._recovering = False
 
@@ -294,9 +300,11 @@ class DeviceSession:
                 raise
             self.recover()
 
-    def _recovered_from(self, error: BaseException) -> bool:
-        """Recover from a loss that showed while the user read variables; returns whether it was one."""
-        if self._recovering or not self.is_loss(error):
+    def _recovered_from(self, error: BaseException | None) -> bool:
+        """Recover from a loss that showed while the user read variables; returns whether it was one. None: from one
+        from which recovering was cut short.
+        """
+        if self._recovering or not (error is None or self.is_loss(error)):
             return False
         self.log.keep_writes()
         self.recover()

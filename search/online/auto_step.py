@@ -322,7 +322,7 @@ class AutoStep:
 
     def _gone_over(self, script: Steps[None]) -> Mode:
         """The mode of now, or that of a new script where the program went over to another signature for good."""
-        self._controller.look_for_lost()
+        self._controller.look_aside()
         successor = self._live.successor if self.settings.search else None
         if successor is None:
             return self._live.mode

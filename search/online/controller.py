@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
 
 T = TypeVar("T")
+FEWER = "give the batches fewer shapes (tf.data's bucket_by_sequence_length, or padding to a few lengths)."
 LOOK_EVERY = 50  # steps between looks whether all workers are there
 LOOK_S = 0.005  # seconds of steady steps of which only the last is looked at
 
@@ -64,6 +65,7 @@ class Controller:
         self.trials = Trials(live, self._say, self._report, settings.beat_untouched, clock)
         self._kept = KeptResults(store, live, self._say)
         self._is_calm = False  # whether the script waits for nothing but a change of step times
+        self._said_scattered = False
         self._is_going_over = False  # to another signature, which is not captured yet
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
         self._splits = SplitSearch(self.trials, settings, self._say, self._now)
@@ -360,6 +362,14 @@ class Controller:
             session.rejoin()
         elif self.step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
+
+    def look_aside(self) -> None:
+        """After a call of another signature than the main one: look for losses, and say once if most calls are such."""
+        self.look_for_lost()
+        if self._said_scattered or self.live.scattered is None:
+            return
+        self._said_scattered = True
+        self._say("scattered", f"{self.live.name}: only {self.live.scattered}, which goes on with these alone; {FEWER}")
 
     def _place_anew(self, there: Sequence[str]) -> Steps[None]:
         """Find a mapping for the devices that are there now; if all are, try the one of before."""

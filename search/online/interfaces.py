@@ -89,6 +89,9 @@ class LiveStepLike(Protocol):
     @property
     def is_ready(self) -> bool: ...
 
+    @property
+    def scattered(self) -> str | None: ...
+
     def leave_alone(self, why: str) -> None: ...
 
     @property

@@ -26,9 +26,9 @@ LOGGER = logging.getLogger("placer")
 
 Kind = Literal[
     "start", "plan", "measured", "moved", "stayed", "alarm", "lost", "back", "left", "joined", "error", "end", "alone",
-    "asleep", "unkept",
+    "asleep", "unkept", "scattered",
 ]  # fmt: skip
-LOUD = frozenset({"alone", "lost", "asleep", "unkept"})  # shown on stderr even where nobody set up logging
+LOUD = frozenset({"alone", "lost", "asleep", "unkept", "scattered"})  # shown on stderr even where nobody set up logging
 Number = float | int | str | bool | None
 
 

@@ -21,6 +21,7 @@ MOST_VARIANTS = 16  # that are remembered
 PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
 LEAD = 2  # calls by which another signature must be ahead to become the main one
 RECENT, MAJORITY = 200, 0.8  # once that is settled: its share of the latest calls, of twice as many each time
+SCATTERED = 0.1  # a smaller share of the latest calls hardly advances a search
 
 
 class Variants:
@@ -94,6 +95,14 @@ class Variants:
         if variant is self.main or variant.recent <= MAJORITY * len(self._recent):
             return None
         return variant if self.is_traced(variant) else None
+
+    @property
+    def scattered(self) -> str | None:
+        """In words that hardly any recent call is of the main signature, and there is no `successor`; else None."""
+        calls = len(self._recent)
+        if calls < (self._recent.maxlen or 0) or self._main.recent >= SCATTERED * calls or self.successor is not None:
+            return None
+        return f"{self._main.recent} of the last {calls} calls are of the signature whose mapping is searched"
 
     def go_over_to(self, variant: Variant) -> None:
         """Make this the main signature. Going over once more takes longer, because a program may alternate."""

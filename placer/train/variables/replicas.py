@@ -60,10 +60,10 @@ class Replicas:
     """All replicas of the variables that steps use, and who holds the truth."""
 
     def __init__(
-        self, lock: threading.RLock | None = None, mend: Callable[[Exception], bool] = lambda _: False
+        self, lock: threading.RLock | None = None, mend: Callable[[Exception | None], bool] = lambda _: False
     ) -> None:
         """lock: held while the user's variables are fetched, from whatever thread. mend: called with what TensorFlow
-        raised meanwhile; returns whether to try again.
+        raised meanwhile, or with None where all `is_void`; returns whether to try again.
         """
         self._lock = lock or threading.RLock()
         self._mend = mend
@@ -74,6 +74,7 @@ class Replicas:
         self._latest: Use | None = None  # whose replicas are true as its last run left them
         self._writes: set[int] = set()
         self._only_home = False  # whether it is known that the user's variables are true, and no others
+        self.is_void = False  # whether no replica is true until `restore`, and then `mend`, have come to their end
         self.changes = 0  # how often anybody wrote
         self.aside: str | None = None  # a reader that the step cannot wait for or be waited for by, in words
         self._singly = 0
@@ -192,7 +193,7 @@ class Replicas:
 
     def pull(self) -> None:
         """Make the user's variables true."""
-        if not self._only_home:
+        if self.is_void or not self._only_home:
             self._fetch_home(self._home)
 
     def snapshot(self) -> dict[int, Any]:
@@ -204,6 +205,7 @@ class Replicas:
     def restore(self, values: dict[int, Any]) -> None:
         """Go back to a snapshot and void all other replicas: devices were lost, or a step broke off half-way."""
         self.lose()
+        self.is_void = False
         with unwatched():
             for key, value in values.items():
                 self._home[key].assign(value)
@@ -308,9 +310,11 @@ class Replicas:
 
     def _are_home(self, keys: Iterable[int]) -> bool:
         """Whether the user's variables are true, as are all that are not kept here."""
-        return all(HOME in self._true.get(key, {HOME}) for key in keys)
+        return not self.is_void and all(HOME in self._true.get(key, {HOME}) for key in keys)
 
     def _fetch_home(self, keys: Iterable[int]) -> None:
+        if self.is_void:
+            self._mend(None)
         try:
             self._fetch((key, HOME) for key in keys)
         except tf.errors.OpError as error:

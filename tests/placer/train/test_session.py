@@ -85,6 +85,20 @@ def back():
     hand.move()
     assert set(hand.live.mode.devices) == {0, 1}
 
+def interrupted(i, part, name):
+    # A step during which a worker is lost; while the training is recovered, Ctrl-C is pressed before part.name.
+    whole = getattr(part, name)
+    def pressed(*arguments):
+        setattr(part, name, whole)
+        raise KeyboardInterrupt
+    setattr(part, name, pressed)
+    hit(1)
+    try:
+        taken(hand, i)
+    except KeyboardInterrupt:
+        return
+    raise AssertionError("nothing was lost")
+
 def disturb(i):
     if i == 8:
         hand.move()
@@ -123,6 +137,13 @@ def disturb(i):
         ops = len(hand.live.joined.captured.graph.ops)
         work = [hand.live.background(lambda k=k: hand.live.build([k % 2] * ops, (), "b")) for k in range(4)]
         hit(0)
+    if i == 26:  # Ctrl-C while the training is recovered, after which the caller looks at his variables
+        back()
+        before = variables[0].numpy()
+        interrupted(i, session.log, "replay")
+        assert np.array_equal(before, variables[0].numpy())
+    if i == 28:  # or goes on
+        back(), interrupted(i, session.replicas, "restore")
     if i == 30:
         hit(1) if session.missing == ("worker:0",) else hit(0, 1)
 

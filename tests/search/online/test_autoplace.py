@@ -137,6 +137,21 @@ def test_a_program_that_goes_over_to_larger_batches_has_these_searched(
     np.testing.assert_allclose(found, [float(alone(*batch)) for batch in given], rtol=1e-3, atol=1e-4)
 
 
+def test_batches_of_too_many_shapes_are_pointed_out_once(
+    make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(variants, "RECENT", 40)
+    step, (x, y) = make_step()
+    sizes = range(1, 23)
+    padded = [(tf.repeat(x[:1], size, 0), tf.repeat(y[:1], size, 0)) for size in sizes]
+    with autoplace(tf.function(step, reduce_retracing=True), budget=2) as placed:
+        for i in range(120):
+            placed(*padded[i % len(padded)])
+        said = [entry.sentence for entry in placed.journal.entries if entry.kind == "scattered"]
+    assert len(said) == 1 and "of the last 40 calls are of the signature" in said[0] and "fewer shapes" in said[0]
+    assert said[0] in caplog.text
+
+
 def test_lost_devices_are_looked_for_whatever_the_signature(
     make_step: Callable[[], Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
