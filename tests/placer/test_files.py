@@ -210,3 +210,30 @@ def test_no_other_module_writes_an_output():
     modules = [module for part in parts for module in (home / part).rglob("*.py")]
     names = {str(module.relative_to(home)) for module in modules if writes.search(module.read_text(encoding="utf-8"))}
     assert {name for name in names if not name.startswith(own)} == {"placer/files.py"}
+
+
+def test_two_runs_that_write_one_file_at_once_leave_one_whole_file(tmp_path, monkeypatch):
+    """The second writes it while the first, which has all but its name, waits."""
+    target, names, rename = tmp_path / "mapping.json", [], Path.replace
+
+    def replaced(part, place):
+        names.append(part.name)
+        if len(names) == 1:
+            write_whole(target, LARGE)
+        return rename(part, place)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    write_whole(target, CONTENT)
+    assert target.read_bytes() == CONTENT
+    assert list(tmp_path.iterdir()) == [target]
+    assert len(set(names)) == 2
+
+
+def test_nobody_can_foresee_the_name_of_a_file_in_the_making(tmp_path, monkeypatch):
+    """Or another user could put a link there."""
+    names, rename = [], Path.replace
+    monkeypatch.setattr(Path, "replace", lambda part, place: (names.append(part.name), rename(part, place)))
+    for _ in range(8):
+        write_whole(tmp_path / "mapping.json", CONTENT)
+    assert len(set(names)) == 8
+    assert all(re.fullmatch(r"\.[0-9a-f]{16}\.part", name) for name in names)
