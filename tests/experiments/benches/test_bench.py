@@ -52,15 +52,6 @@ def test_the_page_tells_figures_and_failures(checkout, monkeypatch):
     assert "failed: placer: no." in page
 
 
-def test_a_page_of_before_names_the_rows_whose_mapping_had_dropped_out(checkout, monkeypatch):
-    answers(monkeypatch)
-    facts = run()
-    assert "Not to be relied on" not in "\n".join(main_job.page_lines(facts))
-    row = {key: value for key, value in facts["models"]["towers"].items() if key != "stopped_early"}
-    before = facts | {"models": {"towers": row | {"repeats": 10}, "moe": {"failed": "no."}, "vgg16": row}}
-    assert "rows of `towers` (10): their" in "\n".join(main_job.page_lines(before))
-
-
 def test_without_record_nothing_is_written(checkout, monkeypatch):
     answers(monkeypatch)
     run(record=False)
