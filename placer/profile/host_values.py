@@ -16,10 +16,10 @@ from placer.trace.host_ops import behind_host
 from placer.trace.random_streams import DRAWS, Draws
 
 
-def without_host_ops(captured: Captured, inputs: Sequence[Any]) -> Captured:
+def without_host_ops(captured: Captured, inputs: Sequence[Any], start: Mapping[str, Any] | None = None) -> Captured:
     """The step whose host ops are left out. What others take from them is a constant instead: what they give for
     `inputs`, in one run in this process; so steps of it train nothing sensible, but take as long. Its `graph` is the
-    same. The step itself where it has no host ops.
+    same. The step itself where it has no host ops. start: node name of each variable -> its value; None = the user's.
     """
     host = captured.host_ops
     if not host:
@@ -27,7 +27,7 @@ def without_host_ops(captured: Captured, inputs: Sequence[Any]) -> Captured:
     texts = [text for node in captured.graph_def.node if node.name not in host for text in node.input]
     outputs = [_tensor(text) for text in captured.output_names]
     taken = sorted(text for text in {*map(_tensor, texts), *outputs} if source_of(text) in host and text[0] != "^")
-    constants = dict(zip(taken, map(_constant, taken, _values(captured, taken, inputs)), strict=True))
+    constants = dict(zip(taken, map(_constant, taken, _values(captured, taken, inputs, start)), strict=True))
     graph_def = _rewired(captured, constants)
     left = {node.name for node in graph_def.node}
     return replace(
@@ -54,13 +54,18 @@ def _constant(text: str, value: Any) -> Any:
     return node
 
 
-def _values(captured: Captured, tensors: Sequence[str], inputs: Sequence[Any]) -> list[Any]:
+def _values(
+    captured: Captured, tensors: Sequence[str], inputs: Sequence[Any], start: Mapping[str, Any] | None
+) -> list[Any]:
     """What the tensors are in a step on `inputs`; the user's variables stay as they are."""
     if not tensors:
         return []
     needed = _needed(captured.graph_def, set(map(source_of, tensors)))
     given = {**dict(zip(captured.input_names, inputs, strict=True)), **captured.feeds, DRAWS: Draws().next()}
-    copies = {n: tf.Variable(v.read_value(), trainable=False) for n, v in captured.variables.items() if n in needed}
+    values = (
+        {name: v.read_value() for name, v in captured.variables.items() if name in needed} if start is None else start
+    )
+    copies = {n: tf.Variable(values[n], trainable=False) for n in captured.variables if n in needed}
     given |= {name: tf_internals.handle_of(copy) for name, copy in copies.items()}
     given = {name: tensor for name, tensor in given.items() if name in needed}
     body = type(captured.graph_def)()

@@ -11,6 +11,7 @@ from placer.devices.links.link_probes import QUICK_PROBES, QUICK_REPEATS, measur
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
+from placer.profile.host_values import without_host_ops
 from placer.profile.profiler import profile
 from placer.trace.capture import Captured
 from placer.trace.variable_parts import in_parts
@@ -44,15 +45,10 @@ class JoinedStep:
         """The same with the graph of `captured`, by a plan of splits, with costs from the steps recorded. limit_s:
         seconds for one traced step.
         """
-        graph = profile(
-            captured,
-            devices,
-            self.trial_run.batches[-1],
-            runs=PROFILED,
-            start=in_parts(self.trial_run.start, captured.divided),
-            warm_up=1,
-            limit_s=limit_s,
-        )
+        batch, start = self.trial_run.batches[-1], in_parts(self.trial_run.start, captured.divided)
+        if captured.has_tables:  # which a session does not find
+            captured = without_host_ops(captured, batch, start)
+        graph = profile(captured, devices, batch, runs=PROFILED, start=start, warm_up=1, limit_s=limit_s)
         return replace(self, graphs={**self.graphs, plan: graph})
 
     def mapping(self, devices: Sequence[int], plan: int, captured: Captured) -> Mapping:

@@ -29,7 +29,7 @@ class AccessOrder:
     def __init__(self, graph_def: Any) -> None:
         """graph_def: later changes may drop inputs of its nodes, but no node."""
         self._nodes = _in_order(graph_def.node)
-        self._handles = _handles(self._nodes)
+        self._given, self._handles = _handles(self._nodes)
         self._bit = {name: 1 << i for i, name in enumerate(self._handles)}
         self._before: dict[str, int] = {}
         for node in self._nodes:
@@ -65,7 +65,10 @@ class AccessOrder:
         earlier: defaultdict[str, list[tuple[str, bool]]] = defaultdict(list)
         for node in (node for node in self._nodes if node.name in self._handles):
             handles = self._handles[node.name]
-            reads = _only_reads(node, handles, functions)
+            taken = [
+                i for i, text in enumerate(node.input) if not text.startswith("^") and source_of(text) in self._given
+            ]
+            reads = _only_reads(node, taken, functions)
             yield (
                 node.name,
                 [name for handle in handles for name, also in reversed(earlier[handle]) if not (reads and also)],
@@ -99,9 +102,11 @@ def _in_order(nodes: Iterable[Any]) -> list[Any]:
     return [by_name[name] for name in (*ready, *(name for name in by_name if name not in there))]
 
 
-def _handles(nodes: Iterable[Any]) -> dict[str, tuple[str, ...]]:
-    """Op -> the handles that it takes, for ops that take one. nodes: in a topological order."""
-    of: dict[str, str] = {}  # node that gives a handle -> the handle
+def _handles(nodes: Iterable[Any]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """(Node that gives a handle -> the handle, other op -> the handles that it takes). An Identity gives what it takes.
+    nodes: in a topological order.
+    """
+    of: dict[str, str] = {}
     found: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         taken = (of[s] for text in node.input if not text.startswith("^") and (s := source_of(text)) in of)
@@ -112,14 +117,13 @@ def _handles(nodes: Iterable[Any]) -> dict[str, tuple[str, ...]]:
                 of[node.name] = handles[0]
             else:
                 found[node.name] = handles
-    return found
+    return of, found
 
 
-def _only_reads(node: Any, handles: Collection[str], functions: Mapping[str, Any]) -> bool:
-    """Whether an op only reads the variables of these handles, as do the functions that it runs."""
+def _only_reads(node: Any, taken: Collection[int], functions: Mapping[str, Any]) -> bool:
+    """Whether an op, and the functions that it runs, only read the variables whose handles it takes as these inputs."""
     if node.op not in RUN_FUNCTIONS:
         return node.op in HARMLESS
-    taken = [i for i, text in enumerate(node.input) if source_of(text) in handles and not text.startswith("^")]
     return bool(taken) and all(_reads_argument(node, i, functions, frozenset()) for i in taken)
 
 

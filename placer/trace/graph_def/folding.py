@@ -11,6 +11,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.trace.graph_def.access_order import READS, AccessOrder
 from placer.trace.graph_def.node_def import (
+    called,
     handle_node,
     parse_input,
     redirected,
@@ -58,11 +59,21 @@ def _with_handles(graph_def: Any, variables: dict[str, tf.Variable]) -> Any:
 
 
 def _keep_bodies(graph_def: Any, bodies: Sequence[Any]) -> None:
-    """Restore bodies of loops and branches, because TensorFlow accepts only one definition under a name."""
+    """Restore bodies of loops and branches, because TensorFlow accepts only one definition under a name; and what they
+    call, which Grappler inlined and dropped.
+    """
     known = {body.signature.name: body for body in bodies}
-    for function in graph_def.library.function:
-        if function.signature.name in known:
-            function.CopyFrom(known[function.signature.name])
+    library = graph_def.library.function
+    there = {function.signature.name for function in library}
+    stack = [function for function in library if function.signature.name in known]
+    for function in stack:
+        function.CopyFrom(known[function.signature.name])
+    while stack:
+        for node in stack.pop().node_def:
+            for name in sorted({node.op, *called(node)} & known.keys() - there):
+                there.add(name)
+                library.add().CopyFrom(known[name])
+                stack.append(known[name])
 
 
 def _name_by_body(graph_def: Any, known: Collection[str]) -> None:

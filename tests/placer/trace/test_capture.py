@@ -13,6 +13,7 @@ from placer.errors import BadInputError
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.coarsen import SCALAR_BYTES, coarsen
 from placer.trace.capture import capture
+from placer.trace.graph_def.node_def import called
 from placer.trace.untouchable import untouchable
 
 
@@ -24,6 +25,33 @@ def captured(two_cpus, make_step):
 
 def test_every_op_has_a_phase_and_each_phase_has_ops(captured):
     assert {op.phase for op in captured.graph.ops} == {"forward", "backward", "update"}
+
+
+def test_what_bodies_of_loops_and_branches_call_is_there():
+    """Grappler inlines it into the bodies, which are then taken as they were."""
+    weight = tf.Variable(tf.ones([4, 4]))
+
+    @tf.function
+    def inner(x, factor):
+        return tf.tanh(x @ weight) * factor
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            for _ in tf.range(3):
+                x = inner(x, 0.5)
+                if tf.reduce_sum(x) > 0.0:
+                    x = inner(x, 1.5)
+            loss = tf.reduce_sum(x) + tf.reduce_sum(tf.map_fn(lambda row: inner(row[None], 1.0)[0], x))
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        return loss
+
+    graph_def = capture(step, [tf.ones([2, 4])]).graph_def
+    library = {function.signature.name: function for function in graph_def.library.function}
+    nodes = [*graph_def.node, *(node for function in library.values() for node in function.node_def)]
+    asked = {name for node in nodes for name in called(node)}
+    assert asked and asked <= library.keys()
+    assert not {node.op for node in nodes if node.op.startswith("__inference")} - library.keys()
 
 
 def test_constants_and_inputs_are_not_placed(captured):

@@ -137,6 +137,36 @@ def test_a_program_that_goes_over_to_larger_batches_has_these_searched(
     np.testing.assert_allclose(found, [float(alone(*batch)) for batch in given], rtol=1e-3, atol=1e-4)
 
 
+def test_a_step_that_looks_up_in_a_table_is_placed() -> None:
+    """A session, in which steps are profiled, does not find the table."""
+    words = [f"word{i}" for i in range(12)]
+    numbers = tf.lookup.KeyValueTensorInitializer(tf.constant(words), tf.range(12))
+    table = tf.lookup.StaticHashTable(numbers, 12)
+
+    def made() -> tuple[Callable[..., Any], tf.Variable]:
+        rows, weight = tf.Variable(tf.ones([13, 8]) / 8.0), tf.Variable(tf.ones([8, 1]))
+
+        @tf.function
+        def step(asked: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((tf.gather(rows, table.lookup(asked)) @ weight - y) ** 2)
+            for variable, gradient in zip((rows, weight), tape.gradient(loss, (rows, weight)), strict=True):
+                variable.assign_sub(0.05 * tf.convert_to_tensor(gradient))
+            return loss
+
+        return step, rows
+
+    inputs = tf.constant([*words[::3], "none"]), tf.random.stateless_normal([5, 1], [2, 2])
+    step, rows = made()
+    with autoplace(step, budget=2, beat_untouched=False) as placed:
+        found = [*searched(placed, inputs), *losses(placed, inputs, 3)]
+        assert not any(entry.kind == "error" for entry in placed.journal.entries), placed.report()
+        assert [tried for tried in placed.tried if tried.devices]
+    alone, wanted = made()
+    np.testing.assert_allclose(found, losses(alone, inputs, len(found)), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(rows, wanted, rtol=1e-3, atol=1e-5)
+
+
 def test_batches_of_too_many_shapes_are_pointed_out_once(
     make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
