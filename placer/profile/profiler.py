@@ -14,6 +14,7 @@ from functools import cache
 from statistics import median
 from typing import Any, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
@@ -228,7 +229,7 @@ def trace_steps(
         *(node.name for node in function.node_def if node.op == "_Send"),  # a session runs only what is asked for
     ]
     values = captured.variables if start is None else start
-    begin = {argument: values[name].numpy() for argument, name in handles.items()}
+    begin = {argument: _array(values[name]) for argument, name in handles.items()}
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(graph_def, name="")
         assigns = _assignments(graph, begin)
@@ -290,6 +291,12 @@ def _with_inputs(graph_def: Any, values: MappingABC[str, Any]) -> None:
         node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tensor))
         users = [user.name for user in by_name.values() if argument in {source_of(i) for i in user.input}]
         spread(graph_def.node, by_name, argument, users)
+
+
+def _array(value: Any) -> Any:
+    """A variable or tensor as an array; TensorFlow makes `bytes` of a single string."""
+    found = value.numpy()
+    return np.array(found, dtype=object) if isinstance(found, bytes) else found
 
 
 def _assignments(graph: Any, start: MappingABC[str, Any]) -> list[tuple[list[Any], dict[str, Any]]]:

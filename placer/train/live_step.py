@@ -301,7 +301,8 @@ class LiveStep:
         """Free the replicas of variables that none of these needs; the training thread only."""
         with self.session.lock:
             self._builder.forget_all_but([*keep, *(v.following[1] for v in self.variants if v.following)])
-            self.joined.trial_run.forget()
+            if self._joined is not None:  # a program may go over to another signature before that
+                self._joined.trial_run.forget()
             self.session.release()
 
     @property

@@ -60,21 +60,21 @@ class AccessOrder:
         return None
 
     def _conflicting(self, graph_def: Any) -> Iterator[tuple[str, list[str]]]:
-        """For each op that takes a handle, those before it on that handle, the last first, unless both only read."""
+        """For each op that takes a handle, those before it on that handle, the last first, unless both only read it."""
         functions = {function.signature.name: function for function in graph_def.library.function}
         earlier: defaultdict[str, list[tuple[str, bool]]] = defaultdict(list)
         for node in (node for node in self._nodes if node.name in self._handles):
-            handles = self._handles[node.name]
-            taken = [
-                i for i, text in enumerate(node.input) if not text.startswith("^") and source_of(text) in self._given
-            ]
-            reads = _only_reads(node, taken, functions)
-            yield (
-                node.name,
-                [name for handle in handles for name, also in reversed(earlier[handle]) if not (reads and also)],
-            )
-            for handle in handles:
+            found: list[str] = []
+            for handle in self._handles[node.name]:
+                reads = _only_reads(node, self._inputs_of(node, handle), functions)
+                found += [name for name, also in reversed(earlier[handle]) if not (reads and also)]
                 earlier[handle].append((node.name, reads))
+            yield node.name, found
+
+    def _inputs_of(self, node: Any, handle: str) -> list[int]:
+        """The inputs as which a node takes a handle."""
+        texts = enumerate(node.input)
+        return [i for i, text in texts if not text.startswith("^") and self._given.get(source_of(text)) == handle]
 
     def _inherited(self, node: Any, found: dict[str, int]) -> int:
         """The accesses that a node waits for, as bits. found: those of the nodes before it."""
@@ -121,7 +121,7 @@ def _handles(nodes: Iterable[Any]) -> tuple[dict[str, str], dict[str, tuple[str,
 
 
 def _only_reads(node: Any, taken: Collection[int], functions: Mapping[str, Any]) -> bool:
-    """Whether an op, and the functions that it runs, only read the variables whose handles it takes as these inputs."""
+    """Whether an op, and the functions that it runs, only read the variable whose handle it takes as these inputs."""
     if node.op not in RUN_FUNCTIONS:
         return node.op in HARMLESS
     return bool(taken) and all(_reads_argument(node, i, functions, frozenset()) for i in taken)

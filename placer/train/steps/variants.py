@@ -21,7 +21,7 @@ MOST_VARIANTS = 16  # that are remembered
 PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
 LEAD = 2  # calls by which another signature must be ahead to become the main one
 RECENT, MAJORITY = 200, 0.8  # once that is settled: its share of the latest calls, of twice as many each time
-SCATTERED = 0.1  # a smaller share of the latest calls hardly advances a search
+SCATTERED, HALF = 0.1, 0.5  # a smaller share of the latest calls hardly advances a search; then this is enough
 
 
 class Variants:
@@ -88,11 +88,14 @@ class Variants:
 
     @property
     def successor(self) -> Variant | None:
-        """The signature of nearly all recent calls, where that is not the main one, which was settled before."""
+        """The signature of nearly all recent calls, where that is not the main one, which was settled before; that of
+        most of them, where hardly any is of the main one.
+        """
         if not self.is_settled or self.left_alone is not None or len(self._recent) < (self._recent.maxlen or 0):
             return None
-        variant = self._recent[-1]
-        if variant is self.main or variant.recent <= MAJORITY * len(self._recent):
+        variant, calls = self._recent[-1], len(self._recent)
+        share = HALF if self._main.recent < SCATTERED * calls else MAJORITY
+        if variant is self.main or variant.recent <= share * calls:
             return None
         return variant if self.is_traced(variant) else None
 

@@ -167,6 +167,37 @@ def test_a_step_that_looks_up_in_a_table_is_placed() -> None:
     np.testing.assert_allclose(rows, wanted, rtol=1e-3, atol=1e-5)
 
 
+def test_the_signature_of_most_calls_is_searched_where_that_of_the_first_never_comes_again(
+    make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variants, "RECENT", 40)
+    step, (x, y) = make_step()
+    some, most, others = [(tf.repeat(x[:1], size, 0), tf.repeat(y[:1], size, 0)) for size in (8, 16, 24)]
+    with autoplace(tf.function(step, reduce_retracing=True), budget=2) as placed:
+        losses(placed, some, 20)
+        for i in range(200):
+            placed(*(others if i % 3 == 0 else most))
+        assert sum(entry.kind == "start" for entry in placed.journal.entries) == 1, placed.report()
+
+
+def test_a_step_that_keeps_a_string_is_placed() -> None:
+    weight, last = tf.Variable(1.0), tf.Variable("none")
+
+    @tf.function
+    def step(x: tf.Tensor, name: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x * weight - 1.0) ** 2)
+        weight.assign_sub(0.01 * tape.gradient(loss, weight))
+        last.assign(name)
+        return loss
+
+    with autoplace(step, budget=2, beat_untouched=False) as placed:
+        searched(placed, (tf.ones([4]), tf.constant("some")))
+        placed(tf.ones([4]), tf.constant("other\0name"))
+        assert last.numpy() == b"other\0name"
+        assert [tried for tried in placed.tried if tried.devices]
+
+
 def test_batches_of_too_many_shapes_are_pointed_out_once(
     make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

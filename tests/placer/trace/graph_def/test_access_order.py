@@ -158,6 +158,23 @@ def test_a_loop_that_reads_may_come_in_any_order_where_an_inlined_call_hands_it_
     assert AccessOrder(capture(step, [tf.ones([2, 4])]).graph_def).first_open() is None
 
 
+def test_a_branch_that_writes_one_variable_may_come_in_any_order_with_reads_of_another():
+    weight, slow, rate = tf.Variable(1.0), tf.Variable(1.0), tf.Variable(0.5)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = (weight * x - 1.0) ** 2
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        if x > 0.0:
+            slow.assign(rate * slow + (1.0 - rate) * weight)
+        return loss, rate * x, tf.identity(slow)
+
+    captured = capture(step, [tf.constant(1.0)])
+    assert AccessOrder(captured.graph_def).first_open() is None
+    assert any(op.type == "If" for op in captured.graph.ops)
+
+
 def test_only_what_lost_its_order_waits_anew():
     text = """
       node { name: "v" op: "VarHandleOp" }
