@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import islice
+from itertools import count, islice
 from typing import Any, ClassVar
 
 from placer.errors import BadInputError, PlacerError
@@ -14,6 +14,7 @@ from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 
+TRIED = 4096  # devices of single units, between two looks at `stop`
 Stop = Callable[[], bool]
 """Whether time is up. A searcher calls it between predictions, and ends its work early where it is true."""
 
@@ -157,11 +158,15 @@ class Searcher(ABC):
         return min(measured, key=lambda p: (measured[p], p)) if measured else None
 
     def first_new(self) -> Placement:
-        """The lexicographically first new placement that fits. Raises SearchExhausted where none is left."""
+        """The lexicographically first new placement that fits. Raises SearchExhausted where none is left, or none was
+        found until `stop()`.
+        """
         known = len(self.asked.keys() | self.told.keys())
-        for placement in islice(fitting_placements(self.problem), known + 1):
+        for placement in islice(fitting_placements(self.problem, self.stop), known + 1):
             if self.is_new(placement):
                 return placement
+        if self.stop():
+            raise self.exhausted("no other mapping that fits into memory was found in time.")
         raise self.exhausted("every mapping that fits into memory was asked or told.")
 
     def bound(self) -> float:
@@ -187,13 +192,18 @@ class Searcher(ABC):
         """Load what `_remember` returned."""
 
 
-def fitting_placements(problem: Problem) -> Iterator[Placement]:
-    """Every placement that fits into memory, in lexicographic order."""
+def fitting_placements(problem: Problem, stop: Stop = never) -> Iterator[Placement]:
+    """Every placement that fits into memory, in lexicographic order, until `stop()`: where memory is nearly full, there
+    may be years between two of them.
+    """
     free = list(problem.capacity_bytes)
     size, feasible = problem.unit_bytes, problem.feasible
     options = [iter(feasible[0])]
     chosen: list[int] = []
-    while options:
+    looks = TRIED + 8 * len(size)  # by far more than one takes where there is room
+    for tried in count():
+        if not options or (tried % looks == looks - 1 and stop()):
+            return
         if len(chosen) == len(options):
             free[chosen.pop()] += size[len(chosen)]
         d = next(options[-1], None)

@@ -8,9 +8,11 @@ import pytest
 
 from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
-from placer.graph.op_graph import OpGraph
+from placer.graph.op_graph import Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
-from search.problem.searcher import SearchExhausted
+from search.problem.problem import Problem
+from search.problem.searcher import SearchExhausted, fitting_placements
 from search.session.registry import SEARCHERS, make_searcher
 from search.session.session import SearchSession
 
@@ -194,3 +196,15 @@ def test_another_searchers_state_is_refused(name, towers):
 def test_an_unknown_searcher_is_refused_with_the_known_ones(towers):
     with pytest.raises(BadInputError, match="choose one of"):
         make_searcher("magic", towers)
+
+
+def test_where_memory_is_nearly_full_looking_for_a_mapping_that_fits_ends_in_time():
+    """The last unit has room nowhere, whichever of 2**41 ways the others take."""
+    ops = [Op(name=f"op{i}", type="MatMul", cost_s={"cpu": 1e-3}, memory_bytes=10) for i in range(41)]
+    ops.append(Op(name="large", type="MatMul", cost_s={"cpu": 1e-3}, memory_bytes=395))
+    devices = tuple(Device(f"cpu:{i}", "cpu", memory_bytes=400) for i in range(2))
+    topology = Topology(devices, (Link("*", "*", 1e-5, 1e9),))
+    problem = Problem(OpGraph("full", tuple(ops), ()), topology)
+    looks = []
+    assert list(fitting_placements(problem, lambda: bool(looks.append(1) or len(looks) > 2))) == []
+    assert len(looks) == 3
