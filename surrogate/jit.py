@@ -2,18 +2,14 @@
 
 Sums keep their order and nothing is fused, so results agree with plain Python to the last bit. A compiled function may
 call one from another file: the cache on disk notices when the source of either changes. Where nothing can be kept on
-disk, or what is kept cannot be read, a function is compiled anew. Of several processes that need a function at once,
-one compiles it and the others wait for that.
+disk, or what is kept cannot be read, a function is compiled anew.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import pickle
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +17,6 @@ from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core.compiler_lock import global_compiler_lock
 
 # What only compiled functions call gets no entry for Python, whose compilation took a third of the time.
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -32,7 +27,6 @@ NOT_KEPT = (
     "placer: compiled functions cannot be kept on disk, neither beside Placer's modules nor in your cache folder, so "
     "each run compiles them anew, for up to a minute; set NUMBA_CACHE_DIR to a folder of yours that has room."
 )
-WAIT_S, POLL_S = 120.0, 0.05  # for another process to compile; it may be stopped
 LOGGER = logging.getLogger("placer")
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -70,7 +64,6 @@ def _compiled(function: F, **options: bool) -> F:
         else:
             _stamp_cache(dispatcher, cast(FunctionType, function))
             dispatcher._cache = _Cache(dispatcher._cache)
-            dispatcher.compile = _one_at_a_time(dispatcher.compile, cast(FunctionType, function).__code__.co_filename)
     return cast(F, dispatcher)
 
 
@@ -105,50 +98,6 @@ class _Cache:
             self._cache.save_overload(*arguments)
         except UNREADABLE:
             _say_not_kept()
-
-
-def _one_at_a_time(compile_: Callable[[Any], Any], source: str) -> Callable[[Any], Any]:
-    """numba's method, for one process at a time. Its lock comes first, because another thread of this process may hold
-    that one, and need this one for a function that it calls.
-    """
-
-    def compiled(signature: Any) -> Any:
-        with global_compiler_lock, _alone(source):
-            return compile_(signature)
-
-    return compiled
-
-
-_locked: set[str] = set()  # by this process
-
-
-@contextmanager
-def _alone(source: str) -> Iterator[None]:
-    """While other processes compile nothing of this file, unless they take too long, or files cannot be locked here.
-    Files import each other in one direction, so no two processes wait for each other.
-    """
-    if source in _locked:
-        yield
-        return
-    _locked.add(source)
-    try:
-        with ExitStack() as stack:
-            with suppress(OSError):
-                _wait_for(stack.enter_context(Path(source).open("rb")).fileno())
-            yield
-    finally:
-        _locked.discard(source)
-
-
-def _wait_for(file: int) -> None:
-    end_s = time.monotonic() + WAIT_S
-    while time.monotonic() < end_s:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(POLL_S)
-        else:
-            return
 
 
 @cache

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import numba
@@ -26,9 +24,6 @@ def call(x):
     return add(x)
 
 print(call(1))
-"""
-COUNTS = """
-print("hits", sum(call.stats.cache_hits.values()), "misses", sum(call.stats.cache_misses.values()))
 """
 HELPER = """
 from surrogate.jit import inlined
@@ -74,43 +69,6 @@ def test_a_changed_helper_compiles_its_callers_anew(tmp_path):
         (tmp_path / "helper.py").write_text(HELPER.format(more=more))
         printed.append(printed_by_caller(tmp_path))
     assert printed == ["2", "6", "2"]
-
-
-def test_of_two_processes_one_compiles_and_the_other_takes_that(tmp_path):
-    """Both come to the function while its file is locked, so that neither is there first."""
-    (tmp_path / "caller.py").write_text(KERNEL.replace("print(", 'print("here", flush=True)\nprint(') + COUNTS)
-    (tmp_path / "helper.py").write_text(HELPER.format(more=1))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())])}
-    with ExitStack() as stack:
-        with (tmp_path / "caller.py").open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            both = [
-                stack.enter_context(
-                    subprocess.Popen(
-                        [sys.executable, "-B", "-c", "import caller"],
-                        stdout=subprocess.PIPE,
-                        text=True,
-                        env=environment,
-                    )
-                )
-                for _ in range(2)
-            ]
-            assert [process.stdout.readline() for process in both] == ["here\n"] * 2
-        said = sorted(process.communicate(timeout=240)[0] for process in both)
-    assert said == ["2\nhits 0 misses 1\n", "2\nhits 1 misses 0\n"]
-
-
-def test_a_process_that_compiles_for_too_long_is_not_waited_for_nor_a_file_that_is_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr(jit_module, "WAIT_S", 0.2)
-    source = tmp_path / "kernel.py"
-    source.write_text("")
-    with source.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        for _ in range(2):  # there, and gone
-            with jit_module._alone(str(source)), jit_module._alone(str(source)):
-                assert jit_module._locked == {str(source)}
-            assert not jit_module._locked
-            source.unlink(missing_ok=True)
 
 
 def test_a_moved_type_of_an_argument_compiles_anew_what_takes_it(tmp_path):
