@@ -62,10 +62,8 @@ def _values(
         return []
     needed = _needed(captured.graph_def, set(map(source_of, tensors)))
     given = {**dict(zip(captured.input_names, inputs, strict=True)), **captured.feeds, DRAWS: Draws().next()}
-    values = (
-        {name: v.read_value() for name, v in captured.variables.items() if name in needed} if start is None else start
-    )
-    copies = {n: tf.Variable(values[n], trainable=False) for n in captured.variables if n in needed}
+    values = captured.variables if start is None else start
+    copies = {n: tf.Variable(tf.identity(values[n]), trainable=False) for n in captured.variables if n in needed}
     given |= {name: tf_internals.handle_of(copy) for name, copy in copies.items()}
     given = {name: tensor for name, tensor in given.items() if name in needed}
     body = type(captured.graph_def)()

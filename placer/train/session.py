@@ -301,8 +301,8 @@ class DeviceSession:
             self.recover()
 
     def _recovered_from(self, error: BaseException | None) -> bool:
-        """Recover from a loss that showed while the user read variables; returns whether it was one. None: from one
-        from which recovering was cut short.
+        """Recover from a loss that showed while the user read variables; returns whether it was one. None: end a
+        recovery that was cut short.
         """
         if self._recovering or not (error is None or self.is_loss(error)):
             return False
@@ -311,12 +311,14 @@ class DeviceSession:
         return True
 
     def _recover(self) -> Loss:
-        begin, lost, snapshot = self.clock(), self.connection.lost(), self.log.snapshot
+        begin, new, snapshot = self.clock(), self.connection.lost(), self.log.snapshot
+        lost = new
+        if self.replicas.is_void:  # what a recovery that was cut short had found lost is only missing now
+            lost = tuple(dict.fromkeys((*self.missing, *new)))
         if snapshot is None:
             what = f"{', '.join(lost)} was lost" if lost else "a call did not reach a worker"
             raise PlacerError(f"{what} before the first snapshot; start the training again.")
         repeated, forgotten = len(self.log.steps), self.log.unrepeatable
-        new = lost
         for repair in range(MOST_REPAIRS):
             for member in self.members:
                 member.pause()

@@ -5,8 +5,7 @@ yields a mode and is sent the seconds that the step took, so that trials within 
                                                                  ▲                                    │
     step times change ──probe──▶ what slowed ──new costs──▶ plan ┘◀───────────────────────────────────┘
 
-The search is in search/online/first_search.py, its trials are in search/online/trials/trials.py; what to do when the
-load changes is in search/online/adaptation.py, and when no mapping comes near the untouched step in rest.py.
+Its phases are in search/online/phases, and what they measure in search/online/trials/trials.py.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from placer.errors import BadInputError, PlacerError, listed
-from placer.graph.held_memory import may_lack_memory
+from placer.errors import PlacerError, listed
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
-from search.online.adaptation import Adaptation
-from search.online.first_search import FirstSearch
 from search.online.interfaces import Answer, LiveStepLike, PlannerLike, Steps
 from search.online.journal import Journal, Kind
 from search.online.kept_results import KeptResults
+from search.online.phases.adaptation import Adaptation
+from search.online.phases.first_search import FirstSearch
+from search.online.phases.joining import Joining
+from search.online.phases.rest import Rest
+from search.online.phases.split_search import SplitSearch
 from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
-from search.online.replan.proposal import HEADROOM, NoRoomError, PlanSettings, Proposal
-from search.online.rest import Rest
+from search.online.replan.proposal import NoRoomError, PlanSettings, Proposal
 from search.online.settings import OnlineSettings
-from search.online.split_search import SplitSearch
 from search.online.trials.trials import Trial, Trials, ms
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
 
 T = TypeVar("T")
-FEWER = "give the batches fewer shapes (tf.data's bucket_by_sequence_length, or padding to a few lengths)."
+FEWER = "pad batches to a few lengths (tf.data's bucket_by_sequence_length), and pass what else changes as tensors."
 LOOK_EVERY = 50  # steps between looks whether all workers are there
 LOOK_S = 0.005  # seconds of steady steps of which only the last is looked at
 
@@ -67,6 +66,7 @@ class Controller:
         self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._said_scattered = False
         self._is_going_over = False  # to another signature, which is not captured yet
+        self._joining = Joining(live, self.trials, self._now, self.look_for_lost, self._join)
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
         self._splits = SplitSearch(self.trials, settings, self._say, self._now)
         self._rest = Rest(self.trials, settings, self._say, self._now, self.look_for_lost, clock)
@@ -112,9 +112,10 @@ class Controller:
 
     def script(self) -> Steps[None]:
         """From the first call on."""
-        if (yield from self._begin()):
+        if (yield from self._joining.run()):
             yield from self._find()
             yield from self._keep()
+        self._say_left_alone()
         self._now("left alone")
         while True:
             yield self.mode
@@ -142,14 +143,11 @@ class Controller:
         self._say("start", "nearly all steps are of another signature now: a mapping of that one is searched.")
         self._begin_anew()
         self._now("starting")
-        yield from self._until_whole()
+        yield from self._joining.until_whole()
         yield from self.script()
 
-    def _until_whole(self) -> Steps[None]:
-        """Untouched steps while a device is missing: a step that joins then would measure what is not there."""
-        while self.live.session.missing:
-            yield UNTOUCHED
-            self.look_for_lost()
+    def _join(self, topology: Topology) -> None:
+        self.topology, self._is_going_over = topology, False
 
     def _begin_anew(self) -> None:
         """Forget all that was found."""
@@ -181,7 +179,7 @@ class Controller:
         self._now("capturing")
         self.live.capture()
         self.live.session.prepare()
-        yield from self._until_whole()
+        yield from self._joining.until_whole()
         self.topology = self.live.join()
         self._now("building")
         self._given = given = mapping()
@@ -205,39 +203,6 @@ class Controller:
                 self.trials.move(placed, (), "its devices are there")
 
     # The search.
-
-    def _begin(self) -> Steps[bool]:
-        """Run untouched steps until the devices are joined; returns whether there is something to place."""
-        yield UNTOUCHED
-        if self.live.left_alone:
-            self._say_left_alone()
-            return False
-        ready = self.live.background(self.live.session.prepare)
-        yield UNTOUCHED
-        yield UNTOUCHED
-        while not self.live.is_ready:
-            yield UNTOUCHED
-        if self.live.left_alone:
-            self._say_left_alone()
-            return False
-        self._now("capturing")
-        graph = yield from self.trials.background(self.live.capture)
-        self._now("starting devices")
-        yield from self.trials.background(self.live.session.prepare, ready)
-        yield from self._until_whole()
-        self.topology = topology = self.live.join()
-        self._is_going_over = False
-        if len(topology) < 2:
-            self.live.leave_alone(f"{topology.names[0]} is the only device here, so that there is nothing to place")
-            self._say_left_alone()
-            return False
-        if may_lack_memory(graph, topology, HEADROOM):
-            why = yield from self._meanwhile(self.live.background(lambda: _too_large(graph, topology)))
-            if why:
-                self.live.leave_alone(why)
-                self._say_left_alone()
-                return False
-        return True
 
     def _find(self) -> Steps[None]:
         """Find the best mapping; goes on from an earlier search where a device was lost during it."""
@@ -366,10 +331,11 @@ class Controller:
     def look_aside(self) -> None:
         """After a call of another signature than the main one: look for losses, and say once if most calls are such."""
         self.look_for_lost()
-        if self._said_scattered or self.live.scattered is None:
-            return
-        self._said_scattered = True
-        self._say("scattered", f"{self.live.name}: only {self.live.scattered}, which goes on with these alone; {FEWER}")
+        is_searched = self.settings.search and self._unfound
+        scattered = self.live.scattered if is_searched and not self._said_scattered else None
+        if scattered is not None:
+            self._said_scattered = True
+            self._say("scattered", f"{self.live.name}: only {scattered}, and no others advance the search; {FEWER}")
 
     def _place_anew(self, there: Sequence[str]) -> Steps[None]:
         """Find a mapping for the devices that are there now; if all are, try the one of before."""
@@ -425,14 +391,3 @@ class Controller:
 
     def _now(self, phase: str) -> None:
         self.phase = phase
-
-
-def _too_large(graph: OpGraph, topology: Topology) -> str:
-    """Why no mapping has room for the variables of a step; "" where there may be one."""
-    from search.problem.memory_fit import refuse_too_large  # slow to import
-
-    try:
-        refuse_too_large(graph, topology, HEADROOM)
-    except BadInputError as error:
-        return str(error).rstrip(".")
-    return ""

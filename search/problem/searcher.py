@@ -14,9 +14,10 @@ from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 
-TRIED = 4096  # devices of single units, between two looks at `stop`
 Stop = Callable[[], bool]
 """Whether time is up. A searcher calls it between predictions, and ends its work early where it is true."""
+
+PATIENCE = 4096  # attempts to give one unit a device, of an enumeration, between two looks whether time is up
 
 
 class SearchExhausted(PlacerError):  # noqa: N818 - the end of a search is no error
@@ -200,9 +201,9 @@ def fitting_placements(problem: Problem, stop: Stop = never) -> Iterator[Placeme
     size, feasible = problem.unit_bytes, problem.feasible
     options = [iter(feasible[0])]
     chosen: list[int] = []
-    looks = TRIED + 8 * len(size)  # by far more than one takes where there is room
-    for tried in count():
-        if not options or (tried % looks == looks - 1 and stop()):
+    patience = PATIENCE + 8 * len(size)  # where there is room, the first placement takes as many attempts as units
+    for attempt in count(1):
+        if not options or (attempt % patience == 0 and stop()):
             return
         if len(chosen) == len(options):
             free[chosen.pop()] += size[len(chosen)]

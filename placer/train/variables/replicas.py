@@ -63,7 +63,7 @@ class Replicas:
         self, lock: threading.RLock | None = None, mend: Callable[[Exception | None], bool] = lambda _: False
     ) -> None:
         """lock: held while the user's variables are fetched, from whatever thread. mend: called with what TensorFlow
-        raised meanwhile, or with None where all `is_void`; returns whether to try again.
+        raised meanwhile, or with None where `is_void`; returns whether to try again.
         """
         self._lock = lock or threading.RLock()
         self._mend = mend
@@ -74,7 +74,7 @@ class Replicas:
         self._latest: Use | None = None  # whose replicas are true as its last run left them
         self._writes: set[int] = set()
         self._only_home = False  # whether it is known that the user's variables are true, and no others
-        self.is_void = False  # whether no replica is true until `restore`, and then `mend`, have come to their end
+        self.is_void = False  # whether a recovery was cut short: the next one to read has `mend` end it
         self.changes = 0  # how often anybody wrote
         self.aside: str | None = None  # a reader that the step cannot wait for or be waited for by, in words
         self._singly = 0

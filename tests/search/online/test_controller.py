@@ -22,10 +22,10 @@ from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, Built, Placed, Wanted
-from search.online import split_search
 from search.online.controller import Controller, OnlineSettings
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.journal import Journal
+from search.online.phases import split_search
 from search.online.replan.proposal import DEFAULT_SEARCHER, NoRoomError, Proposal
 from search.online.replan.replanner import Replanner
 from search.session.registry import SEARCHERS
@@ -776,7 +776,7 @@ def test_what_a_look_in_vain_cost_does_not_hide_the_load_that_lands_next(monkeyp
             super().__init__(*arguments)
             made.append(self)
 
-    monkeypatch.setattr("search.online.adaptation.MeteredProbes", Seen)
+    monkeypatch.setattr("search.online.phases.adaptation.MeteredProbes", Seen)
     landed = []
     for seed in range(6):
         training, begin = settled(seed, (2.0, 1.0), 300)

@@ -34,11 +34,19 @@ from placer.devices.workers.guard import (
 )
 
 
+def sleeping():
+    """A process that sleeps by now: the guard waits for one that still wants a core, however late it is."""
+    process = subprocess.Popen(["sleep", "600"])
+    while look(process.pid).state != "S":
+        time.sleep(0.01)
+    return process
+
+
 class Scene:
     """A guard of this process with two workers that only sleep, and a call that may take `limit_s`."""
 
     def __init__(self, limit_s, patient=False, loose=False, workers=2):
-        self.processes = [subprocess.Popen(["sleep", "600"]) for _ in range(workers)]
+        self.processes = [sleeping() for _ in range(workers)]
         self.told, self.tell = os.pipe()
         self.shared = mmap.mmap(-1, SHARED_BYTES)
         CALL.pack_into(self.shared, 0, 1.0, limit_s, patient, loose)
@@ -87,7 +95,7 @@ def test_a_call_within_its_time_is_left_alone_and_then_all_workers_end(scene):
     assert all(process.poll() is None for process in s.processes)
     s.polls(1)
     assert s.verdict == (OVERDUE, 0)
-    assert [process.wait() for process in s.processes] == [-signal.SIGKILL] * 2
+    assert [process.wait(60) for process in s.processes] == [-signal.SIGKILL] * 2
 
 
 def test_every_call_has_its_own_time_and_none_is_waited_for_between_calls(scene):
@@ -105,7 +113,7 @@ def test_the_frozen_worker_is_named_and_ends_though_it_is_stopped(scene):
     stop(s.processes[1])
     s.polls(6)
     assert s.verdict == (OVERDUE, 0b10)
-    assert s.processes[1].wait() == -signal.SIGKILL
+    assert s.processes[1].wait(60) == -signal.SIGKILL
 
 
 def test_a_call_whose_processes_compute_is_slow_and_not_overdue(scene):
@@ -143,7 +151,7 @@ def test_a_call_that_waits_for_a_worker_that_is_gone_ends_early(scene):
     assert s.verdict == (0, 0)
     s.polls(2)
     assert s.verdict == (GONE, 0b01)
-    assert s.processes[1].wait() == -signal.SIGKILL
+    assert s.processes[1].wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(("patient", "presses", "ends"), [(False, 1, True), (True, 1, False), (True, 2, True)])
@@ -222,7 +230,7 @@ def test_a_process_that_came_later_with_the_same_number_is_not_ended(scene):
     s = scene(limit_s=5.0)
     s.guard.born[s.processes[0].pid] -= 1
     s.guard.kill_all()
-    assert s.processes[1].wait() == -signal.SIGKILL
+    assert s.processes[1].wait(60) == -signal.SIGKILL
     assert s.processes[0].poll() is None
 
 
@@ -250,8 +258,8 @@ class Training:
     """A watch of a program and two workers that only sleep; one that is stopped may be so for 20 s."""
 
     def __init__(self):
-        self.program = subprocess.Popen(["sleep", "600"])
-        self.processes = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+        self.program = sleeping()
+        self.processes = [sleeping() for _ in range(2)]
         self.shared = mmap.mmap(-1, WATCHED_BYTES)
         STOPPED.pack_into(self.shared, 0, 20.0)
         self.renew()
@@ -291,7 +299,7 @@ def test_of_a_training_the_frozen_worker_alone_is_ended_whoever_waits(training, 
     training.polls(20)
     assert training.alive == [True, True]
     training.polls(1)
-    assert training.processes[1].wait() == -signal.SIGKILL
+    assert training.processes[1].wait(60) == -signal.SIGKILL
     assert training.alive == [True, False]
     assert "placer: worker:1 was stopped for 20 s, so it was ended" in capfd.readouterr().err
 
@@ -318,11 +326,11 @@ def test_no_time_passes_while_the_training_itself_is_stopped(training):
 def test_a_worker_that_was_started_again_is_watched(training):
     training.processes[0].kill()
     training.processes[0].wait()
-    training.processes[0] = subprocess.Popen(["sleep", "600"])
+    training.processes[0] = sleeping()
     training.renew()
     stop(training.processes[0])
     training.polls(21)
-    assert training.processes[0].wait() == -signal.SIGKILL
+    assert training.processes[0].wait(60) == -signal.SIGKILL
 
 
 def test_all_workers_end_where_a_call_is_overdue_and_nobody_computes(training, capfd):
@@ -348,7 +356,7 @@ def test_a_call_is_not_overdue_where_somebody_waits_for_a_core(training):
     training.polls(200)
     assert training.alive == [True, True]
     training.polls(5)  # past ten times the deadline
-    assert training.processes[0].wait() == -signal.SIGKILL
+    assert training.processes[0].wait(60) == -signal.SIGKILL
 
 
 def test_each_call_of_a_training_has_its_own_time(training):
@@ -369,7 +377,7 @@ def test_a_call_that_waits_though_a_worker_is_gone_ends_the_others(training):
     training.polls(10)
     assert training.alive == [False, True]
     training.polls(2)
-    assert training.processes[1].wait() == -signal.SIGKILL
+    assert training.processes[1].wait(60) == -signal.SIGKILL
 
 
 def test_where_workers_run_elsewhere_it_is_only_said_once(capfd):

@@ -128,28 +128,20 @@ def test_reads_in_loops_and_branches_may_come_in_any_order_with_others():
     assert loops and not any("^" in text for text in captured_step.nodes[loops[0].name].input)
 
 
-@pytest.mark.parametrize("is_loop", [True, False])
-@pytest.mark.parametrize("is_nested", [True, False])
-def test_a_loop_that_reads_may_come_in_any_order_where_an_inlined_call_hands_it_the_handle(is_loop, is_nested):
-    """Through an Identity, which is what TensorFlow leaves of a call that comes after another op. A tape that is
-    persistent makes such calls, too.
-    """
+def test_a_branch_that_reads_may_come_in_any_order_where_an_inlined_call_hands_it_the_handle():
+    """Through an Identity, which is what TensorFlow leaves of the call that a persistent tape makes of a branch."""
     weight, count, ran = tf.Variable(tf.ones([4, 4])), tf.Variable(0), tf.Variable(0.0)
 
+    @tf.autograph.to_graph
     def read(x):
-        if is_loop:
-            for _ in tf.range(3):
-                x = tf.tanh(x @ weight) + tf.cast(count, tf.float32)
-        elif tf.reduce_sum(x) > 0:
+        if tf.reduce_sum(x) > 0:
             x = tf.tanh(x @ weight) + tf.cast(count, tf.float32)
         return x
-
-    read = tf.function(read) if is_nested else tf.autograph.to_graph(read)
 
     @tf.function(autograph=False)
     def step(x):
         ran.assign_add(1.0)
-        with tf.GradientTape(persistent=not is_nested) as tape:
+        with tf.GradientTape(persistent=True) as tape:
             loss = tf.reduce_sum(read(x))
         weight.assign_sub(0.1 * tape.gradient(loss, weight))
         count.assign(count + 1)  # reads it, too, as Keras's optimizers do

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from placer.errors import PlacerError
 from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF
 from placer.train.steps.modes import WHOLE
-from search.online.first_search import FirstSearch
 from search.online.interfaces import LiveStepLike, Steps
+from search.online.phases.first_search import FirstSearch
 from search.online.settings import OnlineSettings
 from search.online.trials.trials import Say, Trials
 

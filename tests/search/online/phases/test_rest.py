@@ -15,7 +15,7 @@ import keras, numpy as np, psutil
 import tensorflow as tf
 import placer
 from placer.train.session import DeviceSession
-from search.online import rest
+from search.online.phases import rest
 
 LASTS = "placer.devices.workers.listen_child"
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
