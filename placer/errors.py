@@ -9,6 +9,8 @@ from itertools import islice
 LONGEST_LINE = 2000
 LONGEST_NAME = 80
 MOST_LISTED = 8
+BEFORE = ("Graph execution error", "Detected at", "<stack traces", 'File "', "Node:")  # lines about where, not what
+ASSERTED = "assertion failed"
 
 
 class PlacerError(Exception):
@@ -43,6 +45,14 @@ def listed(names: Collection[str]) -> str:
 def one_line(text: str) -> str:
     """`text` on one line, safe to print: unprintable characters blanked, LONGEST_LINE characters at most."""
     return _cut("".join(c if c.isprintable() else " " for c in text), LONGEST_LINE)
+
+
+def what_failed(error: BaseException) -> str:
+    """The line of a library's message that says what failed; TensorFlow begins some with where it did."""
+    lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(BEFORE)]
+    asserted = [line for line in told if ASSERTED in line]
+    return (asserted or told or lines or ["it does not say why"])[0]
 
 
 def _cut(text: str, length: int) -> str:

@@ -42,7 +42,8 @@ class CellSearch:
         self.ended: str | None = None
         self.calibration = case.calibrated(case.singles, None) if state is None else state.get("calibration")
         problem = case.problem(self.calibration)
-        self.session = SearchSession(cell.searcher, problem, seed=cell.seed, stop=over)
+        self._up = never
+        self.session = SearchSession(cell.searcher, problem, seed=cell.seed, stop=lambda: over() or self._up())
         self.session.tell((problem.mapping(placement), result) for placement, result in case.singles)
         if state is None:
             for placement in carried:
@@ -81,8 +82,11 @@ class CellSearch:
         ran = [(r.stopped_early, r.step_s, p) for p, r in self.told if isinstance(r, Measured) and len(set(p)) > 1]
         return min(ran)[2] if ran else None
 
-    def ask(self) -> Placement | None:
-        """The next placement; None where nothing is left to ask, and `ended` says why."""
+    def ask(self, up: Stop = never) -> Placement | None:
+        """The next placement; None where nothing is left to ask, and `ended` says why. up: ends the question early,
+        with the best that it has found by then.
+        """
+        self._up = up
         bound_s = max(self.case.bound_s, self.session.searcher.bound())
         if not self.case.clocked and self.best_s <= bound_s * (1 + CLOSE):
             self.ended = PROVEN

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from placer.errors import BadInputError
+from search.problem.searcher import Stop, never
 
 Terms = tuple[tuple[str, Any], ...]
 
@@ -44,6 +45,11 @@ class Limits:
     def allow(self, n: int, spent_s: float) -> bool:
         """Whether one more measurement may begin after n, which took so many seconds."""
         return n < self.measurements and (self.minutes is None or spent_s < 60 * self.minutes)
+
+    def up(self, begin_s: float, clock: Callable[[], float]) -> Stop:
+        """Whether the minutes are up. begin_s: by the clock, when a search that never rested would have begun."""
+        minutes = self.minutes
+        return never if minutes is None else lambda: clock() >= begin_s + 60 * minutes
 
 
 @dataclass(frozen=True)

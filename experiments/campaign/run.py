@@ -145,7 +145,7 @@ class Campaign:
         self.progress.cell(cell, n, search.best_s, case.best_single_s)
         while held.ended is None and self.spec.limits.allow(n, spent_s):
             begin_s = self.clock()
-            placement = search.ask()
+            placement = search.ask(self.spec.limits.up(begin_s - spent_s, self.clock))
             if self.over():  # the question may have been cut short
                 return
             if placement is None:

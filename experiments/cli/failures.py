@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Iterator
-from typing import Any
 
-BEFORE = ("Graph execution error", "Detected at", "<stack traces", 'File "', "Node:")  # lines about where, not what
-ASSERTED = "assertion failed"
+from placer.errors import what_failed
+
 NO_FOLDER = "No usable temporary directory"
 NO_MEMORY = ("can't start new thread", "failed to map segment", "cannot allocate memory", "std::bad_alloc")
 
@@ -17,12 +16,12 @@ def in_one_line(error: Exception) -> str | None:
     """None for what may be a fault of ours, whose traceback is needed."""
     errors = getattr(sys.modules.get("tensorflow"), "errors", None)
     if errors is not None and isinstance(error, errors.OpError):
-        return f"TensorFlow failed ({type(error).__name__}): {_told(error)}; run the step by itself to see where."
+        return f"TensorFlow failed ({type(error).__name__}): {what_failed(error)}; run the step by itself to see where."
     short = next(filter(_lacks_memory, _chain(error)), None)
     if short is not None:
         return (
-            f"this process may take no more memory ({type(short).__name__}: {_told(short)}); take a smaller --batch, "
-            "or give it more (ulimit -v says what it may take)."
+            f"this process may take no more memory ({type(short).__name__}: {what_failed(short)}); take a smaller "
+            "--batch, or give it more (ulimit -v says what it may take)."
         )
     if any(isinstance(cause, FileNotFoundError) and NO_FOLDER in str(cause) for cause in _chain(error)):
         return (
@@ -30,14 +29,6 @@ def in_one_line(error: Exception) -> str | None:
             "one; set TMPDIR to one."
         )
     return None
-
-
-def _told(error: Any) -> str:
-    """The line of a message that says what failed."""
-    lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(BEFORE)]
-    asserted = [line for line in told if ASSERTED in line]
-    return (asserted or told or lines or ["it does not say why"])[0]
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

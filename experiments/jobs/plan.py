@@ -82,6 +82,7 @@ def planned(found: Plan, objective: str, schedule: str, seed: int) -> Planned:
         "searcher": found.searcher,
         "evaluations": found.evaluations,
         "seconds": found.seconds,
+        "notes": [f"{found.searcher}: {note}" for note in found.notes],
     }
     order = [] if objective == "max-load" or schedule == FIFO else run_order(timeline)
     return Planned(facts, _file(found, objective, seed, order))

@@ -85,7 +85,8 @@ def plan_model(
         found = plan(problem, searcher, seconds, seed, over=pressed)
     facts, file = planned(_of_ops(found, groups, problem), objective, schedule, seed)
     counts = {"model": wanted.model, "ops": len(graph), "groups": len(groups.graph)}
-    return Planned({**counts, **facts, "prepared_s": prepared_s, "notes": [graph.source]}, file)
+    notes = [graph.source, *facts["notes"]]
+    return Planned({**counts, **facts, "prepared_s": prepared_s, "notes": notes}, file)
 
 
 def _check_options(objective: str, searcher: str, schedule: str, seconds: float) -> None:

@@ -23,7 +23,7 @@ from placer.devices.workers.deadline import drop_deadlines, setting, waiting
 from placer.devices.workers.keepalive import SILENT_S, Peer, keep_alive, keep_alive_from_now
 from placer.devices.workers.worker_info import INFO_PATH, WorkerInfo
 from placer.devices.workers.workers import FAIL_FAST, free_ports
-from placer.errors import BadInputError, PlacerError, listed, short
+from placer.errors import BadInputError, PlacerError, listed, short, what_failed
 
 JOIN_TIMEOUT_S = 30.0
 RETRY_S = 0.25
@@ -77,7 +77,7 @@ def join_workers(tasks: Mapping[int, str], *, own: bool = False) -> Joined:
             time.sleep(RETRY_S)
     except tf.errors.OpError as error:
         where = ", ".join(tasks.values())
-        raise PlacerError(f"the workers at {where} do not answer: {error.message.splitlines()[0]}") from error
+        raise PlacerError(f"the workers at {where} do not answer: {what_failed(error)}") from error
 
 
 def keep_joined_alive() -> None:
@@ -178,7 +178,7 @@ def reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
                 break
             except tf.errors.OpError as error:
                 if time.monotonic() > deadline or not all(map(listens, addresses)):
-                    raise PlacerError(f"{src} does not reach {dst}: {error.message.splitlines()[0]}") from error
+                    raise PlacerError(f"{src} does not reach {dst}: {what_failed(error)}") from error
             time.sleep(RETRY_S)
 
 

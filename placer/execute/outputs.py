@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from placer.errors import what_failed
 from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacementError
 from placer.graph.held_memory import mib
@@ -40,7 +41,7 @@ def attempted(run: Callable[[], Any]) -> Any:
         reason = next(reason for kind, reason in REASONS if isinstance(error, kind))
         if isinstance(error, tf.errors.OpError) and is_out_of_memory(error):
             reason = "memory"
-        return Failed(reason, str(error).strip().splitlines()[0])
+        return Failed(reason, what_failed(error))
 
 
 def out_of_memory(failed: Failed, name_of: Mapping[str, str], wanted_bytes: Mapping[str, float]) -> Failed:

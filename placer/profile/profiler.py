@@ -20,7 +20,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.cluster import Devices
 from placer.devices.workers.deadline import waiting
-from placer.errors import PlacerError, short
+from placer.errors import PlacerError, short, what_failed
 from placer.execute.outputs import is_out_of_memory
 from placer.execute.rewrite import Template
 from placer.execute.send_recv import spread
@@ -121,7 +121,7 @@ def first_that_runs(
             try:
                 return (assignment, traced(assignment)), graph
             except (*UNABLE, tf.errors.ResourceExhaustedError, tf.errors.InternalError) as error:
-                reason = str(error.message).strip().partition("\n")[0]
+                reason = what_failed(error)
                 if is_out_of_memory(error):
                     continue
                 if not isinstance(error, UNABLE):

@@ -11,7 +11,7 @@ from weakref import WeakSet
 import tensorflow as tf
 
 from placer.devices.workers.deadline import waiting
-from placer.errors import BadInputError, PlacerError, listed
+from placer.errors import BadInputError, PlacerError, listed, what_failed
 from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep, Template
 from placer.execute.variable_copies import Held, Place, by_node, by_whole_node, nodes_of, places_of
@@ -201,7 +201,7 @@ class Builder:
             placed = attempted(lambda: self._carried_over(variant, main, topology, trial_run))
             trial_run.close()
         except (PlacerError, tf.errors.OpError) as error:
-            return str(error).splitlines()[0]
+            return what_failed(error)
         if isinstance(placed, Failed):
             return placed.detail
         variant.following = main, placed

@@ -8,7 +8,7 @@ from typing import Any
 
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
-from placer.errors import BadInputError
+from placer.errors import BadInputError, what_failed
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
 from placer.train.session import DeviceSession
@@ -195,7 +195,7 @@ class Calls:
         self._mode = UNTOUCHED
         found = self.untouched.run_flat(variant, tensors)
         self._builder.reject(mode)
-        why = str(error).strip().splitlines()[0]
+        why = what_failed(error)
         if variant is self.variants.main:
             self.failed = mode, why
         else:

@@ -43,6 +43,7 @@ class ExactSettings:
     known: int = 4_096  # mappings to remember, the best
     targets: int = 12  # how often to try first to raise the bound
     target_work: int = 20_000_000  # the work of each of these, at most
+    most_bytes: int = 1 << 29  # a tree that takes more memory is not searched
     climbs: int = 4  # before the tree
     evaluations: int = 2_000  # predictions of each climb, at most
 
@@ -109,6 +110,11 @@ class Exact(Searcher):
         """Branch and bound: first with targets below the best, which raise the bound, then with the best itself."""
         problem = self.problem
         self.bound_s = lower_bound(problem)
+        if self._tree_bytes() > self.settings.most_bytes:
+            size = f"{len(problem.units)} units on {len(problem.topology)} devices"
+            self.notes.append(f"branch and bound was left out, because {size} would take too much memory.")
+            self.proven = self._is_settled()
+            return
         tree, left = tree_of(problem), self.settings.work // self._size()
         share = 0.5
         for _ in range(self.settings.targets):
@@ -137,6 +143,11 @@ class Exact(Searcher):
             if open_s < math.inf:
                 self.bound_s = max(self.bound_s, float(open_s))
         return bool(path.depth[0] < 0)
+
+    def _tree_bytes(self) -> int:
+        """What the tables of `tree_of` take, and a path through the tree: devices left to each unit, at each depth."""
+        units, devices, tables = len(self.problem.units), len(self.problem.topology), self.problem.simulator.tables
+        return units * units * devices + 8 * devices**2 * (len(tables.src) + 3 * tables.tensors)
 
     def _is_settled(self) -> bool:
         """Whether no mapping can be better than the best."""

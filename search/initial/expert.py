@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
 
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
 CHEAP_SHARE = 0.02  # of all work: a lighter unit with three neighbours or more is a fork or a join, not a branch
+MANY = 8  # devices: of more, not every count and every rotation is tried
 TOWER_SHARE = 0.3  # of the heaviest branch: where the second is lighter, the branches are no towers
 
 
-def expert_placements(problem: Problem) -> list[Placement]:
-    """All splits, no duplicates, made to fit into memory. Raises BadInputError where nothing fits."""
-    variants = [*_layer_splits(problem), *_branch_splits(problem)]
-    return list(dict.fromkeys(fitted(problem, _feasible(problem, variant)) for variant in variants))
+def expert_placements(problem: Problem) -> Iterator[Placement]:
+    """The splits, no duplicates, made to fit into memory; each is made when it is asked for.
+
+    Raises BadInputError where nothing fits.
+    """
+    seen: set[Placement] = set()
+    for variant in chain(_layer_splits(problem), _branch_splits(problem)):
+        placement = fitted(problem, _feasible(problem, variant))
+        if placement not in seen:
+            seen.add(placement)
+            yield placement
+
+
+def device_counts(devices: int) -> list[int]:
+    """How many of the fastest devices to try, all of them first: where they are many, their halves, down to MANY, and
+    from there every count down to two.
+    """
+    counts = []
+    while devices > MANY:
+        counts.append(devices)
+        devices = max(devices // 2, MANY)
+    return [*counts, *range(devices, 1, -1)]
+
+
+def turns(devices: int) -> range:
+    """By how many places to rotate a line of devices: by each number, or by at most MANY of them, evenly apart."""
+    return range(0, devices, -(-devices // MANY))
 
 
 def _layer_splits(problem: Problem) -> Iterator[list[int]]:
     """Runs of about equal work in topological order, over all devices and over fewer, in each rotation."""
     devices = problem.fastest_first
-    for parts in range(len(devices), 1, -1):
-        for turn in range(parts):
-            used = devices[:parts]
+    for parts in device_counts(len(devices)):
+        used = devices[:parts]
+        for turn in turns(parts):
             yield _contiguous(problem, used[turn:] + used[:turn])
 
 
@@ -30,27 +59,25 @@ def _contiguous(problem: Problem, line: Sequence[int]) -> list[int]:
     """The first run of units on line[0], the next on line[1], and so on; each device gets work by its speed."""
     weight = problem.unit_mean_s
     speed = [1 / max(problem.device_total_s[d], 1e-30) for d in line]
-    ends = [sum(speed[: i + 1]) / sum(speed) * sum(weight) for i in range(len(line))]
-    split, part, done_s = [], 0, 0.0
-    for w in weight:
-        while part < len(line) - 1 and done_s + w / 2 > ends[part]:
-            part += 1
-        split.append(line[part])
-        done_s += w
-    return split
+    ends = [sum(speed[: i + 1]) / sum(speed) * sum(weight) for i in range(len(line) - 1)]
+    middle_s = np.cumsum([0.0, *weight])[:-1] + np.array(weight) / 2
+    return [line[part] for part in np.searchsorted(ends, middle_s)]
 
 
 def _branch_splits(problem: Problem) -> Iterator[list[int]]:
     """Parallel branches over the devices, the heaviest first to where least is done (LPT), rotated."""
     weight = problem.unit_mean_s
     near = _neighbours(problem)
-    branches = _branches(problem, near)
-    heavy = sorted((sum(weight[u] for u in branch) for branch in branches), reverse=True)
+    branches = sorted(_branches(problem, near), key=lambda branch: -sum(weight[u] for u in branch))
+    heavy = [sum(weight[u] for u in branch) for branch in branches[:2]]
     if len(heavy) < 2 or heavy[1] < TOWER_SHARE * heavy[0]:
         return
+    cost_s = np.array(problem.unit_cost_s)
+    branch_s = [cost_s[branch].sum(axis=0) for branch in branches]
     devices = problem.fastest_first
-    for turn in range(len(devices)):
-        yield _spread(problem, near, branches, devices[turn:] + devices[:turn])
+    for turn in turns(len(devices)):
+        line = np.array(devices[turn:] + devices[:turn])
+        yield _spread(near, branches, [row[line] for row in branch_s], line)
 
 
 def _branches(problem: Problem, near: Sequence[set[int]]) -> list[list[int]]:
@@ -59,9 +86,11 @@ def _branches(problem: Problem, near: Sequence[set[int]]) -> list[list[int]]:
     cheap_s = CHEAP_SHARE * sum(weight)
     kept = {u for u in range(len(weight)) if len(near[u]) < 3 or weight[u] > cheap_s}
     branches = []
-    while kept:
-        branch, front = [], [min(kept)]
-        kept.discard(front[0])
+    for first in sorted(kept):
+        if first not in kept:
+            continue
+        branch, front = [], [first]
+        kept.discard(first)
         while front:
             u = front.pop()
             branch.append(u)
@@ -73,23 +102,25 @@ def _branches(problem: Problem, near: Sequence[set[int]]) -> list[list[int]]:
 
 
 def _spread(
-    problem: Problem, near: Sequence[set[int]], branches: Sequence[Sequence[int]], devices: Sequence[int]
+    near: Sequence[set[int]],
+    branches: Sequence[Sequence[int]],
+    branch_s: Sequence[NDArray[np.float64]],
+    line: NDArray[np.int64],
 ) -> list[int]:
-    """Branches by LPT over `devices`, the first device in a tie; then forks and joins, each with a neighbour."""
-    cost_s = problem.unit_cost_s
-    load_s = dict.fromkeys(devices, 0.0)
+    """Branches, the heaviest first, by LPT over a line of devices, the first device in a tie; then forks and joins,
+    each with a neighbour. branch_s: [line] seconds of each branch.
+    """
+    load_s = np.zeros(len(line))
     placed: dict[int, int] = {}
-    weight = problem.unit_mean_s
-    for branch in sorted(branches, key=lambda branch: -sum(weight[u] for u in branch)):
-        after_s = {d: load_s[d] + sum(cost_s[u][d] for u in branch) for d in devices}
-        d = min(devices, key=lambda d: after_s[d])
-        load_s[d] = after_s[d]
-        placed.update(dict.fromkeys(branch, d))
-    for u in range(len(cost_s)):
+    for branch, cost_s in zip(branches, branch_s, strict=True):
+        i = int((load_s + cost_s).argmin())
+        load_s[i] += cost_s[i]
+        placed.update(dict.fromkeys(branch, int(line[i])))
+    for u in range(len(near)):
         if u not in placed:
             around = [placed[w] for w in sorted(near[u]) if w in placed]
-            placed[u] = max(around, key=around.count) if around else devices[0]
-    return [placed[u] for u in range(len(cost_s))]
+            placed[u] = Counter(around).most_common(1)[0][0] if around else int(line[0])
+    return [placed[u] for u in range(len(near))]
 
 
 def _neighbours(problem: Problem) -> list[set[int]]:

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from search.initial.expert import turns
 from search.list_scheduling.perturbed_heft import View, heft_seen
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
 
-def part_placements(problem: Problem) -> list[Placement]:
+def part_placements(problem: Problem) -> Iterator[Placement]:
     """For each rotation of the devices, whole units with part 0 and where HEFT puts them; none where no unit is a part.
 
     Raises BadInputError where nothing fits into memory.
     """
     parts = _parts(problem)
     if not any(part is not None for part in parts):
-        return []
+        return
     line = problem.fastest_first
-    found: list[Placement] = []
-    for turn in range(len(line)):
+    for turn in turns(len(line)):
         devices = [_device(problem, u, part, line[turn:] + line[:turn]) for u, part in enumerate(parts)]
-        found.append(fitted(problem, devices))
+        yield fitted(problem, devices)
         feasible = problem.limits.feasible.copy()
         for u, part in enumerate(parts):
             if part is not None:
                 feasible[u] = np.arange(len(line)) == devices[u]
-        found.append(heft_seen(problem, View.plain(problem), feasible))
-    return list(dict.fromkeys(found))
+        yield heft_seen(problem, View.plain(problem), feasible)
 
 
 def _parts(problem: Problem) -> list[int | None]:

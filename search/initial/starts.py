@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import log
 
-from search.initial.expert import expert_placements
+from search.initial.expert import device_counts, expert_placements
 from search.initial.parts import part_placements
 from search.list_scheduling.cpop import cpop
 from search.list_scheduling.donf import donf
@@ -28,21 +28,22 @@ def starts(problem: Problem, stop: Stop) -> list[Placement]:
     nothing fits into memory.
     """
     found: dict[Placement, None] = dict.fromkeys((*problem.singles(), *problem.nearly_singles()))
-    for i, rule in enumerate(_rules(problem)):
-        if i and stop():  # HEFT comes first, and always
-            break
-        found.update(dict.fromkeys(rule()))
+    for rule in _rules(problem):
+        for placement in rule():  # HEFT comes first, and always
+            found[placement] = None
+            if stop():
+                return list(found)
     return list(found)
 
 
-def _rules(problem: Problem) -> Iterator[Callable[[], list[Placement]]]:
+def _rules(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
     yield from (lambda rule=rule: [repaired(problem, rule(problem))] for rule in (heft, donf, peft, cpop))
     yield lambda: expert_placements(problem)
     yield lambda: part_placements(problem)
     if problem.objective == "max-load":
         yield lambda: _cuts(problem)
     if problem.objective == "makespan":
-        yield from (lambda k=k: [_heft_on(problem, k, 1.0)] for k in range(2, len(problem.topology)))
+        yield from (lambda k=k: [_heft_on(problem, k, 1.0)] for k in device_counts(len(problem.topology))[:0:-1])
         yield from (lambda f=f: [_heft_on(problem, len(problem.topology), f)] for f in LINK_FACTORS)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -81,7 +82,7 @@ class HtfMpr(Searcher):
         yield from self.problem.unlike_singles()
         if self.predicts:
             yield heft_placement(self.problem)
-        yield from expert_placements(self.problem)[:1]
+        yield from islice(expert_placements(self.problem), 1)
 
     def _second_stage(self, known: dict[Placement, float]) -> Placement | None:
         """The most promising of what was bred for the predicted step time; None where nothing new was."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from placer.graph.merging import matching
 from search.problem.problem import Problem
 
 LEAST_S = 1e-12  # a tensor that takes no time still ties two units together
+STALLED = 0.02  # of the clusters: a round that unites fewer pairs has met a hub
 LARGEST_SHARE = 0.6  # of all work: to move a larger cluster is to move nearly the whole graph
 
 
@@ -29,7 +31,8 @@ def clusters(problem: Problem) -> list[NDArray[np.int64]]:
     """Sets of two or more units, small ones first: all clusters of all rounds of heavy-edge matching.
 
     In each round the pairs that exchange most for their work unite, each cluster at most once, so that sizes about
-    double from round to round.
+    double from round to round. Of what is left over around a hub, which unites with one cluster a round, two and two
+    unite: else there would be as many rounds as the hub has neighbours.
     """
     work_s = list(problem.unit_mean_s)
     members: dict[int, list[int]] = {u: [u] for u in range(len(work_s))}
@@ -57,8 +60,38 @@ def _matching(
         a, b = pair
         return talk_s[pair] / (floor_s + min(work_s[a], work_s[b]))
 
+    def may_unite(a: int, b: int) -> bool:
+        return work_s[a] + work_s[b] <= most_s
+
     pairs = sorted(talk_s, key=lambda pair: (-score(pair), pair))
-    return {b: a for a, b in matching(pairs, lambda a, b: work_s[a] + work_s[b] <= most_s)}
+    into = {b: a for a, b in matching(pairs, may_unite)}
+    if into and len(into) < STALLED * len(_ends(pairs)):
+        into |= {b: a for a, b in matching(_left_over(pairs, into), may_unite)}
+    return into
+
+
+def _left_over(pairs: Sequence[tuple[int, int]], into: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Pairs of clusters that did not unite and exchange most, for their work, with the same other one.
+
+    The two-hop matching of LaSalle et al. 2015. pairs: the best first.
+    """
+    united = into.keys() | into.values()
+    waiting: dict[int, int] = {}  # the hub -> one that is left over around it
+    seen = set()
+    for pair in pairs:
+        for one, hub in (pair, pair[::-1]):
+            if one in united or one in seen:
+                continue
+            seen.add(one)
+            other = waiting.pop(hub, None)
+            if other is None:
+                waiting[hub] = one
+            else:
+                yield min(one, other), max(one, other)
+
+
+def _ends(pairs: Iterable[tuple[int, int]]) -> set[int]:
+    return {end for pair in pairs for end in pair}
 
 
 def _united(talk_s: dict[tuple[int, int], float], into: dict[int, int]) -> dict[tuple[int, int], float]:

@@ -31,6 +31,7 @@ class Plan:
     searcher: str
     evaluations: int  # predictions made
     seconds: float  # that the search took
+    notes: tuple[str, ...] = ()  # what the searcher has to say of how it went
 
 
 def plan(
@@ -70,6 +71,7 @@ def plan(
         searcher=searcher_name,
         evaluations=evaluations + searcher.evaluations,
         seconds=clock() - start_s,
+        notes=tuple(session.notes),
     )
 
 

@@ -85,7 +85,7 @@ def _trials(search: CellSearch, point: Point, limits: Limits, clock: Clock) -> I
     n, spent_s = len(point.trials), sum(trial.seconds for trial in point.trials)
     while limits.allow(n, spent_s):
         begin_s = clock()
-        placement = search.ask()
+        placement = search.ask(limits.up(begin_s - spent_s, clock))
         if placement is None:
             return
         result = search.case.evaluate(placement, search.calibration)

@@ -13,6 +13,7 @@ from experiments.campaign.spec import read_spec
 from experiments.campaign.store import Store
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
+from search.local.local_search import Local
 from search.session.registry import SEARCHERS
 
 
@@ -239,12 +240,33 @@ def test_ctrl_c_stores_nothing_of_a_question_cut_short(folder, straight):
 
 
 def test_the_minutes_of_a_cell_count_what_earlier_runs_took(folder, edited):
-    """Each look at the clock is a second later, so a measurement takes one."""
+    """Each measurement takes a second by this clock, and nothing else does."""
     edited("[2, 5]", "5\nminutes = 0.05")
-    ticks = count()
-    found = run(folder, clock=lambda: next(ticks))
+    seconds = []
+
+    def second(_, result):
+        seconds.append(1.0)
+        return result
+
+    found = run(folder, opener=failing(second), clock=lambda: sum(seconds))
     assert [len(trials) for *_, trials in found] == [3] * 4
-    assert run(folder, clock=lambda: next(ticks)) == found
+    assert run(folder, opener=failing(second), clock=lambda: sum(seconds)) == found
+
+
+def test_the_minutes_of_a_cell_end_a_question_under_way(folder, edited, monkeypatch):
+    edited("[2, 5]", "5\nminutes = 0.05")
+    seconds = count()
+
+    def until_stopped(searcher):
+        for _ in range(1000):
+            if searcher.stop():
+                return searcher.first_new()
+            next(seconds)
+        raise AssertionError("nobody ended the question")
+
+    monkeypatch.setattr(Local, "_propose", until_stopped)
+    found = run(folder, clock=lambda: next(seconds))
+    assert [len(trials) for key, _, _, trials in found if "local" in key] == [1, 1]
 
 
 def failing(script):

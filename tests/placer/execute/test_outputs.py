@@ -19,3 +19,12 @@ def test_running_out_of_memory_has_several_names(error, reason):
         raise error
 
     assert attempted(run).reason == reason
+
+
+def test_a_failure_says_what_failed_and_not_where():
+    message = "Graph execution error:\n\nDetected at node dense/MatMul defined at (most recent call last):\n"
+
+    def run():
+        raise tf.errors.InvalidArgumentError(None, None, f"{message}<stack traces unavailable>\nIncompatible shapes\n")
+
+    assert attempted(run).detail == "Incompatible shapes"

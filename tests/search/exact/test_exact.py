@@ -76,6 +76,14 @@ def test_a_space_too_large_to_enumerate_is_proven(objective):
     assert best * (1 - 1e-9) <= searcher.bound() <= best
 
 
+def test_a_tree_too_large_for_memory_is_left_out_and_what_was_found_is_kept(build):
+    problem = Problem(build.layered(1, layers=8), build.machine("gpu", "gpu", "cpu"))
+    searcher = Exact(problem, settings=ExactSettings(most_bytes=1000))
+    best = problem.predict(problem.placement(searcher.ask()))
+    assert not searcher.proven and 0 < searcher.bound() <= best < min(map(problem.predict, problem.singles()))
+    assert f"{len(problem.units)} units on 3 devices would take too much memory" in searcher.notes[0]
+
+
 def test_a_plan_that_is_proven_ends_with_its_bound(towers):
     found = plan(towers, "exact", seconds=1e9)
     assert found.lower_bound <= found.value <= found.lower_bound * (1 + 1e-8)

@@ -33,9 +33,16 @@ def test_the_expert_puts_towers_side_by_side(towers):
         unit = {towers.graph.ops[unit[0]].name: d for unit, d in zip(towers.units, placement, strict=True)}
         return {d for name, d in unit.items() if name.startswith(f"tower{t}/")}
 
-    splits = expert_placements(towers)
+    splits = list(expert_placements(towers))
     assert any(tower(p, 0) == {0} and tower(p, 1) == {1} for p in splits)
     assert any(tower(p, 0) == {1} and tower(p, 1) == {0} for p in splits)
+
+
+def test_of_many_devices_the_expert_tries_few_counts_and_rotations(build):
+    problem = Problem(build.layered(1, layers=20), build.machine(*["gpu"] * 64))
+    splits = list(expert_placements(problem))
+    assert {8, 32, 64} >= {len(set(split)) for split in splits} - set(range(2, 8)) - set(range(9, 20))
+    assert len(splits) <= 100
 
 
 def test_random_fits_into_tight_memory(tight):

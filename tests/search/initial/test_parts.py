@@ -22,7 +22,7 @@ def divided(devices=None):
 
 def test_part_i_is_on_device_i_in_each_rotation_and_they_are_among_the_starts():
     problem = divided()
-    found = part_placements(problem)
+    found = list(part_placements(problem))
     assert {(0, 0, 1, 0), (1, 1, 0, 1)} <= set(found) <= set(starts(problem, never))
     assert all(placement[1] != placement[2] for placement in found)
 
@@ -32,7 +32,7 @@ def test_a_part_that_cannot_run_there_runs_where_it_can():
 
 
 def test_without_parts_there_are_none(towers):
-    assert part_placements(towers) == []
+    assert list(part_placements(towers)) == []
 
 
 def test_numbers_that_parts_compute_for_themselves_stay_apart_in_groups():

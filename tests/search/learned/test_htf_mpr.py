@@ -57,13 +57,13 @@ def test_it_begins_with_single_devices_heft_the_expert_and_bayesian_optimisation
     searcher = HtfMpr(towers, settings=EAGER)
     first = asked(searcher, EAGER.first)
     assert len(set(first[0])) == 1 and first[1] == heft_placement(towers)
-    assert expert_placements(towers)[0] in first[1:3]  # here both are the same
+    assert next(expert_placements(towers)) in first[1:3]  # here both are the same
     assert searcher.population == []
 
 
 def test_without_a_simulator_it_begins_without_heft(towers):
     first = asked(HtfMprPlain(towers, settings=EAGER), EAGER.first)
-    assert len(set(first[0])) == 1 and first[1] == expert_placements(towers)[0]
+    assert len(set(first[0])) == 1 and first[1] == next(expert_placements(towers))
 
 
 @pytest.mark.slow

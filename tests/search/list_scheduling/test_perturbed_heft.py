@@ -1,6 +1,7 @@
 """Variants of HEFT: the plain one is HEFT, breeding never loses, missing links stay missing."""
 
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -57,3 +58,6 @@ def test_starts_hold_single_devices_and_heft_and_nothing_twice(problem):
     assert heft_placement(problem) in found
     assert len(set(found)) == len(found)
     assert starts(problem, lambda: True)[0] == found[0]
+    looks = count(1)
+    few = starts(problem, lambda: next(looks) == 6)
+    assert few == found[: len(few)] and next(looks) == 7

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from placer.graph.op_graph import Edge, Op, OpGraph
 from search.local.clusters import clusters, neighbours
 from search.local.kernels.taste import GRAFT, KINDS, RUN
 from search.local.moves import Moves
@@ -88,6 +89,16 @@ def test_every_cluster_is_connected_and_holds_no_unit_twice(problem):
             reached |= new
             front += new
         assert reached == set(units)
+
+
+def test_around_a_hub_clusters_double_in_size_and_there_are_few_rounds(build):
+    leaves = 400
+    ops = [Op("hub", cost_s={"cpu": 1.0}), *(Op(f"leaf{i}", cost_s={"cpu": 1.0}) for i in range(leaves))]
+    star = OpGraph("star", tuple(ops), tuple(Edge(0, v, 1) for v in range(1, leaves + 1)))
+    found = clusters(Problem(star, build.machine("cpu", "cpu")))
+    assert all(len(set(cluster.tolist())) == len(cluster) for cluster in found)
+    assert sum(map(len, found)) < 20 * leaves  # not half of their square
+    assert {2, 4, 8} <= {len(cluster) for cluster in found}
 
 
 def test_clusters_come_in_all_sizes_up_to_more_than_half(build):
