@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placer.errors import BadInputError, PlacerError, listed, plain
 from placer.graph.topology import Topology
 from placer.measure.store import Store
-from placer.profile.operators.dataset import OperatorRow
+from placer.profile.operators.dataset import YARDSTICKS, OperatorRow
+from surrogate.operators.hardware import Hardware, hardware_of
 from surrogate.operators.predicted_costs import OperatorTimes, PredictedCosts, predicted_costs
 
 if TYPE_CHECKING:  # graphs and models are loaded without TensorFlow
@@ -26,6 +28,7 @@ class OperatorStore:
     rows: tuple[OperatorRow, ...]
     spec: str | None = None  # the devices to profile on, where more has to be measured; as `--devices` takes them
     _fitted: dict[tuple[str, str], OperatorTimes] = field(default_factory=dict, repr=False, compare=False)
+    _elsewhere: dict[tuple[str, str], Hardware] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def read(cls, path: Path, spec: str | None = None) -> OperatorStore:
@@ -42,18 +45,24 @@ class OperatorStore:
         return cls(path, rows, spec)
 
     def on_devices(self, captured: Captured, devices: Devices) -> PredictedCosts:
-        """The graph of a captured step with costs on open devices; its `source` says how they came about. Raises
-        BadInputError where the store has no times of such hardware.
+        """The graph of a captured step with costs on open devices; its `source` says how they came about.
+
+        On hardware of which the store has no times, yardsticks are measured, which takes seconds. Raises BadInputError
+        where the store has no times of that kind of device, or no yardsticks of the hardware that they are from.
         """
         machines = {device.name: devices.machine_of(device.name) for device in devices.topology.devices}
-        for device in devices.topology.devices:
+        for number, device in enumerate(devices.topology.devices):
             known, machine = self._machines(device.kind), machines[device.name]
-            if machine not in known:
+            if machine in known or (device.kind, machine) in self._elsewhere:
+                continue
+            without = [name for name in known if (device.kind, name) not in self._hardware]
+            if without:
                 raise BadInputError(
                     f"--operators {self.path}: its times of ops on a {plain(device.kind)} are from other hardware "
-                    f"({listed(known)}) than {device.name} ({plain(machine)}); add some with "
-                    f"{_command(self.path, self.spec)}."
+                    f"({listed(without)}) than {device.name} ({plain(machine)}), and it does not say how fast that is; "
+                    f"add some with {_command(self.path, self.spec)}, here or there."
                 )
+            self._elsewhere[device.kind, machine] = _measured(devices, number)
         return self._costs(captured, devices.topology, machines)
 
     def on_topology(self, captured: Captured, topology: Topology) -> PredictedCosts:
@@ -79,7 +88,8 @@ class OperatorStore:
 
     def _machines(self, kind: str) -> list[str]:
         """The machines with times of that kind. Raises BadInputError where there are none."""
-        found = list(dict.fromkeys(row.machine for row in self.rows if row.device_kind == kind))
+        timed = (row for row in self.rows if row.device_kind == kind and row.network != YARDSTICKS)
+        found = list(dict.fromkeys(row.machine for row in timed))
         if not found:
             raise BadInputError(
                 f"--operators {self.path}: it has no times of ops on a {plain(kind)}; add some with "
@@ -100,13 +110,34 @@ class OperatorStore:
 
     def _basis(self, kind: str, machine: str) -> str:
         models = self._fitted[kind, machine].models
-        count = len(models.networks)
-        return f"{models.rows} times of ops of {count} network{'s' * (count > 1)} on a {kind} ({machine})"
+        count, elsewhere = len(models.networks), (kind, machine) in self._elsewhere
+        where = listed(self._machines(kind)) if elsewhere else machine
+        said = f"{models.rows} times of ops of {count} network{'s' * (count > 1)} on a {kind} ({where})"
+        return f"{said}, as fast as yardsticks are on {machine}" if elsewhere else said
 
     def _times(self, kind: str, machine: str) -> OperatorTimes:
+        """From what was measured there, or else from all of the kind, by yardsticks."""
         if (kind, machine) not in self._fitted:
-            self._fitted[kind, machine] = OperatorTimes.of([r for r in self.rows if r.machine == machine], kind)
+            elsewhere = self._elsewhere.get((kind, machine))
+            rows = self.rows if elsewhere is not None else [r for r in self.rows if r.machine == machine]
+            self._fitted[kind, machine] = OperatorTimes.of(rows, kind, elsewhere)
         return self._fitted[kind, machine]
+
+    @cached_property
+    def _hardware(self) -> MappingABC[tuple[str, str], Hardware]:
+        return hardware_of(self.rows)
+
+
+def _measured(devices: Devices, number: int) -> Hardware:
+    """How fast a device is. Raises PlacerError where its yardsticks cannot be measured."""
+    from placer.profile.operators.yardsticks import yardsticks
+
+    profile = yardsticks(devices, number)
+    profile.run_pass()
+    (found,) = hardware_of(profile.rows()).values() or (None,)
+    if found is None:
+        raise PlacerError(f"{devices.topology.names[number]}: its speed cannot be measured; nothing of it was timed.")
+    return found
 
 
 def _guessed(found: PredictedCosts) -> list[str]:

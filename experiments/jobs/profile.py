@@ -72,11 +72,12 @@ def profile_command(
         count = len(settings.models) * len(settings.batches) * len(numbers)
         try:
             with (
-                progress(count * (settings.passes + 1)) as advance,
+                progress(count + (count + len(numbers)) * settings.passes) as advance,
                 at_the_end(lambda _: _keep_and_tell(profiles, store, target)),
             ):
                 for model in settings.models:
                     profiles.extend(profiles_of(model, settings, devices, numbers, advance))
+                profiles += yardsticks_of(devices, numbers)
                 run_passes(profiles, settings.passes, advance)
         except (DeviceLostError, KeyboardInterrupt):
             _keep_and_tell(profiles, store, target)
@@ -126,15 +127,6 @@ def check(settings: ProfileSettings, target: Path | None) -> None:
         check_outputs(target)
 
 
-def measure(
-    settings: ProfileSettings, devices: Devices, numbers: Sequence[int], advance: Advance = lambda text: None
-) -> list[OperatorRow]:
-    """Measure the operators of every network and batch on the devices of these numbers."""
-    profiles = [p for model in settings.models for p in profiles_of(model, settings, devices, numbers, advance)]
-    run_passes(profiles, settings.passes, advance)
-    return [row for profile in profiles for row in profile.rows()]
-
-
 def profiles_of(
     model: str, settings: ProfileSettings, devices: Devices, numbers: Sequence[int], advance: Advance
 ) -> Iterator[OperatorProfile]:
@@ -153,6 +145,13 @@ def profiles_of(
             advance(f"tracing {model}")
             scaled = settings.scaled and i == 0
             yield OperatorProfile(captured, inputs, devices, number, batch=examples, scales=scaled)
+
+
+def yardsticks_of(devices: Devices, numbers: Sequence[int]) -> Iterator[OperatorProfile]:
+    """What says how fast each device is, without times: from it, ops are timed on other devices, too."""
+    from placer.profile.operators.yardsticks import yardsticks
+
+    return (yardsticks(devices, number) for number in numbers)
 
 
 def run_passes(profiles: Sequence[OperatorProfile], passes: int, advance: Advance) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError
-from placer.profile.operators.dataset import Operator, OperatorRow
+from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow
 from surrogate.operators.features import families, family_of, features, traffic, work
+from surrogate.operators.hardware import REFERENCE, Hardware, hardware_of
 from surrogate.operators.regressors import Floats, OperatorRegressor, OperatorTable, Roofline, candidates
 
 FOLDS = 5
@@ -64,9 +66,9 @@ class FamilyModel:
     spread_small: float = 0.5
     spread: float = 0.3
 
-    def predict(self, operators: Sequence[Operator], single: bool) -> list[OpTime]:
+    def predict(self, operators: Sequence[Operator], single: bool, hardware: Hardware) -> list[OpTime]:
         """Seconds of operators whose types this model has seen; members that disagree widen the spread."""
-        table = table_of(operators, [single] * len(operators), self.types)
+        table = table_of(operators, [single] * len(operators), self.types, hardware)
         each = np.array([regressor.predict(table) for regressor in self.regressors])
         middle, apart = each.mean(axis=0), each.std(axis=0)
         expected = np.where(np.exp(middle) < SMALL_S, self.spread_small, self.spread)
@@ -79,7 +81,10 @@ class FamilyModel:
 
 @dataclass
 class OperatorModels:
-    """The models of all families, fitted on one kind of device of one machine. `predict` answers for any operator."""
+    """The models of all families, fitted on one kind of device. `predict` answers for any operator, on one device.
+
+    hardware: of that device; `on` answers for another one, where yardsticks were measured on all that was learned from.
+    """
 
     device_kind: str
     by_family: dict[str, FamilyModel]
@@ -87,6 +92,11 @@ class OperatorModels:
     overall_spread: float
     rows: int
     networks: tuple[str, ...] = field(default=())
+    hardware: Hardware = REFERENCE
+
+    def on(self, hardware: Hardware) -> OperatorModels:
+        """The same models for a device of that speed."""
+        return replace(self, hardware=hardware)
 
     def predict(self, operators: Sequence[Operator], *, single: bool = False) -> list[OpTime]:
         """Seconds of each operator inside a training step, or by itself with `single`.
@@ -98,7 +108,9 @@ class OperatorModels:
             model = self.by_family.get(family)
             known = [i for i in numbers if model is not None and operators[i].type in model.types]
             if model is not None and known:
-                for i, prediction in zip(known, model.predict([operators[i] for i in known], single), strict=True):
+                for i, prediction in zip(
+                    known, model.predict([operators[i] for i in known], single, self.hardware), strict=True
+                ):
                     found[i] = prediction
         left = [i for i, prediction in enumerate(found) if prediction is None]
         for i, prediction in zip(left, self._overall([operators[i] for i in left]), strict=True):
@@ -108,7 +120,7 @@ class OperatorModels:
     def _overall(self, operators: Sequence[Operator]) -> list[OpTime]:
         if not operators:
             return []
-        log_s = self.overall.predict(table_of(operators, [False] * len(operators), ()))
+        log_s = self.overall.predict(table_of(operators, [False] * len(operators), (), self.hardware))
         return [OpTime(float(np.exp(s)), self.overall_spread, OVERALL) for s in log_s]
 
 
@@ -118,41 +130,91 @@ def fit_models(
     """Fit every family's candidates on the rows, choose by cross-validation, and keep the chosen.
 
     device_kind: use the rows of this kind only; None = the kind most rows have. fixed: regressors to take the mean of
-    without a choice, which takes seconds instead of minutes; such models have no scores. Raises BadInputError without
-    rows.
+    without a choice, which takes seconds instead of minutes; such models have no scores. Where yardsticks are among the
+    rows of every machine, one model serves them all, and answers for the one with most rows; else machines are not told
+    apart. Raises BadInputError without rows.
     """
     kinds = [row.device_kind for row in rows]
     kind = device_kind or max(sorted(set(kinds)), key=kinds.count, default="")
-    used = [row for row in rows if row.device_kind == kind and row.median_s > LEAST_S]
+    used = [r for r in rows if r.device_kind == kind and r.median_s > LEAST_S and r.network != YARDSTICKS]
     if not used:
         raise BadInputError(f"no operator was measured on a device of kind {kind!r}; run placer profile first.")
+    speeds = _Speeds.of(rows, used)
     by_family = _by_family([row.operator for row in used])
-    models = {family: _fit_family(family, [used[i] for i in numbers], fixed) for family, numbers in by_family.items()}
-    table, log_s = _training(used, ())
+    models = {
+        family: _fit_family(family, [used[i] for i in numbers], speeds, fixed) for family, numbers in by_family.items()
+    }
+    table, log_s = _training(used, (), speeds)
     overall = Roofline()
     overall.fit(replace(table, types=np.full(len(table), "")), log_s)
     residual = overall.predict(replace(table, types=np.full(len(table), ""))) - log_s
     networks = tuple(sorted({row.network for row in used}))
-    return OperatorModels(kind, models, overall, float(np.std(residual)), len(used), networks)
+    return OperatorModels(kind, models, overall, float(np.std(residual)), len(used), networks, speeds.most)
 
 
-def table_of(operators: Sequence[Operator], single: Sequence[bool], types: Sequence[str]) -> OperatorTable:
-    """Operators of one family as numbers, with a column per type of `types`; without types only work and traffic."""
+@dataclass(frozen=True)
+class _Speeds:
+    """The hardware behind rows, by machine; none where it is not known of all."""
+
+    by_machine: MappingABC[str, Hardware]
+    most: Hardware  # of the machine with most rows
+
+    @classmethod
+    def of(cls, rows: Sequence[OperatorRow], used: Sequence[OperatorRow]) -> _Speeds:
+        """used: the rows that are learned from."""
+        kind, counts = used[0].device_kind, Counter(row.machine for row in used)
+        known = {machine: found for (of, machine), found in hardware_of(rows).items() if of == kind}
+        if not counts.keys() <= known.keys():
+            return cls({}, REFERENCE)
+        return cls(known, known[counts.most_common(1)[0][0]])
+
+    def behind(self, rows: Sequence[OperatorRow]) -> list[Hardware]:
+        return [self.by_machine.get(row.machine, REFERENCE) for row in rows]
+
+
+def table_of(
+    operators: Sequence[Operator],
+    single: Sequence[bool],
+    types: Sequence[str],
+    hardware: Hardware | Sequence[Hardware] = REFERENCE,
+) -> OperatorTable:
+    """Operators of one family as numbers, with a column per type of `types`; without types only work and traffic.
+
+    hardware: on which all of them, or each, ran or is to run.
+    """
+    flops = np.array([work(operator) for operator in operators], dtype=np.float64)
+    moved = np.array([traffic(operator) for operator in operators], dtype=np.float64)
     x = []
     if types:
         for operator, alone in zip(operators, single, strict=True):
             of_type = [float(operator.type == t) for t in types] if len(types) > 1 else []
             x.append([*features(operator, alone).values(), *of_type])
-    return OperatorTable(
+    table = OperatorTable(
         np.array([operator.type for operator in operators], dtype=np.str_),
-        np.array([work(operator) for operator in operators], dtype=np.float64),
-        np.array([traffic(operator) for operator in operators], dtype=np.float64),
+        flops,
+        moved,
         np.array(x, dtype=np.float64).reshape(len(operators), -1),
+    )
+    if isinstance(hardware, Hardware):
+        return _seen_by(table, hardware)
+    kinds = {each: [i for i, other in enumerate(hardware) if other == each] for each in dict.fromkeys(hardware)}
+    parts = [_seen_by(table.take(np.array(some)), each) for each, some in kinds.items()]
+    place = np.argsort(np.concatenate([[], *kinds.values()]).astype(np.intp))
+    return OperatorTable(
+        *(np.concatenate(columns)[place] for columns in zip(*(vars(part).values() for part in parts), strict=True))
     )
 
 
-def _training(rows: Sequence[OperatorRow], types: Sequence[str]) -> tuple[OperatorTable, Floats]:
-    table = table_of([row.operator for row in rows], [row.source == "single" for row in rows], types)
+def _seen_by(table: OperatorTable, hardware: Hardware) -> OperatorTable:
+    """Work as the device of reference would take as long for, and with features what is known of the device."""
+    flops, moved = hardware.flops(table.flops), hardware.traffic_bytes(table.traffic_bytes)
+    x = np.hstack([table.x, hardware.features(table.flops, table.traffic_bytes)]) if table.x.shape[1] else table.x
+    return OperatorTable(table.types, flops, moved, x)
+
+
+def _training(rows: Sequence[OperatorRow], types: Sequence[str], speeds: _Speeds) -> tuple[OperatorTable, Floats]:
+    single = [row.source == "single" for row in rows]
+    table = table_of([row.operator for row in rows], single, types, speeds.behind(rows))
     return table, np.log([row.median_s for row in rows])
 
 
@@ -164,9 +226,9 @@ def _by_family(operators: Sequence[Operator]) -> dict[str, list[int]]:
     return {family: numbers for family, numbers in found.items() if numbers}
 
 
-def _fit_family(family: str, rows: Sequence[OperatorRow], fixed: Sequence[str] = ()) -> FamilyModel:
+def _fit_family(family: str, rows: Sequence[OperatorRow], speeds: _Speeds, fixed: Sequence[str] = ()) -> FamilyModel:
     types = tuple(sorted({row.operator.type for row in rows}))
-    table, log_s = _training(rows, types)
+    table, log_s = _training(rows, types, speeds)
     if len({row.operator.signature for row in rows}) < FEWEST:
         return _roofline_only(family, types, table, log_s)
     regressors = candidates()

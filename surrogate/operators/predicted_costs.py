@@ -15,7 +15,8 @@ from statistics import median
 from placer.graph.op_flops import CALLS, LOOPS
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
-from placer.profile.operators.dataset import Operator, OperatorRow
+from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow
+from surrogate.operators.hardware import Hardware
 from surrogate.operators.models import LEAST_S, OVERALL, OperatorModels, OpTime, fit_models
 
 REGRESSORS = ("boosting on roofline", "neighbours on roofline")
@@ -38,17 +39,24 @@ class OperatorTimes:
     fuses: bool = False
 
     @classmethod
-    def of(cls, rows: Sequence[OperatorRow], device_kind: str) -> OperatorTimes:
-        """Learn from the rows of a kind of device. Raises BadInputError without any."""
+    def of(cls, rows: Sequence[OperatorRow], device_kind: str, elsewhere: Hardware | None = None) -> OperatorTimes:
+        """Learn from the rows of a kind of device. Raises BadInputError without any.
+
+        elsewhere: the device that is asked for, where none of the rows are from it, and all are from machines with
+        yardsticks: then nothing counts as measured.
+        """
         models = fit_models(rows, device_kind, fixed=REGRESSORS)
+        if elsewhere is not None:
+            models = models.on(elsewhere)
         seconds: dict[str, list[float]] = defaultdict(list)
         marks: set[str] = set()
         for row in rows:
-            if row.device_kind == device_kind and row.source == "step" and row.median_s > LEAST_S:
+            timed = row.source == "step" and row.median_s > LEAST_S and row.network != YARDSTICKS
+            if row.device_kind == device_kind and timed:
                 seconds[row.operator.signature].append(row.median_s)
                 marks |= MARKS & row.operator.attributes.keys()
         measured_s = {signature: median(times) for signature, times in seconds.items()}
-        return cls(models, measured_s, marks == {TAKES_IN})
+        return cls(models, {} if elsewhere is not None else measured_s, marks == {TAKES_IN})
 
     def predict(self, operators: Sequence[Operator]) -> list[OpTime]:
         """Seconds of each operator inside a training step; `source` says whether the very same one was measured."""

@@ -18,6 +18,7 @@ import msgspec
 from placer.errors import BadInputError, one_line
 from placer.files import parquet, write_whole
 
+YARDSTICKS = "placer:yardsticks"  # the network of rows that say how fast a device is
 Shape = tuple[int | None, ...] | None
 ITEM_BYTES = {
     "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "half": 2, "complex64": 8, "complex128": 16,

@@ -1,0 +1,84 @@
+"""How fast a device is, by yardsticks: what lets one model time ops on devices of several speeds.
+
+An op is described to a model not by its floating-point operations and bytes alone, but by what the device takes for a
+matrix product of so many operations, and for a sum of so many bytes. Cores, caches and what it takes to begin are in
+these times as they are: a small product gains nothing by a second core. Habitat (Yu et al. 2021) scales by the ratio of
+peaks instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass
+
+import numpy as np
+
+from placer.profile.operators.dataset import YARDSTICKS, OperatorRow
+from surrogate.operators.features import traffic, work
+from surrogate.operators.regressors import Floats
+
+PEAK, BANDWIDTH = 100e9, 10e9  # a second, of the device of reference
+PRODUCT, SUM = "MatMul", "AddV2"
+
+Curve = tuple[tuple[float, float], ...]
+"""(size, seconds) of each yardstick, sizes ascending; seconds do not fall."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a device takes for its yardsticks. The device of reference has none, and is as fast at any size."""
+
+    products: Curve = ()  # by floating-point operations
+    sums: Curve = ()  # by bytes read and written
+
+    def flops(self, count: Floats) -> Floats:
+        """As many floating-point operations as the device of reference does in the time that this one takes."""
+        return PEAK * _seconds(self.products, count) if self.products else count
+
+    def traffic_bytes(self, count: Floats) -> Floats:
+        """As many bytes as the device of reference moves in the time that this one takes."""
+        return BANDWIDTH * _seconds(self.sums, count) if self.sums else count
+
+    def features(self, flops: Floats, traffic_bytes: Floats) -> Floats:
+        """[ops, 3] what a model sees of the device, in logarithms: how it is slower than the device of reference at
+        products and sums of these sizes, and at the smallest one; [ops, 0] of the device of reference.
+        """
+        if not self.products:
+            return np.empty((len(flops), 0))
+        slower = self.flops(flops) / np.maximum(flops, 1)
+        farther = self.traffic_bytes(traffic_bytes) / np.maximum(traffic_bytes, 1)
+        found: Floats = np.log(np.column_stack([slower, farther, np.full(len(flops), self.sums[0][1])]))
+        return found
+
+
+REFERENCE = Hardware()
+
+
+def hardware_of(rows: Iterable[OperatorRow]) -> dict[tuple[str, str], Hardware]:
+    """(kind of device, machine) -> hardware, where yardsticks were measured."""
+    times: dict[tuple[str, str], tuple[dict[float, float], dict[float, float]]] = {}
+    for row in rows:
+        if row.network == YARDSTICKS and row.source == "single" and row.median_s > 0:
+            products, sums = times.setdefault((row.device_kind, row.machine), ({}, {}))
+            if row.operator.type == PRODUCT:
+                products[work(row.operator)] = row.median_s
+            elif row.operator.type == SUM:
+                sums[traffic(row.operator)] = row.median_s
+    return {
+        key: Hardware(_curve(products), _curve(sums)) for key, (products, sums) in times.items() if products and sums
+    }
+
+
+def _curve(times: MappingABC[float, float]) -> Curve:
+    sizes = sorted(times)
+    rising = np.maximum.accumulate([times[size] for size in sizes]).tolist()
+    return tuple(zip(sizes, rising, strict=True))
+
+
+def _seconds(curve: Curve, sizes: Floats) -> Floats:
+    """Between two yardsticks by a power law; in proportion to the largest beyond it, and as the smallest below it."""
+    at, seconds = np.log(np.array(curve).T)
+    log_size = np.log(np.maximum(sizes, 1.0))
+    found: Floats = np.exp(np.interp(log_size, at, seconds) + np.maximum(log_size - at[-1], 0.0))
+    return found
