@@ -8,9 +8,10 @@ peaks instead.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
-from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from surrogate.operators.regressors import Floats
 PEAK, BANDWIDTH = 100e9, 10e9  # a second, of the device of reference
 PRODUCT, SUM = "MatMul", "AddV2"
 
+Times = defaultdict[float, list[float]]
+"""Size -> seconds, of each time that it was measured."""
 Curve = tuple[tuple[float, float], ...]
 """(size, seconds) of each yardstick, sizes ascending; seconds do not fall."""
 
@@ -56,23 +59,23 @@ REFERENCE = Hardware()
 
 
 def hardware_of(rows: Iterable[OperatorRow]) -> dict[tuple[str, str], Hardware]:
-    """(kind of device, machine) -> hardware, where yardsticks were measured."""
-    times: dict[tuple[str, str], tuple[dict[float, float], dict[float, float]]] = {}
+    """(kind of device, machine) -> hardware, where yardsticks were measured; the median, where they were repeatedly."""
+    times: dict[tuple[str, str], tuple[Times, Times]] = defaultdict(lambda: (defaultdict(list), defaultdict(list)))
     for row in rows:
         if row.network == YARDSTICKS and row.source == "single" and row.median_s > 0:
-            products, sums = times.setdefault((row.device_kind, row.machine), ({}, {}))
+            products, sums = times[row.device_kind, row.machine]
             if row.operator.type == PRODUCT:
-                products[work(row.operator)] = row.median_s
+                products[work(row.operator)].append(row.median_s)
             elif row.operator.type == SUM:
-                sums[traffic(row.operator)] = row.median_s
+                sums[traffic(row.operator)].append(row.median_s)
     return {
         key: Hardware(_curve(products), _curve(sums)) for key, (products, sums) in times.items() if products and sums
     }
 
 
-def _curve(times: MappingABC[float, float]) -> Curve:
+def _curve(times: Times) -> Curve:
     sizes = sorted(times)
-    rising = np.maximum.accumulate([times[size] for size in sizes]).tolist()
+    rising = np.maximum.accumulate([median(times[size]) for size in sizes]).tolist()
     return tuple(zip(sizes, rising, strict=True))
 
 

@@ -51,6 +51,7 @@ def page_lines(facts: Facts) -> list[str]:
         ),
         "",
         *markdown_table(("regressor", "unseen shapes", "unseen networks"), by_regressor),
+        *_elsewhere_lines(facts),
         *_left_out_lines(facts),
     ]
 
@@ -58,6 +59,31 @@ def page_lines(facts: Facts) -> list[str]:
 def _swept(facts: Facts) -> str:
     """Nothing in records from before there were random steps."""
     return f" and {facts['swept']} random steps (`experiments/zoo/sweep.py`)" if facts.get("swept") else ""
+
+
+def _elsewhere_lines(facts: Facts) -> Iterator[str]:
+    """Networks timed on other hardware; nothing in records from before there were yardsticks."""
+    if not facts.get("elsewhere"):
+        return
+    networks = facts["elsewhere"]["networks"]
+    yield ""
+    yield (
+        f"On other hardware ({facts['elsewhere']['machine']}, all cores in one process), of which nothing was measured "
+        "but yardsticks, matrix products and sums of several sizes: ops of at least "
+        f"{facts['counted_from_s'] * 1e6:.0f} us inside the step of a network, predicted from the times of all other "
+        "networks on one-core workers. *Unscaled*: taken to take as long as there. *Whole*: the sum of these ops."
+    )
+    yield ""
+    heads = ("network", "ops", "mean error", "median", "whole", "mean error, unscaled", "whole, unscaled")
+    yield from markdown_table(heads, [_elsewhere_cells(name, row) for name, row in networks.items()])
+
+
+def _elsewhere_cells(name: str, row: Facts) -> list[str]:
+    scaled, plain = row["by_yardsticks"], row["unscaled"]
+    return [
+        f"`{name}`", str(row["ops"]), percent(scaled["mean"]), percent(scaled["median"]), f"{scaled['whole']:+.1%}",
+        percent(plain["mean"]), f"{plain['whole']:+.1%}",
+    ]  # fmt: skip
 
 
 HEADS = ("network left out", "step on one worker", "predicted", "off by", "levelled", "by its own profile", "guessed",

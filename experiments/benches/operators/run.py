@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
+from experiments.benches.operators import elsewhere
+from experiments.benches.operators.elsewhere import elsewhere_facts
 from experiments.benches.operators.held_out import disagreement, evaluated
 from experiments.benches.operators.left_out import DEVICES, left_out
 from experiments.benches.process import alone, facts_alone
 from experiments.benches.takes import Takes
-from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes
+from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes, yardsticks_of
 from experiments.report.progress import progress_bar
 from experiments.zoo.catalogue import NETWORKS
 from experiments.zoo.sweep import PREFIX
@@ -26,6 +28,7 @@ from placer.measure.store import Store
 from placer.profile.operators.dataset import from_record, to_record
 
 if TYPE_CHECKING:
+    from placer.profile.operators.dataset import OperatorRow
     from placer.profile.operators.operator_profile import OperatorProfile
 
 PASSES = 3
@@ -38,7 +41,8 @@ TAKES = Takes(runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Profile the networks at two batch sizes, hold out, fit once, and compare; then leave out one after the other.
+    """Profile the networks at two batch sizes, hold out, fit once, and compare; some of them on other hardware, too;
+    then leave out one after the other.
 
     With --runs, neither the profile nor a network that was left out is measured twice.
     """
@@ -53,6 +57,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         more = kept(options, f"operators/sweep-{first}", {**settings, "models": swept}, measured)
         rows += [from_record(record) for record in more["rows"]]
     facts = evaluated(rows, tuple(m for m in HELD_OUT_NETWORKS if m in models and len(models) > 1))
+    facts |= elsewhere_facts(rows, _there(options, settings))
     facts["repeats_disagree"] = found["repeats_disagree"]
     facts["noise_floor"] = facts["repeats_disagree"]["all"] / 2
     facts |= {"networks": list(models), "swept": SWEPT, "repeats": rows[0].repeats, "profile_s": found["seconds"]}
@@ -66,22 +71,36 @@ def bench_facts(options: BenchOptions) -> Facts:
     return facts | {"seconds": time.perf_counter() - begin_s}
 
 
-def profiled(models: Sequence[str], shares: Sequence[float | None], scaled: bool, passes: int) -> Facts:
+def _there(options: BenchOptions, settings: Facts) -> list[OperatorRow]:
+    """Some of the networks on other hardware."""
+    models = [model for model in elsewhere.NETWORKS if model in settings["models"]]
+    if not models or len(settings["models"]) == 1:
+        return []
+    measured = partial(alone, profiled, models, (None,), False, settings["passes"], elsewhere.DEVICES)
+    of_it = {**settings, "models": models, "devices": elsewhere.DEVICES}
+    return [from_record(record) for record in kept(options, "operators/elsewhere", of_it, measured)["rows"]]
+
+
+def profiled(
+    models: Sequence[str], shares: Sequence[float | None], scaled: bool, passes: int, spec: str = DEVICES
+) -> Facts:
     """The records of all repeats, and how far the earlier and the later half of the repeats are apart.
 
-    shares: of the networks' own batch sizes (None: the whole). scaled: time slower ops at other sizes, too.
+    shares: of the networks' own batch sizes (None: the whole). scaled: time slower ops at other sizes, too. spec: of
+    the devices, the first of which is measured.
     """
     from placer.devices.cluster import open_devices
 
     begin_s = time.perf_counter()
-    with open_devices(DEVICES, links=False, deadlines=True) as devices:
+    with open_devices(spec, links=False, deadlines=True) as devices:
         profiles: list[OperatorProfile] = []
-        with progress_bar(len(models) * len(shares) * (passes + 1), quiet=False) as advance:
+        with progress_bar(len(models) * len(shares) * (passes + 1) + passes, quiet=False) as advance:
             for model in models:
                 own = NETWORKS[model].batch if model in NETWORKS else None
                 batches = [None if share is None or own is None else max(1, int(own * share)) for share in shares]
                 settings = ProfileSettings((model,), batches=tuple(batches), scaled=scaled)
                 profiles += profiles_of(model, settings, devices, (0,), advance)
+            profiles += yardsticks_of(devices, (0,))
             run_passes(profiles, passes, advance)
         rows = [row for p in profiles for row in p.rows()]
         half = rows[0].repeats // 2

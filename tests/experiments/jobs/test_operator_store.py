@@ -19,8 +19,9 @@ from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError
 from placer.graph.topology import Device, Topology
 from placer.measure.store import Store
-from placer.profile.operators.dataset import Operator, OperatorRow, Tensor
+from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow, Tensor
 from placer.trace.capture import Captured, capture
+from surrogate.operators.hardware import Hardware, hardware_of
 
 ONE_CORE = machine_name("1 core")
 CPUS = Topology((Device("worker:0", "cpu"), Device("worker:1", "cpu")))
@@ -82,9 +83,37 @@ def test_times_of_other_hardware_are_refused_with_both_named(
     store: Callable[..., OperatorStore], captured: Captured
 ) -> None:
     for elsewhere in ("far x86_64 96", machine_name(), machine_name("2 cores")):
-        with pytest.raises(BadInputError, match=r"other hardware .* than worker:0 \(.*1 core\); .*--workers 2 --store"):
+        with pytest.raises(BadInputError, match=r"other hardware .* than worker:0 \(.*1 core\), .*--workers 2 --store"):
             store(rows(elsewhere)).on_devices(captured, workers())
     assert store(rows(ONE_CORE)).on_devices(captured, workers()).graph.fingerprint == captured.graph.fingerprint
+
+
+def test_on_other_hardware_yardsticks_say_how_fast_it_is(
+    store: Callable[..., OperatorStore], captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def measured(devices: Devices, number: int) -> Hardware:
+        asked.append(devices.machine_of(devices.topology.names[number]))
+        return next(iter(hardware_of(marks("here", 0.5)).values()))
+
+    monkeypatch.setattr("experiments.jobs.operator_store._measured", measured)
+    kept = store([*rows("far"), *marks("far", 1.0)])
+    found = kept.on_devices(captured, workers()).graph
+    assert asked == [ONE_CORE]  # both workers are of one kind
+    assert f"on a cpu (far), as fast as yardsticks are on {ONE_CORE} in" in (found.source or "")
+    there = kept.on_topology(captured, CPUS).graph
+    for here, far in zip(found.ops, there.ops, strict=True):
+        assert far.type != "MatMul" or here.cost_s["worker:0"] == pytest.approx(far.cost_s["worker:0"] / 2, rel=0.2)
+    with pytest.raises(BadInputError, match=r"other hardware \(old\) than .* does not say how fast that is"):
+        store(rows("old")).on_devices(captured, workers())
+
+
+def marks(machine: str, slow: float) -> list[OperatorRow]:
+    """Yardsticks of a machine."""
+    products = [matmul_row(m, machine, slow=slow) for m in (1, 1000, 100_000)]
+    sums = [replace(r, operator=replace(r.operator, type="AddV2", inputs=r.operator.outputs * 2)) for r in products]
+    return [replace(row, network=YARDSTICKS, source="single") for row in (*products, *sums)]
 
 
 def test_a_kind_that_was_never_measured_is_refused(store: Callable[..., OperatorStore], captured: Captured) -> None:

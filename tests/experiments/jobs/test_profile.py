@@ -18,7 +18,7 @@ from experiments.benches.operators.page import page_lines
 from experiments.jobs.profile import ProfileSettings, _keep, check, profile_command
 from placer.errors import BadInputError, PlacerError
 from placer.measure.store import Store
-from placer.profile.operators.dataset import Operator, OperatorRow, Tensor, load
+from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow, Tensor, load
 
 
 def placer(*arguments):
@@ -37,7 +37,8 @@ def test_a_profile_fills_store_and_export_and_tells_errors(tmp_path):
     with Store(store) as kept:
         assert kept.operators() == rows
     assert facts["rows"] == len(rows) and facts["networks"] == ["mnist_softmax"]
-    assert {row.batch for row in rows} == {16, 32}
+    assert {row.network for row in rows} == {"mnist_softmax", YARDSTICKS}
+    assert {row.batch for row in rows if row.network != YARDSTICKS} == {16, 32}
     assert {row.source for row in rows} == {"step", "single"}
     assert {"matmul", "element-wise"} <= {family["family"] for family in facts["families"]}
 
