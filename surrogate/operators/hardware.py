@@ -1,9 +1,10 @@
 """How fast a device is, by yardsticks: what lets one model time ops on devices of several speeds.
 
 An op is described to a model not by its floating-point operations and bytes alone, but by what the device takes for a
-matrix product of so many operations, and for a sum of so many bytes. Cores, caches and what it takes to begin are in
-these times as they are: a small product gains nothing by a second core. Habitat (Yu et al. 2021) scales by the ratio of
-peaks instead.
+matrix product of so many operations, and for a sum of so many bytes: in a step, beside another one of the same size,
+and by itself. Cores, caches and what it takes to begin are in these times as they are. A second core, for one, halves
+the time of a large product by itself, and hardly that of one in a step, where another op has that core. Habitat (Yu et
+al. 2021) scales by the ratio of peaks instead.
 """
 
 from __future__ import annotations
@@ -21,15 +22,14 @@ from surrogate.operators.regressors import Floats
 
 PEAK, BANDWIDTH = 100e9, 10e9  # a second, of the device of reference
 PRODUCT, SUM = "MatMul", "AddV2"
+SOURCES = ("step", "single")
 
-Times = defaultdict[float, list[float]]
-"""Size -> seconds, of each time that it was measured."""
 Curve = tuple[tuple[float, float], ...]
 """(size, seconds) of each yardstick, sizes ascending; seconds do not fall."""
 
 
 @dataclass(frozen=True)
-class Hardware:
+class Speed:
     """What a device takes for its yardsticks. The device of reference has none, and is as fast at any size."""
 
     products: Curve = ()  # by floating-point operations
@@ -55,25 +55,37 @@ class Hardware:
         return found
 
 
+@dataclass(frozen=True)
+class Hardware:
+    """How fast a device is at ops inside a step, and at ops by themselves."""
+
+    step: Speed = Speed()
+    single: Speed = Speed()
+
+
 REFERENCE = Hardware()
 
 
 def hardware_of(rows: Iterable[OperatorRow]) -> dict[tuple[str, str], Hardware]:
-    """(kind of device, machine) -> hardware, where yardsticks were measured; the median, where they were repeatedly."""
-    times: dict[tuple[str, str], tuple[Times, Times]] = defaultdict(lambda: (defaultdict(list), defaultdict(list)))
+    """(kind of device, machine) -> hardware, where all kinds of yardsticks were measured; the median, where they were
+    repeatedly.
+    """
+    times: dict[tuple[str, str], dict[tuple[str, str], dict[float, list[float]]]] = defaultdict(
+        lambda: {(source, type_): defaultdict(list) for source in SOURCES for type_ in (PRODUCT, SUM)}
+    )
     for row in rows:
-        if row.network == YARDSTICKS and row.source == "single" and row.median_s > 0:
-            products, sums = times[row.device_kind, row.machine]
-            if row.operator.type == PRODUCT:
-                products[work(row.operator)].append(row.median_s)
-            elif row.operator.type == SUM:
-                sums[traffic(row.operator)].append(row.median_s)
+        kind = row.source, row.operator.type
+        if row.network == YARDSTICKS and row.median_s > 0 and kind in times[row.device_kind, row.machine]:
+            size = work(row.operator) if row.operator.type == PRODUCT else traffic(row.operator)
+            times[row.device_kind, row.machine][kind][size].append(row.median_s)
     return {
-        key: Hardware(_curve(products), _curve(sums)) for key, (products, sums) in times.items() if products and sums
+        device: Hardware(*(Speed(_curve(of[source, PRODUCT]), _curve(of[source, SUM])) for source in SOURCES))
+        for device, of in times.items()
+        if all(of.values())
     }
 
 
-def _curve(times: Times) -> Curve:
+def _curve(times: dict[float, list[float]]) -> Curve:
     sizes = sorted(times)
     rising = np.maximum.accumulate([median(times[size]) for size in sizes]).tolist()
     return tuple(zip(sizes, rising, strict=True))

@@ -184,32 +184,23 @@ def table_of(
     """
     flops = np.array([work(operator) for operator in operators], dtype=np.float64)
     moved = np.array([traffic(operator) for operator in operators], dtype=np.float64)
-    x = []
+    columns = []
     if types:
         for operator, alone in zip(operators, single, strict=True):
             of_type = [float(operator.type == t) for t in types] if len(types) > 1 else []
-            x.append([*features(operator, alone).values(), *of_type])
-    table = OperatorTable(
-        np.array([operator.type for operator in operators], dtype=np.str_),
-        flops,
-        moved,
-        np.array(x, dtype=np.float64).reshape(len(operators), -1),
-    )
-    if isinstance(hardware, Hardware):
-        return _seen_by(table, hardware)
-    kinds = {each: [i for i, other in enumerate(hardware) if other == each] for each in dict.fromkeys(hardware)}
-    parts = [_seen_by(table.take(np.array(some)), each) for each, some in kinds.items()]
-    place = np.argsort(np.concatenate([[], *kinds.values()]).astype(np.intp))
-    return OperatorTable(
-        *(np.concatenate(columns)[place] for columns in zip(*(vars(part).values() for part in parts), strict=True))
-    )
-
-
-def _seen_by(table: OperatorTable, hardware: Hardware) -> OperatorTable:
-    """Work as the device of reference would take as long for, and with features what is known of the device."""
-    flops, moved = hardware.flops(table.flops), hardware.traffic_bytes(table.traffic_bytes)
-    x = np.hstack([table.x, hardware.features(table.flops, table.traffic_bytes)]) if table.x.shape[1] else table.x
-    return OperatorTable(table.types, flops, moved, x)
+            columns.append([*features(operator, alone).values(), *of_type])
+    x = np.array(columns, dtype=np.float64).reshape(len(operators), -1)
+    behind = [hardware] * len(operators) if isinstance(hardware, Hardware) else hardware
+    speeds = [each.single if alone else each.step for each, alone in zip(behind, single, strict=True)]
+    seen = [np.empty((0, 0))] * len(operators)
+    for speed in dict.fromkeys(speeds):
+        rows = np.flatnonzero([other == speed for other in speeds])
+        for row, of_device in zip(rows, speed.features(flops[rows], moved[rows]), strict=True):
+            seen[row] = of_device
+        flops[rows], moved[rows] = speed.flops(flops[rows]), speed.traffic_bytes(moved[rows])
+    if types and operators:
+        x = np.hstack([x, np.array(seen)])
+    return OperatorTable(np.array([operator.type for operator in operators], dtype=np.str_), flops, moved, x)
 
 
 def _training(rows: Sequence[OperatorRow], types: Sequence[str], speeds: _Speeds) -> tuple[OperatorTable, Floats]:

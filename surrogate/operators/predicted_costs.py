@@ -16,7 +16,7 @@ from placer.graph.op_flops import CALLS, LOOPS
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow
-from surrogate.operators.hardware import Hardware
+from surrogate.operators.hardware import Hardware, hardware_of
 from surrogate.operators.models import LEAST_S, OVERALL, OperatorModels, OpTime, fit_models
 
 REGRESSORS = ("boosting on roofline", "neighbours on roofline")
@@ -24,12 +24,14 @@ IDLE = frozenset({"VarHandleOp", "NoOp"})  # they do no work
 TAKES_IN, ABSORBED = "fused_ops", "absorbed"  # attributes of ops that do the work of others, and of those
 MARKS = {TAKES_IN, ABSORBED}
 MEASURED = "measured"
-MEASURED_SPREAD = 0.1  # relative, of an op that was measured in another step
+SCALED = "measured on other hardware"
+SPREADS = {MEASURED: 0.1, SCALED: 0.3}  # relative, of an op that was measured in another step
 
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """What is known of ops on one kind of device. measured_s: signature -> seconds inside a step, median over rows.
+    """What is known of ops on one device. measured_s: signature -> seconds inside a step, median over rows.
+
     fuses: whether kernels were seen to do the work of other ops (`placer.profile.operators.fusion`), which then take no
     time.
     """
@@ -37,38 +39,62 @@ class OperatorTimes:
     models: OperatorModels
     measured_s: MappingABC[str, float]
     fuses: bool = False
+    source: str = MEASURED  # what stands behind `measured_s`
 
     @classmethod
     def of(cls, rows: Sequence[OperatorRow], device_kind: str, elsewhere: Hardware | None = None) -> OperatorTimes:
         """Learn from the rows of a kind of device. Raises BadInputError without any.
 
-        elsewhere: the device that is asked for, where none of the rows are from it, and all are from machines with
-        yardsticks: then nothing counts as measured.
+        elsewhere: the device that is asked for, where none of the rows are from it, and yardsticks were measured on all
+        that they are from.
         """
         models = fit_models(rows, device_kind, fixed=REGRESSORS)
-        if elsewhere is not None:
-            models = models.on(elsewhere)
-        seconds: dict[str, list[float]] = defaultdict(list)
-        marks: set[str] = set()
-        for row in rows:
-            timed = row.source == "step" and row.median_s > LEAST_S and row.network != YARDSTICKS
-            if row.device_kind == device_kind and timed:
-                seconds[row.operator.signature].append(row.median_s)
-                marks |= MARKS & row.operator.attributes.keys()
-        measured_s = {signature: median(times) for signature, times in seconds.items()}
-        return cls(models, {} if elsewhere is not None else measured_s, marks == {TAKES_IN})
+        steps = [
+            row for row in rows
+            if row.device_kind == device_kind and row.source == "step" and row.median_s > LEAST_S
+            and row.network != YARDSTICKS
+        ]  # fmt: skip
+        fuses = {mark for row in steps for mark in MARKS & row.operator.attributes.keys()} == {TAKES_IN}
+        if elsewhere is None:
+            return cls(models, _medians(steps, [row.median_s for row in steps]), fuses)
+        here = models.on(elsewhere)
+        return cls(here, _medians(steps, _carried_over(models, here, steps, hardware_of(rows))), fuses, SCALED)
 
     def predict(self, operators: Sequence[Operator]) -> list[OpTime]:
         """Seconds of each operator inside a training step; `source` says whether the very same one was measured."""
         known = [self._known_s(operator) for operator in operators]
         others = [operator for operator, seconds in zip(operators, known, strict=True) if seconds is None]
         modelled = iter(map(_doubted, others, self.models.predict(others)))
-        return [next(modelled) if s is None else OpTime(s, MEASURED_SPREAD, MEASURED) for s in known]
+        return [next(modelled) if s is None else OpTime(s, SPREADS[self.source], self.source) for s in known]
 
     def _known_s(self, operator: Operator) -> float | None:
         if self.fuses and ABSORBED in operator.attributes:
             return 0.0
         return self.measured_s.get(operator.signature)
+
+
+def _medians(rows: Sequence[OperatorRow], seconds: Sequence[float]) -> dict[str, float]:
+    by_signature: dict[str, list[float]] = defaultdict(list)
+    for row, one_s in zip(rows, seconds, strict=True):
+        by_signature[row.operator.signature].append(one_s)
+    return {signature: median(times) for signature, times in by_signature.items()}
+
+
+def _carried_over(
+    models: OperatorModels,
+    here: OperatorModels,
+    rows: Sequence[OperatorRow],
+    hardware: MappingABC[tuple[str, str], Hardware],
+) -> list[float]:
+    """Seconds that each row's op takes here: as many times what it took as it is predicted to take longer."""
+    seconds = [0.0] * len(rows)
+    for machine in dict.fromkeys(row.machine for row in rows):
+        some = [i for i, row in enumerate(rows) if row.machine == machine]
+        ops = [rows[i].operator for i in some]
+        there = models.on(hardware[models.device_kind, machine])
+        for i, now, then in zip(some, here.predict(ops), there.predict(ops), strict=True):
+            seconds[i] = rows[i].median_s * now.seconds / then.seconds
+    return seconds
 
 
 def _doubted(operator: Operator, predicted: OpTime) -> OpTime:

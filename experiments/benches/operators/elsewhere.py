@@ -16,32 +16,43 @@ NETWORKS = ("alexnet", "mobilenet_v3", "towers", "transformer", "two_tower")
 
 
 def elsewhere_facts(rows: Sequence[OperatorRow], there: Sequence[OperatorRow]) -> Facts:
-    """Each network that was measured `there` is predicted from `rows` of the others, which are from another device.
+    """Each network that was measured `there` is predicted from `rows`, which are from another device. Counted are ops
+    inside a step, of at least SMALL_S; nothing is said where there are none.
 
-    by_yardsticks: errors where the device is known by its yardsticks. unscaled: where its ops are taken to take as long
-    as on the device of the rows. Ops inside a step, of at least SMALL_S; nothing where there are none.
+    known: errors where its ops are among the rows. left_out: where rows of it do not count. by_peaks: where ops that
+    are among the rows are taken to be as much faster as the largest matrix product.
     """
     device = hardware_of(there)
-    if len(device) != 1 or not hardware_of(rows):
+    here = hardware_of(rows)
+    if len(device) != 1 or len(here) != 1:
         return {}
     (kind, machine), hardware = next(iter(device.items()))
+    peaks = _largest_s(hardware) / _largest_s(next(iter(here.values())))
+    times = OperatorTimes.of(rows, kind, hardware)
+    measured = OperatorTimes.of(rows, kind)
     by_network: dict[str, Facts] = {}
     for network in sorted({row.network for row in there} - {YARDSTICKS}):
         asked = [r for r in there if r.network == network and r.source == "step" and r.median_s >= SMALL_S]
         others = [row for row in rows if row.network != network]
         if asked and {row.network for row in others} != {YARDSTICKS}:
-            ways: dict[str, Hardware | None] = {"by_yardsticks": hardware, "unscaled": None}
-            errors = {way: _errors(others, kind, known, asked) for way, known in ways.items()}
-            by_network[network] = {"ops": len(asked), **errors}
-    return {"elsewhere": {"machine": machine, "networks": by_network}} if by_network else {}
+            by_network[network] = {
+                "ops": len(asked),
+                "known": _errors(times, asked),
+                "left_out": _errors(OperatorTimes.of(others, kind, hardware), asked),
+                "by_peaks": _errors(measured, asked, peaks),
+            }
+    return {"elsewhere": {"machine": machine, "peaks": peaks, "networks": by_network}} if by_network else {}
 
 
-def _errors(
-    rows: Sequence[OperatorRow], kind: str, known: Hardware | None, asked: Sequence[OperatorRow]
-) -> dict[str, float]:
-    """mean, median: of the absolute relative errors. whole: signed, of the sum of all seconds."""
-    models = OperatorTimes.of(rows, kind).models
-    found = (models if known is None else models.on(known)).predict([row.operator for row in asked])
-    off = [abs(one.seconds / row.median_s - 1) for one, row in zip(found, asked, strict=True)]
-    whole = sum(one.seconds for one in found) / sum(row.median_s for row in asked) - 1
+def _largest_s(hardware: Hardware) -> float:
+    return hardware.single.products[-1][1]
+
+
+def _errors(times: OperatorTimes, asked: Sequence[OperatorRow], factor: float = 1.0) -> dict[str, float]:
+    """mean, median: of the absolute relative errors. whole: signed, of the sum of all seconds. factor: on what is
+    predicted.
+    """
+    found_s = [factor * found.seconds for found in times.predict([row.operator for row in asked])]
+    off = [abs(seconds / row.median_s - 1) for seconds, row in zip(found_s, asked, strict=True)]
+    whole = sum(found_s) / sum(row.median_s for row in asked) - 1
     return {"mean": mean(off), "median": median(off), "whole": whole}

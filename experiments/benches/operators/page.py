@@ -65,25 +65,23 @@ def _elsewhere_lines(facts: Facts) -> Iterator[str]:
     """Networks timed on other hardware; nothing in records from before there were yardsticks."""
     if not facts.get("elsewhere"):
         return
-    networks = facts["elsewhere"]["networks"]
+    found = facts["elsewhere"]
     yield ""
     yield (
-        f"On other hardware ({facts['elsewhere']['machine']}, all cores in one process), of which nothing was measured "
-        "but yardsticks, matrix products and sums of several sizes: ops of at least "
-        f"{facts['counted_from_s'] * 1e6:.0f} us inside the step of a network, predicted from the times of all other "
-        "networks on one-core workers. *Unscaled*: taken to take as long as there. *Whole*: the sum of these ops."
+        f"On other hardware ({found['machine']}, all cores in one process), of which nothing was measured but "
+        f"yardsticks: ops of at least {facts['counted_from_s'] * 1e6:.0f} us inside the step of a network, from what "
+        "they took on a one-core worker, and, *left out*, from what ops of all other networks took there. *Whole*: the "
+        "sum of these ops. *By peaks*: all ops taken to be as much faster as the largest matrix product by itself "
+        f"({1 / found['peaks']:.2f}x)."
     )
     yield ""
-    heads = ("network", "ops", "mean error", "median", "whole", "mean error, unscaled", "whole, unscaled")
-    yield from markdown_table(heads, [_elsewhere_cells(name, row) for name, row in networks.items()])
+    heads = ("network", "ops", "mean error", "whole", "left out", "whole", "by peaks", "whole")
+    yield from markdown_table(heads, [_elsewhere_cells(name, row) for name, row in found["networks"].items()])
 
 
 def _elsewhere_cells(name: str, row: Facts) -> list[str]:
-    scaled, plain = row["by_yardsticks"], row["unscaled"]
-    return [
-        f"`{name}`", str(row["ops"]), percent(scaled["mean"]), percent(scaled["median"]), f"{scaled['whole']:+.1%}",
-        percent(plain["mean"]), f"{plain['whole']:+.1%}",
-    ]  # fmt: skip
+    ways = [row[way] for way in ("known", "left_out", "by_peaks")]
+    return [f"`{name}`", str(row["ops"]), *(cell for e in ways for cell in (percent(e["mean"]), f"{e['whole']:+.1%}"))]
 
 
 HEADS = ("network left out", "step on one worker", "predicted", "off by", "levelled", "by its own profile", "guessed",

@@ -20,13 +20,25 @@ SUMS = (2**8, 2**12, 2**15, 2**18, 2**20, 2**23)  # elements, from the nearest c
 
 
 def yardsticks(devices: Devices, device: int) -> OperatorProfile:
-    """Their profile on a device, without times."""
-    inputs = [tf.ones([n, n]) for n in PRODUCTS for _ in range(2)] + [tf.ones([n]) for n in SUMS for _ in range(2)]
+    """Their profile on a device, without times: of each by itself, and in a step of two chains, where each runs beside
+    another of its size. So do most ops of a training step: cores that one op leaves idle, another one takes.
+    """
+    inputs = [tf.ones(shape) for shape in ([n, n] for n in PRODUCTS) for _ in range(3)]
+    inputs += [tf.ones([n]) for n in SUMS for _ in range(3)]
     return OperatorProfile(capture(_step, inputs, YARDSTICKS, needs_loss=False, trains=False), inputs, devices, device)
 
 
 def _step(*inputs: tf.Tensor) -> Sequence[Any]:
-    """Two different tensors each, because Grappler makes a product of a sum of one with itself."""
-    pairs = list(zip(inputs[::2], inputs[1::2], strict=True))
-    products, sums = pairs[: len(PRODUCTS)], pairs[len(PRODUCTS) :]
-    return [*(tf.matmul(x, y) for x, y in products), *(tf.raw_ops.AddV2(x=x, y=y) for x, y in sums)]
+    """All ops have different inputs, because Grappler makes one of equal ones, and a product of a sum of one with
+    itself.
+    """
+    found: list[Any] = []
+    triples = list(zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True))
+    for first, second in ((0, 1), (1, 2)):
+        last: list[Any] = []
+        for i, tensors in enumerate(triples):
+            x, y = tensors[first], tensors[second]
+            with tf.control_dependencies(last):
+                last = [tf.matmul(x, y) if i < len(PRODUCTS) else tf.raw_ops.AddV2(x=x, y=y)]
+            found += last
+    return found

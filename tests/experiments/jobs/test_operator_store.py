@@ -113,7 +113,8 @@ def marks(machine: str, slow: float) -> list[OperatorRow]:
     """Yardsticks of a machine."""
     products = [matmul_row(m, machine, slow=slow) for m in (1, 1000, 100_000)]
     sums = [replace(r, operator=replace(r.operator, type="AddV2", inputs=r.operator.outputs * 2)) for r in products]
-    return [replace(row, network=YARDSTICKS, source="single") for row in (*products, *sums)]
+    both = (*products, *sums)
+    return [replace(row, network=YARDSTICKS, source=source) for row in both for source in ("step", "single")]
 
 
 def test_a_kind_that_was_never_measured_is_refused(store: Callable[..., OperatorStore], captured: Captured) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow, Tensor
 from surrogate.operators.features import traffic, work
-from surrogate.operators.hardware import REFERENCE, Hardware, hardware_of
-from surrogate.operators.models import OperatorModels, fit_models
-from surrogate.operators.predicted_costs import MEASURED, OperatorTimes
+from surrogate.operators.hardware import REFERENCE, Hardware, Speed, hardware_of
+from surrogate.operators.models import OperatorModels, OpTime, fit_models
+from surrogate.operators.predicted_costs import MEASURED, SCALED, SPREADS, OperatorTimes
 
 SHAPES = [(m, k, n) for m in (8, 32, 128, 512) for k in (16, 64, 256) for n in (32, 128, 512)]
 UNSEEN = [(64, 48, 64), (200, 200, 200), (1024, 256, 128)]
@@ -70,21 +70,22 @@ def error(models: OperatorModels, machine: Machine) -> float:
 
 
 def test_work_counts_by_what_a_device_takes_for_as_much() -> None:
-    curve = Hardware(products=((1e3, 1e-5), (1e6, 1e-3)), sums=((1e2, 2e-6), (1e8, 2e-2)))
+    curve = Speed(products=((1e3, 1e-5), (1e6, 1e-3)), sums=((1e2, 2e-6), (1e8, 2e-2)))
     taken = curve.flops(np.array([0.0, 1e3, math.sqrt(1e9), 1e6, 1e9])) / 100e9
     assert taken == pytest.approx([1e-5, 1e-5, 1e-4, 1e-3, 1.0])
     assert curve.traffic_bytes(np.array([1e2, 1e8])) / 10e9 == pytest.approx([2e-6, 2e-2])
-    assert REFERENCE.flops(np.array([5.0])) == [5.0] and REFERENCE.features(np.ones(2), np.ones(2)).shape == (2, 0)
+    assert Speed().flops(np.array([5.0])) == [5.0] and Speed().features(np.ones(2), np.ones(2)).shape == (2, 0)
 
 
 def test_a_larger_yardstick_that_was_faster_by_chance_counts_as_the_smaller_one() -> None:
     rows = [replace(row, median_s=1e-9) if row.operator == matmul(64, 64, 64) else row for row in SLOW.yardsticks]
-    sizes, seconds = zip(*hardware_of(rows)["cpu", "slow"].products, strict=True)
+    sizes, seconds = zip(*hardware_of(rows)["cpu", "slow"].step.products, strict=True)
     assert list(sizes) == sorted(sizes) and list(seconds) == sorted(seconds)
 
 
 def test_without_products_or_sums_nothing_is_known() -> None:
     assert hardware_of([row for row in SLOW.yardsticks if row.operator.type == "MatMul"]) == {}
+    assert hardware_of([row for row in SLOW.yardsticks if row.source == "single"]) == {}
     assert hardware_of(SLOW.rows) == {}
 
 
@@ -109,10 +110,14 @@ def test_machines_are_not_told_apart_where_one_has_no_yardsticks() -> None:
     assert fit_models([*SLOW.rows, *SLOW.yardsticks], "cpu", fixed=("roofline",)).hardware == known(SLOW)
 
 
-def test_what_was_measured_elsewhere_is_not_taken_as_measured_here() -> None:
+def test_what_was_measured_elsewhere_counts_as_much_as_it_is_predicted_to_differ() -> None:
     rows = [*SLOW.rows, *SLOW.yardsticks]
-    op = matmul(*SHAPES[-1])
-    (there,) = OperatorTimes.of(rows, "cpu").predict([op])
-    (here,) = OperatorTimes.of(rows, "cpu", known(FAST)).predict([op])
-    assert there.source == MEASURED and there.seconds == SLOW.true_s(op)
-    assert here.source != MEASURED and here.seconds == pytest.approx(FAST.true_s(op), rel=0.25)
+    op, other = matmul(*SHAPES[-1]), matmul(*UNSEEN[1])
+    assert OperatorTimes.of(rows, "cpu").predict([op])[0] == OpTime(SLOW.true_s(op), SPREADS[MEASURED], MEASURED)
+    here = OperatorTimes.of(rows, "cpu", known(FAST)).predict([op, other])
+    assert [found.source == SCALED for found in here] == [True, False]
+    for one, found in zip((op, other), here, strict=True):
+        assert found.seconds == pytest.approx(FAST.true_s(one), rel=0.25)
+    odd = [replace(row, median_s=3 * row.median_s) if row.operator == op else row for row in rows]
+    (found,) = OperatorTimes.of(odd, "cpu", known(FAST)).predict([op])
+    assert found.seconds > 1.5 * here[0].seconds
