@@ -47,6 +47,8 @@ def unrepeatable_effect(graph_def: Any) -> str | None:
             what = next((words for kinds, words in IN_WORDS if node.op in kinds or "Summary" in node.op in kinds), "")
             if not what and ("Queue" in node.op or "Barrier" in node.op):
                 what = "it uses a queue"
+            if not what and ("Dataset" in node.op or "Iterator" in node.op):
+                what = "it goes through a dataset, where a step takes one batch as its argument"
             return f"{what or 'it has an effect that is not on a variable'} (op {short(node.name)}, {node.op})"
     return None
 

@@ -2,6 +2,6 @@
 
 Read in this order: `dataset` has the rows, `describe` reads operators from a graph (`fusion` says which kernels do the
 work of two), `probes` and `shapes` turn them into single ops to run, `timing` runs these, `drift` removes the machine's
-slow phases, and `operator_profile` does all of it for one network. `yardsticks` are a network whose times say how fast a
-device is.
+slow phases, and `operator_profile` does all of it for one network. The times of `yardsticks`, which are a network, too,
+say how fast a device is.
 """
