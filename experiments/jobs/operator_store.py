@@ -48,7 +48,8 @@ class OperatorStore:
         """The graph of a captured step with costs on open devices; its `source` says how they came about.
 
         On hardware of which the store has no times, yardsticks are measured, which takes seconds. Raises BadInputError
-        where the store has no times of that kind of device, or no yardsticks of the hardware that they are from.
+        where the store has no times of that kind of device, or no yardsticks of the hardware that they are from, and
+        PlacerError where they do not run here.
         """
         machines = {device.name: devices.machine_of(device.name) for device in devices.topology.devices}
         for number, device in enumerate(devices.topology.devices):
@@ -62,7 +63,13 @@ class OperatorStore:
                     f"({listed(without)}) than {device.name} ({plain(machine)}), and it does not say how fast that is; "
                     f"add some with {_command(self.path, self.spec)}, here or there."
                 )
-            self._elsewhere[device.kind, machine] = _measured(devices, number)
+            measured = _measured(devices, number)
+            if measured is None:
+                raise PlacerError(
+                    f"{device.name}: not all of the yardsticks run there that say how fast it is; add times of its own "
+                    f"to the store with {_command(self.path, self.spec)}."
+                )
+            self._elsewhere[device.kind, machine] = measured
         return self._costs(captured, devices.topology, machines)
 
     def on_topology(self, captured: Captured, topology: Topology) -> PredictedCosts:
@@ -128,16 +135,13 @@ class OperatorStore:
         return hardware_of(self.rows)
 
 
-def _measured(devices: Devices, number: int) -> Hardware:
-    """How fast a device is. Raises PlacerError where its yardsticks cannot be measured."""
+def _measured(devices: Devices, number: int) -> Hardware | None:
+    """How fast a device is; None where not all of its yardsticks run."""
     from placer.profile.operators.yardsticks import yardsticks
 
     profile = yardsticks(devices, number)
     profile.run_pass()
-    (found,) = hardware_of(profile.rows()).values() or (None,)
-    if found is None:
-        raise PlacerError(f"{devices.topology.names[number]}: its speed cannot be measured; nothing of it was timed.")
-    return found
+    return next(iter(hardware_of(profile.rows()).values()), None)
 
 
 def _guessed(found: PredictedCosts) -> list[str]:

@@ -16,7 +16,7 @@ from experiments.jobs.search.settings import SearchSettings
 from placer.devices.cluster import Devices
 from placer.devices.host.machine import machine_name
 from placer.devices.workers.workers import Workers
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 from placer.graph.topology import Device, Topology
 from placer.measure.store import Store
 from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow, Tensor
@@ -107,6 +107,17 @@ def test_on_other_hardware_yardsticks_say_how_fast_it_is(
         assert far.type != "MatMul" or here.cost_s["worker:0"] == pytest.approx(far.cost_s["worker:0"] / 2, rel=0.2)
     with pytest.raises(BadInputError, match=r"other hardware \(old\) than .* does not say how fast that is"):
         store(rows("old")).on_devices(captured, workers())
+
+
+def test_yardsticks_are_measured_on_the_devices_at_hand(
+    store: Callable[..., OperatorStore], captured: Captured, two_cpus: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = store([*rows("far"), *marks("far", 1.0)]).on_devices(captured, two_cpus).graph
+    assert "as fast as yardsticks are on" in (found.source or "")
+    assert sum(op.cost_s["cpu:0"] for op in found.ops if op.type == "MatMul") > 0
+    monkeypatch.setattr("experiments.jobs.operator_store._measured", lambda devices, number: None)
+    with pytest.raises(PlacerError, match=r"cpu:0: not all of the yardsticks run there .* --store"):
+        store([]).on_devices(captured, two_cpus)
 
 
 def marks(machine: str, slow: float) -> list[OperatorRow]:

@@ -19,7 +19,9 @@ REFUSED = {
     "dataset": (
         lambda x: tf.data.Dataset.range(3).reduce(x, lambda s, y: s + tf.cast(y, s.dtype)), "it goes through a dataset"
     ),
-    "iterator of a dataset": (lambda x: [iter(tf.data.Dataset.from_tensors(x)).get_next()], "it goes through a dataset"),
+    "iterator of a dataset": (
+        lambda x: [iter(tf.data.Dataset.from_tensors(x)).get_next()], "it goes through a dataset"
+    ),
     "timestamp": (lambda x: tf.timestamp(), "it has an effect that is not on a variable"),
     "in a branch": (lambda x: tf.cond(x > 0, lambda: [tf.print(x), x][1], lambda: x), "it prints"),
     "in a loop": (lambda x: tf.while_loop(lambda i: i < 3.0, lambda i: [[tf.print(i), i + 1.0][1]], [x]), "it prints"),
