@@ -284,6 +284,7 @@ def test_devices_that_one_process_is_divided_into():
     assert len(facts["links"]) == 2
 
 
+@pytest.mark.slow
 def test_search_on_two_workers_prints_one_json_object_and_leaves_no_worker(tmp_path):
     tag = str(tmp_path)
     done = placer("search", "mnist_softmax", "--workers", 2, "--measurements", 5, "--json", "--out", tmp_path, tag=tag)

@@ -411,6 +411,7 @@ def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored
     assert len(placed.seen) == 3 * BATCHES and all(placed.seen[3:])
 
 
+@pytest.mark.slow
 def test_on_workers_a_batch_that_a_callback_trains_runs_op_by_op_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that is first compiled while workers are joined would lose its updates."""
     plain, model = make_model(), make_model()

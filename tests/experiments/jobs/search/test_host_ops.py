@@ -47,7 +47,7 @@ def search(folder, name):
     )
 
 
-@pytest.mark.parametrize("name", ["printing", "calling"])
+@pytest.mark.parametrize("name", [pytest.param("printing", marks=pytest.mark.nightly), "calling"])
 def test_what_needs_this_process_runs_in_it(tmp_path, name):
     done = search(tmp_path, name)
     assert done.returncode == 0, done.stderr

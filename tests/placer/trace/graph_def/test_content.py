@@ -54,6 +54,7 @@ def test_a_fingerprint_does_not_see_them(two_cpus, changed):
     assert captured().fingerprint == captured(**changed).fingerprint
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_another_process(two_cpus):
     ran = subprocess.run([sys.executable, "-c", IN_ANOTHER_PROCESS], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == [captured(**changed).content for changed in ({}, *CHANGED)]
