@@ -98,7 +98,7 @@ pythons:
 # Twenty times as many hostile files, stores and command lines as `make test-slow` tries, which takes about half an hour;
 # then as many as FUZZ_RUNS of each kind of file that Atheris makes, guided by what they reach.
 fuzz: $(STAMP)
-	PLACER_FUZZ=1000000 $(BIN)/pytest tests/fuzz -n $(TEST_PROCESSES) --dist load $(PYTEST_ARGS)
+	PLACER_FUZZ=1000000 $(BIN)/pytest -o faulthandler_timeout=0 tests/fuzz -n $(TEST_PROCESSES) --dist load $(PYTEST_ARGS)
 	$(BIN)/python -m experiments.fuzz.guided all $(FUZZ_RUNS) out/fuzz
 
 # For the tests marked `browser`; without root: make test-slow PYTEST_ARGS="-m 'slow and not browser and not nightly'"

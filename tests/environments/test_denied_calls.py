@@ -52,9 +52,12 @@ def test_a_worker_for_others_that_may_not_be_kept_to_its_cores_says_so_and_serve
     command = [sys.executable, DENIED, "affinity", sys.executable, "-m", "placer", "worker", "--listen", "localhost:0"]
     first = str(min(os.sched_getaffinity(0)))
     with subprocess.Popen([*command, "--cores", first, "--json"], stdout=-1, stderr=-1, text=True) as process:
-        address = json.loads(process.stdout.readline() or "{}").get("address", "")
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=LATE_S)
+        try:
+            address = json.loads(process.stdout.readline() or "{}").get("address", "")
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=LATE_S)
+        finally:
+            process.kill()  # else leaving the block would wait for one that does not end
     assert address.startswith("localhost:"), said
     assert said.splitlines()[0].startswith("placer: this worker may not be kept to its cores")
     assert "Traceback" not in said

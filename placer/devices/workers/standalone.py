@@ -143,10 +143,21 @@ def main() -> None:
     facts = {"address": listen.address, "cores": cores, "tensorflow": info.tensorflow}
     shown = json.dumps(facts) if flags.json else f"ready; elsewhere, give --devices {listen.address}; Ctrl-C ends it"
     print(shown, flush=True)
-    while not flags.until_eof:
-        signal.pause()
+    if not flags.until_eof:
+        rest()
     sys.stdin.read()
     os._exit(0)
+
+
+def rest() -> NoReturn:
+    """Sleep; the handlers of signals run. `signal.pause` would sleep on where a signal came just before it, or came to
+    another thread: then nothing wakes this one, in which handlers run.
+    """
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    while True:
+        os.read(woken, 1)
 
 
 def _leave(number: int, _: Any) -> NoReturn:

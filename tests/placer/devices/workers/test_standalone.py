@@ -171,6 +171,27 @@ def test_a_topology_file_whose_workers_have_no_address_is_refused(tmp_path, more
         check_spec(str(tmp_path / "missing.json"))
 
 
+RESTING = """
+import os, signal, threading, time
+from placer.devices.workers.standalone import rest
+
+def later():
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+
+signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+threading.Thread(target=later, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+rest()
+"""
+
+
+def test_a_signal_that_another_thread_takes_ends_a_worker_at_rest():
+    """The same as one that comes just before the main thread sleeps: its handler waits until that thread wakes."""
+    assert subprocess.run([sys.executable, "-c", RESTING], timeout=60, check=False).returncode == 7
+
+
 @pytest.mark.slow
 @pytest.mark.workers
 def test_a_search_over_workers_that_others_started(tmp_path):
