@@ -11,6 +11,7 @@ LONGEST_NAME = 80
 MOST_LISTED = 8
 BEFORE = ("Graph execution error", "Detected at", "<stack traces", 'File "', "Node:")  # lines about where, not what
 ASSERTED = "assertion failed"
+SEVERAL = "root error(s) found"  # of which the lines after it tell, as (0), (1), ...
 
 
 class PlacerError(Exception):
@@ -50,7 +51,7 @@ def one_line(text: str) -> str:
 def what_failed(error: BaseException) -> str:
     """The line of a library's message that says what failed; TensorFlow begins some with where it did."""
     lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(BEFORE)]
+    told = [line.removeprefix("(0) ") for line in lines if not line.startswith(BEFORE) and SEVERAL not in line]
     asserted = [line for line in told if ASSERTED in line]
     return (asserted or told or lines or ["it does not say why"])[0]
 

@@ -277,7 +277,9 @@ class Store:
                 self.connection.execute(
                     "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL) ON CONFLICT (key) DO UPDATE "
                     "SET place = excluded.place, case_key = excluded.case_key, searcher = excluded.searcher, "
-                    "seed = excluded.seed, wanted = excluded.wanted, minutes = excluded.minutes",
+                    "seed = excluded.seed, wanted = excluded.wanted, minutes = excluded.minutes, "
+                    # What found nothing in its minutes may find something in others.
+                    "ended = CASE WHEN minutes IS excluded.minutes THEN ended END",
                     (cell.key, place, cell.case_key, cell.searcher, cell.seed, cell.measurements, cell.minutes),
                 )
 

@@ -85,7 +85,11 @@ class OperatorStore:
         if len(known) == 1:
             return known[0]
         names = {device.name for device in topology.devices if device.kind == kind}
-        alike = list(dict.fromkeys(r.machine for r in self.rows if r.device_kind == kind and r.device in names))
+        alike = list(
+            dict.fromkeys(
+                r.machine for r in self.rows if r.device_kind == kind and r.device in names and r.network != YARDSTICKS
+            )
+        )
         if len(alike) == 1:
             return alike[0]
         raise BadInputError(
@@ -112,7 +116,9 @@ class OperatorStore:
         found = predicted_costs(captured.graph, operators_of(captured), topology, times)
         sources = dict.fromkeys((device.kind, machines[device.name]) for device in topology.devices)
         basis = ", ".join(self._basis(*source) for source in sources)
-        said = [f"Costs are predicted from {basis} in {self.path}; nothing was profiled.", *_guessed(found)]
+        elsewhere = any((kind, machine) in self._elsewhere for kind, machine in sources)
+        profiled = "of the model, nothing was profiled" if elsewhere else "nothing was profiled"
+        said = [f"Costs are predicted from {basis} in {self.path}; {profiled}.", *_guessed(found)]
         return replace(found, graph=replace(found.graph, source=" ".join(said)))
 
     def _basis(self, kind: str, machine: str) -> str:
@@ -139,7 +145,7 @@ def _measured(devices: Devices, number: int) -> Hardware | None:
     """How fast a device is; None where not all of its yardsticks run."""
     from placer.profile.operators.yardsticks import yardsticks
 
-    profile = yardsticks(devices, number)
+    (profile,) = yardsticks(devices, [number])
     profile.run_pass()
     return next(iter(hardware_of(profile.rows()).values()), None)
 

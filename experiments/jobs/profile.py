@@ -147,11 +147,11 @@ def profiles_of(
             yield OperatorProfile(captured, inputs, devices, number, batch=examples, scales=scaled)
 
 
-def yardsticks_of(devices: Devices, numbers: Sequence[int]) -> Iterator[OperatorProfile]:
+def yardsticks_of(devices: Devices, numbers: Sequence[int]) -> list[OperatorProfile]:
     """What says how fast each device is, without times: from it, ops are timed on other devices, too."""
     from placer.profile.operators.yardsticks import yardsticks
 
-    return (yardsticks(devices, number) for number in numbers)
+    return yardsticks(devices, numbers)
 
 
 def run_passes(profiles: Sequence[OperatorProfile], passes: int, advance: Advance) -> None:

@@ -64,13 +64,14 @@ class Exact(Searcher):
         self.settings = settings or ExactSettings()
         self.proven = False
         self.bound_s = 0.0
+        self.cut = False  # whether time ran out while it solved
         self.ranking: list[tuple[float, Placement]] = []
 
     def bound(self) -> float:
         return self.bound_s
 
     def _propose(self) -> Placement:
-        if not self.ranking:
+        if not self.ranking or (self.cut and not self.stop()):
             self._solve()
         return next((p for _, p in self.ranking if self.is_new(p)), None) or self.first_new()
 
@@ -81,6 +82,7 @@ class Exact(Searcher):
         else:
             self._start()
             self._search()
+        self.cut = not self.proven and self.stop()
         if self.proven and self._best_s() < math.inf:
             self.bound_s = max(self.bound_s, self._best_s() * (1 - TIE))
 
@@ -112,7 +114,7 @@ class Exact(Searcher):
         self.bound_s = lower_bound(problem)
         if self._tree_bytes() > self.settings.most_bytes:
             size = f"{len(problem.units)} units on {len(problem.topology)} devices"
-            self.notes.append(f"branch and bound was left out, because {size} would take too much memory.")
+            self.notes = [f"branch and bound was left out, because {size} would take too much memory."]
             self.proven = self._is_settled()
             return
         tree, left = tree_of(problem), self.settings.work // self._size()
@@ -177,10 +179,10 @@ class Exact(Searcher):
 
     def _remember(self) -> dict[str, Any]:
         ranking = [[value if value < math.inf else None, list(placement)] for value, placement in self.ranking]
-        return {"ranking": ranking, "proven": self.proven, "bound_s": self.bound_s}
+        return {"ranking": ranking, "proven": self.proven, "bound_s": self.bound_s, "cut": self.cut}
 
     def _recall(self, memory: dict[str, Any]) -> None:
-        self.proven, self.bound_s = memory["proven"], memory["bound_s"]
+        self.proven, self.bound_s, self.cut = memory["proven"], memory["bound_s"], memory.get("cut", False)
         self.ranking = [(math.inf if value is None else value, tuple(p)) for value, p in memory["ranking"]]
 
 

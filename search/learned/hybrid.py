@@ -71,6 +71,7 @@ class Hybrid(Searcher):
         self._per_s = 0.0  # of a round's budget, as fast as the last one went
         self._starts: list[Placement] = []
         self._least = 0.0
+        self._certified = False  # whether branch and bound had its go
 
     @classmethod
     def prepare(cls, objective: str) -> None:
@@ -89,8 +90,9 @@ class Hybrid(Searcher):
         if self._is_small():
             self._enumerate()
         elif self.told_then != len(self.told):
-            if trusted and self.rounds == 1 and len(self.problem.units) <= self.settings.certify:
+            if trusted and self.rounds and not self._certified and len(self.problem.units) <= self.settings.certify:
                 self._certify()
+                self._certified = not self.stop()
             self._improve(self._budget(doubled=trusted), trusted)
             self.told_then = len(self.told)
         placement = self._best_predicted() if trusted else self._most_promising(self._residual())
@@ -313,11 +315,13 @@ class Hybrid(Searcher):
             "told": self.told_then,
             "elites": [[value, list(placement)] for value, placement in self.elites.ranked()],
             "least": self._least,
+            "certified": self._certified,
             "moves": self.moves.share.tolist() if self.rounds else None,
         }
 
     def _recall(self, memory: dict[str, Any]) -> None:
         self.rounds, self.told_then, self._least = memory["rounds"], memory["told"], memory["least"]
+        self._certified = memory.get("certified", self.rounds > 1)
         self.elites = Elites(self.settings.pool)
         for value, placement in memory["elites"]:
             self.elites.value[np.array(placement, np.int32).tobytes()] = value

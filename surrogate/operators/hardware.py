@@ -67,8 +67,8 @@ REFERENCE = Hardware()
 
 
 def hardware_of(rows: Iterable[OperatorRow]) -> dict[tuple[str, str], Hardware]:
-    """(kind of device, machine) -> hardware, where all kinds of yardsticks were measured; the median, where they were
-    repeatedly.
+    """(kind of device, machine) -> hardware, where yardsticks were measured, each both in a step and by itself; the
+    median, where they were repeatedly.
     """
     times: dict[tuple[str, str], dict[tuple[str, str], dict[float, list[float]]]] = defaultdict(
         lambda: {(source, type_): defaultdict(list) for source in SOURCES for type_ in (PRODUCT, SUM)}
@@ -81,7 +81,7 @@ def hardware_of(rows: Iterable[OperatorRow]) -> dict[tuple[str, str], Hardware]:
     return {
         device: Hardware(*(Speed(_curve(of[source, PRODUCT]), _curve(of[source, SUM])) for source in SOURCES))
         for device, of in times.items()
-        if all(of.values())
+        if all(of.values()) and all(of["step", type_].keys() == of["single", type_].keys() for type_ in (PRODUCT, SUM))
     }
 
 

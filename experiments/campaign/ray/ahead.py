@@ -57,7 +57,8 @@ def search_ahead(
     batch_s: float = BATCH_S,
     clock: Clock = time.perf_counter,
 ) -> Iterator[Begun | Batch]:
-    """Go on from a point to the limits, or to the end of the search: the same questions, whatever the batches are.
+    """Go on from a point to the limits, or to the end of the search: the same questions, whatever the batches are,
+    unless the minutes end one.
 
     carried: what a search asks first. batch_s: seconds of search in a batch. What was yielded depends on nothing that
     comes later, so that whoever keeps only the first batches can go on from the last of them. For cases of files: what

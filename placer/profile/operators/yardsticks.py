@@ -19,13 +19,15 @@ PRODUCTS = (16, 64, 192, 512, 1024)  # rows and columns, from what only begins t
 SUMS = (2**8, 2**12, 2**15, 2**18, 2**20, 2**23)  # elements, from the nearest cache to main memory
 
 
-def yardsticks(devices: Devices, device: int) -> OperatorProfile:
-    """Their profile on a device, without times: of each by itself, and in a step of two chains, where each runs beside
-    another of its size. So do most ops of a training step: cores that one op leaves idle, another one takes.
+def yardsticks(devices: Devices, numbers: Sequence[int]) -> list[OperatorProfile]:
+    """Their profile on each of these devices, without times: of each by itself, and in a step of two chains, where each
+    runs beside another of its size. So do most ops of a training step: another one takes the cores that one leaves.
     """
-    inputs = [tf.ones(shape) for shape in ([n, n] for n in PRODUCTS) for _ in range(3)]
-    inputs += [tf.ones([n]) for n in SUMS for _ in range(3)]
-    return OperatorProfile(capture(_step, inputs, YARDSTICKS, needs_loss=False, trains=False), inputs, devices, device)
+    with tf.device("CPU:0"):
+        inputs = [tf.ones(shape) for shape in ([n, n] for n in PRODUCTS) for _ in range(3)]
+        inputs += [tf.ones([n]) for n in SUMS for _ in range(3)]
+    captured = capture(_step, inputs, YARDSTICKS, needs_loss=False, trains=False)
+    return [OperatorProfile(captured, inputs, devices, number) for number in numbers]
 
 
 def _step(*inputs: tf.Tensor) -> Sequence[Any]:

@@ -269,6 +269,21 @@ def test_the_minutes_of_a_cell_end_a_question_under_way(folder, edited, monkeypa
     assert [len(trials) for key, _, _, trials in found if "local" in key] == [1, 1]
 
 
+def test_a_cell_that_found_nothing_in_its_minutes_goes_on_where_it_is_given_more(folder, edited, straight, monkeypatch):
+    edited("[2, 5]", "[2, 5]\nminutes = 5")
+    with monkeypatch.context() as patch:
+
+        def none(searcher):
+            raise searcher.exhausted("no other mapping that fits into memory was found in time.")
+
+        patch.setattr(Local, "_propose", none)
+        assert {len(trials) for key, _, _, trials in run(folder) if "local" in key} == {0}
+        assert run(folder) == run(folder)
+    assert {len(trials) for key, _, _, trials in run(folder) if "local" in key} == {0}
+    edited("minutes = 5", "minutes = 6")
+    assert run(folder) == straight
+
+
 def failing(script):
     """What opens a case whose measurements come to what the script says."""
     return lambda case, store, progress, over: Flaky(case, script)

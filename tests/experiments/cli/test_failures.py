@@ -26,6 +26,12 @@ assertion failed: [rates fall] [Condition x < y did not hold element-wise:] [x (
     ("error", "says"),
     [
         (tf.errors.InvalidArgumentError(None, None, GRAPH), "(InvalidArgumentError): assertion failed: [rates fall] "),
+        (
+            tf.errors.ResourceExhaustedError(
+                None, None, "Graph execution error:\n\n2 root error(s) found.\n  (0) OOM x"
+            ),
+            "(ResourceExhaustedError): OOM x;",
+        ),
         (tf.errors.AbortedError(None, None, "could not create a primitive"), "(AbortedError): could not create a prim"),
         (MemoryError("Unable to allocate 7.45 GiB"), "no more memory (MemoryError: Unable to allocate 7.45 GiB)"),
         (MemoryError(), "no more memory (MemoryError: it does not say why)"),

@@ -76,6 +76,18 @@ def test_a_space_too_large_to_enumerate_is_proven(objective):
     assert best * (1 - 1e-9) <= searcher.bound() <= best
 
 
+def test_what_time_cut_short_is_solved_where_there_is_more(build):
+    problem = Problem(build.layered(1, layers=4), build.machine("gpu", "gpu", "cpu"))
+    looks = count()
+    searcher = Exact(problem, stop=lambda: next(looks) >= 1, settings=TREE_ONLY)
+    searcher.ask()
+    assert not searcher.proven and searcher.cut
+    other = Exact(problem, settings=TREE_ONLY)
+    other.restore(searcher.state())
+    other.ask()
+    assert other.proven and not other.cut
+
+
 def test_a_tree_too_large_for_memory_is_left_out_and_what_was_found_is_kept(build):
     problem = Problem(build.layered(1, layers=8), build.machine("gpu", "gpu", "cpu"))
     searcher = Exact(problem, settings=ExactSettings(most_bytes=1000))

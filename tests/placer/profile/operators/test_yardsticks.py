@@ -5,7 +5,7 @@ from placer.profile.operators.yardsticks import PRODUCTS, SUMS, yardsticks
 
 
 def test_a_device_has_times_of_every_product_and_every_sum(two_cpus):
-    profile = yardsticks(two_cpus, 0)
+    (profile,) = yardsticks(two_cpus, [0])
     profile.run_pass(2)
     rows = profile.rows()
     for source in ("step", "single"):
