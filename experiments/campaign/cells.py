@@ -47,7 +47,7 @@ class Limits:
         return n < self.measurements and (self.minutes is None or spent_s < 60 * self.minutes)
 
     def up(self, begin_s: float, clock: Callable[[], float]) -> Stop:
-        """Whether the minutes are up. begin_s: by the clock, when a search that never rested would have begun."""
+        """Whether the minutes are up. begin_s: of the search, by the clock, as if all its runs had been one."""
         minutes = self.minutes
         return never if minutes is None else lambda: clock() >= begin_s + 60 * minutes
 

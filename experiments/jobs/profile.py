@@ -65,6 +65,7 @@ def profile_command(
     begin_s = time.perf_counter()
     from placer.devices.cluster import open_devices
     from placer.devices.workers.deadline import DeviceLostError, at_the_end
+    from placer.profile.operators.yardsticks import yardsticks
 
     profiles: list[OperatorProfile] = []
     with open_devices(settings.devices, links=False, deadlines=True) as devices:
@@ -77,7 +78,7 @@ def profile_command(
             ):
                 for model in settings.models:
                     profiles.extend(profiles_of(model, settings, devices, numbers, advance))
-                profiles += yardsticks_of(devices, numbers)
+                profiles += yardsticks(devices, numbers)
                 run_passes(profiles, settings.passes, advance)
         except (DeviceLostError, KeyboardInterrupt):
             _keep_and_tell(profiles, store, target)
@@ -145,13 +146,6 @@ def profiles_of(
             advance(f"tracing {model}")
             scaled = settings.scaled and i == 0
             yield OperatorProfile(captured, inputs, devices, number, batch=examples, scales=scaled)
-
-
-def yardsticks_of(devices: Devices, numbers: Sequence[int]) -> list[OperatorProfile]:
-    """What says how fast each device is, without times: from it, ops are timed on other devices, too."""
-    from placer.profile.operators.yardsticks import yardsticks
-
-    return yardsticks(devices, numbers)
 
 
 def run_passes(profiles: Sequence[OperatorProfile], passes: int, advance: Advance) -> None:

@@ -28,12 +28,14 @@ UNORDERED = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMul", "
 IN_WORDS = (
     (("PyFunc", "EagerPyFunc", "PyFuncStateless"), "it calls a Python function"),
     (("Print", "PrintV2", "StringFormat"), "it prints"),
-    (("WriteScalarSummary", "WriteSummary", "WriteHistogramSummary", "WriteImageSummary", "WriteRawProtoSummary"),
-     "it writes a summary"),
-    (("WriteAudioSummary", "WriteGraphSummary", "ImportEvent", "FlushSummaryWriter", "SummaryWriter"),
-     "it writes a summary"),
+    (("ImportEvent",), "it writes a summary"),
     (("WriteFile", "SaveV2", "Save", "SaveSlices", "MergeV2Checkpoints"), "it writes a file"),
     (("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"), "it changes a lookup table"),
+)  # fmt: skip
+BY_PART = (
+    ("Summary", "it writes a summary"), ("Queue", "it uses a queue"), ("Barrier", "it uses a queue"),
+    ("Dataset", "it goes through a dataset, where a step takes one batch as its argument"),
+    ("Iterator", "it goes through a dataset, where a step takes one batch as its argument"),
 )  # fmt: skip
 
 
@@ -44,11 +46,8 @@ def unrepeatable_effect(graph_def: Any) -> str | None:
     """
     for node in nodes_within(graph_def):
         if not _may_be_repeated(node.op):
-            what = next((words for kinds, words in IN_WORDS if node.op in kinds or "Summary" in node.op in kinds), "")
-            if not what and ("Queue" in node.op or "Barrier" in node.op):
-                what = "it uses a queue"
-            if not what and ("Dataset" in node.op or "Iterator" in node.op):
-                what = "it goes through a dataset, where a step takes one batch as its argument"
+            what = next((words for kinds, words in IN_WORDS if node.op in kinds), "")
+            what = what or next((words for part, words in BY_PART if part in node.op), "")
             return f"{what or 'it has an effect that is not on a variable'} (op {short(node.name)}, {node.op})"
     return None
 

@@ -192,14 +192,13 @@ def table_of(
     x = np.array(columns, dtype=np.float64).reshape(len(operators), -1)
     behind = [hardware] * len(operators) if isinstance(hardware, Hardware) else hardware
     speeds = [each.single if alone else each.step for each, alone in zip(behind, single, strict=True)]
-    seen = [np.empty((0, 0))] * len(operators)
-    for speed in dict.fromkeys(speeds):
-        rows = np.flatnonzero([other == speed for other in speeds])
-        for row, of_device in zip(rows, speed.features(flops[rows], moved[rows]), strict=True):
-            seen[row] = of_device
-        flops[rows], moved[rows] = speed.flops(flops[rows]), speed.traffic_bytes(moved[rows])
+    rows_of = {speed: np.flatnonzero([other == speed for other in speeds]) for speed in dict.fromkeys(speeds)}
+    seen = {speed: speed.features(flops[rows], moved[rows]) for speed, rows in rows_of.items()}
     if types and operators:
-        x = np.hstack([x, np.array(seen)])
+        place = np.argsort(np.concatenate([*rows_of.values()]))
+        x = np.hstack([x, np.concatenate([*seen.values()])[place]])
+    for speed, rows in rows_of.items():
+        flops[rows], moved[rows] = speed.flops(flops[rows]), speed.traffic_bytes(moved[rows])
     return OperatorTable(np.array([operator.type for operator in operators], dtype=np.str_), flops, moved, x)
 
 

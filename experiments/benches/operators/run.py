@@ -20,7 +20,7 @@ from experiments.benches.operators.held_out import disagreement, evaluated
 from experiments.benches.operators.left_out import DEVICES, left_out
 from experiments.benches.process import alone, facts_alone
 from experiments.benches.takes import Takes
-from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes, yardsticks_of
+from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes
 from experiments.report.progress import progress_bar
 from experiments.zoo.catalogue import NETWORKS
 from experiments.zoo.sweep import PREFIX
@@ -90,6 +90,7 @@ def profiled(
     the devices, the first of which is measured.
     """
     from placer.devices.cluster import open_devices
+    from placer.profile.operators.yardsticks import yardsticks
 
     begin_s = time.perf_counter()
     with open_devices(spec, links=False, deadlines=True) as devices:
@@ -100,7 +101,7 @@ def profiled(
                 batches = [None if share is None or own is None else max(1, int(own * share)) for share in shares]
                 settings = ProfileSettings((model,), batches=tuple(batches), scaled=scaled)
                 profiles += profiles_of(model, settings, devices, (0,), advance)
-            profiles += yardsticks_of(devices, (0,))
+            profiles += yardsticks(devices, (0,))
             run_passes(profiles, passes, advance)
         rows = [row for p in profiles for row in p.rows()]
         half = rows[0].repeats // 2

@@ -20,7 +20,7 @@ from experiments.campaign.open_case import InterruptedOpeningError
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.settings import SearchSettings
 from placer.devices.workers.worker import end_with_parent
-from placer.errors import PlacerError, one_line
+from placer.errors import PlacerError, one_line, what_failed
 from search.problem.searcher import Stop, never
 
 POLL_S = 0.2
@@ -126,8 +126,8 @@ def _said(error: Exception) -> tuple[str, str]:
     from placer.devices.workers.deadline import DeviceLostError
 
     kind = LOST if isinstance(error, DeviceLostError) else FAILED
-    text = str(error) if isinstance(error, PlacerError) else f"{type(error).__name__}: {error}"
-    return kind, one_line(text.strip().partition("\n")[0])
+    said = what_failed(error)
+    return kind, one_line(said if isinstance(error, PlacerError) else f"{type(error).__name__}: {said}")
 
 
 class _Phases(Progress):

@@ -18,7 +18,7 @@ from experiments.campaign.progress import Progress
 from experiments.campaign.ray.ahead import BATCH_S, Batch, Begun, Clock, Point, search_ahead
 from experiments.campaign.spec import Spec
 from experiments.campaign.store import Held, Store
-from placer.errors import PlacerError, one_line
+from placer.errors import PlacerError, one_line, what_failed
 from placer.result import Failed
 from search.problem.problem import Placement
 from search.problem.searcher import Stop, never
@@ -131,7 +131,7 @@ class SideBySide:
 
     def _lost(self, search: _Search, error: Exception) -> None:
         """Begin a search again whose process is gone."""
-        cell, why = search.cell, one_line(str(error).strip().splitlines()[0])
+        cell, why = search.cell, one_line(what_failed(error))
         failed = Failed("error", f"its process is lost: {why}")
         search.lost += 1
         self.store.keep_failure(cell.case.key, cell.key, len(search.point.trials), failed)

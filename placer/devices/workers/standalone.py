@@ -26,7 +26,7 @@ from placer.devices.workers.listen_watch import ListenWatch
 from placer.devices.workers.worker import server_parts, stay_on, whole_parts
 from placer.devices.workers.worker_info import WorkerInfo
 from placer.devices.workers.workers import FAIL_FAST, KEEP_MEMORY, QUIET
-from placer.errors import BadInputError, PlacerError, one_line, short
+from placer.errors import BadInputError, PlacerError, one_line, short, what_failed
 
 UNPINNED = (
     "placer: this worker may not be kept to its cores (sched_setaffinity is not permitted here), so that it computes "
@@ -150,8 +150,8 @@ def main() -> None:
 
 
 def rest() -> NoReturn:
-    """Sleep; the handlers of signals run. `signal.pause` would sleep on where a signal came just before it, or came to
-    another thread: then nothing wakes this one, in which handlers run.
+    """Sleep until a signal's handler ends the process. Handlers run in this thread, and `signal.pause` would not wake
+    it for a signal that came just before, or that another thread took.
     """
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -211,8 +211,7 @@ def serve(listen: Listen, threads: int, parts: tuple[Any, Any], watch: ListenWat
         with closing(watch), watch.held([listen.interface]):
             server = server_lib.Server(cluster, job_name=JOB, task_index=0, config=config)
     except Exception as error:
-        reason = (str(error).splitlines() or ["no reason given"])[0]
-        raise PlacerError(f"TensorFlow's server does not start at {listen.address}: {reason}") from error
+        raise PlacerError(f"TensorFlow's server does not start at {listen.address}: {what_failed(error)}") from error
     if not bind([listen.port], [listen.interface]):
         raise PlacerError(f"no socket was found that listens on port {listen.port}, so none is tied to an interface.")
     globals()["_server"] = server  # a garbage-collected server stops serving

@@ -10,12 +10,13 @@ import pytest
 
 from experiments.benches.bench import BenchOptions
 from experiments.benches.operators import run
+from experiments.benches.operators.elsewhere import elsewhere_facts
 from experiments.benches.operators.left_out import DEVICES, left_out
-from experiments.benches.operators.page import _left_out_lines
+from experiments.benches.operators.page import _elsewhere_lines, _left_out_lines
 from experiments.benches.operators.run import left_out_facts, profiled, summary
 from experiments.benches.process import alone
 from placer.measure.store import Store
-from placer.profile.operators.dataset import from_record
+from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow, Tensor, from_record
 
 
 def row(step_s: float, predicted_s: float, by_prediction_s: float, by_profile_s: float) -> dict[str, Any]:
@@ -54,6 +55,33 @@ def test_the_page_shows_each_network_and_failures(monkeypatch: pytest.MonkeyPatc
     assert "| 500.0 ms +- 1.0 ms | 600.0 ms +- 1.0 ms | 1.20 |" in page
     assert "failed: a worker was lost" in page
     assert list(_left_out_lines({"mape": 0.1})) == []
+
+
+def times_of(machine: str, launch_s: float, peak: float, idle: float) -> list[OperatorRow]:
+    """Two networks and yardsticks on a machine. idle: how many times faster a product is by itself than in a step."""
+
+    def row(n: int, network: str, source: str, type_: str = "MatMul") -> OperatorRow:
+        square = Tensor((n, n), "float32")
+        op = Operator(type_, (square, square), (square,), {}, 2.0 * n**3 if type_ == "MatMul" else float(n * n))
+        seconds = launch_s + (op.flops or 0.0) / peak / (idle if source == "single" else 1.0)
+        return OperatorRow(op, "cpu:0", "cpu", machine, 8, network, "forward", source, seconds, seconds, 0.0, 9)
+
+    marks = [row(n, YARDSTICKS, s, t) for n in (16, 128, 1024) for s in ("step", "single") for t in ("MatMul", "AddV2")]
+    networks = {"one": range(100, 500, 20), "other": range(110, 600, 20)}
+    return marks + [row(n, network, "step") for network, sizes in networks.items() for n in sizes]
+
+
+def test_other_hardware_is_predicted_by_yardsticks_and_not_by_peaks() -> None:
+    here, there = times_of("one core", 1e-5, 2e10, idle=1.0), times_of("all cores", 1e-5, 4e10, idle=4.0)
+    facts = elsewhere_facts(here, there)
+    assert facts["elsewhere"]["machine"] == "all cores" and facts["elsewhere"]["peaks"] == pytest.approx(1 / 8, rel=0.1)
+    for found in facts["elsewhere"]["networks"].values():
+        assert max(found["known"]["mean"], abs(found["known"]["whole"])) < 0.1 < found["by_peaks"]["mean"]
+        assert found["left_out"]["mean"] < 0.25
+    heads, *rows = [line for line in _elsewhere_lines(facts | {"counted_from_s": 2e-5}) if line.startswith("| ")]
+    assert heads.startswith("| network | ops |") and rows[-1].startswith("| `other` | 25 | ")
+    without = [row for row in here if row.network != YARDSTICKS]
+    assert elsewhere_facts(without, there) == {} == elsewhere_facts(here, without)
 
 
 def test_of_one_network_none_can_be_left_out(tmp_path: Path) -> None:
