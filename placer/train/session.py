@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
+from placer.devices.process_resources import dropped_by_joining
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
@@ -22,6 +23,7 @@ from placer.train.connection import Connection
 from placer.train.variables.replicas import Replicas, Use
 from placer.train.variables.step_log import StepLog
 
+MAKE_ANEW = "make it anew, because a tf.data pipeline goes on with what its variables held before"
 MOST_REPAIRS = 10  # of one loss, where more devices go during each
 
 
@@ -58,14 +60,16 @@ class Loss:
     repeated: int  # steps, from the snapshot
     forgotten: int  # steps that could not be repeated
     seconds: float
+    dropped: str | None = None  # in words: what TensorFlow dropped of this program
 
     @property
     def in_words(self) -> str:
         """For the journal."""
         what = f"lost {', '.join(self.lost)}" if self.lost else "a call did not reach a worker"
+        dropped = f" TensorFlow dropped {self.dropped} with it: {MAKE_ANEW}." if self.dropped else ""
         return (
             f"{what}: {self.repeated} steps since the last snapshot were taken again, {self.forgotten} could not be; "
-            f"{self.seconds:.1f} s."
+            f"{self.seconds:.1f} s.{dropped}"
         )
 
 
@@ -276,10 +280,16 @@ class DeviceSession:
         """Whether all lost devices answer again."""
         return self.connection.is_back()
 
-    def rejoin(self) -> None:
-        """Take devices that came back in again, those that are there. Training goes on from the state it is in."""
+    def rejoin(self) -> str | None:
+        """Take devices that came back in again, those that are there. Training goes on from the state it is in. Returns
+        why that must not be, None where it was done.
+        """
         with self.lock:
+            dropped = dropped_by_joining()
+            if dropped is not None:
+                return f"this program holds {dropped}, which TensorFlow drops when workers are joined"
             self._rejoin()
+            return None
 
     def _rejoin(self) -> None:
         self.save()
@@ -318,7 +328,7 @@ class DeviceSession:
         if snapshot is None:
             what = f"{', '.join(lost)} was lost" if lost else "a call did not reach a worker"
             raise PlacerError(f"{what} before the first snapshot; start the training again.")
-        repeated, forgotten = len(self.log.steps), self.log.unrepeatable
+        repeated, forgotten, dropped = len(self.log.steps), self.log.unrepeatable, dropped_by_joining()
         for repair in range(MOST_REPAIRS):
             for member in self.members:
                 member.pause()
@@ -335,4 +345,4 @@ class DeviceSession:
                 if more is None or repair == MOST_REPAIRS - 1:
                     raise
                 new, lost = more, lost + more
-        return Loss(lost, repeated, forgotten, self.clock() - begin)
+        return Loss(lost, repeated, forgotten, self.clock() - begin, dropped)

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from placer.errors import PlacerError, listed
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
-from search.online.interfaces import Answer, LiveStepLike, PlannerLike, Steps
+from search.online.interfaces import Answer, LiveStepLike, PlannerLike, SessionLike, Steps
 from search.online.journal import Journal, Kind
 from search.online.kept_results import KeptResults
 from search.online.phases.adaptation import Adaptation
+from search.online.phases.asking import Asking
 from search.online.phases.first_search import FirstSearch
 from search.online.phases.joining import Joining
 from search.online.phases.rest import Rest
@@ -70,6 +71,7 @@ class Controller:
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
         self._splits = SplitSearch(self.trials, settings, self._say, self._now)
         self._rest = Rest(self.trials, settings, self._say, self._now, self.look_for_lost, clock)
+        self._rejoining = Asking(clock)  # whether devices that came back can be joined again
         self._make_planner = planner
         self._given: Wanted | None = None
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
@@ -324,9 +326,16 @@ class Controller:
         """Take devices that are back in again; now and then have the session look whether any was lost."""
         session = self.live.session
         if session.missing and self.step % self.settings.probe_every == 0 and session.is_back():
-            session.rejoin()
+            self._take_back(session)
         elif self.step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
+
+    def _take_back(self, session: SessionLike) -> None:
+        """Join devices that are back, or say once why not."""
+        missing = listed(session.missing)
+        why = self._rejoining.ask(session.rejoin) if self._rejoining.is_due else None
+        if why is not None and self._rejoining.is_news:
+            self._say("lost", f"{missing}: back, and yet not joined again: {why}.")
 
     def look_aside(self) -> None:
         """After a call of another signature than the main one: look for losses, and say once if most calls are such."""

@@ -18,6 +18,7 @@ from placer.train.steps.modes import UNTOUCHED, Placed
 from search.online.diagnose.change_detection import ChangeTest
 from search.online.diagnose.probe_budget import SHARE
 from search.online.interfaces import Steps
+from search.online.phases.asking import Asking
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
 from search.online.trials.trials import LATEST, Say, Trial, Trials
@@ -27,7 +28,6 @@ LOOK_EVERY_S = 0.02  # seconds of steps of which only the last is looked at
 FIRST_SPENT_S = 2.0  # what a look is taken to cost before the first one
 SOONER, LATER = 1 / 8, 8.0  # shares of a wait where steps took as long as the mapping, and where nothing changed
 MOST_DOUBLINGS = 8
-ASKING = 0.01  # share of the time for asking whether devices can be left: what a program holds takes long to find
 
 
 class Rest:
@@ -51,8 +51,7 @@ class Rest:
         self._usual_s: float | None = None  # of a step at rest, since that was measured
         self._spent_s = FIRST_SPENT_S  # by the last look
         self._vain = 0  # looks since one that was not
-        self._why: str | None = None  # the devices were not left, as last said
-        self._asks_s = 0.0  # when it may be asked again whether they can be
+        self._asking = Asking(clock)  # whether the devices can be left
 
     @property
     def is_due(self) -> bool:
@@ -83,7 +82,7 @@ class Rest:
     def run(self) -> Steps[None]:
         """Rest until a mapping has come near. Such a one is left untried but for a look."""
         self.trials.free()
-        self._why = None
+        self._asking = Asking(self._clock)
         while True:
             yield from self._wait()
             if (yield from self._look()):
@@ -111,7 +110,7 @@ class Rest:
                 self.is_calm = False
             if not is_left:
                 self._look_for_lost()
-                is_left = self._clock() >= self._asks_s and self._leave()
+                is_left = self._asking.is_due and self._leave()
             changed = test.add(latest_s[-1]) is not None or changed
             if len(latest_s) < LATEST:
                 continue
@@ -129,18 +128,15 @@ class Rest:
 
     def _leave(self) -> bool:
         """Leave the devices, unless something else needs them; returns whether they are left."""
-        live, begin_s = self.trials.live, self._clock()
-        why = live.rest()
-        ended_s = self._clock()
-        self._asks_s = ended_s + (ended_s - begin_s) / ASKING
+        live = self.trials.live
+        why = self._asking.ask(live.rest)
         devices = live.session.devices
         names = listed(devices.topology.names) if devices is not None else "the devices"
         far = f"the fastest mapping takes {self._margin:.1f}x as long as the step untouched"
         if why is None:
             self._say("left", f"{names} are left: {far}. They are joined again where that may have changed.")
-        elif why != self._why:
+        elif self._asking.is_news:
             self._say("left", f"nothing is tried any more for now: {far}. {names} stay joined: {why}.")
-        self._why = why
         return why is None
 
     def _look(self) -> Steps[bool]:

@@ -92,6 +92,59 @@ def test_a_pipeline_with_a_variable_of_its_own_keeps_workers_from_being_joined()
     )
 
 
+LOSS = """
+import gc, os, signal, time
+import tensorflow as tf, placer
+level, weight = tf.Variable(1.0), tf.Variable(1.0)
+step = placer.autoplace(
+    tf.function(lambda x: weight.assign_add(tf.reduce_sum(x) + tf.reduce_max(x))), devices="workers:2", budget=2,
+    beat_untouched=False,
+)
+
+def scaled():
+    return tf.data.Dataset.from_tensors(tf.ones([4])).map(lambda x: x * level)
+
+def first(batches):
+    return float(next(iter(batches))[0])
+
+def until(holds):
+    begin = time.monotonic()
+    while not holds():
+        assert time.monotonic() < begin + 90, step.report()
+        step(tf.ones([4]))
+        time.sleep(0.001)
+
+def said():
+    return [entry.sentence for entry in step.journal.entries if entry.kind == "lost"]
+
+until(lambda: step.phase == "steady")
+session = step._session
+made = scaled()
+os.kill(session.connection.workers.processes[1].pid, signal.SIGKILL)
+until(said)
+assert "dropped a variable's handle in a function of a tf.data pipeline" in said()[0], said()
+level.assign(3.0)
+made = scaled()
+assert first(made) == 3.0
+until(lambda: len(said()) > 1)
+assert said()[1].startswith("worker:1: back, and yet not joined again: this program holds"), said()
+level.assign(4.0)
+assert first(made) == 4.0 and session.missing == ("worker:1",)
+del made
+until(lambda: not gc.collect() and not session.missing)
+assert len(said()) == 2, said()
+step.close()
+print("told")
+"""
+
+
+@pytest.mark.workers
+@pytest.mark.slow
+def test_a_pipeline_made_since_is_named_when_a_worker_is_lost_and_keeps_it_from_being_joined_again():
+    ran = subprocess.run([sys.executable, "-c", LOSS], capture_output=True, text=True, timeout=300)
+    assert ran.stdout == "told\n", ran.stdout + ran.stderr[-3000:]
+
+
 PROGRAM = """
 import tensorflow as tf, placer
 table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], [1.0, 2.0]), 0.0)

@@ -26,6 +26,7 @@ from search.online.controller import Controller, OnlineSettings
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.journal import Journal
 from search.online.phases import split_search
+from search.online.phases.asking import ASKING
 from search.online.replan.proposal import DEFAULT_SEARCHER, NoRoomError, Proposal
 from search.online.replan.replanner import Replanner
 from search.session.registry import SEARCHERS
@@ -1022,6 +1023,23 @@ def away(machine, lasts):
     for name in ("join", "wake", "profile", "build"):
         setattr(machine, name, whole(getattr(machine, name)))
         getattr(machine, name).__name__ = name
+
+
+def test_a_device_that_is_back_and_must_not_be_joined_is_named_once_and_asked_for_seldom():
+    training, asked = Training(Machine()).until("steady"), []
+    machine, session = training.machine, training.machine.session
+    session.missing, session.is_back = ("worker:1",), lambda: True
+
+    def rejoin():
+        asked.append(machine.step)
+        machine.clock.now_s += 0.1
+        return "this program holds a table"
+
+    session.rejoin = rejoin
+    training.steps(3000)
+    assert training.said("lost") == ["worker:1: back, and yet not joined again: this program holds a table."]
+    seconds = machine.clock.now_s
+    assert 2 <= len(asked) <= ASKING * seconds / 0.1 + 1
 
 
 @pytest.mark.parametrize("script", ["script", "place"])
