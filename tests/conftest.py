@@ -6,6 +6,7 @@ workers run commands in processes of their own.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import tensorflow as tf
+
+# A collection of all that TensorFlow holds takes more than a second after some hundred tests.
+gc.set_threshold(700, 10, 100)
 
 # Under nohup, SIGHUP is ignored here, and would be in every process that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -34,7 +34,7 @@ def test_train_loop(tmp_path: Path) -> None:
     assert said.endswith("trained 60 steps.\n")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_keras_fit(tmp_path: Path) -> None:
     said = run("keras_fit", tmp_path, "--epochs 2 --steps 12 --batch 4 --side 32 --alpha 0.35 --budget 2")
@@ -52,7 +52,7 @@ def test_offline_then_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.workers
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_adaptive(tmp_path: Path) -> None:
     said = run("adaptive", tmp_path, "--batch 2 --steps 20 --search 60 --budget 2")
     assert [line.split(":")[0] for line in said.splitlines() if line.startswith("---")] == [

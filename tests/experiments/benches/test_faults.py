@@ -328,7 +328,7 @@ def test_options_that_it_cannot_use_are_refused(options: dict[str, Any]) -> None
 # Real ones.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_outputs_that_cannot_be_written_are_survived() -> None:
     found = outputs.output_facts()
     assert len(found["outcomes"]) + len(found["skipped"]) == len(list(outputs.cases()))

@@ -89,7 +89,7 @@ def test_of_one_network_none_can_be_left_out(tmp_path: Path) -> None:
     assert facts["left_out"] == {} and facts["step_mape_left_out"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_a_network_left_out_is_predicted_planned_and_stepped(tmp_path: Path) -> None:
     assert DEVICES == "workers:2"

@@ -129,6 +129,7 @@ class Here:
         return type("Done", (), {"result": lambda self: found})()
 
 
+@pytest.mark.nightly
 def test_the_formula_of_what_is_a_formula_is_found_and_wins_beyond(facts):
     assert facts["n_runs"] == 80 and facts["n_failed"] == 0 and facts["noise"] == 0.0
     assert facts["mape_heldout"] < 0.08
@@ -136,6 +137,7 @@ def test_the_formula_of_what_is_a_formula_is_found_and_wins_beyond(facts):
     assert {"mape_heldout", "mape_extrapolation", "best_blackbox_extrapolation", "n_runs"} <= set(facts)
 
 
+@pytest.mark.nightly
 def test_all_models_are_judged_on_the_same_runs(facts):
     for row in facts["by_kind"].values():
         assert {f"{name} ({view})" for name in BLACKBOXES for view in ("logs", "seconds")} <= set(row["held_out"])

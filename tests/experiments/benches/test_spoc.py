@@ -325,6 +325,7 @@ def test_tiny_steps_are_not_predicted_from_the_constant_of_large_ones():
     assert Additive(("operations",)).constant and not Additive(SETS[SPOC]).constant
 
 
+@pytest.mark.nightly
 def test_a_process_of_one_core_has_one_core_and_one_thread_for_each_pool():
     for kind, cores, op in ((ONE_CORE, 1, 1), (CORE_PER_OP, len(os.sched_getaffinity(0)), 1)):
         assert alone(pools, kind) == (cores, op, cores)

@@ -79,6 +79,7 @@ def test_outputs_of_a_report_and_an_export_are_tried_each_by_itself(done, tmp_pa
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1) and "is a folder" in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_warm_start_is_an_option_and_what_is_no_store_is_one_line_and_exit_code_2(folder, edited, done):
     path = edited("seeds = [0, 1]", 'seeds = [2]\nstore = "second.sqlite"')
     found = placer("run", path, "--warm-start", folder / "two.json")

@@ -137,6 +137,7 @@ def folder(tmp_path_factory):
     return folder, before, json.loads(out)
 
 
+@pytest.mark.nightly
 def test_what_was_measured_before_the_kill_is_kept_and_not_measured_again(folder):
     path, before, facts = folder
     held = stored(path)
@@ -148,6 +149,7 @@ def test_what_was_measured_before_the_kill_is_kept_and_not_measured_again(folder
         assert len(set(placements)) == len(placements)
 
 
+@pytest.mark.nightly
 def test_the_questions_are_those_of_a_search_that_was_not_killed(folder, monkeypatch):
     """Its own results are told to a fresh one."""
     monkeypatch.setattr(measured_case, "CaseProcess", lambda *_: None)

@@ -72,6 +72,7 @@ def test_plan_then_simulate_agree(topology, tmp_path):
     assert json.loads(simulated.stdout)["value"] == pytest.approx(json.loads(planned.stdout)["value"])
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_to_the_memory_that_is_allowed(topology, tmp_path):
     needed = sum(op["memory_bytes"] for op in json.loads(GRAPH.read_text())["ops"])
     limits = [part for i in range(4) for part in ("--max-memory", f"gpu:{i}={needed // 3}")]
@@ -105,7 +106,7 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("search", "no_such_net", "--workers", 2), 2, "no_such_net"),
+        pytest.param(("search", "no_such_net", "--workers", 2), 2, "no_such_net", marks=pytest.mark.slow),
         (("search", "towers", "--workers", 2, "--devices", "workers:2"), 2, "--workers and --devices"),
         pytest.param(
             ("search", "mnist_softmax", "--workers", 4096), 2, "4096 workers were asked for", marks=pytest.mark.slow
@@ -117,19 +118,20 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("search", "mnist_softmax", "--report", "report.txt"), 2, "a report ends in .html (a page) or .md"),
         (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
         pytest.param(("search", "mnist_softmax"), 1, "nothing to place", marks=pytest.mark.slow),
-        pytest.param(("devices", "--devices", "gpus:0"), 2, "as in gpus:2", marks=pytest.mark.slow),
+        pytest.param(("devices", "--devices", "gpus:0"), 2, "as in gpus:2", marks=pytest.mark.nightly),
         pytest.param(("devices", "--devices", "gpus:2"), 2, "write cpus:2 to divide the CPU", marks=pytest.mark.slow),
         pytest.param(
-            ("search", "no_such_net", "--devices", "gpus:2@0"), 2, "as in gpus:2@4096", marks=pytest.mark.slow
+            ("search", "no_such_net", "--devices", "gpus:2@0"), 2, "as in gpus:2@4096", marks=pytest.mark.nightly
         ),
         pytest.param(
             ("devices", "--devices", "localhost:1"), 1, "no worker answers at localhost:1", marks=pytest.mark.slow
         ),
         (("plan", "none.json", "none.json"), 2, "none.json"),
-        (
+        pytest.param(
             ("search", "mnist_softmax", "--workers", 2, "--max-memory", "worker:2=1GiB"),
             2,
             "--max-memory: worker:2 is no device here; the devices are worker:0, worker:1.",
+            marks=pytest.mark.slow,
         ),
         (("compare", "mnist_softmax", "--workers", 2, "--max-memory", "worker:0=big"), 2, "'big' is no size"),
         pytest.param(
@@ -141,8 +143,8 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("plan", "none.json", "none.json", "--max-memory", "gpu:0=0"), 2, "leaves no memory; give at least one byte"),
         (("spoc", GRAPH, "none.json"), 2, "none.json"),
         (("spoc", "keras:ResNet5"), 2, "did you mean 'ResNet50'"),
-        pytest.param(("bench", "everything"), 2, "everything", marks=pytest.mark.slow),
-        pytest.param(("bench", "spoc", "--model", "lenet"), 2, "lenet", marks=pytest.mark.slow),
+        pytest.param(("bench", "everything"), 2, "everything", marks=pytest.mark.nightly),
+        pytest.param(("bench", "spoc", "--model", "lenet"), 2, "lenet", marks=pytest.mark.nightly),
         (("bench", "simulator-speed", "--measurements", -1), 2, "--measurements -1"),
     ],
 )
@@ -220,6 +222,7 @@ def mixed(tmp_path):
     return graph, machine
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_its_pins_and_says_that_no_single_device_can(mixed, tmp_path):
     out = tmp_path / "mapping.json"
     done = placer("plan", *mixed, "--pin", "a|b=cpu", "--pin", "c=gpu:0", "--seconds", 1, "--out", out, "--json")
@@ -263,7 +266,7 @@ def test_names_are_never_taken_for_markup(tmp_path):
     assert "[red]" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_search_on_two_devices_of_one_process(tmp_path):
     done = placer("search", "mnist_softmax", "--devices", "cpus:2", "--measurements", 4, "--json", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -273,7 +276,7 @@ def test_search_on_two_devices_of_one_process(tmp_path):
     assert facts["tf_default_s"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_devices_that_one_process_is_divided_into():
     done = placer("devices", "--devices", "cpus:2", "--json")
     assert done.returncode == 0, done.stderr

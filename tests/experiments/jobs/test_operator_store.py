@@ -109,6 +109,7 @@ def test_on_other_hardware_yardsticks_say_how_fast_it_is(
         store(rows("old")).on_devices(captured, workers())
 
 
+@pytest.mark.slow
 def test_yardsticks_are_measured_on_the_devices_at_hand(
     store: Callable[..., OperatorStore], captured: Captured, two_cpus: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:

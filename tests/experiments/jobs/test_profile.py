@@ -100,6 +100,7 @@ def facts():
     return bench.evaluated(ROWS, ("held",))
 
 
+@pytest.mark.slow
 def test_what_is_held_out_is_not_fitted(facts):
     kept = [row for row in ROWS if row.network != "held"]
     assert facts["n_train"] + facts["n_test_all_ops"] == len(kept)

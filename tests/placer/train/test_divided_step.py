@@ -307,6 +307,7 @@ def test_a_plan_for_another_step_is_refused(two_cpus, live_hand):
     hand.close()
 
 
+@pytest.mark.slow
 def test_a_step_traced_once_for_any_size_is_divided_for_each(two_cpus, live_hand):
     """As Keras traces a step whose last batch is smaller: no batch is cut as one of another size."""
     sizes = [8, 8, 8, 8, 5, 8, 5, 8, 5, 5, 1, 8, 1, 1, 8, 12, 12, 12]

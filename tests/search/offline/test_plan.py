@@ -28,7 +28,7 @@ def gpus(number, **fields):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("bayes") else n for n in SEARCHERS]
+    "name", [pytest.param(n, marks=pytest.mark.nightly) if n.startswith("bayes") else n for n in SEARCHERS]
 )
 def test_a_plan_lies_between_the_bound_and_the_best_single_device(name, problem):
     found = plan(problem, name, seconds=0.5, clock=ticking(0.02))

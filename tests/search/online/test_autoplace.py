@@ -49,7 +49,8 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]
 @pytest.fixture(autouse=True)
 def given_back() -> Iterator[None]:
     yield
-    gc.collect()
+    if DeviceSession._open:  # after many tests, collecting takes seconds
+        gc.collect()
     assert not DeviceSession._open
 
 
@@ -66,7 +67,14 @@ def searched(step: AutoStep, inputs: tuple[Any, ...]) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize(("within", "ends"), [("capture", "Ctrl-C"), ("profile", "Ctrl-C"), ("profile", "a loss")])
+@pytest.mark.parametrize(
+    ("within", "ends"),
+    [
+        pytest.param("capture", "Ctrl-C", marks=pytest.mark.slow),
+        ("profile", "Ctrl-C"),
+        pytest.param("profile", "a loss", marks=pytest.mark.slow),
+    ],
+)
 def test_a_search_that_is_interrupted_goes_on_with_the_next_call(
     make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch, within: str, ends: str
 ) -> None:
@@ -137,6 +145,7 @@ def test_a_program_that_goes_over_to_larger_batches_has_these_searched(
     np.testing.assert_allclose(found, [float(alone(*batch)) for batch in given], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_step_that_looks_up_in_a_table_is_placed() -> None:
     """A session, in which steps are profiled, does not find the table."""
     words = [f"word{i}" for i in range(12)]
@@ -185,6 +194,7 @@ def test_the_signature_of_most_calls_is_searched_where_that_of_the_first_never_c
         assert sum(entry.kind == "start" for entry in placed.journal.entries) == 1, placed.report()
 
 
+@pytest.mark.slow
 def test_a_step_that_keeps_a_string_is_placed() -> None:
     def made() -> tuple[Callable[..., Any], tf.Variable, tf.Variable]:
         weight, last = tf.Variable(0.5), tf.Variable("none")
@@ -572,7 +582,7 @@ np.testing.assert_allclose(found[:5000], expected[:len(found)], rtol=1e-3, atol=
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_a_worker_lost_while_the_step_is_profiled_delays_the_search() -> None:
     done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=300)

@@ -94,7 +94,8 @@ def write_assignment(path: Path, assignment: dict[str, str]) -> None:
 def given_back() -> Iterator[None]:
     """Whatever a fit went through, nothing stays watched, joined or replaced behind it."""
     yield
-    gc.collect()
+    if DeviceSession._open:  # after many tests, collecting takes seconds
+        gc.collect()
     assert not DeviceSession._open
 
 
@@ -241,7 +242,7 @@ def test_other_callbacks_see_and_set_true_weights(stored: Any, tmp_path: Path) -
         assert_same_weights(model, model_0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_fit_goes_on_where_a_backup_was_made(stored: Any, tmp_path: Path) -> None:
     def stop(epoch: int, logs: Any) -> None:
         if epoch == 1:
@@ -355,6 +356,7 @@ class Branching(keras.Model):
         return {"loss": loss}
 
 
+@pytest.mark.slow
 def test_autograph_does_not_convert_a_training_step_as_in_keras() -> None:
     plain, model = (make_model(Branching, metrics=None, optimizer=keras.optimizers.SGD(0.1)) for _ in range(2))
     assert_same(fitted(model, AutoPlace(log_dir=None), epochs=1), fitted(plain, epochs=1))
@@ -373,6 +375,7 @@ def make_outputs() -> keras.Model:
     return model
 
 
+@pytest.mark.slow
 def test_a_step_is_traced_once_for_all_sizes_as_in_keras(tmp_path: Path) -> None:
     x, _ = data(4 * BATCH + 4)
     y = {"o": 3 * x[:, :1], "p": x[:, 1:2]}
@@ -396,7 +399,7 @@ class On(keras.callbacks.Callback):
             setattr(self, f"on_{name}", function)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored: Any) -> None:
     plain, model = make_model(), make_model()
     placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
@@ -411,7 +414,7 @@ def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored
     assert len(placed.seen) == 3 * BATCHES and all(placed.seen[3:])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_on_workers_a_batch_that_a_callback_trains_runs_op_by_op_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that is first compiled while workers are joined would lose its updates."""
     plain, model = make_model(), make_model()
@@ -428,6 +431,7 @@ def test_on_workers_a_batch_that_a_callback_trains_runs_op_by_op_and_counts(monk
     assert eager.count(True) == 3 and model.optimizer.iterations.numpy() == 3 * BATCHES + 3
 
 
+@pytest.mark.slow
 def test_keras_alone_takes_a_step_on_no_data_at_the_first_end_of_data_of_unknown_length() -> None:
     """The contract says so: should either change, its row is to go."""
     plain, model = make_model(), make_model()
@@ -436,6 +440,7 @@ def test_keras_alone_takes_a_step_on_no_data_at_the_first_end_of_data_of_unknown
     assert plain.optimizer.iterations.numpy() == BATCHES + 1 and model.optimizer.iterations.numpy() == BATCHES
 
 
+@pytest.mark.slow
 def test_a_train_function_made_anew_ends_the_placement_in_words(stored: Any) -> None:
     model = make_model()
     placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
@@ -445,6 +450,7 @@ def test_a_train_function_made_anew_ends_the_placement_in_words(stored: Any) -> 
     assert len(told) == 1 and "got another train_function" in placing.report()
 
 
+@pytest.mark.slow
 def test_a_fit_leaves_the_traces_of_an_earlier_one() -> None:
     model = make_model()
     fitted(model, epochs=1)
@@ -458,11 +464,13 @@ def interrupt(step: int, logs: Any = None) -> None:
         raise KeyboardInterrupt
 
 
-OTHERWISE = ("without", "another AutoPlace", "compiled anew", "dropped")
+OTHERWISE = ("without", "compiled anew", "dropped")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "goes_on", ["with AutoPlace", *(pytest.param(how, marks=pytest.mark.slow) for how in OTHERWISE)]
+    "goes_on",
+    ["with AutoPlace", "another AutoPlace", *(pytest.param(how, marks=pytest.mark.nightly) for how in OTHERWISE)],
 )
 def test_a_fit_interrupted_between_steps_leaves_all_usable(goes_on: str, stored: Any) -> None:
     plain, model = make_model(), make_model()
@@ -537,12 +545,13 @@ class OwnFunction(keras.Model):
         return super().make_train_function(force)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "compiling", "reason"),
     [
         (keras.Model, {"run_eagerly": True}, "run_eagerly"),
-        pytest.param(keras.Model, {"jit_compile": True}, "XLA", marks=pytest.mark.slow),
-        pytest.param(OwnFunction, {}, "its own train_function", marks=pytest.mark.slow),
+        (keras.Model, {"jit_compile": True}, "XLA"),
+        (OwnFunction, {}, "its own train_function"),
     ],
 )
 def test_a_model_left_alone_trains_with_one_warning(kind: Any, compiling: dict[str, Any], reason: str) -> None:

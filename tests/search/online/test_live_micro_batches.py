@@ -82,6 +82,7 @@ def assert_as_alone(program: Program, losses: list[float]) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_training_placed_in_micro_batches_is_the_training(tmp_path: Any) -> None:
     keras.backend.clear_session()
     program = Program()

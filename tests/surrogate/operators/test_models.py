@@ -67,6 +67,7 @@ def test_every_regressor_learns_and_says_the_same_again(name):
     assert np.abs(found[0] - log_s).mean() < np.abs(log_s - np.median(log_s)).mean() / 4
 
 
+@pytest.mark.slow
 def test_unseen_shapes_of_a_true_roofline_are_predicted(models):
     unseen = [matmul(64, 128, 256), matmul(256, 32, 64), matmul(200, 100, 300)]
     for op, predicted in zip(unseen, models.predict(unseen), strict=True):

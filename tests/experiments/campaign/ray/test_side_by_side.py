@@ -146,6 +146,7 @@ def started(path, *arguments):
     return process, [*searching(ours), *(child for child in ours.children() if child.name() == "raylet")]
 
 
+@pytest.mark.nightly
 def test_a_command_that_is_killed_leaves_no_process_and_may_go_on_without_ray(campaign, straight):
     path = campaign(LONG)
     process, others = started(path)
@@ -158,6 +159,7 @@ def test_a_command_that_is_killed_leaves_no_process_and_may_go_on_without_ray(ca
     assert run(path, by_ray=False) == (straight(LONG), [])
 
 
+@pytest.mark.nightly
 def test_ctrl_c_in_a_terminal_reaches_all_and_the_same_command_goes_on(campaign, straight):
     """It is sent to the whole group of processes. Nothing but the result is printed, before and after."""
     path = campaign(LONG)
@@ -173,6 +175,7 @@ def test_ctrl_c_in_a_terminal_reaches_all_and_the_same_command_goes_on(campaign,
     assert (stored(path), failures(path)) == (straight(LONG), [])
 
 
+@pytest.mark.nightly
 def test_a_node_that_is_lost_has_its_cells_searched_elsewhere(campaign, straight):
     from ray.cluster_utils import Cluster
 

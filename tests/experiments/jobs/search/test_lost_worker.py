@@ -116,6 +116,7 @@ def test_a_healthy_search_prints_nothing_on_stderr_that_is_not_ours(tmp_path):
     assert json.loads(ended.out)["lost"] is None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("act", [freeze, nightly(kill)])
 def test_while_ops_are_profiled(tmp_path, act):
     ended = hit(tmp_path, PROFILING, act)
@@ -206,6 +207,7 @@ def test_a_worker_elsewhere_that_freezes_cannot_be_ended_so_the_search_ends(tmp_
         assert len(store) > 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", [nightly("compare"), "profile"])
 def test_other_commands_end_as_well(tmp_path, command):
     phase = {"compare": PROFILING, "profile": "pass 1"}[command]
@@ -214,7 +216,8 @@ def test_other_commands_end_as_well(tmp_path, command):
     assert ended.lines[-1].startswith("placer: worker:1 did not answer")
 
 
-@pytest.mark.parametrize("act", [nightly(freeze), kill])
+@pytest.mark.nightly
+@pytest.mark.parametrize("act", [freeze, kill])
 def test_a_profile_keeps_the_passes_before_a_worker_was_lost(tmp_path, act):
     export = tmp_path / "rows.csv"
     ended = hit(tmp_path, "pass 2", act, ["profile", "mnist_softmax", "--export", str(export)])

@@ -179,7 +179,7 @@ def test_two_nodes_compute_and_are_given_back(cluster):
     assert not cluster.workers()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_a_program_that_is_killed_leaves_no_worker_and_no_node_in_use(cluster):
     with cluster.started(HELD) as program:
@@ -191,7 +191,7 @@ def test_a_program_that_is_killed_leaves_no_worker_and_no_node_in_use(cluster):
     assert not alive
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_a_training_outlives_a_node_and_keeps_every_bit(cluster):
     """Both nodes are free again after the tests above."""

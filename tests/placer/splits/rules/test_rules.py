@@ -27,7 +27,7 @@ def test_parts_do_what_the_whole_does(kind: str) -> None:
     _check(kind, 2 if _has_company(kind) else 6)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", sorted(table.RULES))
 def test_parts_do_what_the_whole_does_for_many_shapes(kind: str) -> None:
     _check(kind, 4 if _has_company(kind) else 12)
