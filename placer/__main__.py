@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
+from contextlib import suppress
 
 from placer import load
 from placer.errors import BadInputError
+
+BY_SIGNAL = 128  # the exit code is this and the signal's number
 
 
 def main() -> None:
@@ -18,7 +23,23 @@ def main() -> None:
     except KeyboardInterrupt:  # before there is a handler
         print("placer: interrupted.", file=sys.stderr)
         sys.exit(130)
-    run()
+    try:
+        run()
+    except SystemExit as end:
+        if isinstance(end.code, int) and end.code > BY_SIGNAL:
+            _end(end.code)
+        raise
+
+
+def _end(code: int) -> None:
+    """End this process after a signal, without taking Python down: a thread that the signal left behind in TensorFlow
+    may go on meanwhile, and crash the process (exit code -11).
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

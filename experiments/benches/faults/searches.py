@@ -95,7 +95,7 @@ def _running(model: str, workers: int, folder: Path, deadline_s: float | None) -
         "--groups", str(GROUPS), "--split", "off", "--out", str(folder / "out"), "--report", str(folder / "report.md"),
         "--store", str(folder / "store.sqlite"), "--json",
     ]  # fmt: skip
-    environment = {} if deadline_s is None else {"PLACER_DEADLINE_S": str(deadline_s)}
+    environment = {"PYTHONFAULTHANDLER": "1"} | ({} if deadline_s is None else {"PLACER_DEADLINE_S": str(deadline_s)})
     return Running(command, Family(str(folder), folder / "tmp"), environment)
 
 

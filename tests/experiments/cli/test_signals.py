@@ -139,6 +139,29 @@ def test_a_signal_while_a_library_makes_a_class_ends_with_its_own_exit_code(tmp_
     assert done.stderr.startswith("placer: ended by SIGTERM") and done.stderr.count("\n") == 1
 
 
+# A command that is ended while something is under way that must not outlive Python.
+LEFT = """
+import atexit, os, signal
+from experiments.cli import app
+from placer import __main__
+
+class Left:
+    def __del__(self):
+        os.write(1, b"taken down")
+
+left = Left()
+atexit.register(os.write, 1, b"at exit")
+app.app = lambda: signal.raise_signal(signal.SIGTERM)
+__main__.main()
+"""
+
+
+def test_a_signal_ends_the_process_before_python_is_taken_down():
+    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (143, "at exit")
+    assert done.stderr.startswith("placer: ended by SIGTERM") and done.stderr.count("\n") == 1
+
+
 @pytest.fixture
 def arguments(tmp_path):
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
