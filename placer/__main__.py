@@ -32,8 +32,8 @@ def main() -> None:
 
 
 def _end(code: int) -> None:
-    """End this process after a signal, without taking Python down: a thread that the signal left behind in TensorFlow
-    may go on meanwhile, and crash the process (exit code -11).
+    """End this process, and leave Python as it is: a thread that was left behind in TensorFlow when a signal cut short
+    what waited for it would crash where Python is taken down around it (exit code -11).
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

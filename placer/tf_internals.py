@@ -389,9 +389,9 @@ def element_spec(spec: tf.data.IteratorSpec) -> Any:
     return spec._element_spec
 
 
-def is_anonymous(resource: Any) -> bool:
-    """Whether a table has no name, so that TensorFlow finds it by its handle."""
-    return bool(getattr(resource, "_is_anonymous", False))
+def is_found_by_name(resource: Any) -> bool:
+    """Whether TensorFlow looks for a table, writer or queue by its name: for an open one that is not anonymous."""
+    return not getattr(resource, "_is_anonymous", False) and not getattr(resource, "_closed", False)
 
 
 def stored_list(value: Any) -> list[Any] | None:
@@ -412,7 +412,9 @@ def traces_dataset() -> bool:
 def dataset_captures() -> Iterator[Any]:
     """The handles that functions of this process's tf.data pipelines hold. TensorFlow reads them when it likes."""
     for wrapper in instances_of([structured_function.StructuredFunctionWrapper]):
-        yield from (outer for outer, _ in wrapper.function.graph.captures if outer.dtype == tf.resource)
+        function = getattr(wrapper, "_function", None)  # none while it is traced, and where that failed
+        if function is not None:
+            yield from (outer for outer, _ in function.graph.captures if outer.dtype == tf.resource)
 
 
 def is_handle_of_variable(handle: Any) -> bool:

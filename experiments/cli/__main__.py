@@ -1,5 +1,5 @@
 """`python -m experiments.cli` is `placer`."""
 
-from experiments.cli.app import main
+from placer.__main__ import main
 
 main()

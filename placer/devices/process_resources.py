@@ -6,7 +6,7 @@ given other handles (placer/train/variables/hooks.py), but functions of tf.data 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placer import tf_internals
 from placer.errors import BadInputError, short
@@ -16,21 +16,35 @@ if TYPE_CHECKING:
     from placer.trace.capture import Captured
 
 IN_WORDS = {"table": "a lookup table", "writer": "a summary writer", "queue": "a queue"}
+PIPELINE = "a variable's handle in a function of a tf.data pipeline (an augmentation layer's, say)"
 USERS = ("LookupTable", "Queue", "Summary")  # parts of the types of ops that use one
 
 
 def dropped_by_joining() -> str | None:
     """In words, what this program holds that would be gone after workers are joined; None where there is nothing."""
-    if any(map(tf_internals.is_handle_of_variable, tf_internals.dataset_captures())):
-        return "a variable's handle in a function of a tf.data pipeline (an augmentation layer's, say)"
-    return _named()
+    return PIPELINE if any(map(_is_used, tf_internals.dataset_captures())) else _named()
+
+
+def _is_used(handle: Any) -> bool:
+    """Whether a handle is one of a variable, and not one that the variable has lost, with which nothing more can go."""
+    return tf_internals.is_handle_of_variable(handle) and tf_internals.current_handle(handle) is handle
+
+
+def in_words(dropped: str) -> str:
+    """What the program has to do about what TensorFlow has dropped, as `dropped_by_joining` named it before."""
+    if dropped == PIPELINE:
+        return (
+            "a tf.data pipeline of this program uses a variable, and reads from now on what that held until now: make "
+            "the pipeline anew"
+        )
+    return f"TensorFlow has dropped {dropped} of this program, and whoever uses it gets an error: make it anew"
 
 
 def _named() -> str | None:
     kinds = tf_internals.named_resource_kinds()
     for kind, types in kinds.items():
         for thing in instances_of(types):
-            if not tf_internals.is_anonymous(thing):
+            if tf_internals.is_found_by_name(thing):
                 return f"{IN_WORDS[kind]} ({type(thing).__name__})"
     return None
 

@@ -6,8 +6,10 @@ a variable has one true value (docs/decisions/009-coherence.md).
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -15,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.process_resources import dropped_by_joining
+from placer.devices.process_resources import dropped_by_joining, in_words
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
@@ -23,7 +25,6 @@ from placer.train.connection import Connection
 from placer.train.variables.replicas import Replicas, Use
 from placer.train.variables.step_log import StepLog
 
-MAKE_ANEW = "make it anew, because a tf.data pipeline goes on with what its variables held before"
 MOST_REPAIRS = 10  # of one loss, where more devices go during each
 
 
@@ -60,13 +61,13 @@ class Loss:
     repeated: int  # steps, from the snapshot
     forgotten: int  # steps that could not be repeated
     seconds: float
-    dropped: str | None = None  # in words: what TensorFlow dropped of this program
+    dropped: str | None = None  # what TensorFlow dropped of this program, as `dropped_by_joining` says it
 
     @property
     def in_words(self) -> str:
         """For the journal."""
         what = f"lost {', '.join(self.lost)}" if self.lost else "a call did not reach a worker"
-        dropped = f" TensorFlow dropped {self.dropped} with it: {MAKE_ANEW}." if self.dropped else ""
+        dropped = f" Also, {in_words(self.dropped)}." if self.dropped else ""
         return (
             f"{what}: {self.repeated} steps since the last snapshot were taken again, {self.forgotten} could not be; "
             f"{self.seconds:.1f} s.{dropped}"
@@ -202,8 +203,11 @@ class DeviceSession:
                 self.replicas.pull()  # no replica of its own has to be kept for the truth that it holds
             self.members.remove(member)
         if not self.members:
+            dropped = dropped_by_joining() if self.fragile else None
             self.replicas.close()
             self.connection.close()
+            if dropped is not None:
+                warnings.warn(f"placer: workers are left. Now {in_words(dropped)}.", stacklevel=2)
             self._open.pop((self.connection.spec, self.connection.include_local), None)
 
     # Steps and variables.
@@ -282,10 +286,12 @@ class DeviceSession:
 
     def rejoin(self) -> str | None:
         """Take devices that came back in again, those that are there. Training goes on from the state it is in. Returns
-        why that must not be, None where it was done.
+        why nothing was joined, None where it was.
         """
         with self.lock:
             dropped = dropped_by_joining()
+            if dropped is not None and gc.collect():  # it may have been garbage
+                dropped = dropped_by_joining()
             if dropped is not None:
                 return f"this program holds {dropped}, which TensorFlow drops when workers are joined"
             self._rejoin()

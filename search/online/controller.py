@@ -325,7 +325,8 @@ class Controller:
     def look_for_lost(self) -> None:
         """Take devices that are back in again; now and then have the session look whether any was lost."""
         session = self.live.session
-        if session.missing and self.step % self.settings.probe_every == 0 and session.is_back():
+        is_due = self.step % self.settings.probe_every == 0 and self._rejoining.is_due
+        if session.missing and is_due and session.is_back():
             self._take_back(session)
         elif self.step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
@@ -333,9 +334,10 @@ class Controller:
     def _take_back(self, session: SessionLike) -> None:
         """Join devices that are back, or say once why not."""
         missing = listed(session.missing)
-        why = self._rejoining.ask(session.rejoin) if self._rejoining.is_due else None
-        if why is not None and self._rejoining.is_news:
-            self._say("lost", f"{missing}: back, and yet not joined again: {why}.")
+        why = self._rejoining.attempt(session.rejoin)
+        said = f"{missing} came back, and cannot be joined again yet, for which new searches wait: {why}."
+        if why is not None and self._rejoining.is_news(said):
+            self._say("lost", said)
 
     def look_aside(self) -> None:
         """After a call of another signature than the main one: look for losses, and say once if most calls are such."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import threading
 import time
 from collections import deque
@@ -163,20 +164,32 @@ class Journal:
 
 
 class _TensorBoard:
-    """Event files, written by TensorFlow."""
+    """An event file, written by TensorBoard's own modules: a writer of TensorFlow's would keep workers from being
+    joined (placer/devices/process_resources.py).
+    """
 
     def __init__(self, log_dir: Path) -> None:
-        import tensorflow as tf
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._tf = tf
-        self._writer = tf.summary.create_file_writer(str(log_dir))
+        self._event, self._summary, self._record_writer = Event, Summary, RecordWriter
+        log_dir.mkdir(parents=True, exist_ok=True)
+        begin_ns = time.time_ns()
+        name = f"events.out.tfevents.{begin_ns // 10**9:010d}.{os.getpid()}.{begin_ns % 10**9}.placer"
+        self._path = log_dir / name
+        self._write(Event(wall_time=begin_ns / 1e9, file_version="brain.Event:2"), "xb")
 
     def scalar(self, step: int, name: str, value: float) -> None:
-        with self._writer.as_default(step=step):
-            self._tf.summary.scalar(name, value)
+        told = self._summary(value=[self._summary.Value(tag=name, simple_value=value)])
+        self._write(self._event(wall_time=time.time(), step=step, summary=told), "ab")
 
     def close(self) -> None:
-        self._writer.close()
+        """Nothing stays open."""
+
+    def _write(self, event: Any, mode: str) -> None:
+        with self._path.open(mode) as file:
+            self._record_writer(file).write(event.SerializeToString())
 
 
 def _number(value: Any) -> Number:

@@ -354,7 +354,7 @@ def test_what_tensorflow_finds_by_name_is_known(tmp_path):
     for kind, things in held.items():
         assert all(issubclass(type(thing), kinds[kind]) for thing in things), kind
     anonymous = tf.lookup.StaticHashTable(values, -1, experimental_is_anonymous=True)
-    assert tf_internals.is_anonymous(anonymous) and not tf_internals.is_anonymous(held["table"][0])
+    assert not tf_internals.is_found_by_name(anonymous) and tf_internals.is_found_by_name(held["table"][0])
 
 
 def test_a_tape_and_a_trace_are_seen():

@@ -129,13 +129,13 @@ class Rest:
     def _leave(self) -> bool:
         """Leave the devices, unless something else needs them; returns whether they are left."""
         live = self.trials.live
-        why = self._asking.ask(live.rest)
+        why = self._asking.attempt(live.rest)
         devices = live.session.devices
         names = listed(devices.topology.names) if devices is not None else "the devices"
         far = f"the fastest mapping takes {self._margin:.1f}x as long as the step untouched"
         if why is None:
             self._say("left", f"{names} are left: {far}. They are joined again where that may have changed.")
-        elif self._asking.is_news:
+        elif self._asking.is_news(why):
             self._say("left", f"nothing is tried any more for now: {far}. {names} stay joined: {why}.")
         return why is None
 

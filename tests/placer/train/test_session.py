@@ -182,9 +182,9 @@ print("kept")
 @pytest.mark.parametrize(
     ("kind", "how"),
     [
-        ("plain", "SIGKILL"),
+        pytest.param("plain", "SIGKILL", marks=pytest.mark.nightly),
         pytest.param("tf.function", "SIGKILL", marks=pytest.mark.nightly),
-        pytest.param("tf.function", "SIGSTOP", marks=pytest.mark.nightly),
+        ("tf.function", "SIGSTOP"),
     ],
 )
 def test_workers_killed_or_frozen_at_any_time_cost_no_step_and_no_bit(kind, how):

@@ -1025,21 +1025,46 @@ def away(machine, lasts):
         getattr(machine, name).__name__ = name
 
 
-def test_a_device_that_is_back_and_must_not_be_joined_is_named_once_and_asked_for_seldom():
-    training, asked = Training(Machine()).until("steady"), []
-    machine, session = training.machine, training.machine.session
+def rejoining(training, refused=None):
+    """worker:1 is back; a look at what the program holds takes 0.1 s, joining takes 2 s. Returns when it was tried."""
+    machine, session, tried = training.machine, training.machine.session, []
     session.missing, session.is_back = ("worker:1",), lambda: True
 
     def rejoin():
-        asked.append(machine.step)
+        tried.append(machine.clock.now_s)
         machine.clock.now_s += 0.1
-        return "this program holds a table"
+        if refused is None:
+            machine.clock.now_s += 2.0
+            session.missing = ()
+        return refused
 
     session.rejoin = rejoin
+    return tried
+
+
+def test_a_device_that_must_not_be_joined_again_is_named_once_and_tried_seldom_and_others_are_looked_for():
+    training = Training(Machine()).until("steady")
+    session, begin_s = training.machine.session, training.machine.clock.now_s
+    tried = rejoining(training, "this program holds a table")
+    session.suspected = False
+    training.steps(100)
+    assert session.suspected
+    training.steps(2900)
+    assert training.said("lost") == [
+        "worker:1 came back, and cannot be joined again yet, for which new searches wait: this program holds a table."
+    ]
+    assert 2 <= len(tried) <= ASKING * (training.machine.clock.now_s - begin_s) / 0.1 + 1
+    rejoining(training, "this program holds a queue")
     training.steps(3000)
-    assert training.said("lost") == ["worker:1: back, and yet not joined again: this program holds a table."]
-    seconds = machine.clock.now_s
-    assert 2 <= len(asked) <= ASKING * seconds / 0.1 + 1
+    assert len(training.said("lost")) == 2
+
+
+def test_a_device_that_is_lost_again_soon_is_joined_again_soon():
+    training = Training(Machine()).until("steady")
+    for _ in range(3):
+        tried = rejoining(training)
+        training.steps(2 * training.controller.settings.probe_every)
+        assert len(tried) == 1 and not training.machine.session.missing
 
 
 @pytest.mark.parametrize("script", ["script", "place"])

@@ -191,12 +191,20 @@ def test_without_tensorboard_nothing_is_asked_for_twice(tmp_path):
 
 
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="tensorboard is not installed")
-def test_scalars_become_event_files(tmp_path):
-    journal = Journal(tmp_path)
-    journal.scalar(0, "step_s", 0.1)
-    journal.close()
-    (events,) = tmp_path.glob("events.out.tfevents.*")
-    assert b"step_s" in events.read_bytes()
+def test_tensorboard_reads_scalars_of_two_steps_with_one_folder(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    journals = [Journal(tmp_path / "new"), Journal(tmp_path / "new")]
+    for k, journal in enumerate(journals):
+        for step in (0, 5, 10):
+            journal.scalar(step, "step_s", 0.25 + k)
+    found = []
+    for path in (tmp_path / "new").iterdir():
+        board = EventAccumulator(str(path)).Reload()
+        found.append([(event.step, event.value) for event in board.Scalars("step_s")])
+    assert sorted(found) == [[(0, 0.25), (10, 0.25)], [(0, 1.25), (10, 1.25)]]
+    for journal in journals:
+        journal.close()
 
 
 def test_without_the_package_there_is_no_board(tmp_path, monkeypatch):

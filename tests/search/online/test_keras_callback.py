@@ -414,7 +414,7 @@ def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored
     assert len(placed.seen) == 3 * BATCHES and all(placed.seen[3:])
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_on_workers_a_batch_that_a_callback_trains_runs_op_by_op_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that is first compiled while workers are joined would lose its updates."""
     plain, model = make_model(), make_model()
@@ -624,7 +624,7 @@ def on_workers(folder: str) -> None:
     expected = fitted(plain, validation_data=data(10, 2))
     mapping = Path(folder) / "mapping.json"
     write_assignment(mapping, assigned(model, first_batch(*data()), ("worker:0", "worker:1"), 0))
-    placing = AutoPlace(devices="workers:2", mapping=mapping, log_dir=None)
+    placing = AutoPlace(devices="workers:2", mapping=mapping, log_dir=Path(folder) / "logs")
     placed = Placed(placing)
     keep = keras.callbacks.ModelCheckpoint(Path(folder) / "latest.keras")
     assert_same(fitted(model, placing, placed, keep, validation_data=data(10, 2)), expected)
