@@ -32,8 +32,8 @@ def main() -> None:
 
 
 def _end(code: int) -> None:
-    """End this process, and leave Python as it is: a thread that was left behind in TensorFlow when a signal cut short
-    what waited for it would crash where Python is taken down around it (exit code -11).
+    """End this process without taking Python down. A signal cuts short what waits for a thread; if that is still in
+    TensorFlow while Python is taken down, it may crash the process (SIGSEGV, exit code -11).
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -363,9 +363,6 @@ def main() -> None:
             code, line = _run(signals)
         if line:
             tell(PlacerError(line))
-    # Under `python -m`, CPython ends by SIGINT, whatever the exit code, if KeyboardInterrupt has cut short the last
-    # string that was executed; libraries make classes of such strings while they are imported.
-    exec("")
     sys.exit(code)
 
 

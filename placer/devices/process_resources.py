@@ -30,14 +30,17 @@ def _is_used(handle: Any) -> bool:
     return tf_internals.is_handle_of_variable(handle) and tf_internals.current_handle(handle) is handle
 
 
-def in_words(dropped: str) -> str:
-    """What the program has to do about what TensorFlow has dropped, as `dropped_by_joining` named it before."""
+def refusal(done: str) -> str | None:
+    """Why workers must not be joined, or left (`done`), now; None where they may be."""
+    dropped = dropped_by_joining()
+    return dropped and f"this program holds {dropped}, which TensorFlow drops when workers are {done}"
+
+
+def remedy(dropped: str) -> str:
+    """What to do now that it is dropped. dropped: what `dropped_by_joining` said before."""
     if dropped == PIPELINE:
-        return (
-            "a tf.data pipeline of this program uses a variable, and reads from now on what that held until now: make "
-            "the pipeline anew"
-        )
-    return f"TensorFlow has dropped {dropped} of this program, and whoever uses it gets an error: make it anew"
+        return "a tf.data pipeline of this program goes on with the former value of a variable; make the pipeline anew"
+    return f"TensorFlow has dropped {dropped} of this program, whose use is an error from now on; make it anew"
 
 
 def _named() -> str | None:

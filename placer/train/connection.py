@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -12,7 +13,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.cluster import Devices, open_devices, start_own
 from placer.devices.connecting import connect, times_connected
-from placer.devices.process_resources import dropped_by_joining
+from placer.devices.process_resources import dropped_by_joining, refusal, remedy
 from placer.devices.ray.ray_workers import RayWorkers
 from placer.devices.specs import division
 from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, kept_by, waiting
@@ -99,9 +100,9 @@ class Connection:
         does not answer.
         """
         if self._whole is None or self.is_away:
-            dropped = dropped_by_joining() if self.joins_workers else None
-            if dropped is not None:
-                raise BadInputError(f"this program holds {dropped}, which TensorFlow drops when workers are joined.")
+            why = refusal("joined") if self.joins_workers else None
+            if why is not None:
+                raise BadInputError(f"{why}.")
             before = times_connected()
             try:
                 self.prepare()
@@ -135,9 +136,9 @@ class Connection:
         if self.fragile:
             if self._leaves >= MOST_LEAVES:
                 return f"they were left {self._leaves} times, and TensorFlow keeps threads of each time"
-            dropped = dropped_by_joining()
-            if dropped is not None:
-                return f"this program holds {dropped}, which TensorFlow drops when workers are left"
+            why = refusal("left")
+            if why is not None:
+                return why
             self._leaves += 1
         self.is_away = True
         self.devices, self.missing, self._reconnections = self._whole, (), []  # `join` joins all of them
@@ -224,9 +225,13 @@ class Connection:
             self.workers.close()
 
     def close(self) -> None:
-        """End the workers that were started for this session, and leave variables usable without them."""
+        """End the workers that were started for this session, and leave variables usable without them. What of the
+        program goes with them is named in a warning.
+        """
+        leaves = self._whole is not None and self.workers is not None and not self.is_away
+        dropped = dropped_by_joining() if leaves else None
         try:
-            if self._whole is not None and self.workers is not None and not self.is_away:
+            if leaves:
                 self._leave()  # joined to dead workers, nothing can be compiled
         finally:
             if self._whole is not None:
@@ -234,6 +239,8 @@ class Connection:
             elif self.workers is not None:
                 self.workers.close()
             self._watch_no_more()
+        if dropped is not None:
+            warnings.warn(f"placer: the workers are left: {remedy(dropped)}.", stacklevel=2)
 
     def _watch_no_more(self) -> None:
         if self._is_watching:

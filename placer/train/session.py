@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -17,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.process_resources import dropped_by_joining, in_words
+from placer.devices.process_resources import dropped_by_joining, refusal, remedy
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
@@ -67,7 +66,7 @@ class Loss:
     def in_words(self) -> str:
         """For the journal."""
         what = f"lost {', '.join(self.lost)}" if self.lost else "a call did not reach a worker"
-        dropped = f" Also, {in_words(self.dropped)}." if self.dropped else ""
+        dropped = f" Also, {remedy(self.dropped)}." if self.dropped else ""
         return (
             f"{what}: {self.repeated} steps since the last snapshot were taken again, {self.forgotten} could not be; "
             f"{self.seconds:.1f} s.{dropped}"
@@ -97,6 +96,7 @@ class DeviceSession:
         self.suspected = False  # whether work in the background met what may be a loss
         self.runs_untouched = False  # whether a step of it runs now, on the user's own variables
         self._recovering = False
+        self._dropped: str | None = None  # of the program, by losses that are not recovered from yet
 
     @classmethod
     def of(cls, spec: str | None, include_local: bool, max_memory: MemoryLimits = NO_LIMITS) -> DeviceSession:
@@ -203,12 +203,11 @@ class DeviceSession:
                 self.replicas.pull()  # no replica of its own has to be kept for the truth that it holds
             self.members.remove(member)
         if not self.members:
-            dropped = dropped_by_joining() if self.fragile else None
-            self.replicas.close()
-            self.connection.close()
-            if dropped is not None:
-                warnings.warn(f"placer: workers are left. Now {in_words(dropped)}.", stacklevel=2)
-            self._open.pop((self.connection.spec, self.connection.include_local), None)
+            try:
+                self.replicas.close()
+                self.connection.close()
+            finally:
+                self._open.pop((self.connection.spec, self.connection.include_local), None)
 
     # Steps and variables.
 
@@ -289,13 +288,12 @@ class DeviceSession:
         why nothing was joined, None where it was.
         """
         with self.lock:
-            dropped = dropped_by_joining()
-            if dropped is not None and gc.collect():  # it may have been garbage
-                dropped = dropped_by_joining()
-            if dropped is not None:
-                return f"this program holds {dropped}, which TensorFlow drops when workers are joined"
-            self._rejoin()
-            return None
+            why = refusal("joined")
+            if why is not None and gc.collect():  # it may have been garbage
+                why = refusal("joined")
+            if why is None:
+                self._rejoin()
+            return why
 
     def _rejoin(self) -> None:
         self.save()
@@ -334,7 +332,8 @@ class DeviceSession:
         if snapshot is None:
             what = f"{', '.join(lost)} was lost" if lost else "a call did not reach a worker"
             raise PlacerError(f"{what} before the first snapshot; start the training again.")
-        repeated, forgotten, dropped = len(self.log.steps), self.log.unrepeatable, dropped_by_joining()
+        repeated, forgotten = len(self.log.steps), self.log.unrepeatable
+        self._dropped = self._dropped or dropped_by_joining()  # by one that was cut short, too
         for repair in range(MOST_REPAIRS):
             for member in self.members:
                 member.pause()
@@ -351,4 +350,5 @@ class DeviceSession:
                 if more is None or repair == MOST_REPAIRS - 1:
                     raise
                 new, lost = more, lost + more
+        dropped, self._dropped = self._dropped, None
         return Loss(lost, repeated, forgotten, self.clock() - begin, dropped)

@@ -82,7 +82,7 @@ class AutoStep:
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
         self._suspends = suspends or Suspends()
-        self._open = weakref.finalize(self, _end_soon, self._live, self._controller, self._journal)
+        self._open = weakref.finalize(self, _end_soon, self._live, self._controller)
         self._open.atexit = False  # workers and planner end with this process
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -230,7 +230,7 @@ class AutoStep:
             self._script.close()
             self._script = None
         self._live.leave_alone("closed")
-        _end(self._live, self._controller, self._journal)
+        _end(self._live, self._controller)
         if self._store is not None:
             self._store.close()
 
@@ -387,14 +387,13 @@ class AutoStep:
         self._losses = len(self._session.losses)
 
 
-def _end(live: LiveStep, controller: Controller, journal: Journal) -> None:
+def _end(live: LiveStep, controller: Controller) -> None:
     """Give back what a step holds, except the store, which only the thread that opened it may close."""
     if controller.planner is not None:
         controller.planner.close()
     live.close()
-    journal.close()
 
 
-def _end_soon(live: LiveStep, controller: Controller, journal: Journal) -> None:
+def _end_soon(live: LiveStep, controller: Controller) -> None:
     """As `_end`, for a step that the user dropped: not within the garbage collection that found it."""
-    threading.Thread(target=_end, args=(live, controller, journal), daemon=True, name="placer-end").start()
+    threading.Thread(target=_end, args=(live, controller), daemon=True, name="placer-end").start()

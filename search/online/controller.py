@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from placer.errors import PlacerError, listed
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
-from search.online.interfaces import Answer, LiveStepLike, PlannerLike, SessionLike, Steps
+from search.online.interfaces import Answer, LiveStepLike, PlannerLike, Steps
 from search.online.journal import Journal, Kind
 from search.online.kept_results import KeptResults
 from search.online.phases.adaptation import Adaptation
-from search.online.phases.asking import Asking
 from search.online.phases.first_search import FirstSearch
 from search.online.phases.joining import Joining
+from search.online.phases.lost_devices import LostDevices
 from search.online.phases.rest import Rest
 from search.online.phases.split_search import SplitSearch
 from search.online.planners import Planners
@@ -41,7 +41,6 @@ __all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
 
 T = TypeVar("T")
 FEWER = "pad batches to a few lengths (tf.data's bucket_by_sequence_length), and pass what else changes as tensors."
-LOOK_EVERY = 50  # steps between looks whether all workers are there
 LOOK_S = 0.005  # seconds of steady steps of which only the last is looked at
 
 
@@ -67,11 +66,11 @@ class Controller:
         self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._said_scattered = False
         self._is_going_over = False  # to another signature, which is not captured yet
-        self._joining = Joining(live, self.trials, self._now, self.look_for_lost, self._join)
+        self._lost = LostDevices(live, settings.probe_every, self._say, clock)
+        self._joining = Joining(live, self.trials, self._now, self._look_for_lost, self._join)
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
         self._splits = SplitSearch(self.trials, settings, self._say, self._now)
-        self._rest = Rest(self.trials, settings, self._say, self._now, self.look_for_lost, clock)
-        self._rejoining = Asking(clock)  # whether devices that came back can be joined again
+        self._rest = Rest(self.trials, settings, self._say, self._now, self._look_for_lost, clock)
         self._make_planner = planner
         self._given: Wanted | None = None
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
@@ -82,8 +81,7 @@ class Controller:
         """
         if not self._is_calm:
             return self._rest.unseen(step_s)
-        due = min(every - self.step % every for every in (LOOK_EVERY, self.settings.probe_every))
-        return min(due - 1, int(LOOK_S / step_s))
+        return min(self._lost.due(self.step) - 1, int(LOOK_S / step_s))
 
     @property
     def mode(self) -> Mode:
@@ -320,28 +318,11 @@ class Controller:
                     adaptation = None
             if self._rest.is_due:
                 return
-            self.look_for_lost()
-
-    def look_for_lost(self) -> None:
-        """Take devices that are back in again; now and then have the session look whether any was lost."""
-        session = self.live.session
-        is_due = self.step % self.settings.probe_every == 0 and self._rejoining.is_due
-        if session.missing and is_due and session.is_back():
-            self._take_back(session)
-        elif self.step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
-            session.suspected = True
-
-    def _take_back(self, session: SessionLike) -> None:
-        """Join devices that are back, or say once why not."""
-        missing = listed(session.missing)
-        why = self._rejoining.attempt(session.rejoin)
-        said = f"{missing} came back, and cannot be joined again yet, for which new searches wait: {why}."
-        if why is not None and self._rejoining.is_news(said):
-            self._say("lost", said)
+            self._look_for_lost()
 
     def look_aside(self) -> None:
         """After a call of another signature than the main one: look for losses, and say once if most calls are such."""
-        self.look_for_lost()
+        self._look_for_lost()
         is_searched = self.settings.search and self._unfound
         scattered = self.live.scattered if is_searched and not self._said_scattered else None
         if scattered is not None:
@@ -392,6 +373,9 @@ class Controller:
 
     def _is_whole(self, there: Sequence[str]) -> bool:
         return self.topology is not None and len(there) == len(self.topology)
+
+    def _look_for_lost(self) -> None:
+        self._lost.look(self.step)
 
     def _say_left_alone(self) -> None:
         """The only line about it on stderr."""

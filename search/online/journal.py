@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from placer.errors import one_line
+from placer.event_files import PREFIX, header, records, scalars
 
 FORMAT = "placer.journal/1"
 FILE_NAME = "placer.jsonl"
@@ -49,8 +50,6 @@ class Board(Protocol):
     """Takes scalars, as TensorBoard does."""
 
     def scalar(self, step: int, name: str, value: float) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def tensorboard(log_dir: Path) -> Board | None:
@@ -116,16 +115,6 @@ class Journal:
         """The entries for people, one per line."""
         return "\n".join(_line(entry) for entry in self.entries)
 
-    def close(self) -> None:
-        """Flush what TensorBoard was given. Entries need no closing."""
-        with self._lock:
-            board, self._board = self._board, None
-            try:
-                if board is not None:
-                    board.close()
-            except Exception as error:  # TensorFlow may raise anything
-                self._warn("TensorBoard", error)
-
     def _write(self, entry: Entry) -> None:
         """Append one line by one write. Opens the file each time: entries are rare, and a folder may come back."""
         if self.log_dir is None:
@@ -164,32 +153,22 @@ class Journal:
 
 
 class _TensorBoard:
-    """An event file, written by TensorBoard's own modules: a writer of TensorFlow's would keep workers from being
-    joined (placer/devices/process_resources.py).
+    """An event file. It is not written by TensorFlow, whose writer would keep workers from being joined
+    (placer/devices/process_resources.py).
     """
 
     def __init__(self, log_dir: Path) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self._event, self._summary, self._record_writer = Event, Summary, RecordWriter
         log_dir.mkdir(parents=True, exist_ok=True)
-        begin_ns = time.time_ns()
-        name = f"events.out.tfevents.{begin_ns // 10**9:010d}.{os.getpid()}.{begin_ns % 10**9}.placer"
-        self._path = log_dir / name
-        self._write(Event(wall_time=begin_ns / 1e9, file_version="brain.Event:2"), "xb")
+        wall_ns = time.time_ns()
+        self._path = log_dir / f"{PREFIX}{wall_ns // 10**9:010d}.{os.getpid()}.{wall_ns % 10**9}.placer-journal"
+        self._add(header(wall_ns / 1e9), "xb")
 
     def scalar(self, step: int, name: str, value: float) -> None:
-        told = self._summary(value=[self._summary.Value(tag=name, simple_value=value)])
-        self._write(self._event(wall_time=time.time(), step=step, summary=told), "ab")
+        self._add(scalars(time.time(), step, {name: value}), "ab")
 
-    def close(self) -> None:
-        """Nothing stays open."""
-
-    def _write(self, event: Any, mode: str) -> None:
-        with self._path.open(mode) as file:
-            self._record_writer(file).write(event.SerializeToString())
+    def _add(self, event: Any, mode: str) -> None:
+        with self._path.open(mode, buffering=0) as file:
+            file.write(records([event]))
 
 
 def _number(value: Any) -> Number:

@@ -1,13 +1,9 @@
-"""A campaign for TensorBoard: scalars of each search by its measurements, and the report as text.
-
-The event files are written by TensorBoard's own modules, of those that do not load TensorFlow.
-"""
+"""A campaign for TensorBoard: scalars of each search by its measurements, and the report as text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from io import BytesIO
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -15,11 +11,9 @@ from typing import Any
 from experiments.campaign.standing import best_single_s
 from experiments.campaign.store import Held, Store
 from placer.errors import BadInputError, PlacerError
+from placer.event_files import PREFIX, header, records, scalars
 from placer.files import write_whole
 from placer.result import Measured
-
-NAME, NAMES = "events.out.tfevents.{:010d}.placer", "events.out.tfevents.*.placer"
-VERSION = "brain.Event:2"
 
 
 def check_tensorboard() -> None:
@@ -70,41 +64,26 @@ def file_names(keys: Iterable[str]) -> dict[str, str]:
 
 def _write(folder: Path, events: list[Any]) -> None:
     """One run, in the place of those that are there. Raises OSError and PlacerError."""
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.summary.writer.record_writer import RecordWriter
-
-    begin = events[0].wall_time if events else 0.0
-    path, content = folder / NAME.format(int(begin)), BytesIO()
-    writer = RecordWriter(content)
-    for event in [Event(wall_time=begin, file_version=VERSION), *events]:
-        writer.write(event.SerializeToString())
+    begin_s = events[0].wall_time if events else 0.0
+    path = folder / f"{PREFIX}{int(begin_s):010d}.placer"
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, content.getvalue())
-    for old in folder.glob(NAMES):
+    write_whole(path, records([header(begin_s), *events]))
+    for old in folder.glob(f"{PREFIX}*.placer"):
         if old != path:
             old.unlink()
 
 
 def _scalars(held: Held, single_s: float, at: list[float]) -> list[Any]:
     """After each measurement, its step and the best so far, of which the best single device is the first."""
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
 
-    def values() -> Iterator[tuple[int, float, dict[str, float]]]:
+    def values() -> Iterator[Any]:
         best_s = single_s
-        for trial, wall in zip(held.trials, at, strict=True):
+        for trial, wall_s in zip(held.trials, at, strict=True):
             ran = {"step_s": trial.result.step_s} if isinstance(trial.result, Measured) else {}
             best_s = min(best_s, ran.get("step_s", inf))
-            yield trial.n + 1, wall, ran | ({"best_so_far_s": best_s} if best_s < inf else {})
+            yield scalars(wall_s, trial.n + 1, ran | ({"best_so_far_s": best_s} if best_s < inf else {}))
 
-    return [
-        Event(
-            wall_time=wall,
-            step=n,
-            summary=Summary(value=[Summary.Value(tag=t, simple_value=v) for t, v in row.items()]),
-        )
-        for n, wall, row in values()
-    ]
+    return list(values())
 
 
 def _text(report: str, wall: float) -> Any:

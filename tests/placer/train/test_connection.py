@@ -60,7 +60,7 @@ def left_and_joined(monkeypatch):
     """A connection to a worker that is joined, and with it all that TensorFlow would do."""
     module, tasks = "placer.train.connection", {0: "host:1"}
     monkeypatch.setattr(f"{module}.tf_internals.joined_tasks", lambda: tasks)
-    monkeypatch.setattr(f"{module}.dropped_by_joining", lambda: None)
+    monkeypatch.setattr(f"{module}.refusal", lambda done: None)
     monkeypatch.setattr(f"{module}.connect", lambda _: tasks.clear())
     monkeypatch.setattr(f"{module}.renew_all", lambda: None)
     connection = Connection("host:1", False)
@@ -106,7 +106,7 @@ def test_a_join_that_fails_after_tensorflow_has_connected_leaves_the_workers(mon
 
     module = "placer.train.connection"
     monkeypatch.setattr(f"{module}.open_devices", join)
-    monkeypatch.setattr(f"{module}.dropped_by_joining", lambda: None)
+    monkeypatch.setattr(f"{module}.refusal", lambda done: None)
     monkeypatch.setattr(f"{module}.times_connected", lambda: times[0])
     monkeypatch.setattr(f"{module}.tf_internals.joined_tasks", lambda: tasks)
     monkeypatch.setattr(f"{module}.connect", lambda cluster: done.append(cluster.as_dict()))

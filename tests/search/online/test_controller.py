@@ -1051,7 +1051,7 @@ def test_a_device_that_must_not_be_joined_again_is_named_once_and_tried_seldom_a
     assert session.suspected
     training.steps(2900)
     assert training.said("lost") == [
-        "worker:1 came back, and cannot be joined again yet, for which new searches wait: this program holds a table."
+        "worker:1 came back, but is not joined: this program holds a table. Searches that begin now wait for it."
     ]
     assert 2 <= len(tried) <= ASKING * (training.machine.clock.now_s - begin_s) / 0.1 + 1
     rejoining(training, "this program holds a queue")

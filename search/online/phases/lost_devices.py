@@ -1,0 +1,42 @@
+"""Between steps: devices that came back are taken in again, and now and then it is looked whether any was lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from placer.errors import listed
+from search.online.interfaces import LiveStepLike
+from search.online.phases.asking import Asking
+from search.online.trials.trials import Say
+
+LOOK_EVERY = 50  # steps between two looks for devices that were lost without being used
+
+
+class LostDevices:
+    """Looks after the devices of a live step's session."""
+
+    def __init__(
+        self, live: LiveStepLike, probe_every: int, say: Say, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """probe_every: steps between two looks for devices that came back. clock: seconds."""
+        self.live, self.probe_every, self._say = live, probe_every, say
+        self._rejoining = Asking(clock)
+
+    def due(self, step: int) -> int:
+        """How many steps later `look` may have something to do."""
+        return min(every - step % every for every in (LOOK_EVERY, self.probe_every))
+
+    def look(self, step: int) -> None:
+        """Join devices that are back, or say once why not; or have the session look whether any was lost."""
+        session = self.live.session
+        is_due = step % self.probe_every == 0 and self._rejoining.is_due
+        if session.missing and is_due and session.is_back():
+            missing = listed(session.missing)
+            why = self._rejoining.attempt(session.rejoin)
+            if why is not None and self._rejoining.is_news(f"{missing}: {why}"):
+                self._say(
+                    "lost", f"{missing} came back, but is not joined: {why}. Searches that begin now wait for it."
+                )
+        elif step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
+            session.suspected = True
