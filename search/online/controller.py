@@ -66,7 +66,7 @@ class Controller:
         self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._said_scattered = False
         self._is_going_over = False  # to another signature, which is not captured yet
-        self._lost = LostDevices(live, settings.probe_every, self._say, clock)
+        self.lost = LostDevices(live, settings.probe_every, self._say, clock)
         self._joining = Joining(live, self.trials, self._now, self._look_for_lost, self._join)
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
         self._splits = SplitSearch(self.trials, settings, self._say, self._now)
@@ -81,7 +81,7 @@ class Controller:
         """
         if not self._is_calm:
             return self._rest.unseen(step_s)
-        return min(self._lost.due(self.step) - 1, int(LOOK_S / step_s))
+        return min(self.lost.due(self.step) - 1, int(LOOK_S / step_s))
 
     @property
     def mode(self) -> Mode:
@@ -375,7 +375,7 @@ class Controller:
         return self.topology is not None and len(there) == len(self.topology)
 
     def _look_for_lost(self) -> None:
-        self._lost.look(self.step)
+        self.lost.look(self.step)
 
     def _say_left_alone(self) -> None:
         """The only line about it on stderr."""
