@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benches.all_records import record_each
-from experiments.benches.bench import BenchOptions, Facts, check_folder, command_of, keep
+from experiments.benches.bench import BenchOptions, Facts, check_folder, command_of, commit, keep
 from placer.errors import BadInputError
 
 ALL = "all"
@@ -63,11 +63,12 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
     bench.TAKES.check(name, options)
     if record:
         check_folder()
-    begin_s = time.perf_counter()
-    facts: Facts = bench.bench_facts(replace(options, record=record))
+    begin_s, begun_at = time.perf_counter(), commit() if record else None
+    facts: Facts = bench.bench_facts(replace(options, record=record, begun_at=begun_at))
     if record:
         facts = {**facts, "took_s": time.perf_counter() - begin_s}
-        keep(name, facts, command_of(name, options), {name: _part(name, "page").page_lines for name in NAMES})
+        pages = {name: _part(name, "page").page_lines for name in NAMES}
+        keep(name, facts, command_of(name, options), begun_at, pages)
         plot = _part(name, "plot")
         if hasattr(plot, "draw"):
             plot.PICTURE.parent.mkdir(exist_ok=True)

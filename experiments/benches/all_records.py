@@ -8,20 +8,20 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from experiments.benches.bench import FOLDER, Facts, commit
+from experiments.benches.bench import FOLDER, BenchOptions, Facts, command_of, machine
 from placer.errors import PlacerError
 
 
 def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
-    """Record the benchmarks named in `resumes` that are not recorded at this commit: {name: seconds} and what failed.
+    """Record the benchmarks named in `resumes` that are not recorded whole at this commit: {name: seconds}.
 
     resumes: whether each takes --runs. Says on stderr how long it will take, by what the last records took. Raises
     PlacerError where one failed, after all others.
     """
-    at = commit()
-    is_known = at is not None and not at.endswith("+")  # else what ran before may have been other code
-    left = [name for name in resumes if not (is_known and _record(name).get("commit") == at)]
+    here = {key: fact for key, fact in machine().items() if key != "date"}
+    left = [name for name in resumes if not _is_recorded(name, here)]
     print(f"{len(resumes) - len(left)} of {len(resumes)} are recorded at this commit.", file=sys.stderr)
     took_s, failed = {}, []
     while left:
@@ -37,6 +37,24 @@ def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
     if failed:
         raise PlacerError(f"{', '.join(failed)} could not be recorded: the lines above say why; run the same again.")
     return {"recorded_s": took_s}
+
+
+def _is_recorded(name: str, here: Facts) -> bool:
+    """Whether there is a record of the whole bench, made by this code on this machine, in which nothing failed.
+
+    here: commit, machine and versions. Changes that are not committed have no name: what they gave never counts.
+    """
+    record, at = _record(name), here["commit"]
+    if at is None or at.endswith("+") or any(record.get(key) != fact for key, fact in here.items()):
+        return False
+    return record.get("command") == command_of(name, BenchOptions()) and not _has_failures(record)
+
+
+def _has_failures(found: Any) -> bool:
+    """Whether a part of a record says why it failed."""
+    if isinstance(found, dict):
+        return bool(found.get("failed")) or any(map(_has_failures, found.values()))
+    return isinstance(found, list) and any(map(_has_failures, found))
 
 
 def _ahead(names: Sequence[str]) -> str:

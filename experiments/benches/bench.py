@@ -15,6 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from experiments.report.tables import versions
 from experiments.report.text import ms as _ms
 from placer.errors import BadInputError
@@ -40,6 +42,7 @@ class BenchOptions:
     runs: Path | None = None  # the folder in which runs that benchmarks share are kept
     devices: str | None = None  # what to measure on (gpu only)
     minutes: float | None = None  # for how long in all (gpu and spoc)
+    begun_at: str | None = None  # the commit when the bench began, where it is run for a record
 
 
 def check_folder() -> None:
@@ -48,9 +51,16 @@ def check_folder() -> None:
         raise BadInputError(f"{FOLDER}/ is not here; run placer bench --record in a checkout of Placer.")
 
 
-def keep(name: str, facts: Facts, command: str, pages: dict[str, Callable[[Facts], list[str]]]) -> None:
-    """Write benchmarks/NAME.json, and BENCHMARKS.md anew."""
+def keep(
+    name: str, facts: Facts, command: str, begun_at: str | None, pages: dict[str, Callable[[Facts], list[str]]]
+) -> None:
+    """Write benchmarks/NAME.json, and BENCHMARKS.md anew.
+
+    begun_at: the commit when the bench began; where it is another one now, the record is of none and named with a +.
+    """
     record = {"bench": name, **facts, "command": command, **machine()}
+    if begun_at is not None and record["commit"] != begun_at:
+        record["commit"] = begun_at.rstrip("+") + "+"
     write_whole(FOLDER / f"{name}.json", (json.dumps(record, indent=1) + "\n").encode())
     write_whole(PAGE, whole_page(FOLDER, pages).encode())
 
@@ -101,10 +111,13 @@ def machine() -> Facts:
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": commit(),
-        "machine": {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.system()},
+        "machine": {
+            "cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.system(),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        },
         "python": platform.python_version(),
         "versions": versions(),
-    }
+    }  # fmt: skip
 
 
 def whole_page(folder: Path, pages: dict[str, Callable[[Facts], list[str]]]) -> str:

@@ -13,6 +13,7 @@ from search.session.registry import SEARCHERS
 
 MEASUREMENTS = 20  # of every searcher
 LEFT_OUT = ("single", "exact")  # single devices are measured anyway; `exact` asks what it proves, for minutes
+LIMIT_S = 4 * 3600.0  # for one network
 MINUTES = 30.0  # after which no searcher asks any more; only networks that are slow to switch reach it
 
 
@@ -43,7 +44,7 @@ def compare_in_process(settings: Facts) -> Facts:
     numbers = ("workers", "measurements", "minutes")
     options = [word for name in numbers for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
     searchers = [word for name in settings["searchers"] for word in ("--searcher", name)]
-    return command_facts("compare", settings["model"], *options, *searchers)
+    return command_facts("compare", settings["model"], *options, *searchers, seconds=LIMIT_S)
 
 
 def _outcome(facts: Facts) -> str:

@@ -34,6 +34,8 @@ def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Fa
     except (OSError, ValueError) as error:
         raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
     made_by = {"settings": settings, **{name: fact for name, fact in machine().items() if name != "date"}}
+    if options.begun_at is not None and made_by["commit"] != options.begun_at:
+        made_by["commit"] = None  # this process runs the code of the commit it began at, others that it starts the new
     is_named = made_by["commit"] is not None and not made_by["commit"].endswith("+")
     if is_named and all(before.get(name) == fact for name, fact in made_by.items()) and "failed" not in before["facts"]:
         return dict(before["facts"])

@@ -40,10 +40,15 @@ class Caps:
     batch: int = 12  # networks after which the process is renewed
 
 
-def command_facts(*arguments: str) -> Facts:
-    """`placer ARGUMENTS --json --quiet` as a user runs it, in a process of its own; {"failed": line} where it fails."""
+def command_facts(*arguments: str, seconds: float) -> Facts:
+    """`placer ARGUMENTS --json --quiet` as a user runs it, in a process of its own; {"failed": line} where it fails, or
+    takes longer than `seconds`.
+    """
     command = [sys.executable, "-m", "experiments.cli", *arguments, "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"it did not end within {seconds:.0f} s"}
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         return {"failed": lines[-1] if lines else f"exit code {done.returncode}"}

@@ -19,7 +19,7 @@ from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import stepped
 from experiments.report.text import markdown_table
-from placer.errors import PlacerError
+from placer.errors import PlacerError, one_line
 from placer.result import Measured
 from search.local.hill_climb import kicked
 from search.problem.problem import Placement
@@ -29,6 +29,7 @@ from surrogate.simulate.priority import DONF, FIFO, RANK, SCHEDULES
 
 MODELS = ("towers", "inception_v3", "transformer", "moe", "two_tower", "nasnet_mobile")
 REPEATS = 15
+SETTLED = 100  # steps in which the executor's order changes with its estimates (decision 006), and which do not count
 RULES = ("local", "expert", "heft")
 TAKES = Takes(workers=True, runs=True)
 
@@ -40,9 +41,9 @@ def bench_facts(options: BenchOptions) -> Facts:
         settings = {"model": model, "workers": options.workers, "repeats": repeats}
         run = partial(facts_alone, measure, model, options.workers, repeats)
         by_model[model] = kept(options, f"run-order/{model}", settings, run)
-    rows = [row for found in by_model.values() for row in found.get("mappings", ())]
+    rows = [row for found in by_model.values() for row in _stepped(found)]
     if not rows:
-        raise PlacerError("; ".join(f"{model}: {found['failed']}" for model, found in by_model.items()))
+        raise PlacerError("; ".join(_missing(by_model)))
     return {
         "by_model": by_model,
         "ratio": {name: geometric_mean(_ratio(row, name) for row in rows) for name in (RANK, DONF)},
@@ -62,7 +63,7 @@ def measure(model: str, workers: int, repeats: int) -> Facts:
         predictions = dict(zip(SCHEDULES, (one.calibrated(rows) for one in profiled), strict=True))
         return {
             "best_single_s": min(result.step_s for _, result in rows if isinstance(result, Measured)),
-            "mappings": [_in_each_order(job, predictions, *each, repeats) for each in _placements(job)],
+            "mappings": [_tried(job, predictions, *each, repeats) for each in _placements(job)],
         }
 
 
@@ -78,6 +79,14 @@ def _placements(job: Job) -> Iterator[tuple[str, Placement]]:
             yield name, placement
 
 
+def _tried(job: Job, predictions: dict[str, Prediction], name: str, placement: Placement, repeats: int) -> Facts:
+    """`_in_each_order`; a mapping that does not run is {"failed": line}, so that the others are stepped."""
+    try:
+        return _in_each_order(job, predictions, name, placement, repeats)
+    except Exception as error:
+        return {"mapping": name, "failed": one_line(f"{type(error).__name__}: {error}")}
+
+
 def _in_each_order(
     job: Job, predictions: dict[str, Prediction], name: str, placement: Placement, repeats: int
 ) -> Facts:
@@ -88,6 +97,8 @@ def _in_each_order(
             job.runner.order = prediction.order
             steps.append(job.runner.prepare(job.fine(mapping))[0])
             stack.callback(steps[-1].close)
+            if prediction.schedule == FIFO:
+                job.runner.seconds_of(steps[-1], SETTLED)
         found = stepped(job, steps, repeats, untouched=False)[0]
     orders = {
         schedule: {"step_s": result.step_s, "spread_s": result.spread_s, "predicted_s": prediction.step_s(mapping)}
@@ -111,20 +122,38 @@ HEADS = ("network", "mapping", "rank", "donf", "TensorFlow's own", "gain of rank
 def page_lines(facts: Facts) -> list[str]:
     """Step times by order as a table."""
     by_model, ratio, error = facts["by_model"], facts["ratio"], facts["error"]
-    rows = [_cells(model, row) for model, found in by_model.items() for row in found.get("mappings", ())]
-    failed = [f"{model}: {found['failed']}" for model, found in by_model.items() if "failed" in found]
+    rows = [_cells(model, row) for model, found in by_model.items() for row in _stepped(found)]
+    missing = _missing(by_model)
     return [
         f"The same mapping on {facts['workers']} one-core worker processes, with each device's ops in the order of "
         "`--schedule rank` or `donf`, or as TensorFlow's executor takes them (`fifo`): the three stepped in turn, "
-        f"{facts['repeats']} times, medians with the interquartile range. *Gain*: TensorFlow's own by this.",
+        f"{facts['repeats']} times, medians with the interquartile range, TensorFlow's own after {SETTLED} steps over "
+        "which its order settles. *Gain*: TensorFlow's own by this.",
         "",
         *markdown_table(HEADS, rows, left=(0, 1)),
         "",
         f"Geometric mean of the gains over {facts['mappings']} mappings: rank {ratio[RANK]:.3f}, donf "
         f"{ratio[DONF]:.3f}. Mean absolute error of the predicted step, calibrated by single devices alone: "
         f"rank {error[RANK]:.1%}, donf {error[DONF]:.1%}, fifo {error[FIFO]:.1%}.",
-        *(["", *failed] if failed else []),
+        *(["", *(f"- {line}" for line in missing)] if missing else []),
     ]
+
+
+def _stepped(found: Facts) -> list[Facts]:
+    """The mappings of a network that ran."""
+    return [row for row in found.get("mappings", ()) if "failed" not in row]
+
+
+def _missing(by_model: dict[str, Facts]) -> list[str]:
+    """A line on each network, or mapping of one, that is not in the table."""
+    lines = []
+    for model, found in by_model.items():
+        if "failed" in found:
+            lines.append(f"{model}: {found['failed']}")
+        elif not found["mappings"]:
+            lines.append(f"{model}: each of {', '.join(RULES)} puts all on one device, where no order is prescribed")
+        lines += [f"{model}, {row['mapping']}: {row['failed']}" for row in found.get("mappings", ()) if "failed" in row]
+    return lines
 
 
 def _cells(model: str, row: Facts) -> list[str]:

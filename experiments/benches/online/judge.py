@@ -53,7 +53,7 @@ def judged_kills(run: Facts, tolerance: float = TOLERANCE) -> Facts:
     if failed := run.get("failed"):
         return {"kills": 0, "survived": 0, "steps": 0, "same_bits": 0, "worst": 0.0, "ended": failed, "back_s": []}
     mine, losses, kills = run["losses"], run["undisturbed"], run["kills"]
-    ends = [*(kill["at"] for kill in kills[1:]), len(mine)]
+    ends = [*(kill["at"] for kill in kills[1:]), len(mine)][: len(kills)]  # none where the first never ended
     survived = [not wrong(mine, losses, kill["at"], end, tolerance) for kill, end in zip(kills, ends, strict=True)]
     first = wrong(mine, losses, 0, len(mine), tolerance)
     return {

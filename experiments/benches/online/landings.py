@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import sqrt
 from statistics import median
 
 from experiments.benches.bench import Facts
@@ -20,7 +21,7 @@ SHARE = 0.95  # of the optimum's speed
 WINDOW = 5  # steps of a running median
 CALM = 40  # steps before the load lands
 EACH = 5  # steps of a mapping's turn in a race
-LAST = 15  # steps of the training, by which its pace is taken
+FIRST_S = 1.0  # for which a mapping is stepped before the training goes on, so that the load is felt by then
 
 
 def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int = 150, seed: int = 0) -> Facts:
@@ -41,10 +42,12 @@ def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int
         at = training.auto.steps
         with its.land(place):
             grown = _growing(training, its.grows_s)
+            first_s = _first_s(before, training.clock)
             landed = _watched(training, steps)
-            landed |= _compared(training, before, landed["took_s"], anew=True)
+            landed |= _compared(training, before, first_s, landed["took_s"], anew=True)
+        first_s = _first_s(before, training.clock)
         left = _watched(training, steps)
-        left |= _compared(training, before, left["took_s"], anew=False)
+        left |= _compared(training, before, first_s, left["took_s"], anew=False)
         say(f"{load} on {model}: landed {landed['steps']}, left {left['steps']} steps")
         journal = [
             e.sentence for e in training.auto.journal.entries if e.step >= at and e.kind in ("alarm", "moved", "stayed")
@@ -80,6 +83,15 @@ def _growing(training: Training, seconds: float) -> int:
     return len(training.losses) - at
 
 
+def _first_s(held: Held, clock: Callable[[], float]) -> float:
+    """Seconds of a bare step, the median of those of FIRST_S, two at the least: how fast the machine is now."""
+    begin, took = clock(), list[float]()
+    held.step()
+    while len(took) < 2 or clock() - begin < FIRST_S:
+        took.append(held.step())
+    return median(took[len(took) // 2 :])
+
+
 def _watched(training: Training, steps: int) -> Facts:
     """The training's next steps, and what it decided meanwhile."""
     at = training.auto.steps
@@ -91,10 +103,12 @@ def _watched(training: Training, steps: int) -> Facts:
     }
 
 
-def _compared(training: Training, before: Held, took: Sequence[float], *, anew: bool) -> Facts:
+def _compared(training: Training, before: Held, first_s: float, took: Sequence[float], *, anew: bool) -> Facts:
     """Steps that the training took, held against the optimum: the best of where it ended up, of the mapping `before`,
-    and, if `anew`, of a profile and search from nothing under the present load. The optimum at the time of the steps is
-    taken from where the training ended up: pace is what its last steps took by what they take in the race.
+    and, if `anew`, of a profile and search from nothing under the present load.
+
+    first_s: of a bare step of `before` just before these steps. The machine may have drifted since: `pace` is what that
+    is of its step in the race, and the optimum during the steps is taken to lie halfway between.
     """
     ended = training.hold_placed()
     begin = training.clock()
@@ -103,9 +117,9 @@ def _compared(training: Training, before: Held, took: Sequence[float], *, anew: 
     race = {held: median(s) for held, s in raced([ended, before, *found], rounds=4, each=EACH).items()}
     best = min(race, key=lambda held: race[held])
     optimum_s = race[best]
-    pace = median(took[-LAST:]) / race[ended]  # the machine may have drifted since
+    pace = first_s / race[before]
     facts: Facts = {
-        "steps": steps_until(took, optimum_s * pace),
+        "steps": steps_until(took, optimum_s * sqrt(pace)),
         "pace": pace,
         "optimum_s": optimum_s,
         "optimum_by": best.name,
@@ -132,13 +146,14 @@ def against(took: Sequence[float], ended_s: float, before_s: float, anew_s: floa
 def steps_until(took: Sequence[float], optimum_s: float, share: float = SHARE, window: int = WINDOW) -> int | None:
     """The number of steps until the running median came within `share` of the optimum's speed; None if it never did.
 
-    The next `window` steps must confirm it, because a fast mapping that is only tried is no recovery.
+    The next `window` steps must confirm it, because a fast mapping that is only tried is no recovery, and so must the
+    median of all later ones, because one that is left again is none either.
 
         took/optimum   1.6 1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0 1.0 1.0 1.0 1.0 1.0
         running median                 1.6 1.6 1.6 1.0 ...       -> 8
     """
     bound_s = optimum_s / share
     for n in range(window, len(took) - window + 1):
-        if median(took[n - window : n]) <= bound_s and median(took[n : n + window]) <= bound_s:
+        if all(median(steps) <= bound_s for steps in (took[n - window : n], took[n : n + window], took[n:])):
             return n
     return None

@@ -72,23 +72,22 @@ def _oracle(name: str, found: Facts) -> Iterator[list[str]]:
 
 def _recoveries(facts: Facts) -> Iterator[list[str]]:
     """The steps until recovery, in the middle over all networks, for each load and for all that left."""
-    good = [row for row in facts["loads"] if "landed" in row]
-    by_load = {load: [row for row in good if row["load"] == load] for load in LOADS}
+    by_load = {load: [row for row in facts["loads"] if row["load"] == load] for load in LOADS}
     for load, rows in by_load.items():
         if rows:
             yield [f"steps until 95 % of the optimum, {NAMES[load]}", "30", *_steps(rows, "landed")]
-    if good:
-        yield ["steps until 95 % of the optimum, the load left", "30", *_steps(good, "left")]
+    if facts["loads"]:
+        yield ["steps until 95 % of the optimum, the load left", "30", *_steps(facts["loads"], "left")]
 
 
 def _steps(rows: Sequence[Facts], event: str) -> tuple[str, str, str]:
     """(networks, the median of the steps, all of them), of loads that landed or left."""
     models = list(dict.fromkeys(row["model"] for row in rows))
-    steps = [row[event]["steps"] for row in rows]
-    each = ", ".join("never" if s is None else str(s) for s in steps)
+    each = ", ".join("failed" if event not in row else str(row[event]["steps"] or "never") for row in rows)
+    watched = next((f", of {row['steps_watched']} watched" for row in rows if "steps_watched" in row), "")
     middle = recovered(rows, event)
     name = f"`{models[0]}`" if len(models) == 1 else f"{len(models)} networks"
-    return name, "never" if middle is None else f"{middle:.0f}", f"each: {each}, of {rows[0]['steps_watched']} watched"
+    return name, "never" if middle is None else f"{middle:.0f}", f"each: {each}{watched}"
 
 
 def _loads(facts: Facts) -> list[str]:
@@ -166,13 +165,14 @@ NOTES = (
     "",
     f"Loads: {'; '.join(f'{NAMES[name]}: {load.said}' for name, load in LOADS.items())}. The network is slowed in a "
     "network namespace, where the workers are alone. Steps until 95 %: running medians of five steps, confirmed by the "
-    "next five, so 5 is the minimum; counted from when the load is whole. The optimum is the best, side by side, of "
+    "next five and by the median of all later steps, so 5 is the minimum; counted from when the load is whole and has "
+    "been felt for a second. The optimum is the best, side by side, of "
     "where the run ended up, the mapping from before, and, under the load, of a fresh profile and search with the "
-    "whole budget; how fast the machine was during the steps is taken from the last of them and the same mapping's in "
-    f"that comparison. *Never adapts* keeps the mapping from before for {HORIZON} steps; *anew* stands still while it "
-    "profiles and searches from nothing, then takes the steps of what it found. Autoplace's are those that were "
-    "watched, and then steps of where it ended up. Below 1, adapting is faster; where the load leaves the mapping from "
-    "before the best one, 1.00 is the best there is.",
+    "whole budget; how fast the machine was during the steps is taken from bare steps of the mapping from before, just "
+    f"before them and in that comparison. *Never adapts* keeps the mapping from before for {HORIZON} steps; *anew* "
+    "stands still while it profiles and searches from nothing, then takes the steps of what it found. Autoplace's are "
+    "those that were watched, and then steps of where it ended up. Below 1, adapting is faster; where the load leaves "
+    "the mapping from before the best one, 1.00 is the best there is.",
     "",
     "Kills: at random moments within random steps, one after another when all devices were back. Afterwards the "
     "same steps are taken again without kills, from the state before the first. A kill is survived where "

@@ -28,7 +28,6 @@ from placer.measure.store import Store
 from placer.profile.operators.dataset import from_record, to_record
 
 if TYPE_CHECKING:
-    from placer.profile.operators.dataset import OperatorRow
     from placer.profile.operators.operator_profile import OperatorProfile
 
 PASSES = 3
@@ -36,6 +35,7 @@ HELD_OUT_NETWORKS = ("resnet50", "transformer", "two_tower")
 LEFT_OUT_NETWORKS = ("towers", "alexnet", "mobilenet_v3", "inception_v3", "transformer", "two_tower")
 SWEPT = 60  # random steps, which widen the dataset,
 AT_ONCE = 12  # so many of them in one process, because their graphs take memory
+PROFILE_S = 3600.0  # that one process of profiles may take, which takes minutes
 LEFT_OUT_S = 900.0  # that one of them may take
 TAKES = Takes(runs=True)
 
@@ -49,18 +49,28 @@ def bench_facts(options: BenchOptions) -> Facts:
     models, passes = options.models or zoo.names(), options.measurements or PASSES
     begin_s = time.perf_counter()
     settings: Facts = {"models": list(models), "passes": passes, "devices": DEVICES}
-    found = kept(options, "operators/profile", settings, lambda: alone(profiled, models, (None, 0.5), True, passes))
+    whole = partial(alone, profiled, models, (None, 0.5), True, passes, seconds=PROFILE_S)
+    found = kept(options, "operators/profile", settings, whole)
     rows = [from_record(record) for record in found["rows"]]
+    swept, missing = 0, dict[str, Facts]()
     for first in range(0, SWEPT, AT_ONCE):
-        swept = [f"{PREFIX}{i}" for i in range(first, min(first + AT_ONCE, SWEPT))]
-        measured = partial(alone, profiled, swept, (None,), False, passes)
-        more = kept(options, f"operators/sweep-{first}", {**settings, "models": swept}, measured)
+        steps = [f"{PREFIX}{i}" for i in range(first, min(first + AT_ONCE, SWEPT))]
+        measured = partial(facts_alone, profiled, steps, (None,), False, passes, seconds=PROFILE_S)
+        more = kept(options, f"operators/sweep-{first}", {**settings, "models": steps}, measured)
+        if "failed" in more:
+            missing[f"random steps {steps[0]} to {steps[-1]}"] = more
+            continue
+        swept += len(steps)
         rows += [from_record(record) for record in more["rows"]]
     facts = evaluated(rows, tuple(m for m in HELD_OUT_NETWORKS if m in models and len(models) > 1))
-    facts |= elsewhere_facts(rows, _there(options, settings))
+    there = _there(options, settings)
+    if "failed" in there:
+        missing["other hardware"] = there
+    facts |= elsewhere_facts(rows, [from_record(record) for record in there.get("rows", ())])
+    facts["missing"] = missing
     facts["repeats_disagree"] = found["repeats_disagree"]
     facts["noise_floor"] = facts["repeats_disagree"]["all"] / 2
-    facts |= {"networks": list(models), "swept": SWEPT, "repeats": rows[0].repeats, "profile_s": found["seconds"]}
+    facts |= {"networks": list(models), "swept": swept, "repeats": rows[0].repeats, "profile_s": found["seconds"]}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "operators.sqlite"
         with Store(path) as store:
@@ -71,14 +81,14 @@ def bench_facts(options: BenchOptions) -> Facts:
     return facts | {"seconds": time.perf_counter() - begin_s}
 
 
-def _there(options: BenchOptions, settings: Facts) -> list[OperatorRow]:
-    """Some of the networks on other hardware."""
+def _there(options: BenchOptions, settings: Facts) -> Facts:
+    """What `profiled` says of some of the networks on other hardware; no rows where there is nothing to compare."""
     models = [model for model in elsewhere.NETWORKS if model in settings["models"]]
     if not models or len(settings["models"]) == 1:
-        return []
-    measured = partial(alone, profiled, models, (None,), False, settings["passes"], elsewhere.DEVICES)
-    of_it = {**settings, "models": models, "devices": elsewhere.DEVICES}
-    return [from_record(record) for record in kept(options, "operators/elsewhere", of_it, measured)["rows"]]
+        return {"rows": []}
+    of_it = (models, (None,), False, settings["passes"], elsewhere.DEVICES)
+    measured = partial(facts_alone, profiled, *of_it, seconds=PROFILE_S)
+    return kept(options, "operators/elsewhere", {**settings, "models": models, "devices": elsewhere.DEVICES}, measured)
 
 
 def profiled(

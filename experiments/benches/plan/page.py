@@ -18,23 +18,36 @@ def page_lines(facts: Facts) -> list[str]:
         "what the graph needs, beside a CPU that holds everything and is 20 times slower.",
         "",
         *markdown_table(
-            ("graph", "GPUs", "objective", "memory", *(f"{s} s" for s in seconds), "best of the others", "judged/s"),
-            [
-                [
-                    f"`{row['graph']}` ({row['ops']:,} ops)",
-                    f"{row['devices']}",
-                    row["objective"],
-                    "tight" if row["tight"] else "",
-                    *(f"{row[f'over_bound_{s}s']:.3f}" for s in seconds),
-                    f"{row['best_peer']:.3f} ({row['best_peer_name']})",
-                    f"{row['evaluations_per_s']:,.0f}",
-                ]
-                for row in facts["cases"]
-            ],
+            ("graph", "devices", "objective", "memory", *(f"{s} s" for s in seconds), "best of the others", "judged/s"),
+            [_cells(row, seconds) for row in facts["cases"]],
         ),
         "",
         f"At the worst, the plan after 10 seconds is {facts['worst_vs_peer']:.3f} of the best of the others. A first "
-        f"mapping is there after {facts['median_first_s'] * 1e3:.0f} ms (median; HEFT, its tables included).",
+        f"mapping is there after {facts['median_first_s'] * 1e3:.0f} ms (median; HEFT, its tables included)."
+        + _budgets(facts),
+    ]
+
+
+def _budgets(facts: Facts) -> str:
+    """How long the searches that are compared took at the most; empty for a record that does not have it."""
+    took = [row["took_s"] for row in facts["cases"] if "took_s" in row]
+    if not took:
+        return ""
+    hybrid_s, local_s = (max(seconds[name] for seconds in took) for name in ("hybrid_10s", "local"))
+    return f" Of the 10 seconds, `hybrid` took at most {hybrid_s:.1f} s and `local` {local_s:.1f} s."
+
+
+def _cells(row: Facts, seconds: list[int]) -> list[str]:
+    if "failed" in row:
+        return [f"`{row['graph']}`", f"failed: {row['failed']}"]
+    return [
+        f"`{row['graph']}` ({row['ops']:,} ops)",
+        f"{row['devices']}",
+        row["objective"],
+        "tight" if row["tight"] else "",
+        *(f"{row[f'over_bound_{s}s']:.3f}" for s in seconds),
+        f"{row['best_peer']:.3f} ({row['best_peer_name']})",
+        f"{row['evaluations_per_s']:,.0f}",
     ]
 
 

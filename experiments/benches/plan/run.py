@@ -18,7 +18,7 @@ from experiments.benches.plan.graphs import alike, attention, cells, gpus, incep
 from experiments.benches.process import alone
 from experiments.benches.simulator_speed import layered
 from experiments.benches.takes import Takes
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError, one_line
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from search.exact.bounds import lower_bound
@@ -101,22 +101,33 @@ def bench_facts(options: BenchOptions) -> Facts:
     """Every case; --model only those of a graph. With --runs, none is planned twice.
 
     Each plan is a run of its own, because what a search has found when it is stopped is not what it would have found
-    on the way to a later stop.
+    on the way to a later stop. Raises PlacerError where no case could be planned.
     """
     cases = [case for case in CASES if options.models is None or case.graph in options.models]
     rows = []
     for case in cases:
         settings = {**asdict(case), "seconds": list(SECONDS), "peer_seconds": PEER_SECONDS}
-        row = kept(options, f"plan/{case.name}", settings, partial(planned, case))
+        row = kept(options, f"plan/{case.name}", settings, partial(_tried, case))
         rows.append(row)
         print(f"{case.name}: {_outcome(row)}", file=sys.stderr, flush=True)
+    ran = [row for row in rows if "failed" not in row]
+    if not ran:
+        raise PlacerError(f"no graph could be planned: {rows[0]['failed']}")
     return {
         "cases": rows,
-        "worst_vs_peer": max(row["over_bound_10s"] / row["best_peer"] for row in rows),
-        "median_first_s": median(row["first_s"] for row in rows),
+        "worst_vs_peer": max(row["over_bound_10s"] / row["best_peer"] for row in ran),
+        "median_first_s": median(row["first_s"] for row in ran),
         "seconds": list(SECONDS),
         "peer_seconds": PEER_SECONDS,
     }
+
+
+def _tried(case: Case) -> Facts:
+    """`planned`, but a failure is {"failed": line}, so that the other cases go on."""
+    try:
+        return planned(case)
+    except Exception as error:
+        return {"graph": case.name, "failed": one_line(f"{type(error).__name__}: {error}")}
 
 
 def planned(case: Case) -> Facts:
@@ -133,6 +144,7 @@ def planned(case: Case) -> Facts:
     if cuts:
         peers["cut"] = min(problem.predict(placement) for placement in cuts)
     best = min(peers, key=lambda name: peers[name])
+    searches = {**{f"hybrid_{seconds}s": found[f"after_{seconds}s"] for seconds in SECONDS}, "local": local}
     return {
         "graph": case.graph,
         "ops": len(problem.graph),
@@ -144,6 +156,7 @@ def planned(case: Case) -> Facts:
         "best_peer": peers[best] / bound_s,
         "best_peer_name": best,
         "peers": {name: value / bound_s for name, value in peers.items()},
+        "took_s": {name: search.seconds for name, search in searches.items()},
         "evaluations_per_s": found["after_10s"].evaluations / found["after_10s"].seconds,
         "first_s": _first_s(problem),
     }
@@ -194,5 +207,7 @@ def _first_s(problem: Problem) -> float:
 
 
 def _outcome(row: Facts) -> str:
+    if "failed" in row:
+        return f"failed: {row['failed']}"
     after = ", ".join(f"{row[f'over_bound_{seconds}s']:.3f}" for seconds in SECONDS)
     return f"{after} of the bound; best peer {row['best_peer']:.3f} ({row['best_peer_name']})"

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from experiments import benches
 from experiments.benches import all_records, bench, main_job, run_bench
-from experiments.benches.bench import RECORDS, BenchOptions
+from experiments.benches.bench import RECORDS, BenchOptions, command_of
 from placer.errors import BadInputError, PlacerError
 
 FOUND = {
@@ -26,9 +27,13 @@ def run(record=True):
     return run_bench("main-job", BenchOptions(("towers", "moe"), measurements=4), record=record)
 
 
+MACHINE = {"date": "2026-01-01", "commit": "c0ffee", "machine": {"cpu": "a", "cores": 2, "system": "Linux"},
+           "python": "3.13.0", "versions": {"tensorflow": "2.21.0"}}  # fmt: skip
+
+
 def answers(monkeypatch):
     replies = {"towers": FOUND, "moe": {"failed": "placer: no."}}
-    monkeypatch.setattr(main_job, "command_facts", lambda command, model, *options: replies[model])
+    monkeypatch.setattr(main_job, "command_facts", lambda command, model, *options, **limits: replies[model])
 
 
 def test_a_record_holds_figures_machine_versions_and_date(checkout, monkeypatch):
@@ -48,8 +53,26 @@ def test_the_page_tells_figures_and_failures(checkout, monkeypatch):
     answers(monkeypatch)
     run()
     page = (checkout / "BENCHMARKS.md").read_text()
+    assert "over 1 of 2 networks: 1.80." in page
     assert "| `towers` | 180.0 ms +- 20.0 ms | 100.0 ms +- 10.0 ms | 1.80 | local |" in page
     assert "failed: placer: no." in page
+
+
+def test_a_network_whose_switch_was_not_measured_or_that_has_no_single_device_is_on_the_page(checkout, monkeypatch):
+    replies = {"towers": {**FOUND, "switch_s": None}, "moe": {**FOUND, "best_single": None}}
+    monkeypatch.setattr(main_job, "command_facts", lambda command, model, *options, **limits: replies[model])
+    run()
+    page = (checkout / "BENCHMARKS.md").read_text()
+    assert "| not measured | 60 s |" in page and "| `moe` | failed: no single device ran it" in page
+
+
+def test_a_record_during_which_code_was_committed_is_of_no_commit(checkout, monkeypatch):
+    answers(monkeypatch)
+    monkeypatch.setattr(bench, "machine", lambda: {**MACHINE, "commit": "after"})
+    for began, named in (("before", "before+"), ("before+", "before+"), ("after", "after"), (None, "after")):
+        monkeypatch.setattr(benches, "commit", lambda began=began: began)
+        run()
+        assert json.loads((checkout / "benchmarks" / "main-job.json").read_text())["commit"] == named
 
 
 def test_without_record_nothing_is_written(checkout, monkeypatch):
@@ -109,8 +132,9 @@ def test_commits_of_records_tests_and_documents_do_not_change_which_code_ran(tmp
     assert bench.commit() == git("rev-parse", "--short=12", "HEAD")
 
 
-def recorded(folder, name, at, took_s=60.0):
-    (folder / "benchmarks" / f"{name}.json").write_text(json.dumps({"commit": at, "took_s": took_s}))
+def recorded(folder, name, at, took_s=60.0, **changes):
+    record = {**MACHINE, "commit": at, "took_s": took_s, "command": command_of(name, BenchOptions()), **changes}
+    (folder / "benchmarks" / f"{name}.json").write_text(json.dumps(record))
 
 
 @pytest.fixture
@@ -123,7 +147,7 @@ def ran(monkeypatch):
         return SimpleNamespace(returncode=int("moody" in command))
 
     monkeypatch.setattr(all_records, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
-    monkeypatch.setattr(all_records, "commit", lambda: "c0ffee")
+    monkeypatch.setattr(all_records, "machine", lambda: MACHINE)
     return commands
 
 
@@ -143,9 +167,25 @@ def test_one_that_fails_is_named_after_all_others_were_recorded(checkout, ran):
     assert [command[0] for command in ran] == ["moody", "trust"]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "placer bench plan --record --model towers"}, {"machine": {"cpu": "b"}}, {"python": "3.12.0"},
+        {"cases": [{"graph": "a"}, {"graph": "b", "failed": "a worker was lost"}]},
+    ],
+)  # fmt: skip
+def test_a_part_of_a_bench_or_one_in_which_something_failed_or_of_another_machine_is_recorded_anew(
+    checkout, ran, change
+):
+    recorded(checkout, "plan", "c0ffee", **change)
+    recorded(checkout, "faults", "c0ffee", failed={}, injected=3)
+    all_records.record_each({"plan": False, "faults": False}, None)
+    assert ran == [["plan", "--record"]]
+
+
 @pytest.mark.parametrize("at", ["c0ffee+", None])
 def test_with_code_that_no_commit_holds_nothing_counts_as_recorded(checkout, ran, monkeypatch, at):
-    monkeypatch.setattr(all_records, "commit", lambda: at)
+    monkeypatch.setattr(all_records, "machine", lambda: {**MACHINE, "commit": at})
     recorded(checkout, "plan", at)
     all_records.record_each({"plan": False}, None)
     assert ran == [["plan", "--record"]]

@@ -38,6 +38,15 @@ def test_another_commit_runs_anew_because_no_record_has_figures_of_two(run, monk
     assert run({"step_s": 2.0}) == {"step_s": 2.0}
 
 
+def test_a_run_of_a_bench_that_began_at_another_commit_is_never_taken_again(tmp_path):
+    def ask(answer, begun_at):
+        return kept(BenchOptions(runs=tmp_path, begun_at=begun_at), "net", {}, lambda: answer)
+
+    at = kept_runs.machine()["commit"]
+    assert ask({"step_s": 1.0}, "before") == {"step_s": 1.0}
+    assert ask({"step_s": 2.0}, at) == {"step_s": 2.0}
+
+
 @pytest.mark.parametrize("name", [None, "1234+"])
 def test_what_was_not_committed_runs_anew_because_its_changes_have_no_name(run, monkeypatch, name):
     elsewhere(monkeypatch, {"commit": name})

@@ -6,7 +6,7 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.plan import run
 from experiments.benches.plan.graphs import attention, cells, gpus, inception, residual
 from experiments.benches.plan.page import page_lines
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 from search.offline.plan import plan
 
 
@@ -46,6 +46,19 @@ def test_every_case_has_what_hybrid_and_the_others_found_over_one_bound(hurried,
     assert run.bench_facts(BenchOptions(runs=tmp_path)) == facts  # kept
     page = "\n".join(page_lines(facts))
     assert "`small`" in page and "max-load" in page and f"{facts['worst_vs_peer']:.3f}" in page
+
+
+def test_a_case_that_fails_is_a_row_and_the_others_go_on(hurried, monkeypatch):
+    def fails():
+        raise MemoryError
+
+    monkeypatch.setitem(run.MADE, "large", fails)
+    monkeypatch.setattr(run, "CASES", (run.Case("large", 4), run.Case("small", 2)))
+    facts = run.bench_facts(BenchOptions())
+    assert "| `large-4-makespan` | failed: MemoryError" in (page := "\n".join(page_lines(facts)))
+    assert "`hybrid` took at most" in page and facts["median_first_s"] == facts["cases"][1]["first_s"]
+    with pytest.raises(PlacerError, match="no graph could be planned: MemoryError"):
+        run.bench_facts(BenchOptions(models=("large",)))
 
 
 def test_a_graph_that_no_case_has_is_refused():

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiments import zoo
-from experiments.benches.process import Caps, Measurer, alone, facts_alone
+from experiments.benches.process import Caps, Measurer, alone, command_facts, facts_alone
 from placer.errors import BadInputError, PlacerError
 
 pytestmark = pytest.mark.slow
@@ -36,6 +36,10 @@ def test_a_call_returns_or_raises_from_a_process_and_session_of_its_own():
 )
 def test_a_failure_is_a_fact(call, argument, seconds, expected):
     assert facts_alone(call, argument, seconds=seconds) == expected
+
+
+def test_a_command_that_takes_too_long_is_a_fact():
+    assert command_facts("search", "towers", seconds=0.1) == {"failed": "it did not end within 0 s"}
 
 
 def test_what_a_call_prints_is_not_taken_for_the_benchmarks_facts(capfd):

@@ -19,6 +19,8 @@ def row(name, rank_s, donf_s, fifo_s):
 
 FOUND = {
     "towers": {"best_single_s": 0.4, "mappings": [row("local", 0.1, 0.2, 0.2), row("heft", 0.2, 0.2, 0.1)]},
+    "two_tower": {"best_single_s": 0.4, "mappings": []},
+    "transformer": {"best_single_s": 0.4, "mappings": [{"mapping": "heft", "failed": "InternalError: no."}]},
     "moe": {"failed": "its process ended with code -9 and without a result"},
 }
 
@@ -29,12 +31,13 @@ def known(monkeypatch):
 
 
 def test_gains_are_ratios_to_tensorflows_own_order(known):
-    facts = run_order.bench_facts(BenchOptions(("towers", "moe")))
+    facts = run_order.bench_facts(BenchOptions(tuple(FOUND)))
     assert facts["ratio"] == {"rank": pytest.approx(1.0), "donf": pytest.approx(0.5**0.5)}
     assert facts["error"] == {name: pytest.approx(0.1) for name in ("rank", "donf", "fifo")}
     lines = "\n".join(run_order.page_lines(facts))
     assert "| `towers` | local | 100.0 ms +- 1.0 ms | 200.0 ms +- 1.0 ms | 200.0 ms +- 1.0 ms | 2.00 | 1.00 |" in lines
-    assert "moe: its process ended with code -9" in lines
+    assert "- moe: its process ended with code -9" in lines and "- transformer, heft: InternalError: no." in lines
+    assert "- two_tower: each of local, expert, heft puts all on one device" in lines
 
 
 def test_where_no_network_could_be_measured_it_says_why(known):
