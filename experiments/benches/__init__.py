@@ -64,15 +64,16 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
     if record:
         check_folder()
     begin_s, begun_at = time.perf_counter(), commit() if record else None
-    facts: Facts = bench.bench_facts(replace(options, record=record, begun_at=begun_at))
+    options = replace(options, record=record, begun_at=begun_at)
+    facts: Facts = bench.bench_facts(options)
     if record:
-        facts = {**facts, "took_s": time.perf_counter() - begin_s}
-        pages = {name: _part(name, "page").page_lines for name in NAMES}
-        keep(name, facts, command_of(name, options), begun_at, pages)
+        facts = {**facts, "took_s": time.perf_counter() - begin_s + sum(options.spared_s)}
         plot = _part(name, "plot")
-        if hasattr(plot, "draw"):
+        if hasattr(plot, "draw"):  # first, because a record whose picture could not be drawn would count as whole
             plot.PICTURE.parent.mkdir(exist_ok=True)
             plot.draw(facts, plot.PICTURE)
+        pages = {name: _part(name, "page").page_lines for name in NAMES}
+        keep(name, facts, command_of(name, options), begun_at, pages)
     return facts
 
 

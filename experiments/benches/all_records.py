@@ -34,6 +34,8 @@ def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
             failed.append(name)
         else:
             took_s[name] = time.perf_counter() - begin_s
+    if machine()["commit"] != here["commit"]:
+        raise PlacerError(f"code was committed since {here['commit']} began to be recorded: run the same again.")
     if failed:
         raise PlacerError(f"{', '.join(failed)} could not be recorded: the lines above say why; run the same again.")
     return {"recorded_s": took_s}
@@ -47,7 +49,12 @@ def _is_recorded(name: str, here: Facts) -> bool:
     record, at = _record(name), here["commit"]
     if at is None or at.endswith("+") or any(record.get(key) != fact for key, fact in here.items()):
         return False
-    return record.get("command") == command_of(name, BenchOptions()) and not _has_failures(record)
+    return record.get("command") == _command(name) and not _has_failures(record)
+
+
+def _command(name: str) -> str:
+    """What records the whole bench."""
+    return command_of(name, BenchOptions())
 
 
 def _has_failures(found: Any) -> bool:
@@ -58,8 +65,8 @@ def _has_failures(found: Any) -> bool:
 
 
 def _ahead(names: Sequence[str]) -> str:
-    """How long these will take, as far as the last records say."""
-    records = [_record(name) for name in names]
+    """How long these will take, as far as the last records of whole benches say."""
+    records = [record for name in names if (record := _record(name)).get("command") == _command(name)]
     known_s = [record["took_s"] for record in records if "took_s" in record]
     more = f", and {len(names) - len(known_s)} of unknown length" if len(known_s) < len(names) else ""
     return f"about {sum(known_s) / 60:.0f} min to go{more}."

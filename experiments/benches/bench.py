@@ -9,7 +9,7 @@ import platform
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -43,6 +43,7 @@ class BenchOptions:
     devices: str | None = None  # what to measure on (gpu only)
     minutes: float | None = None  # for how long in all (gpu and spoc)
     begun_at: str | None = None  # the commit when the bench began, where it is run for a record
+    spared_s: list[float] = field(default_factory=list, compare=False)  # that runs took which were kept from before
 
 
 def check_folder() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,7 +39,10 @@ def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Fa
         made_by["commit"] = None  # this process runs the code of the commit it began at, others that it starts the new
     is_named = made_by["commit"] is not None and not made_by["commit"].endswith("+")
     if is_named and all(before.get(name) == fact for name, fact in made_by.items()) and "failed" not in before["facts"]:
+        options.spared_s.append(before.get("took_s", 0.0))
         return dict(before["facts"])
+    begin_s = time.perf_counter()
     facts = run()
-    write_whole(path, json.dumps({**made_by, "facts": facts}, indent=1).encode())
+    took_s = time.perf_counter() - begin_s
+    write_whole(path, json.dumps({**made_by, "took_s": took_s, "facts": facts}, indent=1).encode())
     return facts

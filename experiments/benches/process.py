@@ -86,10 +86,13 @@ def facts_alone(call: Callable[..., Facts], *arguments: Any, seconds: float | No
     """`alone`, but a failure is {"failed": line}, so that what else is to be measured goes on."""
     try:
         return alone(call, *arguments, seconds=seconds)
-    except PlacerError as error:
-        return {"failed": one_line(str(error))}
     except Exception as error:
-        return {"failed": one_line(f"{type(error).__name__}: {error}")}
+        return failed(error)
+
+
+def failed(error: Exception) -> Facts:
+    """{"failed": line}: ours as they are, others with their type."""
+    return {"failed": one_line(str(error) if isinstance(error, PlacerError) else f"{type(error).__name__}: {error}")}
 
 
 class Doer(Protocol):

@@ -12,14 +12,14 @@ from statistics import geometric_mean, mean
 
 from experiments.benches.bench import BenchOptions, Facts, ms_spread
 from experiments.benches.kept_runs import kept
-from experiments.benches.process import facts_alone
+from experiments.benches.process import facts_alone, failed
 from experiments.benches.takes import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import stepped
 from experiments.report.text import markdown_table
-from placer.errors import PlacerError, one_line
+from placer.errors import PlacerError
 from placer.result import Measured
 from search.local.hill_climb import kicked
 from search.problem.problem import Placement
@@ -50,6 +50,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "error": {name: mean(abs(_error(row[name])) for row in rows) for name in SCHEDULES},
         "mappings": len(rows),
         "repeats": repeats,
+        "settled": SETTLED,
         "workers": options.workers,
     }
 
@@ -84,7 +85,7 @@ def _tried(job: Job, predictions: dict[str, Prediction], name: str, placement: P
     try:
         return _in_each_order(job, predictions, name, placement, repeats)
     except Exception as error:
-        return {"mapping": name, "failed": one_line(f"{type(error).__name__}: {error}")}
+        return {"mapping": name, **failed(error)}
 
 
 def _in_each_order(
@@ -127,8 +128,8 @@ def page_lines(facts: Facts) -> list[str]:
     return [
         f"The same mapping on {facts['workers']} one-core worker processes, with each device's ops in the order of "
         "`--schedule rank` or `donf`, or as TensorFlow's executor takes them (`fifo`): the three stepped in turn, "
-        f"{facts['repeats']} times, medians with the interquartile range, TensorFlow's own after {SETTLED} steps over "
-        "which its order settles. *Gain*: TensorFlow's own by this.",
+        f"{facts['repeats']} times, medians with the interquartile range, TensorFlow's own after "
+        f"{facts.get('settled', 'no')} steps in which its order settles. *Gain*: TensorFlow's own by this.",
         "",
         *markdown_table(HEADS, rows, left=(0, 1)),
         "",

@@ -90,7 +90,7 @@ def page_lines(facts: Facts) -> list[str]:
         f"at most, each other one {facts['peer_measurements']}. The single devices count as every searcher's start. "
         f"{_how(facts)} The gap after a searcher's last measurement is that of the mapping it would deliver, and "
         f"*within {NEAR:.0%}* counts the networks on which that gap is. A gap of a percent or two is noise. These are "
-        f"the runs of search-quality.{not_compared(facts)}",
+        f"the runs of search-quality, with one seed.{not_compared(facts)}",
         "",
         "Over all networks, the mean with its standard error:",
         "",

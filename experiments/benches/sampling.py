@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.benches.bench import ms
-from experiments.benches.process import alone
+from experiments.benches.bench import Facts, ms
+from experiments.benches.process import alone, failed
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -38,6 +38,7 @@ WARM_UP = 1  # dropped after the two steps that check what a mapping returns
 BATCH = 8  # mappings that are stepped in turn, with the first one measured
 AGAIN = 5  # mappings that are measured twice, to know the error of the measurement itself
 TIRED = 100  # rounds of drawing without a new mapping, after which a small network is taken to have no more
+LIMIT_S = 3600.0  # for one network, which takes minutes
 RULES = ("heft", "donf", "local")
 
 
@@ -68,28 +69,36 @@ class MeasuredMappings:
         return MappingFeatures(calibrated.problem.simulator, calibrated.problem.base_s)
 
 
-def measured_networks(models: Sequence[str], measure: Callable[[str], Any], fewest: int = 1) -> list[Any]:
-    """What `measure(model)` returns for each model, in a process of its own, where it has `fewest` mappings or more.
+def measured_networks(
+    models: Sequence[str], measure: Callable[[str], Any], fewest: int = 1
+) -> tuple[list[Any], dict[str, Facts]]:
+    """What `measure(model)` returns for each model, in a process of its own, where it has `fewest` mappings or more;
+    and {model: {"failed": line}} of the others.
 
-    A result's `step_s` has the seconds of its mappings. Failures are reported on stderr.
-    Raises PlacerError where nothing is left.
+    A result's `step_s` has the seconds of its mappings. Raises PlacerError where nothing is left.
     """
-    found = []
+    found, missing = [], dict[str, Facts]()
     for model in models:
         try:
-            steps = alone(measure, model)
-        except PlacerError as error:
-            print(f"{model}: {error}", file=sys.stderr)
+            steps = alone(measure, model, seconds=LIMIT_S)
+        except Exception as error:  # the other networks go on
+            missing[model] = failed(error)
+            print(f"{model}: {missing[model]['failed']}", file=sys.stderr)
             continue
         count, fastest_s, slowest_s = len(steps.step_s), steps.step_s.min(), steps.step_s.max()
         print(f"{model}: {count} mappings, {ms(fastest_s)} to {ms(slowest_s)}", file=sys.stderr)
         if count >= fewest:
             found.append(steps)
         else:
-            print(f"{model}: too few to be judged by; it is left out.", file=sys.stderr)
+            missing[model] = {"failed": f"{count} mappings are too few to be judged by"}
     if not found:
-        raise PlacerError("no network could be measured; the lines above say why.")
-    return found
+        raise PlacerError(f"no network could be measured: {'; '.join(not_measured(missing))}.")
+    return found, missing
+
+
+def not_measured(missing: dict[str, Facts]) -> list[str]:
+    """A line on each network that `measured_networks` has nothing of."""
+    return [f"`{model}` was not measured: {why['failed']}" for model, why in missing.items()]
 
 
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredMappings:

@@ -16,7 +16,7 @@ from scipy.stats import kendalltau
 
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts, ms
-from experiments.benches.sampling import TIRED, measured_networks, not_seen
+from experiments.benches.sampling import TIRED, measured_networks, not_measured, not_seen
 from experiments.benches.takes import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
@@ -66,7 +66,8 @@ def bench_facts(options: BenchOptions) -> Facts:
     """Each network is measured in a process of its own; predictions are then made from what was kept."""
     wanted = options.measurements or MAPPINGS
     measuring = partial(measure, workers=options.workers, mappings=wanted)
-    samples: list[MeasuredNetwork] = measured_networks(options.models or zoo.names(), measuring)
+    samples: list[MeasuredNetwork]
+    samples, missing = measured_networks(options.models or zoo.names(), measuring)
     by_model = {sample.model: _judged(sample, [s for s in samples if s is not sample]) for sample in samples}
     keys = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "held_out_tau", "singles_only_mape", "noise")
     return {
@@ -76,6 +77,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "calibrated_on": CALIBRATED_ON,
         "workers": options.workers,
         "by_model": by_model,
+        "missing": missing,
     }
 
 
@@ -200,6 +202,7 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         *markdown_table(HEADS, [_cells(name, row) for name, row in rows]),
         *_exhausted(facts),
+        *(f"\n{line}." for line in not_measured(facts.get("missing", {}))),
     ]
 
 

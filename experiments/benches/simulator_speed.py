@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,7 +155,7 @@ def _ranking(simulator: Simulator, rows: NDArray[np.int64]) -> Facts:
 def _first_makespan_s() -> float:
     """Seconds to the first makespan in a new process, with compiled code in the cache."""
     command = [sys.executable, "-c", FIRST_MAKESPAN]
-    return min(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3))
+    return median(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3))
 
 
 def _timed(call: Callable[[], object]) -> float:

@@ -66,19 +66,24 @@ def _warm_start(facts: Facts) -> list[str]:
     """Nothing where the record is from before it was asked."""
     if "warm_start_ratio" not in facts:
         return []
-    low, high = facts["warm_start_quartiles"]
+    budget = facts.get("warm_start_measurements", warm_start.MEASUREMENTS)
     table = [
-        [searcher, *(f"{row[name]:g}" for name in ("cold", "warm")), f"{row['ratio']:.2f}"]
+        [searcher, *(f"{row[name]:g}" if row[name] <= budget else f"more than {budget}" for name in ("cold", "warm"))]
         for searcher, row in facts["warm_start_by_searcher"].items()
     ]
+    rows = facts["warm_start_rows"]
+    saved, lost = (sum(sign * (row["cold"] - row["warm"]) > 0 for row in rows) for sign in (1, -1))
+    together = sum(row["warm"] for row in rows) / sum(row["cold"] for row in rows)
     return [
         "",
         f"What a campaign over one network saves a second one over a network that is alike ({', '.join(ALIKE)}; "
         f"{len(FIRST.graph())} ops, a GPU and a CPU, a clock on which each op takes other seconds than were profiled, "
         f"by {warm_start.OFF:.0%}): measurements until a search is within {warm_start.NEAR - 1:.0%} of the best that "
-        "all cold searches found, medians over networks and seeds. Cold searches have HEFT and the other starts, too; "
+        "all cold searches found. Cold searches have HEFT and the other starts, too; "
         f"{facts['warm_start_at_once']:.0%} of them were there with their first measurement, so that nothing could be "
-        f"saved. Warm by cold, over all: {facts['warm_start_ratio']:.2f} (quartiles {low:.2f} and {high:.2f}).",
+        f"saved. Of {len(rows)} searches, {saved} took fewer measurements warm than cold, and {lost} more. All warm "
+        f"ones together took {together:.2f} of what the cold ones did, where one that never came there counts as "
+        f"{budget + 1}. Medians over networks and seeds:",
         "",
-        *markdown_table(("searcher", "cold", "warm", "warm by cold"), table),
+        *markdown_table(("searcher", "cold", "warm"), table),
     ]

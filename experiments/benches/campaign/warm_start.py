@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from math import exp
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from experiments.benches.bench import Facts
@@ -61,22 +61,20 @@ def warm_start_facts(searchers: tuple[str, ...] = SEARCHERS, seeds: tuple[int, .
 
 
 def summary(rows: list[Facts]) -> Facts:
-    """The medians over all searches, and over those of each searcher. `warm_start_at_once`: the share of cold searches
-    that were near the best with their first measurement, where nothing can be saved.
+    """`warm_start_ratio`: measurements of all warm searches by those of all cold ones, where one that never came near
+    the best counts as one more than it had. Medians over the searches of each searcher. `warm_start_at_once`: the share
+    of cold searches that were near the best with their first measurement, where nothing can be saved.
     """
-    low, middle, high = quantiles([row["warm"] / row["cold"] for row in rows], n=4)
     by_searcher = {
         searcher: {
             "cold": median(row["cold"] for row in rows if row["searcher"] == searcher),
             "warm": median(row["warm"] for row in rows if row["searcher"] == searcher),
-            "ratio": median(row["warm"] / row["cold"] for row in rows if row["searcher"] == searcher),
         }
         for searcher in dict.fromkeys(row["searcher"] for row in rows)
     }
     return {
-        "warm_start_ratio": middle,
-        "warm_start_quartiles": [low, high],
-        "warm_start_total_ratio": sum(row["warm"] for row in rows) / sum(row["cold"] for row in rows),
+        "warm_start_ratio": sum(row["warm"] for row in rows) / sum(row["cold"] for row in rows),
+        "warm_start_measurements": MEASUREMENTS,
         "warm_start_at_once": sum(row["cold"] == 1 for row in rows) / len(rows),
         "warm_start_by_searcher": by_searcher,
         "warm_start_rows": rows,

@@ -120,6 +120,7 @@ def _compared(training: Training, before: Held, first_s: float, took: Sequence[f
     pace = first_s / race[before]
     facts: Facts = {
         "steps": steps_until(took, optimum_s * sqrt(pace)),
+        "first_s": first_s,
         "pace": pace,
         "optimum_s": optimum_s,
         "optimum_by": best.name,

@@ -98,6 +98,7 @@ def _loads(facts: Facts) -> list[str]:
         *markdown_table(LOAD_COLUMNS, rows, left=(0, 1)),
         "",
         f"{HORIZON} steps under the load take, in the geometric mean over all landings, {' and '.join(totals)}.",
+        *([] if all("first_s" in row.get("landed", {"first_s": 0.0}) for row in facts["loads"]) else ["", BEFORE]),
     ]
 
 
@@ -153,6 +154,10 @@ def _kills(facts: Facts) -> list[str]:
     return ["SIGKILLs of a worker survived", "all", "", f"{facts['kills_survived']} of {facts['kills']}", details]
 
 
+BEFORE = (
+    "This record is from before bare steps showed how fast the machine was: that is taken from the training's own last "
+    "steps, and later steps were not asked to confirm a recovery. Its steps until 95 % may be too few."
+)
 NOTES = (
     "Overhead: calls and bare steps of the very same placed function on the same variables, outputs fetched, in "
     "blocks in turn; the median over pairs of blocks, with its standard error. *By all seconds* includes snapshots "

@@ -15,10 +15,10 @@ from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.plan.graphs import alike, attention, cells, gpus, inception, residual
-from experiments.benches.process import alone
+from experiments.benches.process import alone, failed
 from experiments.benches.simulator_speed import layered
 from experiments.benches.takes import Takes
-from placer.errors import BadInputError, PlacerError, one_line
+from placer.errors import BadInputError, PlacerError
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from search.exact.bounds import lower_bound
@@ -127,7 +127,7 @@ def _tried(case: Case) -> Facts:
     try:
         return planned(case)
     except Exception as error:
-        return {"graph": case.name, "failed": one_line(f"{type(error).__name__}: {error}")}
+        return {"graph": case.name, **failed(error)}
 
 
 def planned(case: Case) -> Facts:

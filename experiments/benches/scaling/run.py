@@ -30,6 +30,7 @@ CONFIGS = 240  # of all kinds together
 SGD_CONFIGS = 2  # of each kind, whose iterations are predicted by the formula of synchronous SGD
 FEWEST = 36  # of one kind: the plain form has up to 17 constants, and is chosen on half of the runs
 CHUNK = 36  # networks measured in one process
+CHUNK_S = 3600.0  # that they may take, which take minutes
 AGAIN = 12  # measured twice, to know the error of the measurement itself
 TAKES = Takes(models=check_kind, measurements=FEWEST, runs=True)
 
@@ -75,8 +76,8 @@ def _sgd(options: BenchOptions, kinds: Sequence[str]) -> Facts:
     print(f"synchronous SGD of {len(records)} networks, by formula and by the clock", file=sys.stderr)
     settings = {"part": "scaling-sgd", "configs": records}
     with environment(SILENT):
-        found = kept(options, "scaling-sgd", settings, partial(facts_alone, measure_sgd, records))
-    return judged_sgd(found) if found.get("rows") else {"failed": found.get("failed", "; ".join(found.get("lost", [])))}
+        found = kept(options, "scaling-sgd", settings, partial(facts_alone, measure_sgd, records, seconds=CHUNK_S))
+    return judged_sgd(found) if found.get("rows") else {"failed": found.get("failed", "no network was measured")}
 
 
 def _measured(options: BenchOptions, configs: Sequence[Config]) -> list[Facts]:
@@ -87,7 +88,8 @@ def _measured(options: BenchOptions, configs: Sequence[Config]) -> list[Facts]:
         records = [asdict(config) for config in asked[first : first + CHUNK]]
         settings = {"part": "scaling", "configs": records}
         begin_s = time.perf_counter()
-        found = kept(options, f"scaling-{first // CHUNK:02d}", settings, partial(facts_alone, measure, records))
+        measuring = partial(facts_alone, measure, records, seconds=CHUNK_S)
+        found = kept(options, f"scaling-{first // CHUNK:02d}", settings, measuring)
         rows += found.get("rows", [found] * len(records))
         took_s = time.perf_counter() - begin_s
         left_s = took_s / len(records) * (len(asked) - len(rows))

@@ -35,7 +35,8 @@ TimedStep = Callable[[], float]
 
 def measure(records: Sequence[Facts], clock: Clock = time.perf_counter) -> Facts:
     """{"rows": one per config, in order}: a step's seconds over those of the reference on as many devices, the spread
-    likewise, and the reference's seconds; or {"failed": line}. For a process of its own.
+    likewise, and the reference's seconds; or {"failed": line}. Where one has, "failed" says how many, too, so that they
+    are tried again. For a process of its own.
 
     records: configs as plain data. Seconds are the lower quartile, because what else runs on these cores only adds.
     """
@@ -44,7 +45,8 @@ def measure(records: Sequence[Facts], clock: Clock = time.perf_counter) -> Facts
         for config in (Config(**record) for record in records):
             rows.append(measured(config, devices, beside[config.devices], clock))
             gc.collect()
-    return {"rows": rows}
+    lost = [row["failed"] for row in rows if "failed" in row]
+    return {"rows": rows} | ({"failed": f"{len(lost)} of {len(rows)} failed, first: {lost[0]}"} if lost else {})
 
 
 @contextmanager

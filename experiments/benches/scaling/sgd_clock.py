@@ -55,13 +55,13 @@ def sgd_configs(kinds: Sequence[str], per_kind: int) -> list[Config]:
 
 
 def measure_sgd(records: Sequence[Facts], clock: Clock = time.perf_counter) -> Facts:
-    """{"rows": of all networks, devices and manners of input, "failed": lines, "cores": of this process}. For a process
-    of its own. records: configs as plain data.
+    """{"rows": of all networks, devices and manners of input, "lost": lines, "cores": of this process}, and "failed"
+    where a network was lost, so that it is tried again. For a process of its own. records: configs as plain data.
     """
     from tensorflow.errors import OpError
 
     rows: list[Facts] = []
-    failed = []
+    lost = []
     with (
         open_one_core_workers(max(DEVICES)) as devices,
         ready(reference(1), devices, clock) as beside,
@@ -72,9 +72,10 @@ def measure_sgd(records: Sequence[Facts], clock: Clock = time.perf_counter) -> F
             try:
                 rows += list(compared(config, devices, beside.timed, Path(folder) / "batches", clock))
             except (PlacerError, OpError, OSError) as error:
-                failed.append(one_line(f"{config.columns}: {error}"))
+                lost.append(one_line(f"{config.columns}: {error}"))
             gc.collect()
-    return {"rows": rows, "lost": failed, "cores": len(own_cores())}
+    found = {"rows": rows, "lost": lost, "cores": len(own_cores())}
+    return found | ({"failed": "; ".join(lost)} if lost else {})
 
 
 def with_server_links(devices: Devices) -> Topology:
@@ -217,14 +218,17 @@ def _arrays(step: ReadyStep) -> list[Any]:
 
 
 def judged_sgd(found: Facts) -> Facts:
-    """Errors of the iterations predicted: where each worker has a core of its own, and where workers share cores."""
+    """Errors of the iterations predicted on several workers: where each has a core of its own, and where they share
+    cores; and on one, where nothing is exchanged.
+    """
     rows = [{**row, "error": row["predicted_s"] / row["measured_s"] - 1} for row in found["rows"]]
-    apart = [row for row in rows if row["workers_per_core"] == 1]
+    apart = [row for row in rows if row["workers_per_core"] == 1 and row["devices"] > 1]
     return {
-        **found,
+        **{key: fact for key, fact in found.items() if key != "failed"},  # lost networks are named beside the rest
         "prefetched_to": "host",
         "rows": rows,
         "sgd_mape": _mape(apart),
+        "sgd_mape_alone": _mape([row for row in rows if row["devices"] == 1]),
         "sgd_mape_oversubscribed": _mape([row for row in rows if row["workers_per_core"] > 1]),
         "by_devices": _speedups(rows),
         "by_input": {manner: _mape([row for row in apart if row["input"] == manner]) for manner in INPUTS},

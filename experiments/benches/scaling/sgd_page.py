@@ -23,8 +23,8 @@ def sgd_lines(sgd: Facts | None) -> list[str]:
         "whose step on one worker was profiled op by op. From these costs, measured links (server: the first worker "
         "holds all variables) and measured rates of reading and copying, the formula says what an iteration on more "
         "workers takes. The clock timed real steps in turn with the reference, which was also timed beside the "
-        f"profile; nothing was fitted.{lost} Mean absolute error where each worker has a core of its own: "
-        f"{percent(sgd['sgd_mape'])} ({_by_input(sgd['by_input'])}){_crowded(sgd)}.",
+        f"profile; nothing was fitted.{lost} Mean absolute error {_counted(sgd)}: "
+        f"{percent(sgd['sgd_mape'])} ({_by_input(sgd['by_input'])}){_alone(sgd)}{_crowded(sgd)}.",
         "",
         *markdown_table(
             ("workers", "a core", "iteration, MAPE", "bias", "speed-up measured", "predicted", "speed-up, MAPE"),
@@ -51,6 +51,16 @@ def sgd_lines(sgd: Facts | None) -> list[str]:
             left=(0, 2),
         ),
     ]
+
+
+def _counted(sgd: Facts) -> str:
+    """Of which iterations; in older records, those on one worker count, too."""
+    several = "on several workers, " if "sgd_mape_alone" in sgd else ""
+    return f"{several}where each worker has a core of its own"
+
+
+def _alone(sgd: Facts) -> str:
+    return f"; on one, where nothing is exchanged: {percent(sgd['sgd_mape_alone'])}" if "sgd_mape_alone" in sgd else ""
 
 
 def _ahead(sgd: Facts) -> str:

@@ -33,4 +33,4 @@ def open_one_core_workers(count: int) -> Devices:
 
     workers = start_workers(count, cores=[(core,) for core in dealt(count, own_cores())])
     # By address, because `workers:N` refuses more workers than cores.
-    return open_devices(",".join(workers.addresses), links=False, workers=workers)
+    return open_devices(",".join(workers.addresses), links=False, workers=workers, deadlines=True)

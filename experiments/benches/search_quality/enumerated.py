@@ -15,10 +15,10 @@ from experiments.benches.comparisons import MEASUREMENTS
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import facts_alone
 from experiments.jobs.search.compare import RACE
-from experiments.jobs.search.finding import Progress, Row, fastest, step_s
+from experiments.jobs.search.finding import Progress, Row, by_merit, fastest, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
-from experiments.jobs.search.side_by_side import in_turn, prepared
+from experiments.jobs.search.side_by_side import side_by_side
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
@@ -30,7 +30,7 @@ SMALL = 2048  # spaces of up to this many placements are measured whole
 LARGEST = 1 << 18  # spaces of up to this many are predicted whole
 BEST, DRAWN = 24, 8  # measured of those: the best predicted, and others drawn at random
 REPEATS = 6
-FINALISTS, FINAL_REPEATS = 3, 20
+FINALISTS, FINAL_REPEATS = 12, 20  # mappings that the search did not measure, and steps of each beside its own
 
 # Networks, @ examples a step, and the number of groups to coarsen each to: of 64, 1,024 and 262,144 placements with
 # two devices. Steps of the second are short, so that the clock can try them all.
@@ -92,6 +92,7 @@ def enumerate_job(job: Job) -> Facts:
         "searched": len(searched),
         "enumerated": len(chosen),
         "measured": len(job.rows),
+        "finalists": FINALISTS,
         "repeats": FINAL_REPEATS,
         "seconds": job.clock() - job.begin_s,
     }
@@ -154,18 +155,17 @@ def _measured(job: Job, mappings: Sequence[Mapping]) -> list[Row]:
 
 
 def _finalists(searched: Sequence[Row], extra: Sequence[Row]) -> list[Row]:
-    """What a search compares at its end, the best single device and the two fastest others; and the fastest of the
-    enumerated.
+    """What a search compares at its end, the best single device and the best others; and the best of the enumerated.
+
+    All by the rule of a search: what was stopped after a step or two may only have been lucky.
     """
     single = fastest(row for row in searched if row.mapping.is_single)
-    others = sorted((row for row in searched if row is not single and step_s(row) < float("inf")), key=step_s)[:2]
-    fast = sorted((row for row in extra if step_s(row) < float("inf")), key=step_s)[:FINALISTS]
-    return [*([single] if single else []), *others, *fast]
+    others = by_merit(row for row in searched if row is not single)[: SearchSettings.finalists]
+    return [*([single] if single else []), *others, *by_merit(extra)[:FINALISTS]]
 
 
 def _side_by_side(job: Job, rows: Sequence[Row]) -> list[Row]:
-    with prepared(job, [row.mapping for row in rows]) as steps:
-        measured = in_turn(job, steps, FINAL_REPEATS, anchor=False).measured
+    measured = side_by_side(job, [row.mapping for row in rows], FINAL_REPEATS).measured
     return [replace(row, result=measured[row.mapping]) for row in rows if row.mapping in measured]
 
 

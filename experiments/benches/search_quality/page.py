@@ -29,7 +29,9 @@ def _against_peers(facts: Facts) -> list[str]:
         "are from the end of the comparison, where the fastest mapping of each was stepped in turn with the others': "
         "medians with the interquartile range. *Against the peer* below 1 means that the peer's was faster; a peer "
         "whose mapping is slower than the best single device would deliver that one, too, and is held to it. The "
-        f"fastest of many peers is a little flattered by noise.{not_compared(facts)}",
+        "fastest of many peers is a little flattered by noise, and so is what is delivered, the faster of a mapping "
+        "and the single device. Each searcher ran with one seed; `exact`, which asks what it proves, is not among them."
+        f"{not_compared(facts)}",
         "",
         *markdown_table(HEADS, [_peer_cells(name, row) for name, row in facts["by_model"].items()], left=(0, 4)),
         "",
@@ -99,9 +101,9 @@ def _of_space(space: Facts) -> str:
     by = "enumeration alone" if space["best_by"] == "enumerated" else "the search, too"
     return (
         f"in {space['groups']} groups of {space['units']} units has {space['space']} placements, up to renaming "
-        f"devices of one kind: {how}. They were raced over at most {REPEATS} steps, and the fastest three then stepped "
-        f"{space['repeats']} times in turn with the search's finalists. Delivered: "
-        f"{ms_spread(space['delivered_s'], space['delivered_spread_s'])}; fastest of all: "
+        f"devices of one kind: {how}. They were raced over at most {REPEATS} steps, and the best "
+        f"{space.get('finalists', 3)} then stepped {space['repeats']} times in turn with the search's finalists. "
+        f"Delivered: {ms_spread(space['delivered_s'], space['delivered_spread_s'])}; fastest of all: "
         f"{ms_spread(space['best_s'], space['best_spread_s'])} (found by {by}, number {space['best_rank_predicted']} "
         f"by prediction). Gap: {space['gap']:.1%}."
     )

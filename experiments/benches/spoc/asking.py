@@ -41,7 +41,7 @@ class Asking:
         def ask() -> Facts:
             if time.perf_counter() > self.until_s:  # "failed" is tried again
                 return {"failed": NOT_REACHED, "skipped": NOT_REACHED, "detail": "--minutes were over"}
-            return self.measurers[kind].ask("measured", network)
+            return _tried_again(self.measurers[kind].ask("measured", network))
 
         settings = {"network": network.name, "device": kind.name, "how": HOW}
         return kept(self.options, f"spoc/{kind.slug}/{network.name}", settings, ask)
@@ -51,3 +51,8 @@ class Asking:
         advance(f"counting {kind}")
         ask = partial(self.measurers[ALL_CORES].ask, "counted", native(kind))
         return judged(kind, kept(self.options, f"spoc/published-{kind}", {"network": kind, "how": HOW}, ask))
+
+
+def _tried_again(found: Facts) -> Facts:
+    """The answer; where a busy machine may be why it was skipped, with "failed", so that it is not kept."""
+    return found | ({"failed": found["detail"]} if found.get("skipped") in ("time", "died", "failed") else {})

@@ -64,7 +64,8 @@ def _fewer(facts: Facts) -> str:
 def _errors(facts: Facts) -> list[str]:
     parts = [facts["targets"][target] for target in TARGETS]
     step, kind = parts[0], facts["regressor"]
-    ratios = [part["flops_error"] / part["spoc_error"] for part in parts]
+    flops = [_flops_at_best(part) for part in parts]
+    ratios = [error / part["spoc_error"] for (_, error), part in zip(flops, parts, strict=True)]
     sets = [
         [f"{f'**{name}**' if name in (FLOPS, SPOC) else name}{_listed(facts, name)}",
          *(percent(part["errors"][kind][name][key]) for part in parts for key in ("mean", "median"))]
@@ -75,9 +76,9 @@ def _errors(facts: Facts) -> list[str]:
         for other in step["errors"]
     ]
     return [
-        f"By the {kind} regressor, SPOC errs by {step['spoc_error']:.1%} on training steps, and FLOPs alone by "
-        f"{step['flops_error']:.1%}: {ratios[0]:.1f} times as much ({ratios[1]:.1f} times on inference)."
-        f"{_of_default(facts.get('part'))}",
+        f"By the {kind} regressor, SPOC errs by {step['spoc_error']:.1%} on training steps. FLOPs alone err by "
+        f"{flops[0][1]:.1%} with the regressor that suits them best ({flops[0][0]}): {ratios[0]:.1f} times as much "
+        f"({ratios[1]:.1f} times on inference).{_of_default(facts.get('part'))}",
         "",
         *markdown_table(
             (f"the {kind} regressor sees", "training step, mean", "median", "inference, mean", "median"), sets
@@ -87,6 +88,13 @@ def _errors(facts: Facts) -> list[str]:
             ("mean error by", "training step: SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone"), regressors
         ),
     ]
+
+
+def _flops_at_best(part: Facts) -> tuple[str, float]:
+    """The regressor by which FLOPs alone err least, and how much."""
+    by_kind = {kind: float(errors[FLOPS]["mean"]) for kind, errors in part["errors"].items()}
+    kind = min(by_kind, key=lambda kind: by_kind[kind])
+    return kind, by_kind[kind]
 
 
 def _listed(facts: Facts, name: str) -> str:
@@ -101,7 +109,7 @@ def _of_default(part: Facts | None) -> str:
         return ""
     return (
         f" The stratified {part['n_networks']} of these that are measured by default, by themselves: "
-        f"{part['spoc_error']:.1%} and {part['flops_error']:.1%}."
+        f"SPOC {part['spoc_error']:.1%}."
     )
 
 
@@ -186,11 +194,11 @@ def _devices(facts: Facts) -> list[str]:
         *markdown_table(heads, rows),
         "",
         "What a fit on one kind says of another, times one factor: the small reference network's time there over its "
-        "time here. Beside it the error with the factor that suits all networks best, which cannot be known before "
-        "they are measured, and that of a fit on the kind itself.",
+        "time here. Beside it the error with the median of what all networks take by what is predicted, which cannot "
+        "be known before they are measured, and that of a fit on the kind itself.",
         "",
         *markdown_table(
-            ("fit on one kind, used on another", "of", "factor", "error", "best factor", "error", "own fit"),
+            ("fit on one kind, used on another", "of", "factor", "error", "median factor", "error", "own fit"),
             between,
             left=(0, 1),
         ),

@@ -100,7 +100,7 @@ def all_rows(asking: Asking, chosen: Sequence[Network]) -> Rows:
 def skipped(every: Rows) -> list[Facts]:
     """What was skipped, why, and on which kind of device."""
     return [
-        {"name": name, "device": kind, "skipped": row["skipped"], "detail": row["detail"]}
+        {"name": name, "device": kind, **{key: row[key] for key in ("skipped", "detail", "failed") if key in row}}
         for kind, some in every.items()
         for name, row in some.items()
         if "skipped" in row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from experiments.benches.sampling import AGAIN, REPEATS, MeasuredMappings, measu
 from experiments.benches.takes import Takes
 from placer.files import write_whole
 from surrogate.learn.regressors import BASELINE, DEFAULT, REGRESSORS, make_regressor
-from surrogate.learn.selection import FOLDS, TOP, Fold, Scores, eligible, scored, splits, winner
+from surrogate.learn.selection import FOLDS, TOP, Fold, Rows, Scores, eligible, in_order, scored, splits, winner
 from surrogate.learn.selection import REPEATS as CV_REPEATS
 
 Floats = NDArray[np.float64]
@@ -34,9 +34,11 @@ def bench_facts(options: BenchOptions) -> Facts:
     begin_s = time.perf_counter()
     mappings = options.measurements or MAPPINGS
     measuring = partial(measure, workers=options.workers, mappings=mappings)
-    samples: list[MeasuredMappings] = measured_networks(options.models or MODELS, measuring, FEWEST)
+    samples: list[MeasuredMappings]
+    samples, missing = measured_networks(options.models or MODELS, measuring, FEWEST)
     measured_s = time.perf_counter() - begin_s
     facts = compared(samples) | {
+        "missing": missing,
         "workers": options.workers,
         "measured_s": measured_s,
         "seconds": time.perf_counter() - begin_s,
@@ -48,19 +50,23 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 def compared(samples: Sequence[MeasuredMappings]) -> Facts:
     """Every regressor on every network, and on all of them."""
-    by_model, all_scores, folds_by_model = {}, [], {}
+    by_model, all_scores, in_order_scores, folds_by_model = {}, [], [], {}
     for sample in samples:
-        folds_by_model[sample.model] = folds = folds_of(sample)
+        folds_by_model[sample.model] = folds = folds_of(sample, splits(len(sample)))
         scores = {name: scored(make, folds) for name, make in REGRESSORS.items()}
         all_scores.append(scores)
+        later = folds_of(sample, in_order(len(sample)))
+        in_order_scores.append({name: scored(make, later) for name, make in REGRESSORS.items()})
         by_model[sample.model] = _facts_of(sample, scores)
         print(f"{sample.model}: {by_model[sample.model]['winner']} predicts best", file=sys.stderr)
     total = {name: Scores.joined([scores[name] for scores in all_scores]) for name in REGRESSORS}
     won = winner(total)
     for model, folds in folds_by_model.items():
         by_model[model]["points"] = points(folds[:FOLDS], won)
+    ordered = {name: Scores.joined([scores[name] for scores in in_order_scores]) for name in REGRESSORS}
     return {
         "table": table(total),
+        "table_in_order": table(ordered),
         "winner": won,
         "eligible": eligible(total),
         "default": DEFAULT,
@@ -77,10 +83,13 @@ def compared(samples: Sequence[MeasuredMappings]) -> Facts:
     }
 
 
-def folds_of(sample: MeasuredMappings) -> list[Fold]:
-    """The folds of a network. A fold's simulator, too, is calibrated on its known mappings only."""
+def folds_of(sample: MeasuredMappings, parts: Iterable[tuple[Rows, Rows]]) -> list[Fold]:
+    """The folds of a network. A fold's simulator, too, is calibrated on its known mappings only.
+
+    parts: (known, unseen) mappings of each.
+    """
     folds = []
-    for known, unseen in splits(len(sample)):
+    for known, unseen in parts:
         x = sample.features(known).of(sample.placements)
         folds.append(Fold(x[known], sample.step_s[known], x[unseen], sample.step_s[unseen]))
     return folds
@@ -129,7 +138,7 @@ def _facts_of(sample: MeasuredMappings, scores: Mapping[str, Scores]) -> Facts:
 
 
 def keep_data(samples: Sequence[MeasuredMappings], path: Path, largest_bytes: int = LARGEST_BYTES) -> str | None:
-    """Features and step times of every mapping as CSV; None, and nothing written, where that would be too large.
+    """Features and step times of every mapping as CSV; None, and no file, where that would be too large.
 
     The features are by simulators calibrated on all of a network's mappings.
     """
@@ -143,6 +152,7 @@ def keep_data(samples: Sequence[MeasuredMappings], path: Path, largest_bytes: in
             rows.append(times | {name: f"{value:.6g}" for name, value in zip(features.names, values, strict=True)})
     content = csv_bytes(rows)
     if len(content) > largest_bytes:
+        path.unlink(missing_ok=True)  # it would be of other mappings
         return None
     write_whole(path, content)
     return str(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from math import inf
 
 from experiments.jobs.interrupt import SIGNALS, heard, interruptible
@@ -26,6 +27,7 @@ from search.session.session import BATCH, SearchSession
 RACE = 6  # mappings raced together; beside them are the anchor and the incumbent
 ROUNDS = 6  # a searcher asks its share in about this many rounds
 FINAL_REPEATS = 12
+TIMED = 3  # steps after which a mapping that was stopped early is more than luck
 MARKS = (5, 10, 20)  # after so many measurements, what a searcher would deliver is measured at the end, too
 ASKING_LIMIT_S = 60.0  # a searcher whose asking took longer, in all, is not asked again
 
@@ -261,10 +263,13 @@ class Contest:
 
     def _round(self, over: Callable[[], bool]) -> None:
         """Ask each searcher, race the new mappings, and give each searcher the results of its own."""
-        asked: list[tuple[Entrant, Mapping, float]] = []
-        for entrant in self.entrants:
-            if not entrant.ended and not over():
-                asked += [(entrant, *one) for one in entrant.asks(self.job.clock)]
+        of_each = [
+            [(entrant, *one) for one in entrant.asks(self.job.clock)]
+            for entrant in self.entrants
+            if not entrant.ended and not over()
+        ]
+        # In turn, so that races are between searchers, and those that time cuts off are of all.
+        asked = [one for together in zip_longest(*of_each) for one in together if one is not None]
         self._race(_unknown(asked, self.known), over)
         for entrant, mapping, predicted_s in asked:
             if mapping in self.known:
@@ -289,17 +294,24 @@ class Contest:
         self.counted.add(row.mapping)
 
     def _finalists(self) -> list[Mapping]:
-        """The best of all, the fastest single device, the best of each searcher, what it would have delivered after
-        MARKS, and as many of the next best as the last round has room for; none twice.
+        """The best of all, the fastest single device, of each searcher the best, the fastest that was not stopped at
+        once, and what it would have delivered after MARKS, and as many of the next best as the last round has room for;
+        none twice.
         """
         ran = self.job.ranked()
         singles = [row for row in ran if row.mapping.is_single]
         rows = [ran[0], *singles[:1], *(row for e in self.entrants for row in by_merit(e.rows)[:1])]
+        # Stopped early in a race with a faster one of another searcher, it may yet beat what won a weaker race.
+        rows += [row for e in self.entrants for row in sorted(filter(_is_timed, e.rows), key=step_s)[:1]]
         starts = [row for row in self.job.rows if row.searcher == "single"]
         rows += [row for e in self.entrants for mark in MARKS for row in by_merit([*starts, *e.rows[:mark]])[:1]]
         chosen = list(dict.fromkeys(row.mapping for row in rows))
         room = -(len(chosen) - 1) % (RACE - 1)
         return [*chosen, *[row.mapping for row in ran if row.mapping not in chosen][:room]]
+
+
+def _is_timed(row: Row) -> bool:
+    return row.measured is not None and row.measured.repeats >= TIMED
 
 
 def _unknown(

@@ -167,6 +167,13 @@ def test_one_that_fails_is_named_after_all_others_were_recorded(checkout, ran):
     assert [command[0] for command in ran] == ["moody", "trust"]
 
 
+def test_a_commit_of_code_while_all_are_recorded_is_said(checkout, ran, monkeypatch):
+    at = iter(("c0ffee", "decade"))
+    monkeypatch.setattr(all_records, "machine", lambda: {**MACHINE, "commit": next(at)})
+    with pytest.raises(PlacerError, match="code was committed since c0ffee"):
+        all_records.record_each({"trust": False}, None)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -1,5 +1,7 @@
 """Kept runs: none is run twice, unless it failed, or settings or the commit changed."""
 
+import time
+
 import pytest
 
 from experiments.benches import kept_runs
@@ -25,6 +27,13 @@ def elsewhere(monkeypatch, change):
 
 def test_a_run_is_kept(run):
     assert run({"step_s": 1.0}) == run({"step_s": 2.0}) == {"step_s": 1.0}
+
+
+def test_what_a_kept_run_took_counts_for_a_bench_that_goes_on(tmp_path):
+    first, again = (BenchOptions(runs=tmp_path) for _ in range(2))
+    for options in (first, again):
+        kept(options, "net", {}, lambda: time.sleep(0.01) or {"step_s": 1.0})
+    assert first.spared_s == [] and again.spared_s[0] >= 0.01
 
 
 def test_other_settings_are_run_anew(run):

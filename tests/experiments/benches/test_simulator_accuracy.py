@@ -38,7 +38,7 @@ def sample(name, seed, mappings=14, noise=0.01):
 def measured_are(patch, samples):
     """What a process that measures would return, or raise."""
 
-    def alone(measure, name):
+    def alone(measure, name, seconds):
         if name not in samples:
             raise PlacerError("no single device can run it")
         return samples[name]
@@ -59,6 +59,11 @@ def test_shown_some_mappings_it_predicts_the_others(facts):
     assert facts["unseen_mape"] < 0.06 < facts["singles_only_mape"]
     assert facts["replay_mape"] < 0.04
     assert facts["kendall_tau"] > 0.7
+
+
+def test_a_network_that_could_not_be_measured_is_on_the_page(facts):
+    assert facts["missing"] == {"broken": {"failed": "no single device can run it"}}
+    assert "\n`broken` was not measured: no single device can run it." in page_lines(facts)
 
 
 def test_other_networks_tell_what_a_transfer_takes(facts):

@@ -6,7 +6,9 @@ import json
 import os
 from dataclasses import asdict, replace
 from functools import partial
+from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,13 +34,14 @@ from experiments.benches.spoc.analysis import (
     seconds_each,
     timed_of,
 )
-from experiments.benches.spoc.asking import NOT_REACHED
+from experiments.benches.spoc.asking import NOT_REACHED, Asking
 from experiments.benches.spoc.device_kinds import ALL_CORES, CORE_PER_OP, DEVICE_KINDS, ONE_CORE, settle
 from experiments.benches.spoc.measure import Repeats, SpocStudy, in_turn
 from experiments.benches.spoc.networks import Network, families, networks, stratified
 from experiments.benches.spoc.page import page_lines
 from experiments.benches.spoc.plot import draw, fill
 from experiments.benches.spoc.published import PUBLISHED, judged
+from experiments.benches.spoc.run import skipped
 from experiments.zoo.applications import SIDES
 from placer.errors import BadInputError, PlacerError
 from placer.graph.op_graph import Op, OpGraph
@@ -230,6 +233,21 @@ def test_the_data_holds_every_number_of_a_network(rows):
     assert float(kept["step_operations"]) == pytest.approx(rows[5]["step"]["operations"])
 
 
+@pytest.mark.parametrize(("why", "asked_again"), [("time", True), ("died", True), ("failed", True), ("memory", False)])
+def test_what_a_busy_machine_may_have_skipped_is_asked_again(tmp_path, why, asked_again):
+    def measurer(answer):
+        return {ALL_CORES: SimpleNamespace(ask=lambda method, network: answer)}
+
+    def asked(answer):
+        asking = Asking(BenchOptions(runs=tmp_path), measurers=measurer(answer), until_s=inf)
+        return asking.measured(networks()[0], ALL_CORES)
+
+    first = asked({"skipped": why, "detail": "more than 150 s"})
+    assert ("failed" in first) == asked_again
+    assert (asked({"step_s": 1.0}) == {"step_s": 1.0}) == asked_again
+    assert skipped({ALL_CORES.name: {"a": first}})[0].get("failed") == ("more than 150 s" if asked_again else None)
+
+
 @pytest.mark.nightly
 def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
     """What was measured, and what was skipped for a reason, is not asked for again."""
@@ -248,7 +266,7 @@ def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
         def ask(self, method, network):
             asked.append((self.kind, network))
             if method == "counted" or network.family == "vgg":
-                return {"skipped": "time", "detail": "more than 150 s"}
+                return {"skipped": "memory", "detail": "more than 7.0 GiB"}
             return {k: v for k, v in rows[len(asked) % len(rows)].items() if k not in ("name", "family")}
 
     monkeypatch.setattr(bench, "Measurer", Fake)
@@ -259,7 +277,7 @@ def test_a_campaign_goes_on_where_it_was_stopped(rows, tmp_path, monkeypatch):
     again = bench.bench_facts(options)
     assert len(asked) == count
     assert {**first, "seconds": 0} == {**again, "seconds": 0}
-    assert [(r["device"], r["skipped"]) for r in first["skipped"]] == [(ALL_CORES.name, "time")]
+    assert [(r["device"], r["skipped"]) for r in first["skipped"]] == [(ALL_CORES.name, "memory")]
     assert first["n_networks"] == first["n_shared"] == 11 and all(first["targets"][t]["families"] for t in TARGETS)
 
     kept = sorted((tmp_path / "spoc" / ONE_CORE.slug).glob("*.json"))

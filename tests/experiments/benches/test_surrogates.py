@@ -26,6 +26,7 @@ from placer.result import Measured
 from search.problem.problem import Problem
 from search.session.prediction import Prediction
 from surrogate.learn.regressors import REGRESSORS
+from surrogate.learn.selection import splits
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,7 @@ def samples():
 def measured_are(patch, samples):
     """What a process that measures would return, or raise."""
 
-    def alone(measure, name):
+    def alone(measure, name, seconds):
         if name not in samples:
             raise PlacerError("no single device can run it")
         return samples[name]
@@ -85,6 +86,7 @@ def test_every_regressor_has_a_row_and_the_winner_is_one_that_errs_little(facts)
     assert errors == sorted(errors)
     assert facts["winner"] in facts["eligible"]
     assert facts["networks"] == ["one", "other"] and facts["n_mappings"] == 40
+    assert {row["model"] for row in facts["table_in_order"]} == set(QUICK)
 
 
 def test_where_the_simulator_is_wrong_learning_adds_something(facts):
@@ -94,10 +96,10 @@ def test_where_the_simulator_is_wrong_learning_adds_something(facts):
 
 def test_a_fold_knows_nothing_of_what_it_is_judged_by(samples):
     """Other step times of the unseen mappings change no feature: the calibration does not see them."""
-    fold = folds_of(samples["one"])[0]
+    fold = folds_of(samples["one"], splits(len(samples["one"])))[0]
     unseen = np.isin(samples["one"].step_s, fold.unseen_s)
     spoilt = replace(samples["one"], step_s=np.where(unseen, 5.0, samples["one"].step_s))
-    again = folds_of(spoilt)[0]
+    again = folds_of(spoilt, splits(len(spoilt)))[0]
     np.testing.assert_array_equal(again.x, fold.x)
     np.testing.assert_array_equal(again.unseen_x, fold.unseen_x)
     assert (again.unseen_s == 5.0).all()

@@ -38,9 +38,8 @@ def test_what_could_not_be_saved_is_said() -> None:
     rows = [{"searcher": "a", "cold": 1, "warm": 1}, {"searcher": "a", "cold": 8, "warm": 1},
             {"searcher": "b", "cold": 4, "warm": 2}]  # fmt: skip
     facts = warm_start.summary(rows)
-    assert (facts["warm_start_ratio"], facts["warm_start_at_once"]) == (0.5, pytest.approx(1 / 3))
-    assert facts["warm_start_by_searcher"]["a"] == {"cold": 4.5, "warm": 1, "ratio": 0.5625}
-    assert facts["warm_start_total_ratio"] == pytest.approx(4 / 13)
+    assert facts["warm_start_ratio"] == pytest.approx(4 / 13) and facts["warm_start_at_once"] == pytest.approx(1 / 3)
+    assert facts["warm_start_by_searcher"]["a"] == {"cold": 4.5, "warm": 1}
 
 
 @pytest.mark.slow

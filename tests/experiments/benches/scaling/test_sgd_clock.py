@@ -76,20 +76,21 @@ def rows(errors):
 
 @pytest.fixture
 def judged():
-    return judged_sgd({"rows": rows((0.1, -0.1, 0.5)), "lost": [], "cores": 2})
+    return judged_sgd({"rows": rows((0.3, -0.1, 0.5)), "lost": [], "cores": 2, "failed": "tried again"})
 
 
 def test_workers_that_share_cores_have_an_error_of_their_own(judged):
     assert judged["sgd_mape"] == pytest.approx(0.1)
     assert judged["sgd_mape_oversubscribed"] == pytest.approx(0.5)
     assert judged["by_input"] == pytest.approx(dict.fromkeys(INPUTS, 0.1))
+    assert judged["sgd_mape_alone"] == pytest.approx(0.3)
 
 
 def test_speed_ups_are_over_one_worker(judged):
     one, two, four = judged["by_devices"]
     assert (one["speedup_measured"], one["speedup_mape"]) == pytest.approx((1.0, 0.0))
     assert two["speedup_measured"] == pytest.approx(10 / 6)
-    assert two["speedup_predicted"] == pytest.approx(10 / 6 * 1.1 / 0.9)
+    assert two["speedup_predicted"] == pytest.approx(10 / 6 * 1.3 / 0.9)
     assert four["bias"] == pytest.approx(0.5) and four["workers_per_core"] == 2
 
 
