@@ -139,13 +139,24 @@ def test_facts_are_those_of_one_commit(tmp_path: Path) -> None:
     assert suite_facts("abc", path) == none  # no file
     for run in (run_of("abc"), run_of("abc", "a", "b"), run_of("abc", "a"), run_of("abc+", "c"), run_of("def")):
         append(path, run)
-    three = {"runs": 3, "beside_hog": 2, "pythons": {"3.12.1": 3}}
+    three = {"commit": "abc", "runs": 3, "beside_hog": 2, "pythons": {"3.12.1": 3}}
     assert suite_facts("abc", path) == {"suite_runs": three, "flakes": 2}
     assert suite_facts("def", path) == {
-        "suite_runs": {**three, "runs": 1, "beside_hog": 0, "pythons": {"3.12.1": 1}},
+        "suite_runs": {"commit": "def", "runs": 1, "beside_hog": 0, "pythons": {"3.12.1": 1}},
         "flakes": 0,
     }
-    assert suite_facts("abc+", path) == suite_facts(None, path) == suite_facts("123", path) == none
+
+
+def test_a_commit_without_runs_has_those_of_the_commit_with_most_and_says_which(tmp_path: Path) -> None:
+    path = tmp_path / "soak.jsonl"
+    for commit in ("abc+", "abc+", "abc+", None):
+        append(path, run_of(commit, "c"))
+    assert suite_facts("123", path) == {"suite_runs": None, "flakes": None}  # changes have no name
+    for commit in ("abc", "abc", "def", "def", "012"):
+        append(path, run_of(commit))
+    for asked in ("abc+", None, "123"):
+        facts = suite_facts(asked, path)
+        assert (facts["suite_runs"]["commit"], facts["suite_runs"]["runs"], facts["flakes"]) == ("def", 2, 0)
 
 
 def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
@@ -166,4 +177,6 @@ def test_the_bench_of_faults_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(faults, "suite_facts", lambda commit: suite_facts(commit, path))
     facts = faults.bench_facts(BenchOptions())
     assert (facts["suite_runs"]["runs"], facts["flakes"]) == (1, 1)
-    assert any("| 1 | tests that failed in any of 1 runs" in line for line in page_lines(facts))
+    assert any(
+        "| 1 | tests that failed in any of 1 runs" in line and "commit abc" in line for line in page_lines(facts)
+    )

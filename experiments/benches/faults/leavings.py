@@ -14,6 +14,7 @@ MARK = "PLACER_FAULT"  # environment variable by which a process and all that it
 LIMIT_S = 5.0  # in which everything must have gone
 POLL_S = 0.1
 AUTOGRAPH = "__autograph_generated_file"  # TensorFlow's: any program of its that is killed leaves them
+CACHE = "__pycache__"
 LISTEN = "0A"  # in /proc/net/tcp
 
 
@@ -73,8 +74,16 @@ class Family:
                 yield f"process {process.pid}: {' '.join(process.cmdline())[-120:]}"
         for port in sorted(self.ports & listening()):
             yield f"a socket that listens on port {port}"
-        for path in sorted(path for path in self.folder.rglob("*") if not path.name.startswith(AUTOGRAPH)):
+        for path in sorted(path for path in self.folder.rglob("*") if not _is_autographs(path)):
             yield f"temporary file {path.name}"
+
+
+def _is_autographs(path: Path) -> bool:
+    """Whether it is of TensorFlow's autograph, or a folder of such source that Python compiled."""
+    with suppress(OSError):
+        if path.name == CACHE and path.is_dir():
+            return all(file.name.startswith(AUTOGRAPH) for file in path.iterdir())
+    return path.name.startswith(AUTOGRAPH)
 
 
 def listening(tables: Iterable[Path] = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))) -> set[int]:

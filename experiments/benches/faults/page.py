@@ -50,7 +50,8 @@ def _headlines(facts: Facts) -> Iterator[list[str]]:
     yield ["state lost", "0", str(facts["state_lost"]), lost]
     left = (
         f"processes, listening sockets and temporary files {LIMIT_S:.0f} s after the end; not counted: the source that "
-        "TensorFlow's autograph writes, which stays where any program of TensorFlow's is killed"
+        "TensorFlow's autograph writes, which stays where any program of TensorFlow's is killed, and the folder in "
+        "which Python keeps it compiled"
     )
     yield ["left behind", "0", str(facts["left_behind"]), left]
     kinds = f"{len(facts['hostile'])} kinds: files, rows of stores, command lines"
@@ -62,7 +63,8 @@ def _headlines(facts: Facts) -> Iterator[list[str]]:
 def _suite_runs(suite: Facts) -> str:
     pythons = ", ".join(f"{count} on Python {version}" for version, count in suite["pythons"].items())
     runs = f"{suite['runs']} runs of `make test`, {suite['beside_hog']} beside a CPU hog"
-    return f"tests that failed in any of {runs}; {pythons}"
+    at = f", of commit {suite['commit']}" if "commit" in suite else ""
+    return f"tests that failed in any of {runs}{at}; {pythons}"
 
 
 def _row(row: Facts) -> list[str]:

@@ -53,14 +53,20 @@ def failures(runs: Iterable[SuiteRun]) -> Counter[str]:
 
 
 def suite_facts(commit: str | None, path: Path = FILE) -> Facts:
-    """What the runs of a commit came to, by `suite_runs`: how many there were, how many of them beside a hog, and on
-    which Pythons; and `flakes`, how many tests failed in any of them. Both None where there are none.
+    """What the runs of one commit came to, by `suite_runs`: which it is, how many runs there were, how many of them
+    beside a hog, and on which Pythons; and `flakes`, how many tests failed in any of them. Both None without runs.
 
-    What ran with files changed since is of no commit.
+    commit: that is asked for. Where it has none, because twenty runs take hours, those of the commit that has most of
+    them, the latest of several. What ran with files changed since is of no commit.
     """
-    runs = [run for run in read(path) if commit is not None and run.commit == commit and not commit.endswith("+")]
-    if not runs:
+    by_commit: dict[str, list[SuiteRun]] = {}
+    for run in read(path):
+        if run.commit is not None and not run.commit.endswith("+"):
+            by_commit.setdefault(run.commit, []).append(run)
+    if not by_commit:
         return {"suite_runs": None, "flakes": None}
-    pythons = Counter(run.python for run in runs)
-    counts = {"runs": len(runs), "beside_hog": sum(run.hog for run in runs), "pythons": dict(sorted(pythons.items()))}
+    at = commit if commit in by_commit else max(reversed(by_commit), key=lambda name: len(by_commit[name]))
+    runs = by_commit[at]
+    pythons = dict(sorted(Counter(run.python for run in runs).items()))
+    counts = {"commit": at, "runs": len(runs), "beside_hog": sum(run.hog for run in runs), "pythons": pythons}
     return {"suite_runs": counts, "flakes": len(failures(runs))}

@@ -21,7 +21,7 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.faults import fault, live, outputs, run, searches, trainings
 from experiments.benches.faults.commands import Ended, Running
 from experiments.benches.faults.fault import FREEZE, INTERRUPT, KILL, PARENT, PAUSE, TERMINATE, Fault, Outcome, faults
-from experiments.benches.faults.leavings import Family, listening
+from experiments.benches.faults.leavings import AUTOGRAPH, Family, listening
 from experiments.benches.online.training import Moment
 from placer.errors import BadInputError, PlacerError
 from placer.measure.store import Store
@@ -237,6 +237,17 @@ def test_a_process_that_leaves_nothing_leaves_nothing(tmp_path: Path) -> None:
     with Running(["-c", "print('out'); import sys; print('err', file=sys.stderr); sys.exit(3)"], family) as running:
         found = running.ended(60.0)
     assert (found.code, found.out, found.lines, family.left()) == (3, "out\n", ("err",), [])
+
+
+def test_source_that_autograph_writes_is_not_counted_also_compiled(tmp_path: Path) -> None:
+    family = Family("autograph", tmp_path)
+    compiled = tmp_path / "__pycache__"
+    compiled.mkdir()
+    for path in (tmp_path / f"{AUTOGRAPH}abc.py", compiled / f"{AUTOGRAPH}abc.cpython-313.pyc"):
+        path.touch()
+    assert family.left() == []
+    (compiled / "ours.cpython-313.pyc").touch()
+    assert family.left(limit_s=0.0) == ["temporary file __pycache__", "temporary file ours.cpython-313.pyc"]
 
 
 def test_a_command_that_does_not_end_is_killed(tmp_path: Path) -> None:

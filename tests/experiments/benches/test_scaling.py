@@ -107,7 +107,7 @@ def facts():
         yield scaling.bench_facts(BenchOptions(("cnn", "mlp"), measurements=80))
 
 
-def answered(measure, records):
+def answered(measure, records, seconds):
     """What the process that measures would answer: of synchronous SGD nothing."""
     return {"failed": "not measured here"} if measure is scaling.measure_sgd else measured_rows(records)
 
@@ -181,7 +181,7 @@ def test_the_picture_is_drawn(facts, tmp_path):
 def test_kept_runs_are_not_measured_again(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        scaling, "facts_alone", lambda measure, records: asked.append(records) or measured_rows(records)
+        scaling, "facts_alone", lambda measure, records, seconds: asked.append(records) or measured_rows(records)
     )
     configs = design("mlp", 30)
     options = BenchOptions(runs=tmp_path)
