@@ -43,7 +43,7 @@ NAMES = (
 
 
 def record_all(runs: Path | None) -> Facts:
-    """Record every benchmark but gpu, each in a process of its own; what is recorded at this commit is left as it is.
+    """Record every benchmark but gpu, each in a process of its own; what is recorded whole here at this commit stays.
 
     runs: the folder of those that can be resumed within. Raises PlacerError where one failed, after all others.
     """
@@ -68,13 +68,25 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
     facts: Facts = bench.bench_facts(options)
     if record:
         facts = {**facts, "took_s": time.perf_counter() - begin_s + sum(options.spared_s)}
-        plot = _part(name, "plot")
-        if hasattr(plot, "draw"):  # first, because a record whose picture could not be drawn would count as whole
-            plot.PICTURE.parent.mkdir(exist_ok=True)
-            plot.draw(facts, plot.PICTURE)
+        undrawn = _undrawn(name, facts)
+        facts |= {"failed": f"its picture cannot be drawn: {undrawn}"} if undrawn else {}
         pages = {name: _part(name, "page").page_lines for name in NAMES}
         keep(name, facts, command_of(name, options), begun_at, pages)
+        if undrawn is not None:  # what was measured is kept, but not as a whole record
+            raise undrawn
     return facts
+
+
+def _undrawn(name: str, facts: Facts) -> Exception | None:
+    """Draw the picture, if the bench has one: what came in between, if anything did."""
+    plot = _part(name, "plot")
+    try:
+        if hasattr(plot, "draw"):
+            plot.PICTURE.parent.mkdir(exist_ok=True)
+            plot.draw(facts, plot.PICTURE)
+    except Exception as error:
+        return error
+    return None
 
 
 def _part(name: str, part: str) -> Any:

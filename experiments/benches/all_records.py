@@ -10,19 +10,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benches.bench import FOLDER, BenchOptions, Facts, command_of, machine
+from experiments.benches.bench import FOLDER, PAGE, BenchOptions, Facts, command_of, machine
 from placer.errors import PlacerError
 
 
 def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
-    """Record the benchmarks named in `resumes` that are not recorded whole at this commit: {name: seconds}.
+    """Record the benchmarks named in `resumes` that are not recorded whole, by this code on this machine: {name:
+    seconds}.
 
     resumes: whether each takes --runs. Says on stderr how long it will take, by what the last records took. Raises
-    PlacerError where one failed, after all others.
+    PlacerError, after all others, where one failed, or a part of one, and where code was committed meanwhile.
     """
     here = {key: fact for key, fact in machine().items() if key != "date"}
     left = [name for name in resumes if not _is_recorded(name, here)]
-    print(f"{len(resumes) - len(left)} of {len(resumes)} are recorded at this commit.", file=sys.stderr)
+    print(f"{len(resumes) - len(left)} of {len(resumes)} are recorded whole at this commit, here.", file=sys.stderr)
     took_s, failed = {}, []
     while left:
         name = left.pop(0)
@@ -34,10 +35,12 @@ def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
             failed.append(name)
         else:
             took_s[name] = time.perf_counter() - begin_s
-    if machine()["commit"] != here["commit"]:
-        raise PlacerError(f"code was committed since {here['commit']} began to be recorded: run the same again.")
     if failed:
         raise PlacerError(f"{', '.join(failed)} could not be recorded: the lines above say why; run the same again.")
+    if machine()["commit"] != here["commit"]:
+        raise PlacerError(f"code was committed since {here['commit']} began to be recorded: run the same again.")
+    if partly := [name for name in took_s if _has_failures(_record(name))]:
+        raise PlacerError(f"parts of {', '.join(partly)} failed, as {PAGE} says: run the same again.")
     return {"recorded_s": took_s}
 
 
@@ -65,7 +68,7 @@ def _has_failures(found: Any) -> bool:
 
 
 def _ahead(names: Sequence[str]) -> str:
-    """How long these will take, as far as the last records of whole benches say."""
+    """How long these will take, as far as the last records of whole benches say. Runs that two share count twice."""
     records = [record for name in names if (record := _record(name)).get("command") == _command(name)]
     known_s = [record["took_s"] for record in records if "took_s" in record]
     more = f", and {len(names) - len(known_s)} of unknown length" if len(known_s) < len(names) else ""

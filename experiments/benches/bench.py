@@ -19,7 +19,7 @@ import psutil
 
 from experiments.report.tables import versions
 from experiments.report.text import ms as _ms
-from placer.errors import BadInputError
+from placer.errors import BadInputError, one_line
 from placer.files import write_whole
 
 Facts = dict[str, Any]
@@ -62,6 +62,10 @@ def keep(
     record = {"bench": name, **facts, "command": command, **machine()}
     if begun_at is not None and record["commit"] != begun_at:
         record["commit"] = begun_at.rstrip("+") + "+"
+    try:
+        pages[name](record)
+    except Exception as error:  # what was measured is kept, but not as a whole record
+        record["failed"] = one_line(f"its page cannot be made: {type(error).__name__}: {error}")
     write_whole(FOLDER / f"{name}.json", (json.dumps(record, indent=1) + "\n").encode())
     write_whole(PAGE, whole_page(FOLDER, pages).encode())
 

@@ -44,5 +44,7 @@ def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Fa
     begin_s = time.perf_counter()
     facts = run()
     took_s = time.perf_counter() - begin_s
+    if machine()["commit"] != made_by["commit"]:
+        made_by["commit"] = None
     write_whole(path, json.dumps({**made_by, "took_s": took_s, "facts": facts}, indent=1).encode())
     return facts

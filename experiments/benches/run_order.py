@@ -29,6 +29,7 @@ from surrogate.simulate.priority import DONF, FIFO, RANK, SCHEDULES
 
 MODELS = ("towers", "inception_v3", "transformer", "moe", "two_tower", "nasnet_mobile")
 REPEATS = 15
+LIMIT_S = 3600.0  # for one network, which takes minutes
 SETTLED = 100  # steps in which the executor's order changes with its estimates (decision 006), and which do not count
 RULES = ("local", "expert", "heft")
 TAKES = Takes(workers=True, runs=True)
@@ -39,7 +40,7 @@ def bench_facts(options: BenchOptions) -> Facts:
     repeats, by_model = options.measurements or REPEATS, {}
     for model in options.models or MODELS:
         settings = {"model": model, "workers": options.workers, "repeats": repeats}
-        run = partial(facts_alone, measure, model, options.workers, repeats)
+        run = partial(facts_alone, measure, model, options.workers, repeats, seconds=LIMIT_S)
         by_model[model] = kept(options, f"run-order/{model}", settings, run)
     rows = [row for found in by_model.values() for row in _stepped(found)]
     if not rows:
@@ -56,16 +57,20 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def measure(model: str, workers: int, repeats: int) -> Facts:
-    """Step some mappings of one network in each order, all in turn; times in seconds."""
+    """Step some mappings of one network in each order, all in turn; times in seconds. "failed" where one did not run,
+    so that they are tried again.
+    """
     with Job.opened(SearchSettings(model, f"workers:{workers}"), Progress()) as job:
         job.measure_singles()
         rows = [(row.mapping, row.result) for row in job.rows]
         profiled = [Prediction.profiled(job.groups, job.topology, job.settings.headroom, name) for name in SCHEDULES]
         predictions = dict(zip(SCHEDULES, (one.calibrated(rows) for one in profiled), strict=True))
+        tried = [_tried(job, predictions, *each, repeats) for each in _placements(job)]
+        lost = [row["failed"] for row in tried if "failed" in row]
         return {
             "best_single_s": min(result.step_s for _, result in rows if isinstance(result, Measured)),
-            "mappings": [_tried(job, predictions, *each, repeats) for each in _placements(job)],
-        }
+            "mappings": tried,
+        } | ({"failed": f"{len(lost)} of {len(tried)} mappings failed, first: {lost[0]}"} if lost else {})
 
 
 def _placements(job: Job) -> Iterator[tuple[str, Placement]]:
@@ -128,8 +133,8 @@ def page_lines(facts: Facts) -> list[str]:
     return [
         f"The same mapping on {facts['workers']} one-core worker processes, with each device's ops in the order of "
         "`--schedule rank` or `donf`, or as TensorFlow's executor takes them (`fifo`): the three stepped in turn, "
-        f"{facts['repeats']} times, medians with the interquartile range, TensorFlow's own after "
-        f"{facts.get('settled', 'no')} steps in which its order settles. *Gain*: TensorFlow's own by this.",
+        f"{facts['repeats']} times, medians with the interquartile range{_settled(facts)}. *Gain*: TensorFlow's own by "
+        "this.",
         "",
         *markdown_table(HEADS, rows, left=(0, 1)),
         "",
@@ -138,6 +143,11 @@ def page_lines(facts: Facts) -> list[str]:
         f"rank {error[RANK]:.1%}, donf {error[DONF]:.1%}, fifo {error[FIFO]:.1%}.",
         *(["", *(f"- {line}" for line in missing)] if missing else []),
     ]
+
+
+def _settled(facts: Facts) -> str:
+    """Nothing in a record for which TensorFlow's own order was not stepped before."""
+    return f"; TensorFlow's own order had {facts['settled']} steps before, to settle" if "settled" in facts else ""
 
 
 def _stepped(found: Facts) -> list[Facts]:
@@ -149,7 +159,7 @@ def _missing(by_model: dict[str, Facts]) -> list[str]:
     """A line on each network, or mapping of one, that is not in the table."""
     lines = []
     for model, found in by_model.items():
-        if "failed" in found:
+        if "failed" in found and "mappings" not in found:
             lines.append(f"{model}: {found['failed']}")
         elif not found["mappings"]:
             lines.append(f"{model}: each of {', '.join(RULES)} puts all on one device, where no order is prescribed")

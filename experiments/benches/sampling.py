@@ -85,12 +85,12 @@ def measured_networks(
             missing[model] = failed(error)
             print(f"{model}: {missing[model]['failed']}", file=sys.stderr)
             continue
-        count, fastest_s, slowest_s = len(steps.step_s), steps.step_s.min(), steps.step_s.max()
-        print(f"{model}: {count} mappings, {ms(fastest_s)} to {ms(slowest_s)}", file=sys.stderr)
-        if count >= fewest:
-            found.append(steps)
-        else:
-            missing[model] = {"failed": f"{count} mappings are too few to be judged by"}
+        if len(steps.step_s) < fewest:
+            missing[model] = {"failed": f"{len(steps.step_s)} mappings are too few to be judged by"}
+            continue
+        fastest_s, slowest_s = steps.step_s.min(), steps.step_s.max()
+        print(f"{model}: {len(steps.step_s)} mappings, {ms(fastest_s)} to {ms(slowest_s)}", file=sys.stderr)
+        found.append(steps)
     if not found:
         raise PlacerError(f"no network could be measured: {'; '.join(not_measured(missing))}.")
     return found, missing
@@ -98,7 +98,7 @@ def measured_networks(
 
 def not_measured(missing: dict[str, Facts]) -> list[str]:
     """A line on each network that `measured_networks` has nothing of."""
-    return [f"`{model}` was not measured: {why['failed']}" for model, why in missing.items()]
+    return [f"`{model}` was not measured: {why['failed'].rstrip('.')}" for model, why in missing.items()]
 
 
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredMappings:

@@ -11,10 +11,14 @@ from experiments.report.text import markdown_table
 
 def page_lines(facts: Facts) -> list[str]:
     """The section of BENCHMARKS.md: each question that was asked."""
-    return [*_kills(facts), *_speed(facts), *_report(facts), *_warm_start(facts)]
+    missing = [f"- Not measured: {name}: {found['failed']}" for name, found in facts.get("missing", {}).items()]
+    return [*_kills(facts), *_speed(facts), *_report(facts), *_warm_start(facts), *(["", *missing] if missing else [])]
 
 
 def _kills(facts: Facts) -> list[str]:
+    """Nothing where it failed."""
+    if "kills" not in facts:
+        return []
     rows = [
         ("SIGKILLs at random moments", facts["kills"]),
         ("measurements stored by the last of them, of all", f"{facts['at_kills']} of {facts['measurements']}"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.campaign.kills import kill_facts
 from experiments.benches.campaign.report import report_facts
 from experiments.benches.campaign.speed import speed_facts
 from experiments.benches.campaign.warm_start import warm_start_facts
+from experiments.benches.process import failed
 from experiments.benches.takes import Takes
 
 TAKES = Takes(models=None)
@@ -14,6 +18,17 @@ KILLS = 100
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """All figures. options.measurements: how many times to kill."""
-    speed = speed_facts()  # first, because it needs an extra
-    return {**kill_facts(options.measurements or KILLS), **speed, **report_facts(), **warm_start_facts()}
+    """All figures, and what is missing because it failed. options.measurements: how many times to kill."""
+    facts = speed_facts()  # first, because it needs an extra
+    asked: dict[str, Callable[[], Facts]] = {
+        "kills": partial(kill_facts, options.measurements or KILLS),
+        "report": report_facts,
+        "warm start": warm_start_facts,
+    }
+    missing = dict[str, Facts]()
+    for name, ask in asked.items():
+        try:
+            facts |= ask()
+        except Exception as error:  # the other questions go on
+            missing[name] = failed(error)
+    return facts | {"missing": missing}

@@ -21,7 +21,7 @@ SHARE = 0.95  # of the optimum's speed
 WINDOW = 5  # steps of a running median
 CALM = 40  # steps before the load lands
 EACH = 5  # steps of a mapping's turn in a race
-FIRST_S = 1.0  # for which a mapping is stepped before the training goes on, so that the load is felt by then
+FIRST_S, FIRST = 1.0, 12  # a mapping is stepped so long, until the load is felt, and then so often, before the training
 
 
 def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int = 150, seed: int = 0) -> Facts:
@@ -84,12 +84,12 @@ def _growing(training: Training, seconds: float) -> int:
 
 
 def _first_s(held: Held, clock: Callable[[], float]) -> float:
-    """Seconds of a bare step, the median of those of FIRST_S, two at the least: how fast the machine is now."""
-    begin, took = clock(), list[float]()
+    """Seconds of a bare step, the median of FIRST after FIRST_S of them: how fast the machine is now."""
+    begin = clock()
     held.step()
-    while len(took) < 2 or clock() - begin < FIRST_S:
-        took.append(held.step())
-    return median(took[len(took) // 2 :])
+    while clock() - begin < FIRST_S:
+        held.step()
+    return median(held.step() for _ in range(FIRST))
 
 
 def _watched(training: Training, steps: int) -> Facts:

@@ -155,8 +155,8 @@ def _kills(facts: Facts) -> list[str]:
 
 
 BEFORE = (
-    "This record is from before bare steps showed how fast the machine was: that is taken from the training's own last "
-    "steps, and later steps were not asked to confirm a recovery. Its steps until 95 % may be too few."
+    "In this record, how fast the machine was is taken from the training's own last steps, not from bare steps, and a "
+    "recovery is not confirmed by all later steps. Its steps until 95 % may be too few."
 )
 NOTES = (
     "Overhead: calls and bare steps of the very same placed function on the same variables, outputs fetched, in "

@@ -53,7 +53,7 @@ def page_lines(facts: Facts) -> list[str]:
         *markdown_table(("regressor", "unseen shapes", "unseen networks"), by_regressor),
         *_elsewhere_lines(facts),
         *_left_out_lines(facts),
-        *(f"\nNot measured: {what}: {found['failed']}" for what, found in facts.get("missing", {}).items()),
+        *(f"\n- Not measured: {what}: {found['failed']}" for what, found in facts.get("missing", {}).items()),
     ]
 
 

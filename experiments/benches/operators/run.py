@@ -52,25 +52,17 @@ def bench_facts(options: BenchOptions) -> Facts:
     whole = partial(alone, profiled, models, (None, 0.5), True, passes, seconds=PROFILE_S)
     found = kept(options, "operators/profile", settings, whole)
     rows = [from_record(record) for record in found["rows"]]
-    swept, missing = 0, dict[str, Facts]()
-    for first in range(0, SWEPT, AT_ONCE):
-        steps = [f"{PREFIX}{i}" for i in range(first, min(first + AT_ONCE, SWEPT))]
-        measured = partial(facts_alone, profiled, steps, (None,), False, passes, seconds=PROFILE_S)
-        more = kept(options, f"operators/sweep-{first}", {**settings, "models": steps}, measured)
-        if "failed" in more:
-            missing[f"random steps {steps[0]} to {steps[-1]}"] = more
-            continue
-        swept += len(steps)
-        rows += [from_record(record) for record in more["rows"]]
+    swept, missing = _sweeps(options, settings)
+    rows += [from_record(record) for facts in swept for record in facts["rows"]]
     facts = evaluated(rows, tuple(m for m in HELD_OUT_NETWORKS if m in models and len(models) > 1))
     there = _there(options, settings)
     if "failed" in there:
         missing["other hardware"] = there
     facts |= elsewhere_facts(rows, [from_record(record) for record in there.get("rows", ())])
-    facts["missing"] = missing
+    facts |= {"missing": missing, "swept": sum(facts["steps"] for facts in swept)}
     facts["repeats_disagree"] = found["repeats_disagree"]
     facts["noise_floor"] = facts["repeats_disagree"]["all"] / 2
-    facts |= {"networks": list(models), "swept": swept, "repeats": rows[0].repeats, "profile_s": found["seconds"]}
+    facts |= {"networks": list(models), "repeats": rows[0].repeats, "profile_s": found["seconds"]}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "operators.sqlite"
         with Store(path) as store:
@@ -79,6 +71,20 @@ def bench_facts(options: BenchOptions) -> Facts:
             options, [m for m in options.models or LEFT_OUT_NETWORKS if m in models], path, settings
         )
     return facts | {"seconds": time.perf_counter() - begin_s}
+
+
+def _sweeps(options: BenchOptions, settings: Facts) -> tuple[list[Facts], dict[str, Facts]]:
+    """What `profiled` says of random steps, AT_ONCE in a process, and how many they are; and {which: why} of others."""
+    found, missing = [], dict[str, Facts]()
+    for first in range(0, SWEPT, AT_ONCE):
+        steps = [f"{PREFIX}{i}" for i in range(first, min(first + AT_ONCE, SWEPT))]
+        measured = partial(facts_alone, profiled, steps, (None,), False, settings["passes"], seconds=PROFILE_S)
+        facts = kept(options, f"operators/sweep-{first}", {**settings, "models": steps}, measured)
+        if "failed" in facts:
+            missing[f"random steps {steps[0]} to {steps[-1]}"] = facts
+        else:
+            found.append(facts | {"steps": len(steps)})
+    return found, missing
 
 
 def _there(options: BenchOptions, settings: Facts) -> Facts:

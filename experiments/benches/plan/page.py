@@ -18,7 +18,15 @@ def page_lines(facts: Facts) -> list[str]:
         "what the graph needs, beside a CPU that holds everything and is 20 times slower.",
         "",
         *markdown_table(
-            ("graph", "devices", "objective", "memory", *(f"{s} s" for s in seconds), "best of the others", "judged/s"),
+            (
+                "graph",
+                "GPUs (or CPUs)",
+                "objective",
+                "memory",
+                *(f"{s} s" for s in seconds),
+                "best of the others",
+                "judged/s",
+            ),
             [_cells(row, seconds) for row in facts["cases"]],
         ),
         "",

@@ -51,6 +51,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "sgd_mape_oversubscribed": sgd.get("sgd_mape_oversubscribed"),
         "sgd": sgd,
         "n_failed": len(configs) - len(good),
+        "missing": _missing(rows, sgd),
         "noise": noise,
         "measured_s": sum(row["took_s"] for row in rows if "failed" not in row),
         "seconds": time.perf_counter() - begin_s,
@@ -58,6 +59,13 @@ def bench_facts(options: BenchOptions) -> Facts:
     if options.record:
         facts["data"] = [str(_keep_data(kind, good)) for kind in kinds]
     return facts
+
+
+def _missing(rows: Sequence[Facts], sgd: Facts) -> Facts:
+    """Why what could not be measured could not, so that a record of the rest does not count as whole."""
+    lost = [row["failed"] for row in rows if "failed" in row]
+    missing = {"networks": {"failed": f"{len(lost)} of {len(rows)}, first: {lost[0]}"}} if lost else {}
+    return missing | ({"sgd": {"failed": "; ".join(sgd["lost"])}} if sgd.get("lost") else {})
 
 
 def _designed(kinds: Sequence[str], count: int) -> list[Config]:

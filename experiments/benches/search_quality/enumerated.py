@@ -30,6 +30,7 @@ SMALL = 2048  # spaces of up to this many placements are measured whole
 LARGEST = 1 << 18  # spaces of up to this many are predicted whole
 BEST, DRAWN = 24, 8  # measured of those: the best predicted, and others drawn at random
 REPEATS = 6
+LIMIT_S = 3600.0  # for one space, which takes minutes
 FINALISTS, FINAL_REPEATS = 12, 20  # mappings that the search did not measure, and steps of each beside its own
 
 # Networks, @ examples a step, and the number of groups to coarsen each to: of 64, 1,024 and 262,144 placements with
@@ -46,7 +47,7 @@ def enumerated(options: BenchOptions) -> dict[str, Facts]:
             "model": model, "groups": SPACES[model], "workers": options.workers,
             "measurements": options.measurements or MEASUREMENTS,
         }  # fmt: skip
-        run = partial(facts_alone, enumerate_space, *arguments.values())
+        run = partial(facts_alone, enumerate_space, *arguments.values(), seconds=LIMIT_S)
         found[model] = kept(options, f"enumerated-{model}", {**arguments, "default": DEFAULT_SEARCHER}, run)
         said = found[model].get("failed") or f"gap {found[model]['gap']:.1%}"
         print(f"{model} enumerated: {said}", file=sys.stderr)

@@ -87,6 +87,11 @@ def _enumerated(facts: Facts) -> list[str]:
     return ["Spaces small enough to enumerate:", "", *lines, *([] if gap is None else ["", f"Worst gap: {gap:.1%}."])]
 
 
+def _finalists(space: Facts) -> str:
+    """In older records, by step time alone."""
+    return f"best {space['finalists']}" if "finalists" in space else "fastest three"
+
+
 def _of_space(space: Facts) -> str:
     if "failed" in space:
         return f"was not enumerated: {space['failed']}"
@@ -101,8 +106,8 @@ def _of_space(space: Facts) -> str:
     by = "enumeration alone" if space["best_by"] == "enumerated" else "the search, too"
     return (
         f"in {space['groups']} groups of {space['units']} units has {space['space']} placements, up to renaming "
-        f"devices of one kind: {how}. They were raced over at most {REPEATS} steps, and the best "
-        f"{space.get('finalists', 3)} then stepped {space['repeats']} times in turn with the search's finalists. "
+        f"devices of one kind: {how}. They were raced over at most {REPEATS} steps, and the "
+        f"{_finalists(space)} then stepped {space['repeats']} times in turn with the search's finalists. "
         f"Delivered: {ms_spread(space['delivered_s'], space['delivered_spread_s'])}; fastest of all: "
         f"{ms_spread(space['best_s'], space['best_spread_s'])} (found by {by}, number {space['best_rank_predicted']} "
         f"by prediction). Gap: {space['gap']:.1%}."

@@ -39,6 +39,7 @@ CLAIMS: dict[Limit, dict[str, bool]] = {
 batch says by this that a bigger batch does not.
 """
 Ask = Callable[[Network, DeviceKind], Facts]
+SKIPPED = ("skipped", "detail", "failed")  # what is told of a network that was not measured
 
 
 def row_limit(row: Facts) -> Limit:
@@ -65,7 +66,7 @@ def tried(network: Network, limit: Limit, rows: Mapping[str, Mapping[str, Facts]
     found = {"batch": ask(bigger(network), ALL_CORES), "devices": ask(network, CORE_PER_OP)}
     missing = next((row for row in found.values() if "skipped" in row), None)
     if missing is not None:
-        return {"name": network.name, "skipped": missing["skipped"], "detail": missing["detail"]}
+        return {"name": network.name, **{key: missing[key] for key in SKIPPED if key in missing}}
     keep = ("step_s", "inference_s", "reference_s")
     measured = {"batch": found["batch"], "devices": found["devices"], "all": rows[ALL_CORES.name][network.name],
                 "one": rows[ONE_CORE.name][network.name]}  # fmt: skip

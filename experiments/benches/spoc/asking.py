@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
@@ -49,7 +48,10 @@ class Asking:
     def counted(self, kind: str, advance: Advance) -> Facts:
         """Parameters and multiply-adds of a published network, traced only."""
         advance(f"counting {kind}")
-        ask = partial(self.measurers[ALL_CORES].ask, "counted", native(kind))
+
+        def ask() -> Facts:
+            return _tried_again(self.measurers[ALL_CORES].ask("counted", native(kind)))
+
         return judged(kind, kept(self.options, f"spoc/published-{kind}", {"network": kind, "how": HOW}, ask))
 
 

@@ -77,8 +77,8 @@ def _errors(facts: Facts) -> list[str]:
     ]
     return [
         f"By the {kind} regressor, SPOC errs by {step['spoc_error']:.1%} on training steps. FLOPs alone err by "
-        f"{flops[0][1]:.1%} with the regressor that suits them best ({flops[0][0]}): {ratios[0]:.1f} times as much "
-        f"({ratios[1]:.1f} times on inference).{_of_default(facts.get('part'))}",
+        f"{flops[0][1]:.1%} with the regressor that suits them best ({flops[0][0]}): {ratios[0]:.1f} times as much. On "
+        f"inference ({flops[1][0]}) it is {ratios[1]:.1f} times.{_of_default(facts.get('part'))}",
         "",
         *markdown_table(
             (f"the {kind} regressor sees", "training step, mean", "median", "inference, mean", "median"), sets
@@ -194,8 +194,8 @@ def _devices(facts: Facts) -> list[str]:
         *markdown_table(heads, rows),
         "",
         "What a fit on one kind says of another, times one factor: the small reference network's time there over its "
-        "time here. Beside it the error with the median of what all networks take by what is predicted, which cannot "
-        "be known before they are measured, and that of a fit on the kind itself.",
+        "time here. Beside it the error with the median ratio of measured to predicted time, which cannot be known "
+        "before all are measured, and that of a fit on the kind itself.",
         "",
         *markdown_table(
             ("fit on one kind, used on another", "of", "factor", "error", "median factor", "error", "own fit"),

@@ -16,7 +16,6 @@ from experiments.benches.spoc import advice
 from experiments.benches.spoc.analysis import (
     DEFAULT,
     FEWEST_FAMILIES,
-    FLOPS,
     KINDS,
     METRICS,
     SETS,
@@ -100,7 +99,7 @@ def all_rows(asking: Asking, chosen: Sequence[Network]) -> Rows:
 def skipped(every: Rows) -> list[Facts]:
     """What was skipped, why, and on which kind of device."""
     return [
-        {"name": name, "device": kind, **{key: row[key] for key in ("skipped", "detail", "failed") if key in row}}
+        {"name": name, "device": kind, **{key: row[key] for key in advice.SKIPPED if key in row}}
         for kind, some in every.items()
         for name, row in some.items()
         if "skipped" in row
@@ -165,16 +164,14 @@ def analysed_rows(rows: Sequence[Facts]) -> Facts:
 
 
 def part_facts(rows: Sequence[Facts]) -> Facts | None:
-    """The errors on the networks measured by default alone; None unless all of these and others were measured."""
+    """The error on the networks measured by default alone; None unless all of these and others were measured."""
     default = {network.name for network in stratified(networks(), NETWORKS)}
     part = [row for row in rows if row["name"] in default]
     if not len(part) == NETWORKS < len(rows):
         return None
     timed = timed_of(part, "step")
-    spoc_error, flops_error = (
-        float(errors(left_out(timed, SETS[name], KINDS[DEFAULT]), timed.seconds)["mean"]) for name in (SPOC, FLOPS)
-    )
-    return {"n_networks": len(part), "spoc_error": spoc_error, "flops_error": flops_error}
+    found = errors(left_out(timed, SETS[SPOC], KINDS[DEFAULT]), timed.seconds)
+    return {"n_networks": len(part), "spoc_error": float(found["mean"])}
 
 
 def data_row(row: Facts) -> Facts:

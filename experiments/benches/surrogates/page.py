@@ -22,10 +22,9 @@ def page_lines(facts: Facts) -> list[str]:
         f"{facts['folds']} folds, {facts['fold_repeats']} times; means over folds and networks, with the standard "
         f"deviation over folds. *Top-{top} regret*: how much slower than the fold's fastest mapping a search "
         f"ends that measures only {first}. `{facts['baseline']}` is the simulated step times one fitted "
-        "factor: the prediction without learning. *In order*: the later half of the mappings, piece by piece, each "
-        "after learning from all before it, as a search predicts; random folds know mappings much like the unseen "
-        "ones. The same mapping measured again, minutes later, differed by "
-        f"{percent(facts['noise'])} on average.",
+        "factor: the prediction without learning. *In order*: the later half of the mappings as they were drawn, "
+        "piece by piece, each after learning from all before it. The same mapping measured again, minutes later, "
+        f"differed by {percent(facts['noise'])} on average.",
         "",
         *markdown_table(
             (

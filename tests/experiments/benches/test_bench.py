@@ -75,6 +75,21 @@ def test_a_record_during_which_code_was_committed_is_of_no_commit(checkout, monk
         assert json.loads((checkout / "benchmarks" / "main-job.json").read_text())["commit"] == named
 
 
+def test_measurements_whose_picture_or_page_cannot_be_made_are_kept_but_are_no_whole_record(checkout, monkeypatch):
+    def fails(*_):
+        raise ValueError("no.")
+
+    answers(monkeypatch)
+    for of, what in (("draw", "picture cannot be drawn"), ("page_lines", "page cannot be made")):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match="no"):
+            patch.setattr(main_job, of, fails, raising=False)
+            patch.setattr(main_job, "PICTURE", checkout / "docs" / "p.png", raising=False)
+            run()
+        record = json.loads((checkout / "benchmarks" / "main-job.json").read_text())
+        assert what in record["failed"] and record["models"]["towers"]["ratio_to_best_single"] == 1.8
+        (checkout / "benchmarks" / "main-job.json").unlink()
+
+
 def test_without_record_nothing_is_written(checkout, monkeypatch):
     answers(monkeypatch)
     run(record=False)
@@ -138,12 +153,13 @@ def recorded(folder, name, at, took_s=60.0, **changes):
 
 
 @pytest.fixture
-def ran(monkeypatch):
+def ran(checkout, monkeypatch):
     """The commands that were run; those of 'moody' fail."""
     commands = []
 
     def run(command, **_):
         commands.append(command[4:])
+        recorded(checkout, command[4], "c0ffee")
         return SimpleNamespace(returncode=int("moody" in command))
 
     monkeypatch.setattr(all_records, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
@@ -171,6 +187,19 @@ def test_a_commit_of_code_while_all_are_recorded_is_said(checkout, ran, monkeypa
     at = iter(("c0ffee", "decade"))
     monkeypatch.setattr(all_records, "machine", lambda: {**MACHINE, "commit": next(at)})
     with pytest.raises(PlacerError, match="code was committed since c0ffee"):
+        all_records.record_each({"trust": False}, None)
+
+
+def test_a_bench_of_which_a_part_failed_is_named_at_the_end(checkout, ran, monkeypatch):
+    before = all_records.subprocess.run
+
+    def run(command, **_):
+        ended = before(command)
+        recorded(checkout, "trust", "c0ffee", by_loop={"gan": {"failed": "no."}})
+        return ended
+
+    monkeypatch.setattr(all_records.subprocess, "run", run)
+    with pytest.raises(PlacerError, match="parts of trust failed"):
         all_records.record_each({"trust": False}, None)
 
 

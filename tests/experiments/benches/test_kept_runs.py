@@ -56,6 +56,14 @@ def test_a_run_of_a_bench_that_began_at_another_commit_is_never_taken_again(tmp_
     assert ask({"step_s": 2.0}, at) == {"step_s": 2.0}
 
 
+def test_a_run_during_which_code_changed_is_never_taken_again(run, monkeypatch):
+    at = iter(("1234", "1234+"))
+    here = kept_runs.machine()
+    monkeypatch.setattr(kept_runs, "machine", lambda: {**here, "commit": next(at, "1234")})
+    run({"step_s": 1.0})
+    assert run({"step_s": 2.0}) == {"step_s": 2.0}
+
+
 @pytest.mark.parametrize("name", [None, "1234+"])
 def test_what_was_not_committed_runs_anew_because_its_changes_have_no_name(run, monkeypatch, name):
     elsewhere(monkeypatch, {"commit": name})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.online import oracle, page
 from experiments.benches.online import run as online
 from experiments.benches.online.judge import gained, judged_kills, recovered
-from experiments.benches.online.landings import against, steps_until
+from experiments.benches.online.landings import FIRST, _first_s, against, steps_until
 from experiments.benches.online.neighbours import HORIZON, LOADS
 from experiments.benches.online.oracle import worth
 from experiments.benches.online.overhead import compared
@@ -111,6 +112,18 @@ def test_recovery_is_a_running_median_that_the_next_steps_confirm():
     assert steps_until(fast * 10, 1.0) == 5
     assert steps_until(fast * 12 + slow * 30, 1.0) is None  # it was left again
     assert steps_until(fast * 10, 0.94) is None and steps_until(fast * 10, 0.96) == 5
+
+
+def test_how_fast_the_machine_is_is_taken_from_many_steps_once_the_load_is_felt():
+    clock = [0.0]
+
+    def step():
+        taken = 0.1 if clock[0] < 1.0 else 0.2
+        clock[0] += taken
+        return taken
+
+    assert _first_s(SimpleNamespace(step=step), lambda: clock[0]) == 0.2
+    assert clock[0] == pytest.approx(1.0 + FIRST * 0.2, abs=0.11)
 
 
 def test_a_recovery_that_never_came_is_worse_than_any():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.benches.campaign import kills, page
+from experiments.benches.bench import BenchOptions
+from experiments.benches.campaign import kills, page, run
 from placer.result import Measured
 
 ONE = Measured(1.0)
@@ -26,6 +27,19 @@ def test_the_page_says_what_was_seen() -> None:
             "| hybrid | more than 10 | 1.5 |")  # fmt: skip
     for row in ("| 3 |", "| 8 of 9 |", "| 1 |", "| 2 |", "| no |", "0.50 ms +- 0.10 ms", *said):
         assert row in text
+
+
+def test_a_question_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: int) -> dict[str, int]:
+        raise OSError("no browser")
+
+    monkeypatch.setattr(run, "speed_facts", dict)
+    for name, ask in (("kill_facts", fails), ("report_facts", fails), ("warm_start_facts", lambda: {"warm_start": 1})):
+        monkeypatch.setattr(run, name, ask)
+    facts = run.bench_facts(BenchOptions())
+    why = {"failed": "OSError: no browser"}
+    assert facts == {"warm_start": 1, "missing": {"kills": why, "report": why}}
+    assert page.page_lines(facts)[-1] == "- Not measured: report: OSError: no browser"
 
 
 @pytest.mark.slow
