@@ -78,7 +78,7 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
 
 
 def _undrawn(name: str, facts: Facts) -> Exception | None:
-    """Draw the picture, if the bench has one: what came in between, if anything did."""
+    """Draw the picture, if the bench has one. Returns the error where that fails."""
     plot = _part(name, "plot")
     try:
         if hasattr(plot, "draw"):

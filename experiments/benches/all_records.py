@@ -15,8 +15,8 @@ from placer.errors import PlacerError
 
 
 def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
-    """Record the benchmarks named in `resumes` that are not recorded whole, by this code on this machine: {name:
-    seconds}.
+    """Record the benchmarks named in `resumes` that are not recorded whole, by this code on this machine. Returns
+    {"recorded_s": {name: seconds}}.
 
     resumes: whether each takes --runs. Says on stderr how long it will take, by what the last records took. Raises
     PlacerError, after all others, where one failed, or a part of one, and where code was committed meanwhile.

@@ -43,7 +43,7 @@ class BenchOptions:
     devices: str | None = None  # what to measure on (gpu only)
     minutes: float | None = None  # for how long in all (gpu and spoc)
     begun_at: str | None = None  # the commit when the bench began, where it is run for a record
-    spared_s: list[float] = field(default_factory=list, compare=False)  # that runs took which were kept from before
+    spared_s: list[float] = field(default_factory=list, compare=False)  # what runs took that --runs had from before
 
 
 def check_folder() -> None:
@@ -133,6 +133,12 @@ def whole_page(folder: Path, pages: dict[str, Callable[[Facts], list[str]]]) -> 
     for name, facts in records.items():
         parts += [f"## {name}", "", *_where(facts), "", *pages[name](facts), ""]
     return "\n".join(parts)
+
+
+def missing_lines(missing: Mapping[str, Facts]) -> list[str]:
+    """A paragraph on the parts of a bench that failed, {part: {"failed": line}}; nothing where there are none."""
+    lines = [f"- Not measured: {part}: {found['failed'].rstrip('.')}." for part, found in missing.items()]
+    return ["", *lines] if lines else []
 
 
 def _by_commit(records: Mapping[str, Facts]) -> list[str]:

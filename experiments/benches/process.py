@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -83,9 +84,14 @@ def alone(call: Callable[..., T], *arguments: Any, seconds: float | None = None)
 
 
 def facts_alone(call: Callable[..., Facts], *arguments: Any, seconds: float | None = None) -> Facts:
-    """`alone`, but a failure is {"failed": line}, so that what else is to be measured goes on."""
+    """`tried`, in a process and session of its own. A process that takes longer than `seconds` failed."""
+    return tried(partial(alone, call, *arguments, seconds=seconds))
+
+
+def tried(call: Callable[[], Facts]) -> Facts:
+    """What `call` returns; a failure is {"failed": line}, so that what else is to be measured goes on."""
     try:
-        return alone(call, *arguments, seconds=seconds)
+        return call()
     except Exception as error:
         return failed(error)
 
@@ -93,6 +99,12 @@ def facts_alone(call: Callable[..., Facts], *arguments: Any, seconds: float | No
 def failed(error: Exception) -> Facts:
     """{"failed": line}: ours as they are, others with their type."""
     return {"failed": one_line(str(error) if isinstance(error, PlacerError) else f"{type(error).__name__}: {error}")}
+
+
+def some_failed(rows: Sequence[Facts]) -> Facts:
+    """{"failed": line} on those of the rows that failed, by which their whole is tried again; nothing without any."""
+    lines = [row["failed"] for row in rows if "failed" in row]
+    return {"failed": f"{len(lines)} of {len(rows)} failed, first: {lines[0]}"} if lines else {}
 
 
 class Doer(Protocol):

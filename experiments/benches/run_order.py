@@ -12,7 +12,7 @@ from statistics import geometric_mean, mean
 
 from experiments.benches.bench import BenchOptions, Facts, ms_spread
 from experiments.benches.kept_runs import kept
-from experiments.benches.process import facts_alone, failed
+from experiments.benches.process import facts_alone, some_failed, tried
 from experiments.benches.takes import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
@@ -65,12 +65,15 @@ def measure(model: str, workers: int, repeats: int) -> Facts:
         rows = [(row.mapping, row.result) for row in job.rows]
         profiled = [Prediction.profiled(job.groups, job.topology, job.settings.headroom, name) for name in SCHEDULES]
         predictions = dict(zip(SCHEDULES, (one.calibrated(rows) for one in profiled), strict=True))
-        tried = [_tried(job, predictions, *each, repeats) for each in _placements(job)]
-        lost = [row["failed"] for row in tried if "failed" in row]
+        mappings = [
+            {"mapping": name, **tried(partial(_in_each_order, job, predictions, placement, repeats))}
+            for name, placement in _placements(job)
+        ]
         return {
             "best_single_s": min(result.step_s for _, result in rows if isinstance(result, Measured)),
-            "mappings": tried,
-        } | ({"failed": f"{len(lost)} of {len(tried)} mappings failed, first: {lost[0]}"} if lost else {})
+            "mappings": mappings,
+            **some_failed(mappings),
+        }
 
 
 def _placements(job: Job) -> Iterator[tuple[str, Placement]]:
@@ -85,17 +88,7 @@ def _placements(job: Job) -> Iterator[tuple[str, Placement]]:
             yield name, placement
 
 
-def _tried(job: Job, predictions: dict[str, Prediction], name: str, placement: Placement, repeats: int) -> Facts:
-    """`_in_each_order`; a mapping that does not run is {"failed": line}, so that the others are stepped."""
-    try:
-        return _in_each_order(job, predictions, name, placement, repeats)
-    except Exception as error:
-        return {"mapping": name, **failed(error)}
-
-
-def _in_each_order(
-    job: Job, predictions: dict[str, Prediction], name: str, placement: Placement, repeats: int
-) -> Facts:
+def _in_each_order(job: Job, predictions: dict[str, Prediction], placement: Placement, repeats: int) -> Facts:
     mapping = job.problem.mapping(placement)
     with ExitStack() as stack:
         steps = []
@@ -106,11 +99,10 @@ def _in_each_order(
             if prediction.schedule == FIFO:
                 job.runner.seconds_of(steps[-1], SETTLED)
         found = stepped(job, steps, repeats, untouched=False)[0]
-    orders = {
+    return {
         schedule: {"step_s": result.step_s, "spread_s": result.spread_s, "predicted_s": prediction.step_s(mapping)}
         for (schedule, prediction), result in zip(predictions.items(), found, strict=True)
     }
-    return {"mapping": name, **orders}
 
 
 def _ratio(row: Facts, schedule: str) -> float:

@@ -81,7 +81,7 @@ def measured_networks(
     for model in models:
         try:
             steps = alone(measure, model, seconds=LIMIT_S)
-        except Exception as error:  # the other networks go on
+        except Exception as error:
             missing[model] = failed(error)
             print(f"{model}: {missing[model]['failed']}", file=sys.stderr)
             continue
@@ -92,13 +92,9 @@ def measured_networks(
         print(f"{model}: {len(steps.step_s)} mappings, {ms(fastest_s)} to {ms(slowest_s)}", file=sys.stderr)
         found.append(steps)
     if not found:
-        raise PlacerError(f"no network could be measured: {'; '.join(not_measured(missing))}.")
+        why = "; ".join(f"{model}: {facts['failed'].rstrip('.')}" for model, facts in missing.items())
+        raise PlacerError(f"no network could be measured: {why}.")
     return found, missing
-
-
-def not_measured(missing: dict[str, Facts]) -> list[str]:
-    """A line on each network that `measured_networks` has nothing of."""
-    return [f"`{model}` was not measured: {why['failed'].rstrip('.')}" for model, why in missing.items()]
 
 
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredMappings:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from experiments import zoo
-from experiments.benches.bench import BenchOptions, Facts, ms
-from experiments.benches.sampling import TIRED, measured_networks, not_measured, not_seen
+from experiments.benches.bench import BenchOptions, Facts, missing_lines, ms
+from experiments.benches.sampling import TIRED, measured_networks, not_seen
 from experiments.benches.takes import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
@@ -202,7 +202,7 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         *markdown_table(HEADS, [_cells(name, row) for name, row in rows]),
         *_exhausted(facts),
-        *(f"\n{line}." for line in not_measured(facts.get("missing", {}))),
+        *missing_lines(facts.get("missing", {})),
     ]
 
 

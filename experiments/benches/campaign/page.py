@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.benches.bench import Facts
+from experiments.benches.bench import Facts, missing_lines
 from experiments.benches.campaign import speed, warm_start
 from experiments.benches.campaign.kills import MEASUREMENTS, OPS, SEARCHERS, SEEDS
 from experiments.benches.campaign.networks import ALIKE, FIRST
@@ -11,8 +11,8 @@ from experiments.report.text import markdown_table
 
 def page_lines(facts: Facts) -> list[str]:
     """The section of BENCHMARKS.md: each question that was asked."""
-    missing = [f"- Not measured: {name}: {found['failed']}" for name, found in facts.get("missing", {}).items()]
-    return [*_kills(facts), *_speed(facts), *_report(facts), *_warm_start(facts), *(["", *missing] if missing else [])]
+    missing = missing_lines(facts.get("missing", {}))
+    return [*_kills(facts), *_speed(facts), *_report(facts), *_warm_start(facts), *missing]
 
 
 def _kills(facts: Facts) -> list[str]:
@@ -76,7 +76,8 @@ def _warm_start(facts: Facts) -> list[str]:
         for searcher, row in facts["warm_start_by_searcher"].items()
     ]
     rows = facts["warm_start_rows"]
-    saved, lost = (sum(sign * (row["cold"] - row["warm"]) > 0 for row in rows) for sign in (1, -1))
+    saved, lost = (sum(row[less] < row[more] for row in rows) for less, more in (("warm", "cold"), ("cold", "warm")))
+    # From the rows, because the ratio of older records is a median.
     together = sum(row["warm"] for row in rows) / sum(row["cold"] for row in rows)
     return [
         "",

@@ -10,7 +10,7 @@ from experiments.benches.campaign.kills import kill_facts
 from experiments.benches.campaign.report import report_facts
 from experiments.benches.campaign.speed import speed_facts
 from experiments.benches.campaign.warm_start import warm_start_facts
-from experiments.benches.process import failed
+from experiments.benches.process import tried
 from experiments.benches.takes import Takes
 
 TAKES = Takes(models=None)
@@ -27,8 +27,9 @@ def bench_facts(options: BenchOptions) -> Facts:
     }
     missing = dict[str, Facts]()
     for name, ask in asked.items():
-        try:
-            facts |= ask()
-        except Exception as error:  # the other questions go on
-            missing[name] = failed(error)
+        found = tried(ask)
+        if "failed" in found:
+            missing[name] = found
+        else:
+            facts |= found
     return facts | {"missing": missing}

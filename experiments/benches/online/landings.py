@@ -21,7 +21,8 @@ SHARE = 0.95  # of the optimum's speed
 WINDOW = 5  # steps of a running median
 CALM = 40  # steps before the load lands
 EACH = 5  # steps of a mapping's turn in a race
-FIRST_S, FIRST = 1.0, 12  # a mapping is stepped so long, until the load is felt, and then so often, before the training
+FIRST_S = 1.0  # of bare steps once a load landed or left, by when it is felt
+FIRST = 12  # bare steps after these, which show how fast the machine is
 
 
 def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int = 150, seed: int = 0) -> Facts:

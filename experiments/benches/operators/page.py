@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from experiments.benches.bench import Facts, ms, ms_spread
+from experiments.benches.bench import Facts, missing_lines, ms, ms_spread
 from experiments.report.text import markdown_table, percent
 
 ERRORS = (
@@ -53,7 +53,7 @@ def page_lines(facts: Facts) -> list[str]:
         *markdown_table(("regressor", "unseen shapes", "unseen networks"), by_regressor),
         *_elsewhere_lines(facts),
         *_left_out_lines(facts),
-        *(f"\n- Not measured: {what}: {found['failed']}" for what, found in facts.get("missing", {}).items()),
+        *missing_lines(facts.get("missing", {})),
     ]
 
 

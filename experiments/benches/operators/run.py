@@ -52,14 +52,14 @@ def bench_facts(options: BenchOptions) -> Facts:
     whole = partial(alone, profiled, models, (None, 0.5), True, passes, seconds=PROFILE_S)
     found = kept(options, "operators/profile", settings, whole)
     rows = [from_record(record) for record in found["rows"]]
-    swept, missing = _sweeps(options, settings)
-    rows += [from_record(record) for facts in swept for record in facts["rows"]]
+    sweeps, missing = _sweeps(options, settings)
+    rows += [from_record(record) for sweep in sweeps for record in sweep["rows"]]
     facts = evaluated(rows, tuple(m for m in HELD_OUT_NETWORKS if m in models and len(models) > 1))
     there = _there(options, settings)
     if "failed" in there:
         missing["other hardware"] = there
     facts |= elsewhere_facts(rows, [from_record(record) for record in there.get("rows", ())])
-    facts |= {"missing": missing, "swept": sum(facts["steps"] for facts in swept)}
+    facts |= {"missing": missing, "swept": sum(sweep["steps"] for sweep in sweeps)}
     facts["repeats_disagree"] = found["repeats_disagree"]
     facts["noise_floor"] = facts["repeats_disagree"]["all"] / 2
     facts |= {"networks": list(models), "repeats": rows[0].repeats, "profile_s": found["seconds"]}
@@ -79,11 +79,11 @@ def _sweeps(options: BenchOptions, settings: Facts) -> tuple[list[Facts], dict[s
     for first in range(0, SWEPT, AT_ONCE):
         steps = [f"{PREFIX}{i}" for i in range(first, min(first + AT_ONCE, SWEPT))]
         measured = partial(facts_alone, profiled, steps, (None,), False, settings["passes"], seconds=PROFILE_S)
-        facts = kept(options, f"operators/sweep-{first}", {**settings, "models": steps}, measured)
-        if "failed" in facts:
-            missing[f"random steps {steps[0]} to {steps[-1]}"] = facts
+        sweep = kept(options, f"operators/sweep-{first}", {**settings, "models": steps}, measured)
+        if "failed" in sweep:
+            missing[f"random steps {steps[0]} to {steps[-1]}"] = sweep
         else:
-            found.append(facts | {"steps": len(steps)})
+            found.append(sweep | {"steps": len(steps)})
     return found, missing
 
 

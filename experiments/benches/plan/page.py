@@ -5,6 +5,8 @@ from __future__ import annotations
 from experiments.benches.bench import Facts
 from experiments.report.text import markdown_table
 
+HEADS = ("graph", "GPUs (or CPUs)", "objective", "memory")
+
 
 def page_lines(facts: Facts) -> list[str]:
     """Each case by objective, and the worst beside what others found."""
@@ -18,15 +20,7 @@ def page_lines(facts: Facts) -> list[str]:
         "what the graph needs, beside a CPU that holds everything and is 20 times slower.",
         "",
         *markdown_table(
-            (
-                "graph",
-                "GPUs (or CPUs)",
-                "objective",
-                "memory",
-                *(f"{s} s" for s in seconds),
-                "best of the others",
-                "judged/s",
-            ),
+            (*HEADS, *(f"{s} s" for s in seconds), "best of the others", "judged/s"),
             [_cells(row, seconds) for row in facts["cases"]],
         ),
         "",
@@ -47,7 +41,7 @@ def _budgets(facts: Facts) -> str:
 
 def _cells(row: Facts, seconds: list[int]) -> list[str]:
     if "failed" in row:
-        return [f"`{row['graph']}`", f"failed: {row['failed']}"]
+        return [f"`{row['case']}`", f"failed: {row['failed']}"]
     return [
         f"`{row['graph']}` ({row['ops']:,} ops)",
         f"{row['devices']}",

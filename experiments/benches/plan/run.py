@@ -15,7 +15,7 @@ from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.plan.graphs import alike, attention, cells, gpus, inception, residual
-from experiments.benches.process import alone, failed
+from experiments.benches.process import alone, tried
 from experiments.benches.simulator_speed import layered
 from experiments.benches.takes import Takes
 from placer.errors import BadInputError, PlacerError
@@ -107,8 +107,8 @@ def bench_facts(options: BenchOptions) -> Facts:
     rows = []
     for case in cases:
         settings = {**asdict(case), "seconds": list(SECONDS), "peer_seconds": PEER_SECONDS}
-        row = kept(options, f"plan/{case.name}", settings, partial(_tried, case))
-        rows.append(row)
+        row = kept(options, f"plan/{case.name}", settings, partial(tried, partial(planned, case)))
+        rows.append({"case": case.name, **row})
         print(f"{case.name}: {_outcome(row)}", file=sys.stderr, flush=True)
     ran = [row for row in rows if "failed" not in row]
     if not ran:
@@ -120,14 +120,6 @@ def bench_facts(options: BenchOptions) -> Facts:
         "seconds": list(SECONDS),
         "peer_seconds": PEER_SECONDS,
     }
-
-
-def _tried(case: Case) -> Facts:
-    """`planned`, but a failure is {"failed": line}, so that the other cases go on."""
-    try:
-        return planned(case)
-    except Exception as error:
-        return {"graph": case.name, **failed(error)}
 
 
 def planned(case: Case) -> Facts:

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
 from experiments.benches.kept_runs import kept
-from experiments.benches.process import SILENT, environment, facts_alone
+from experiments.benches.process import SILENT, environment, facts_alone, some_failed
 from experiments.benches.scaling.design import CHUNKS, DEVICES, FORMS, SPACES, Config, check_kind, design
 from experiments.benches.scaling.judge import GENERIC, TARGET, pooled, study
 from experiments.benches.scaling.runs import measure
@@ -62,10 +62,9 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def _missing(rows: Sequence[Facts], sgd: Facts) -> Facts:
-    """Why what could not be measured could not, so that a record of the rest does not count as whole."""
-    lost = [row["failed"] for row in rows if "failed" in row]
-    missing = {"networks": {"failed": f"{len(lost)} of {len(rows)}, first: {lost[0]}"}} if lost else {}
-    return missing | ({"sgd": {"failed": "; ".join(sgd["lost"])}} if sgd.get("lost") else {})
+    """What failed and why, because a record with failures is made again."""
+    missing = {"networks": found} if (found := some_failed(rows)) else {}
+    return missing | ({"synchronous SGD": {"failed": "; ".join(sgd["lost"])}} if sgd.get("lost") else {})
 
 
 def _designed(kinds: Sequence[str], count: int) -> list[Config]:

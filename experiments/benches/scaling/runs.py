@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.benches.bench import Facts
+from experiments.benches.process import some_failed
 from experiments.benches.scaling.design import DEVICES, Config, reference
 from experiments.benches.scaling.shared_cores import open_one_core_workers
 from placer.errors import PlacerError, one_line
@@ -35,7 +36,7 @@ TimedStep = Callable[[], float]
 
 def measure(records: Sequence[Facts], clock: Clock = time.perf_counter) -> Facts:
     """{"rows": one per config, in order}: a step's seconds over those of the reference on as many devices, the spread
-    likewise, and the reference's seconds; or {"failed": line}. Where one has, "failed" says how many, too, so that they
+    likewise, and the reference's seconds; or {"failed": line}. Beside rows, "failed" says how many did, so that they
     are tried again. For a process of its own.
 
     records: configs as plain data. Seconds are the lower quartile, because what else runs on these cores only adds.
@@ -45,8 +46,7 @@ def measure(records: Sequence[Facts], clock: Clock = time.perf_counter) -> Facts
         for config in (Config(**record) for record in records):
             rows.append(measured(config, devices, beside[config.devices], clock))
             gc.collect()
-    lost = [row["failed"] for row in rows if "failed" in row]
-    return {"rows": rows} | ({"failed": f"{len(lost)} of {len(rows)} failed, first: {lost[0]}"} if lost else {})
+    return {"rows": rows, **some_failed(rows)}
 
 
 @contextmanager

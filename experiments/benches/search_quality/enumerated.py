@@ -31,7 +31,8 @@ LARGEST = 1 << 18  # spaces of up to this many are predicted whole
 BEST, DRAWN = 24, 8  # measured of those: the best predicted, and others drawn at random
 REPEATS = 6
 LIMIT_S = 3600.0  # for one space, which takes minutes
-FINALISTS, FINAL_REPEATS = 12, 20  # mappings that the search did not measure, and steps of each beside its own
+FINALISTS = 12  # of those that the search did not measure; at the end they are stepped beside its own
+FINAL_REPEATS = 20
 
 # Networks, @ examples a step, and the number of groups to coarsen each to: of 64, 1,024 and 262,144 placements with
 # two devices. Steps of the second are short, so that the clock can try them all.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.benches.bench import Facts, ms
-from experiments.benches.sampling import not_measured
+from experiments.benches.bench import Facts, missing_lines, ms
 from experiments.benches.surrogates.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
@@ -44,7 +43,7 @@ def page_lines(facts: Facts) -> list[str]:
             [_network(name, row, facts["baseline"]) for name, row in facts["by_model"].items()],
             left=(0, 5),
         ),
-        *(f"\n{line}." for line in not_measured(facts.get("missing", {}))),
+        *missing_lines(facts.get("missing", {})),
         *(["", f"Features and step times of all mappings: `{facts['data']}`."] if facts.get("data") else []),
         "",
         f"![Errors of the regressors, and the winner's predictions]({PICTURE})",
@@ -52,7 +51,7 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def _in_order(facts: Facts, name: str) -> list[str]:
-    """Error and regret of a regressor that is asked as in a search; nothing in a record that does not have them."""
+    """Error and regret of a regressor that learns from what was measured before, if the record has them."""
     for row in facts.get("table_in_order", ()):
         if row["model"] == name:
             return [f"{row[key]:.1%} +- {row[f'{key}_spread']:.1%}" for key in ("mape", "topk_regret")]

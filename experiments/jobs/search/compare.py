@@ -27,7 +27,7 @@ from search.session.session import BATCH, SearchSession
 RACE = 6  # mappings raced together; beside them are the anchor and the incumbent
 ROUNDS = 6  # a searcher asks its share in about this many rounds
 FINAL_REPEATS = 12
-TIMED = 3  # steps after which a mapping that was stopped early is more than luck
+TIMED = 3  # steps that a mapping which was stopped early must have taken to be measured again at the end
 MARKS = (5, 10, 20)  # after so many measurements, what a searcher would deliver is measured at the end, too
 ASKING_LIMIT_S = 60.0  # a searcher whose asking took longer, in all, is not asked again
 

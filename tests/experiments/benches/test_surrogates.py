@@ -168,9 +168,7 @@ def test_too_few_mappings_are_refused_before_anything_is_measured():
 
 def test_a_network_with_too_few_good_mappings_is_left_out_and_none_is_an_honest_failure(monkeypatch):
     measured_are(monkeypatch, {"one": sample("one", 0, mappings=7)})
-    with pytest.raises(
-        PlacerError, match="no network could be measured: `one` was not measured: 7 mappings are too few"
-    ):
+    with pytest.raises(PlacerError, match="no network could be measured: one: 7 mappings are too few"):
         surrogates.bench_facts(BenchOptions(("one",)))
 
 

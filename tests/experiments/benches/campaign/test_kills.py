@@ -39,7 +39,7 @@ def test_a_question_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest
     facts = run.bench_facts(BenchOptions())
     why = {"failed": "OSError: no browser"}
     assert facts == {"warm_start": 1, "missing": {"kills": why, "report": why}}
-    assert page.page_lines(facts)[-1] == "- Not measured: report: OSError: no browser"
+    assert page.page_lines(facts)[-1] == "- Not measured: report: OSError: no browser."
 
 
 @pytest.mark.slow

@@ -268,7 +268,7 @@ def test_searchers_are_measured_in_turn_so_that_time_cuts_off_some_of_all():
             pass
 
         def ask(self, count):
-            return [Placed((names.index(self.name), i)) for i in range(2)]
+            return [Placed((names.index(self.name), i)) for i in range(3)]
 
     names, raced = list(SETTINGS.searchers), []
 
