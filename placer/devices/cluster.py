@@ -187,8 +187,7 @@ class Devices:
             check_answers(address)
         if tasks:
             joined = join_workers(tasks, own=self.workers is not None)
-            if self.workers is None:
-                keep_joined_alive()
+            keep_joined_alive()
             with waiting("the workers reached one another", first=True):
                 reach_one_another([name for name in joined.cpus if "/job:worker" in name], list(tasks.values()))
             if self.workers is not None:
@@ -310,8 +309,7 @@ def _joined(
         if deadlines:
             _keep_deadlines(addresses, workers)
         joined = join_workers(dict(enumerate(addresses)), own=workers is not None)
-        if workers is None:
-            keep_joined_alive()
+        keep_joined_alive()
     except BaseException:
         drop_deadlines()
         if started is not None:

@@ -23,13 +23,13 @@ from typing import Protocol
 import tensorflow as tf
 
 from placer.devices.workers import guard
+from placer.devices.workers.setting import setting
 from placer.devices.workers.workers import Workers
-from placer.errors import BadInputError, PlacerError, listed, one_line
+from placer.errors import PlacerError, listed, one_line
 
 # A call may take TIMES as long as the longest of its kind so far, and at least LEAST_S; one that compiles, moves
 # variables or is made of many calls, at least FIRST_S.
-TIMES, LEAST_S, FIRST_S = 20.0, 60.0, 300.0
-SETTING = "PLACER_DEADLINE_S"  # this many seconds instead of LEAST_S and FIRST_S
+TIMES, LEAST_S, FIRST_S = 20.0, 60.0, 300.0  # PLACER_DEADLINE_S takes the place of the latter two
 TEXT_BYTES = guard.SHARED_BYTES - guard.TEXT_AT
 NOTICE_S = 2.0  # how long a process that has just failed may take to end
 POLL_S = 0.05
@@ -269,17 +269,3 @@ def _exit_at_hangup() -> None:
     libc = ctypes.CDLL(None)
     libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
     libc.signal(int(signal.SIGHUP), ctypes.cast(libc._exit, ctypes.c_void_p))
-
-
-def setting() -> float | None:
-    """The seconds in PLACER_DEADLINE_S; None where it is not set."""
-    text = os.environ.get(SETTING)
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise BadInputError(f"{SETTING} is {text!r}; give a number of seconds, such as 60.")
-    return seconds

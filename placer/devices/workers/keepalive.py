@@ -1,8 +1,9 @@
-"""Connections to and between workers on other machines end when nothing comes through any more.
+"""Connections to and between workers end when nothing comes through any more.
 
 Where a machine loses its power, or a network is cut, no packet says so: TensorFlow would wait until the kernel gives
 up what it sends, a quarter of an hour, or for ever where it only waits for an answer. The kernel can ask instead
 (SO_KEEPALIVE, tcp(7)). A worker that is frozen or slow has a kernel that answers, as long as its buffers have room.
+On one machine it takes a firewall to cut a worker off, and only this ends what then waits for it while others compute.
 """
 
 from __future__ import annotations

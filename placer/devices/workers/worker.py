@@ -20,7 +20,9 @@ from types import ModuleType
 from typing import Any
 
 from placer.devices.workers.binding import LOOPBACK, bind_to_loopback
+from placer.devices.workers.keepalive import SILENT_S, keep_alive_from_now
 from placer.devices.workers.listen_watch import ListenWatch
+from placer.devices.workers.setting import setting
 from placer.errors import PlacerError
 
 PR_SET_PDEATHSIG = 1
@@ -83,6 +85,7 @@ def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any], wat
     if not bind_to_loopback([ports[task]]):
         raise PlacerError(f"no socket was found that listens on port {ports[task]}, so none is tied to loopback.")
     globals()["_server"] = server  # a garbage-collected server stops serving
+    keep_alive_from_now(setting() or SILENT_S)
 
 
 def server_parts() -> tuple[Any, Any]:

@@ -16,8 +16,11 @@ from pathlib import Path
 from types import TracebackType
 
 from placer.devices.workers import guard
-from placer.devices.workers.deadline import FIRST_S, LEAST_S, TIMES, setting
+from placer.devices.workers.deadline import FIRST_S, LEAST_S, TIMES
+from placer.devices.workers.setting import setting
 from placer.devices.workers.workers import Workers
+
+NONE = (0.0, 0.0)
 
 
 class WorkerWatch:
@@ -33,7 +36,7 @@ class WorkerWatch:
         Raises BadInputError for a PLACER_DEADLINE_S that is no number.
         """
         self.workers, self.setting_s = workers, setting()
-        self.longest_s: dict[str, float] = {}
+        self.longest_s: dict[str, tuple[float, float]] = {}  # of each kind of call the second longest, and the longest
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._free = list(range(guard.MOST_WAITS))
@@ -63,8 +66,15 @@ class WorkerWatch:
         """As `waiting` of `deadline`, but errors are passed on as they are. Any thread; may be nested, and then only
         the inner call counts. A loose one does not count.
         """
-        limit_s = max(self.setting_s or (FIRST_S if first else LEAST_S), TIMES * self.longest_s.get(what, 0.0))
+        usual_s, _ = self.longest_s.get(what, NONE)  # the longest may have waited for a worker that froze for a while
+        limit_s = max(self.setting_s or (FIRST_S if first else LEAST_S), TIMES * usual_s)
         return WatchedCall(self, what, limit_s, loose)
+
+    def took(self, what: str, seconds: float) -> None:
+        """Learn how long a call took that came back."""
+        second_s, longest_s = self.longest_s.get(what, NONE)
+        if seconds > second_s:
+            self.longest_s[what] = min(seconds, longest_s), max(seconds, longest_s)
 
     def close(self) -> None:
         """End the guard; harmless when called twice."""
@@ -117,7 +127,5 @@ class WatchedCall:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is None:
-            longest_s, took_s = self._watch.longest_s, time.monotonic() - self._begin_s
-            if took_s > longest_s.get(self._what, 0.0):
-                longest_s[self._what] = took_s
+            self._watch.took(self._what, time.monotonic() - self._begin_s)
         self._watch.leave(self._outer)

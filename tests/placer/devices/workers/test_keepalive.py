@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 
+import pytest
+
 from placer.devices.workers.keepalive import keep_alive
 from tests.experiments.benches.in_own_network import said
 from tests.experiments.benches.test_own_network import BEGIN
@@ -20,6 +22,35 @@ with own_network.cut_off(psutil.Process(process.pid), 100) as cut:
         print(type(error).__name__, error.errno is not None)
     process.kill()
     process.wait()
+"""
+
+BETWEEN_WORKERS = """
+import psutil
+import tensorflow as tf
+from experiments.benches.own_network import cut_off
+from placer.devices.cluster import open_devices
+from placer.devices.workers.workers import start_workers
+
+with start_workers(2) as workers, open_devices("workers:2", resilient=True, links=False, workers=workers) as devices:
+    names = [devices.tf_names[f"worker:{i}"] for i in (0, 1)]
+
+    @tf.function
+    def apart(x):
+        with tf.device(names[1]):
+            x = tf.tanh(x)
+        with tf.device(names[0]):
+            return x + 1.0
+
+    with tf.device(names[0]):
+        x = tf.ones(4)
+    print(float(apart(x)[0]) > 1)
+    with cut_off(psutil.Process(workers.processes[1].pid), 100) as cut:
+        try:
+            while True:
+                apart(x)
+        except tf.errors.OpError as error:
+            print(type(error).__name__, cut.poll())
+        workers.processes[1].kill()
 """
 
 
@@ -48,3 +79,9 @@ def test_a_deadline_that_the_kernel_cannot_count_is_the_longest_it_can():
 
 def test_a_connection_that_is_cut_and_only_waits_ends():
     assert said(BEGIN + SILENT) == ["TimeoutError True"]  # with a number: the kernel's, not the socket's own time limit
+
+
+@pytest.mark.slow
+@pytest.mark.workers
+def test_a_call_that_waits_for_a_local_worker_that_is_cut_off_ends():
+    assert said(BETWEEN_WORKERS, PLACER_DEADLINE_S="6") == ["True", "UnavailableError None"]

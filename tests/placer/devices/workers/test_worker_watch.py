@@ -74,11 +74,23 @@ def in_thread(watch, expected):
 
 def test_a_call_may_take_longer_where_such_a_call_did_and_errors_stay_what_they_are(watched):
     watch = watched()
-    watch.longest_s["a step was taken"] = 100.0
+    for took_s in (1.0, 100.0, 2.0, 100.0):
+        watch.took("a step was taken", took_s)
     with pytest.raises(KeyError), watch.call("a step was taken", first=False):
         assert waits(watch) == [TIMES * 100.0]
         raise KeyError
     assert waits(watch) == []
+
+
+def test_one_call_that_was_held_up_gives_the_next_ones_no_longer(watched):
+    watch = watched()
+    for took_s in (1.0, 100.0, 2.0):
+        watch.took("a step was taken", took_s)
+    with watch.call("a step was taken", first=False):
+        assert waits(watch) == [LEAST_S]
+    watch.took("a step was taken", 5.0)
+    with watch.call("a step was taken", first=False):
+        assert waits(watch) == [TIMES * 5.0]
 
 
 def test_more_threads_than_are_watched_only_lose_their_deadline(watched):
