@@ -105,7 +105,7 @@ def test_batch_is_the_first_axis():
     assert [x.shape[0] for x in zoo.load("two_tower", batch=3).example_inputs] == [3, 3, 3, 3]
 
 
-@pytest.mark.parametrize("number", [*(pytest.param(n, marks=pytest.mark.slow) for n in (0, 3)), 9])
+@pytest.mark.parametrize("number", [*(pytest.param(n, marks=pytest.mark.nightly) for n in (0, 3)), 9])
 def test_a_random_step_is_the_same_each_time_and_trains(number: int):
     step, again = (zoo.load(f"sweep:{number}", batch=2) for _ in range(2))
     assert [v.shape for v in step.model.variables] == [v.shape for v in again.model.variables]

@@ -184,7 +184,7 @@ print("kept")
     [
         pytest.param("plain", "SIGKILL", marks=pytest.mark.nightly),
         pytest.param("tf.function", "SIGKILL", marks=pytest.mark.nightly),
-        ("tf.function", "SIGSTOP"),
+        pytest.param("tf.function", "SIGSTOP", marks=pytest.mark.nightly),
     ],
 )
 def test_workers_killed_or_frozen_at_any_time_cost_no_step_and_no_bit(kind, how):

@@ -182,10 +182,10 @@ HOW: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 ANY_SIZE = ("generator", "generator that ends", "dataset", "short last batch", "validation split")
-QUICK = ("validation data",)
+MARKS = {"validation data": [], "generator": [pytest.mark.slow], "short last batch": [pytest.mark.slow]}
 
 
-@pytest.mark.parametrize("how", [how if how in QUICK else pytest.param(how, marks=pytest.mark.slow) for how in HOW])
+@pytest.mark.parametrize("how", [pytest.param(how, marks=MARKS.get(how, [pytest.mark.nightly])) for how in HOW])
 def test_history_and_weights_are_those_of_an_untouched_fit(how: str, stored: Any) -> None:
     plain, model = make_model(), make_model()
     batch = first_batch(*data(), *([np.ones(STEPS, "float32")] if "weight" in how else []))

@@ -192,7 +192,7 @@ def test_a_signal_that_another_thread_takes_ends_a_worker_at_rest():
     assert subprocess.run([sys.executable, "-c", RESTING], timeout=60, check=False).returncode == 7
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_a_search_over_workers_that_others_started(tmp_path):
     with ExitStack() as stack:
