@@ -107,7 +107,9 @@ def assert_same(training, found, expected):
         assert np.abs(found[1][name] - value).max() < 2e-3 * change + 1e-7, name
 
 
-@pytest.mark.parametrize(("parts", "bounds"), [(2, (0, 3, 7)), pytest.param(3, (0, 2, 4, 7), marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("parts", "bounds"), [(2, (0, 3, 7)), pytest.param(3, (0, 2, 4, 7), marks=pytest.mark.nightly)]
+)
 def test_by_examples_each_part_does_what_a_replica_does(training, two_cpus, parts, bounds):
     captured = training.captured
     plan, made_local, kept = with_local_statistics(StepGraph(captured.graph_def), plan_of(captured, "batch", parts))
