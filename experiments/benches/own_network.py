@@ -1,6 +1,6 @@
 """A network of its own for a process and the workers that it starts. Its loopback can be slowed and cut, and no other
-program notices. For Linux alone, by network namespaces; `tc` and `ip` are those of iproute2, `unshare` that of
-util-linux.
+program notices. For Linux alone, by network namespaces; `tc` and `ip` are those of iproute2, `unshare` and `nsenter`
+those of util-linux.
 
 `python -m experiments.benches.own_network ARGUMENTS` runs `python ARGUMENTS` in one.
 """
@@ -12,7 +12,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psutil
 
@@ -53,6 +54,7 @@ def slow_loopback(bytes_per_s: float) -> Iterator[None]:
 def cut_off(process: psutil.Process, seconds: float) -> subprocess.Popen[str]:
     """For so long, or until the process is dead, packets of its connections are lost, and nobody can connect to it.
     What it connects to anew gets through. Returns when it is cut off; what is returned ends when all is whole again.
+    The process may be in another network than this one.
 
     A shell does it, because who waits for the process may keep this interpreter's lock. Raises PlacerError.
     """
@@ -67,27 +69,52 @@ def cut_off(process: psutil.Process, seconds: float) -> subprocess.Popen[str]:
             *(f"ip rule del {rule}" for rule in rules),
         ]
     )
-    cut = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+    cut = subprocess.Popen([*_within(process), "sh", "-c", script], stdout=subprocess.PIPE, text=True)
     assert cut.stdout is not None
     if not cut.stdout.readline():
         raise PlacerError(f"process {process.pid} could not be cut off: the shell ended with {cut.wait()}.")
     return cut
 
 
-def _rules(process: psutil.Process) -> set[tuple[str, ...]]:
-    """Rules of routing by which nothing comes to the process or from it."""
-    ends: set[tuple[str, ...]] = set()
+def tcp_ports(process: psutil.Process) -> set[tuple[int, int]]:
+    """The process's own port and that of the other end, of each of its TCP sockets; 0 for one that listens. It may be
+    in another network than this one, of which psutil says nothing. Raises PlacerError where it has ended.
+    """
+    place = Path(f"/proc/{process.pid}")
+    found = set()
     try:
-        connections = process.net_connections("tcp")
-    except psutil.Error as error:
-        raise PlacerError(f"the process to cut off has ended ({one_line(str(error))}).") from error
-    for connection in connections:
-        own = str(connection.laddr.port)
-        if connection.status == psutil.CONN_LISTEN:
-            ends |= {("dport", own), ("sport", own)}
-        elif connection.raddr:
-            other = str(connection.raddr.port)
-            ends |= {("sport", own, "dport", other), ("sport", other, "dport", own)}
+        sockets = {link for fd in (place / "fd").iterdir() if (link := _link(fd)).startswith("socket:")}
+        for name in ("tcp", "tcp6"):
+            for line in (place / "net" / name).read_text("ascii").splitlines()[1:]:
+                _, own, other, _, _, _, _, _, _, inode, *_ = line.split()
+                if f"socket:[{inode}]" in sockets:
+                    found.add((int(own.rpartition(":")[2], 16), int(other.rpartition(":")[2], 16)))
+    except OSError as error:
+        raise PlacerError(f"process {process.pid} has ended ({error.strerror}).") from error
+    return found
+
+
+def _link(path: Path) -> str:
+    with suppress(OSError):  # closed meanwhile
+        return str(path.readlink())
+    return ""
+
+
+def _within(process: psutil.Process) -> list[str]:
+    """What has a command run in the network of a process; nothing where it is this one's."""
+    own, its = Path("/proc/self/ns"), Path(f"/proc/{process.pid}/ns")
+    kinds = [kind for kind in ("user", "net") if _link(own / kind) != _link(its / kind)]
+    return ["nsenter", *(f"--{kind}={its / kind}" for kind in kinds)] if kinds else []
+
+
+def _rules(process: psutil.Process) -> set[tuple[str, ...]]:
+    """Rules of routing by which nothing comes to the process or from it. Raises PlacerError."""
+    ends: set[tuple[str, ...]] = set()
+    for own, other in tcp_ports(process):
+        if other:
+            ends |= {("sport", f"{own}", "dport", f"{other}"), ("sport", f"{other}", "dport", f"{own}")}
+        else:
+            ends |= {("dport", f"{own}"), ("sport", f"{own}")}
     return {("pref", str(FIRST), "ipproto", "tcp", *end, "blackhole") for end in ends}
 
 

@@ -7,8 +7,9 @@ import re
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from statistics import median
@@ -19,7 +20,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.cluster import Devices
-from placer.devices.workers.deadline import waiting
+from placer.devices.workers.deadline import DeviceLostError, waiting
 from placer.errors import PlacerError, short, what_failed
 from placer.execute.outputs import is_out_of_memory
 from placer.execute.rewrite import Template
@@ -235,8 +236,7 @@ def trace_steps(
         assigns = _assignments(graph, begin)
         drops = _drops(graph, handles)
         config = session_config(limit_s, soft=not devices.same_bits, cluster=devices.session_cluster)
-        target = devices.session_target
-        with waiting(PROFILED, first=True), tf.compat.v1.Session(target, graph=graph, config=config) as session:
+        with watched_session(devices.session_target, graph, config) as session:
             try:
                 for some, fed_values in assigns:
                     session.run(some, feed_dict=fed_values)
@@ -247,6 +247,20 @@ def trace_steps(
                 raise
             session.run(drops)
             return steps
+
+
+@contextmanager
+def watched_session(target: str, graph: tf.Graph, config: Any) -> Iterator[Any]:
+    """A session with a deadline. Where a device is lost it stays open: TensorFlow would wait 30 s for its end, and say
+    that it did not come.
+    """
+    with waiting(PROFILED, first=True), tf.compat.v1.Session(target, graph=graph, config=config) as session:
+        try:
+            with waiting(PROFILED, first=True):
+                yield session
+        except DeviceLostError:
+            session.close = lambda: None
+            raise
 
 
 def _run(session: Any, fetches: list[str], runs: int, warm_up: int, devices: Devices) -> list[TracedStep]:

@@ -20,6 +20,7 @@ KILL, FREEZE, PAUSE, INTERRUPT, TERMINATE, PARENT = "kill", "freeze", "pause", "
 CUT, GAP = "cut", "gap"
 OF_WORKERS = (KILL, FREEZE, PAUSE, CUT, GAP)  # the others are done to the coordinating process
 OF_NETWORKS = (CUT, GAP)  # for which the coordinating process needs a network of its own (own_network.py)
+IN_OWN_NETWORK = ("-m", "experiments.benches.own_network")
 WORDS = {
     KILL: "a worker killed (SIGKILL)",
     FREEZE: "a worker frozen (SIGSTOP)",

@@ -105,14 +105,14 @@ def _notes(facts: Facts) -> Iterator[str]:
 OF_SEARCHES = (
     "Stages of a search are those that it names on stderr. A fault there is survived where the search ends in time, "
     "with the exit code of what happened (1 and one line for a lost worker, 130 for Ctrl-C, 143 for SIGTERM, 0 where a "
-    "worker was only frozen for a while), with every measurement of before in its store, and, once a mapping had run, "
-    "with the best one on stdout and in its file. A frozen worker counts as lost after PLACER_DEADLINE_S, here "
-    f"{DEADLINE_S:.0f} s; one that is continued is frozen for {LONG_PAUSE_S:.0f} s under the default deadline, then "
-    f"for {SHORT_PAUSE_S:.0f} s."
+    "worker was only frozen or cut off for a while), with every measurement of before in its store, and, once a "
+    "mapping had run, with the best one on stdout and in its file. A frozen worker counts as lost after "
+    f"PLACER_DEADLINE_S, here {DEADLINE_S:.0f} s; one that is continued is frozen for {LONG_PAUSE_S:.0f} s under the "
+    f"default deadline, then for {SHORT_PAUSE_S:.0f} s."
 )
 OF_CUTS = (
-    "The network is cut in a network namespace, where the training and its workers are alone: what goes to the "
-    f"worker's connections and comes from them is lost, for {GAP_S:.0f} s or until the worker is taken for lost."
+    "The network is cut in a network namespace, where the program and its workers are alone: what goes to the worker's "
+    f"connections and comes from them is lost, for {GAP_S:.0f} s or until the worker is taken for lost."
 )
 OF_INPUTS = (
     "Hostile input: valid files, stores and command lines that a seeded generator changed (`experiments/fuzz`). "

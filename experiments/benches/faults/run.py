@@ -66,7 +66,7 @@ def _parts(model: str, workers: int, repeats: int) -> list[Part]:
         *(_training(how, workers, repeats) for how in (FREEZE, PAUSE, KILL, CUT, GAP)),
         *(
             (f"search-{how}", settings, partial(search_facts, model, workers, how, repeats))
-            for how in (PAUSE, FREEZE, KILL, INTERRUPT, TERMINATE, PARENT)
+            for how in (PAUSE, FREEZE, KILL, CUT, GAP, INTERRUPT, TERMINATE, PARENT)
         ),
         _training(PARENT, workers, repeats),
         ("hostile", {"inputs": inputs}, partial(hostile_facts, inputs)),

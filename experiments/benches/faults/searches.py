@@ -11,14 +11,31 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
+
 from experiments.benches.bench import Facts
 from experiments.benches.faults.commands import Ended, Running
-from experiments.benches.faults.fault import INTERRUPT, PARENT, PAUSE, TERMINATE, Fault, Outcome, faults, hit
+from experiments.benches.faults.fault import (
+    CUT,
+    GAP,
+    IN_OWN_NETWORK,
+    INTERRUPT,
+    OF_NETWORKS,
+    PARENT,
+    PAUSE,
+    TERMINATE,
+    Fault,
+    Outcome,
+    faults,
+    hit,
+)
 from experiments.benches.faults.leavings import Family
+from experiments.benches.own_network import tcp_ports
 from placer.errors import PlacerError
 from placer.files import read_document
 from placer.graph.graph_files import read_graph, read_topology
@@ -40,7 +57,7 @@ STAGES: dict[str, Callable[[str], bool]] = {
 """What the line on stderr says with which a stage begins; the first one begins with the process."""
 WITH_WORKERS = ("start", "profile", "measure", "finalists")
 OURS = ("  ", "tracing", "timing", "opening", "profiling", "measuring", "wrote", "interrupted: ", "ended by SIGTERM: ")
-CODES = {INTERRUPT: 130, TERMINATE: 143, PAUSE: 0}
+CODES = {INTERRUPT: 130, TERMINATE: 143, PAUSE: 0, GAP: 0}
 
 Rows = dict[tuple[str, ...], tuple[str, str]]
 """graph, topology and mapping of each stored measurement -> its kind and result."""
@@ -57,7 +74,7 @@ def search_facts(
     if few:
         planned = planned[: 2 * repeats]
     with TemporaryDirectory(prefix="placer-faults-") as folder:
-        lengths = stage_lengths(model, workers, Path(folder) / "undisturbed")
+        lengths = stage_lengths(model, workers, Path(folder) / "undisturbed", how)
         found = []
         for i, fault in enumerate(planned):
             if over():
@@ -67,9 +84,11 @@ def search_facts(
     return [outcome.facts() for outcome in found]
 
 
-def stage_lengths(model: str, workers: int, folder: Path) -> dict[str, float]:
-    """Seconds of each stage of a search that nothing disturbs. Raises PlacerError where that does not end well."""
-    with _running(model, workers, folder, None) as running:
+def stage_lengths(model: str, workers: int, folder: Path, how: str) -> dict[str, float]:
+    """Seconds of each stage of a search that nothing disturbs, where faults of this kind will. Raises PlacerError where
+    that does not end well.
+    """
+    with _running(model, workers, folder, None, how) as running:
         ended = running.ended(LIMIT_S)
         begins = stage_begins(running.lines)
     if ended.code != 0 or len(begins) != len(STAGES):
@@ -88,9 +107,10 @@ def stage_begins(lines: Sequence[tuple[float, str]]) -> dict[str, float]:
     return begins
 
 
-def _running(model: str, workers: int, folder: Path, deadline_s: float | None) -> Running:
+def _running(model: str, workers: int, folder: Path, deadline_s: float | None, how: str) -> Running:
     folder.mkdir()
     command = [
+        *(IN_OWN_NETWORK if how in OF_NETWORKS else ()),
         "-m", "placer", "search", model, "--workers", str(workers), "--measurements", str(MEASUREMENTS),
         "--groups", str(GROUPS), "--split", "off", "--out", str(folder / "out"), "--report", str(folder / "report.md"),
         "--store", str(folder / "store.sqlite"), "--json",
@@ -112,7 +132,7 @@ def _with(fault: Fault, model: str, workers: int, lengths: dict[str, float], fol
 
 def _once(fault: Fault, delay_s: float, model: str, workers: int, folder: Path) -> Outcome:
     outcome = Outcome(fault.how, fault.stage)
-    with _running(model, workers, folder, fault.deadline_s) as running:
+    with _running(model, workers, folder, fault.deadline_s, fault.how) as running:
         is_there = fault.stage == "load" or running.wait_for(STAGES[fault.stage])
         time.sleep(delay_s)
         stored = rows(folder / "store.sqlite")
@@ -138,10 +158,21 @@ def _inject(fault: Fault, running: Running) -> bool:
     number = {INTERRUPT: signal.SIGINT, TERMINATE: signal.SIGTERM, PARENT: signal.SIGKILL}.get(fault.how)
     if number is not None:
         return running.send(number)
+    if fault.how == CUT:  # for so long that one that nobody takes for lost shows
+        fault = replace(fault, pause_s=LIMIT_S)
     end_s = time.monotonic() + WORKER_S
-    while not (workers := running.family.workers()) and running.process.poll() is None and time.monotonic() < end_s:
+    while not (workers := _ready(running, fault)) and running.process.poll() is None and time.monotonic() < end_s:
         time.sleep(0.02)
     return hit(workers, fault)
+
+
+def _ready(running: Running, fault: Fault) -> list[psutil.Process]:
+    """The workers; none before all listen, where they are to be cut off: what is not open yet cannot be."""
+    workers = running.family.workers()
+    with suppress(PlacerError):  # one has ended
+        if fault.how not in OF_NETWORKS or all(any(not other for _, other in tcp_ports(worker)) for worker in workers):
+            return workers
+    return []
 
 
 def end_problems(fault: Fault, ended: Ended, injected: bool) -> list[str]:

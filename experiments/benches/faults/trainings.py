@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from experiments.benches.bench import Facts
 from experiments.benches.faults.commands import Running
-from experiments.benches.faults.fault import DEADLINE_S, OF_NETWORKS, PARENT, PAUSE, Outcome
+from experiments.benches.faults.fault import DEADLINE_S, IN_OWN_NETWORK, OF_NETWORKS, PARENT, PAUSE, Outcome
 from experiments.benches.faults.leavings import Family
 from experiments.benches.faults.searches import say
 from experiments.benches.online.judge import wrong
@@ -21,7 +21,6 @@ from placer.errors import PlacerError
 
 MODEL = "towers@2"
 PROGRAM = ("-m", "experiments.benches.faults.live")
-IN_OWN_NETWORK = ("-m", "experiments.benches.own_network")
 OF_LOSSES = 1e-2  # relative, for the loss of a step that was undone and taken elsewhere, where it rounds otherwise
 LIMIT_S, EACH_S = 300.0, 240.0  # for a training to begin and to end, and for each of its faults
 PHASES = (1, 3, 2, 4)  # of those that it says one after another: it is killed in that one

@@ -13,12 +13,11 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.workers.deadline import waiting
 from placer.profile.operators.dataset import Operator
 from placer.profile.operators.fusion import absorbed, does_its_work
 from placer.profile.operators.probes import Feed, Probe, constant_node, has_kernel, with_inputs
 from placer.profile.partial_device import alone
-from placer.profile.profiler import PROFILED, run_traced, session_config, trace_steps, warn_of_lost_kernels
+from placer.profile.profiler import run_traced, session_config, trace_steps, warn_of_lost_kernels, watched_session
 from placer.profile.step_trace import TracedStep, traced_step
 from placer.trace.capture import Captured
 
@@ -95,7 +94,7 @@ def _chunk_samples(probes: Sequence[Probe], devices: Devices, device: int, runs:
 
 def _run(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> Samples:
     samples: Samples = defaultdict(list)
-    with waiting(PROFILED, first=True), _session(probes, devices, device) as session:
+    with _session(probes, devices, device) as session:
         last = f"probe_{len(probes) - 1}"
         for _ in range(WARM_UP):
             session.run(last)
@@ -124,7 +123,7 @@ def _session(probes: Sequence[Probe], devices: Devices, device: int) -> Iterator
         reads = {read.name: read for read in pools.reads.values()}
         tf.graph_util.import_graph_def(graph_def, input_map=reads, name="")
         config = session_config(soft="GPU" in where, cluster=devices.session_cluster)  # a GPU has no int32 variables
-        with tf.compat.v1.Session(devices.session_target, graph=graph, config=config) as session:
+        with watched_session(devices.session_target, graph, config) as session:
             session.run(pools.fills)
             yield session
             session.run(pools.drops)

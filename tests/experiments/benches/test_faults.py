@@ -325,8 +325,8 @@ def test_after_its_minutes_nothing_begins(checkout: Path, monkeypatch: pytest.Mo
 
 def test_the_parts_are_all_faults_in_searches_and_trainings() -> None:
     names = [name for name, _, _ in run._parts("towers", 2, 1)]
-    assert len(names) == len(set(names)) == 14
-    assert {f"search-{how}" for how in fault.WORDS if how not in fault.OF_NETWORKS} <= set(names)
+    assert len(names) == len(set(names)) == 16
+    assert {f"search-{how}" for how in fault.WORDS} <= set(names)
     assert {f"training-{how}" for how in (*fault.OF_WORKERS, PARENT)} <= set(names)
 
 
@@ -350,12 +350,21 @@ def test_outputs_that_cannot_be_written_are_survived() -> None:
 @pytest.mark.workers
 def test_faults_in_a_search_are_survived(tmp_path: Path) -> None:
     model = "mnist_softmax"
-    lengths = searches.stage_lengths(model, 2, tmp_path / "undisturbed")
+    lengths = searches.stage_lengths(model, 2, tmp_path / "undisturbed", KILL)
     assert min(lengths.values()) > 0
     for how, stage in ((KILL, "finalists"), (PARENT, "measure"), (TERMINATE, "measure")):
         planned = Fault(how, stage, 0.3, random.Random(0).random(), 10.0)
         outcome = searches._with(planned, model, 2, lengths, tmp_path / how)
         assert outcome.injected and outcome.survived, outcome
+
+
+@pytest.mark.nightly
+@pytest.mark.workers
+@pytest.mark.parametrize("how", fault.OF_NETWORKS)
+def test_a_cut_network_in_a_search_is_survived(how: str) -> None:
+    rows = searches.search_facts("mnist_softmax", 2, how, 1)
+    assert [row["stage"] for row in rows] == list(searches.WITH_WORKERS)
+    assert [row for row in rows if not (row["injected"] and row["survived"])] == []
 
 
 @pytest.mark.nightly

@@ -8,11 +8,12 @@ import pytest
 import tensorflow as tf
 
 from experiments.jobs.search.timelines import measured_timeline
+from placer.devices.workers.deadline import DeviceLostError
 from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Topology
 from placer.profile import profiler
-from placer.profile.profiler import profile, scaled, trace_steps
+from placer.profile.profiler import profile, scaled, trace_steps, watched_session
 from placer.profile.step_trace import TracedOp, TracedStep
 from placer.trace.capture import capture
 
@@ -160,3 +161,17 @@ def test_what_is_no_lack_of_memory_or_kernel_is_raised(monkeypatch):
 
     with pytest.raises(tf.errors.InternalError):
         pretend(monkeypatch, run)
+
+
+def test_a_session_stays_open_where_a_device_is_lost_and_is_closed_otherwise(monkeypatch):
+    closed = []
+    monkeypatch.setattr(tf.compat.v1.Session, "close", lambda _: closed.append(1))  # deleted ones are closed, too
+    with tf.Graph().as_default() as graph:
+        with pytest.raises(DeviceLostError), watched_session("", graph, None):
+            raise DeviceLostError("worker:1 was lost")
+        assert closed == []
+        with pytest.raises(tf.errors.InvalidArgumentError), watched_session("", graph, None):
+            raise tf.errors.InvalidArgumentError(None, None, "the step's own")
+        with watched_session("", graph, None) as session:
+            assert session.run(tf.constant(3.0)) == 3.0
+    assert len(closed) >= 2
