@@ -137,7 +137,9 @@ def _once(fault: Fault, delay_s: float, model: str, workers: int, folder: Path) 
         time.sleep(delay_s)
         stored = rows(folder / "store.sqlite")
         running.family.look()
+        begin_s = time.monotonic()
         outcome.injected = is_there and _inject(fault, running)
+        injected_s = time.monotonic() - begin_s
         ended = running.ended(LIMIT_S)
         outcome.code, outcome.seconds = ended.code, ended.seconds
         outcome.left = running.family.left()
@@ -147,6 +149,7 @@ def _once(fault: Fault, delay_s: float, model: str, workers: int, folder: Path) 
     ran = any(kind == "measured" for kind, _ in stored.values())
     outcome.problems = [
         *store_problems(folder / "store.sqlite"),
+        *(["nobody took the worker for lost"] if fault.how == CUT and injected_s >= LIMIT_S else []),
         *([] if fault.how == PARENT else end_problems(fault, ended, outcome.injected)),
         *(answer_problems(ended, folder / "out") if ran and fault.how != PARENT else []),
     ]
@@ -158,7 +161,7 @@ def _inject(fault: Fault, running: Running) -> bool:
     number = {INTERRUPT: signal.SIGINT, TERMINATE: signal.SIGTERM, PARENT: signal.SIGKILL}.get(fault.how)
     if number is not None:
         return running.send(number)
-    if fault.how == CUT:  # for so long that one that nobody takes for lost shows
+    if fault.how == CUT:  # ends with the worker; longer than a search may last
         fault = replace(fault, pause_s=LIMIT_S)
     end_s = time.monotonic() + WORKER_S
     while not (workers := _ready(running, fault)) and running.process.poll() is None and time.monotonic() < end_s:

@@ -27,8 +27,8 @@ from placer.devices.workers.setting import setting
 from placer.devices.workers.workers import Workers
 from placer.errors import PlacerError, listed, one_line
 
-# A call may take TIMES as long as the longest of its kind so far, and at least LEAST_S; one that compiles, moves
-# variables or is made of many calls, at least FIRST_S.
+# A call may take TIMES as long as the longest of its kind so far (in a training, the second longest: `worker_watch`),
+# and at least LEAST_S; one that compiles, moves variables or is made of many calls, at least FIRST_S.
 TIMES, LEAST_S, FIRST_S = 20.0, 60.0, 300.0  # PLACER_DEADLINE_S takes the place of the latter two
 TEXT_BYTES = guard.SHARED_BYTES - guard.TEXT_AT
 NOTICE_S = 2.0  # how long a process that has just failed may take to end

@@ -19,6 +19,7 @@ from functools import cache
 import psutil
 
 from placer.devices.host.cores import usable_cores
+from placer.devices.workers.setting import setting
 from placer.devices.workers.worker import READY, READY_UNPINNED
 from placer.errors import BadInputError, PlacerError, short
 
@@ -139,10 +140,10 @@ def start_workers(
 
     cores: of each worker, where they are not to be divided: workers may share them, and then slow each other down.
     limits: the bytes of variables and tensors that workers may hold, by task; enforced where PLACER_FENCE_MIB is set.
-    Raises BadInputError for a count that does not fit the cores, a port in use or a fence that is no number,
-    PlacerError where a worker does not come up.
+    Raises BadInputError for a count that does not fit the cores, a port in use, and a fence or a deadline that is no
+    number, PlacerError where a worker does not come up.
     """
-    fence_bytes()
+    fence_bytes(), setting()  # each worker reads them, too, but would be blamed itself
     cores = tuple(cores) or share_cores(count, usable_cores())
     wanted = tuple(ports) or free_ports(count)
     for port in wanted:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from placer.devices.workers import deadline
 from placer.devices.workers.deadline import Deadlines, DeviceLostError, waiting
-from placer.devices.workers.workers import Workers
+from placer.devices.workers.workers import Workers, start_workers
 from placer.errors import BadInputError
 
 # In a process of its own, because joining workers changes a process for good.
@@ -118,8 +118,9 @@ def test_a_call_may_take_longer_where_such_a_call_did(deadlines):
 @pytest.mark.parametrize("text", ["", "soon", "0", "-1", "nan", "inf"])
 def test_a_setting_that_is_no_number_of_seconds_is_refused(monkeypatch, text):
     monkeypatch.setenv("PLACER_DEADLINE_S", text)
-    with pytest.raises(BadInputError, match="PLACER_DEADLINE_S"):
-        Deadlines([], None, list)
+    for use in (lambda: Deadlines([], None, list), lambda: start_workers(1)):
+        with pytest.raises(BadInputError, match=r"^PLACER_DEADLINE_S is"):
+            use()
 
 
 @pytest.mark.slow
