@@ -42,15 +42,17 @@ def diagnose(
     slowdown_links: Mapping[Pair, float],
     step_ratio: float,
     least: float = LEAST,
+    count: int | None = None,
 ) -> Diagnosis:
     """What changed by `least` or more, given how many times slower each device and link is than before.
 
+    count: how many devices there are, where nothing may be known of some: then none are taken to have changed alike.
     A busy device makes its links slow, so a link counts only for what its ends do not explain. Factors that are not
     positive numbers (a failed probe) are left out.
     """
     devices = _valid(slowdown_devices)
     links = _changed(_unexplained(_valid(slowdown_links), devices), least)
-    if not links and _alike(devices, least):
+    if not links and len(devices) >= (count or 1) and _alike(devices, least):
         factor = math.exp(sum(map(math.log, devices.values())) / len(devices))
         why = f"all {len(devices)} devices {_trend(factor)} alike, and no link: moving gains nothing"
         return Diagnosis("alike", step_ratio, dict(devices), {}, why)

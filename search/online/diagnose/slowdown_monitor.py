@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from placer.devices.load.load_reading import LoadReading, Slowdown
 from search.online.diagnose.diagnosis import LEAST, Diagnosis, diagnose
@@ -18,6 +18,13 @@ CLEAR = 1.15  # a change of step times that is no noise
 EASED = 0.4  # share of a slowdown that may be left when the load is said to have gone
 
 
+class ActedOn(NamedTuple):
+    """What later changes are measured against. devices: how many times slower than in the baseline these were then."""
+
+    reading: LoadReading
+    devices: Mapping[str, float]
+
+
 class SlowdownMonitor:
     """Readings of now against the baseline, and against those that were acted on last."""
 
@@ -26,7 +33,8 @@ class SlowdownMonitor:
         self._probes = probes
         self._quiet = list(readings)
         self._late: LoadReading | None = None  # an alarm may yet show that it was not quiet
-        self.baseline = self.latest = LoadReading.middle(readings)
+        self.baseline = LoadReading.middle(readings)
+        self.acted_on = ActedOn(self.baseline, {})
         self.load = Slowdown({}, {})
 
     @property
@@ -47,7 +55,8 @@ class SlowdownMonitor:
         """One more reading while all is well; it counts for the baseline at the next call."""
         if self._late is not None:
             self._quiet = [*self._quiet[1 - QUIET :], self._late]
-            self.baseline = self.latest = LoadReading.middle(self._quiet)
+            self.baseline = LoadReading.middle(self._quiet)
+            self.acted_on = ActedOn(self.baseline, {})
         self._late = self.take()
 
     def alarmed(self) -> None:
@@ -58,7 +67,7 @@ class SlowdownMonitor:
         """What changed since it was last acted on, by the median of these readings, where they agree with how steps
         changed. Where steps changed clearly and probes hardly: which device changed relative to the others.
         """
-        changed = LoadReading.middle(readings).against(self.latest)
+        changed = LoadReading.middle(readings).against(self.acted_on.reading)
         devices = {name: _with(factor, step_ratio) for name, factor in changed.devices.items()}
         links = {pair: _with(factor, step_ratio) for pair, factor in changed.links.items()}
         found = diagnose(devices, _beyond(links, LINK_LEAST), step_ratio)
@@ -70,15 +79,25 @@ class SlowdownMonitor:
 
     def act_on(self, readings: Sequence[LoadReading], found: Diagnosis) -> None:
         """Measure later changes against these readings. found: what steps show where the baseline shows nothing."""
-        self.latest = LoadReading.middle(readings)
-        against = self.latest.against(self.baseline)
-        self.load = Slowdown(_beyond(against.devices, LEAST), _beyond(against.links, LINK_LEAST))
-        if not self.load.devices and found.step_ratio > CLEAR:
-            self.load = Slowdown(dict(found.devices), self.load.links)
+        reading = LoadReading.middle(readings)
+        against = reading.against(self.baseline)
+        devices = _beyond(against.devices, LEAST)
+        if not devices and found.step_ratio > CLEAR:
+            devices = _beyond(_compounded(self.acted_on.devices, found.devices), LEAST)
+        self.acted_on = ActedOn(reading, devices)
+        self.load = Slowdown(devices, _beyond(against.links, LINK_LEAST))
+
+    def take_for_usual(self, readings: Sequence[LoadReading]) -> None:
+        """Measure later changes against these readings: what changed is no load on some device."""
+        self.acted_on = self.acted_on._replace(reading=LoadReading.middle(readings))
 
     def has_eased(self) -> bool:
-        """Whether the device that slowed most, or else the link, is near its old pace: two probes of it must agree."""
-        devices, links = _slower(self.load.devices), _slower(self.load.links)
+        """Whether the device that slowed most, or else the link, is near its old pace: two probes of it must agree.
+        What probes never saw, they cannot see go, either.
+        """
+        seen = _beyond(self.acted_on.reading.against(self.baseline).devices, LEAST)
+        devices = {name: factor for name, factor in _slower(self.load.devices).items() if name in seen}
+        links = _slower(self.load.links)
         if devices:
             name = max(devices, key=devices.__getitem__)
             limit_s = _eased_s(devices[name], self.baseline.device_s[name])
@@ -97,6 +116,10 @@ def is_clear(step_ratio: float) -> bool:
 
 def _slower(factors: Mapping[K, float]) -> dict[K, float]:
     return {key: factor for key, factor in factors.items() if factor > 1}
+
+
+def _compounded(one: Mapping[K, float], other: Mapping[K, float]) -> dict[K, float]:
+    return {key: one.get(key, 1.0) * other.get(key, 1.0) for key in one.keys() | other.keys()}
 
 
 def _eased_s(factor: float, baseline_s: float) -> float:

@@ -66,12 +66,16 @@ class Adaptation:
         self._look_step = 0
         self._returning = False
         self._asked: list[tuple[Placed, Future[float]]] = []
+        self._calm_s: dict[Placed, float] = {}  # seconds of a step on each single device, as the search measured it
         self._predicted: dict[Placed, float] = {}  # seconds of a step of what was built, under the load of now
 
     def begin(self) -> Steps[None]:
         """Learn what is normal."""
         self.monitor = SlowdownMonitor(self.probes, (yield from self._readings()))
         self.trials.step_s.setdefault(self.trials.mode, median(self.trials.latest_s))
+        self._calm_s = {
+            single: self.trials.step_s[single] for single in self.trials.singles if single in self.trials.step_s
+        }
         self._learn()
 
     def watch(self, step_s: float) -> Steps[None]:
@@ -168,12 +172,12 @@ class Adaptation:
         if not found.may_gain and (is_placed or not self._is_unsolved):
             self._nothing_to_gain(found, readings)
             return
-        before = self.monitor.latest
+        before = self.monitor.acted_on
         self.monitor.act_on(readings, found)
         if self.settings.dry_run:
             yield from self._only_say(found)
         elif not (yield from self._place_anew(found)):
-            self.monitor.latest = before
+            self.monitor.acted_on = before
 
     def _diagnosed(self, readings: Sequence[LoadReading], ratio: float) -> Diagnosis:
         """What changed. The step untouched need not run on the devices, so its pace says nothing of theirs: each clear
@@ -192,18 +196,25 @@ class Adaptation:
 
     def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> None:
         if found.kind == "alike":
-            self.monitor.latest = LoadReading.middle(readings)
+            self.monitor.take_for_usual(readings)
             self._unsolved = 1.0
         self._stay(found.why)
 
     def _by_singles(self) -> Steps[Diagnosis]:
-        """What slowed where probes see nothing: by a few steps on each single device, compared with before."""
-        trials, factors = self.trials, {}
+        """What slowed since it was last acted on, where probes see nothing: by a few steps on each single device,
+        compared with those of the search.
+        """
+        trials, factors, before = self.trials, {}, self.monitor.acted_on.devices
         for single in trials.singles:
-            if single in trials.step_s and trials.live.is_current(single):
-                took = yield from sample(single, PROBE_STEPS)
-                factors[trials.name_of(single)] = self._unsolved * median(took) / trials.known_s(single)
-        return diagnose(factors, {}, self._unsolved)
+            if single in self._calm_s and trials.live.is_current(single):
+                took, name = (yield from sample(single, PROBE_STEPS)), trials.name_of(single)
+                factors[name] = median(took) / self._calm_s[single] / before.get(name, 1.0)
+        names = self.monitor.baseline.device_s
+        found = diagnose(factors, {}, self._unsolved, count=len(names))
+        if found.kind == "nothing" and factors:  # then it is one of those that have no single device built
+            factors |= dict.fromkeys(names.keys() - factors.keys(), self._unsolved)
+            found = diagnose(factors, {}, self._unsolved)
+        return found
 
     def _readings(self) -> Steps[list[LoadReading]]:
         readings = [self.probes.take()]

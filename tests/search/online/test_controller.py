@@ -800,11 +800,22 @@ def test_under_a_load_steps_compare_with_the_fastest_single_device_of_now():
 
 def test_where_probes_see_nothing_single_devices_tell_what_slowed():
     good = 0
-    for seed in range(10):
+    for seed in range(20):
         training, begin = settled(seed, (2.0, 1.0), 1000, understated=0.0, probe_noise=0.0)
         training.steps(150)
-        good += steps_until_good(training, begin, (2.0, 1.0)) < 60
-    assert good >= 7
+        good += steps_until_good(training, begin, (2.0, 1.0)) < 70
+    assert good >= 15
+
+
+@pytest.mark.parametrize("then", [(1.0, 2.0), (2.0, 2.0), (3.0, 1.0)])
+def test_where_probes_see_nothing_a_second_load_is_followed_as_well(then):
+    good = 0
+    for seed in range(6):
+        training, begin = settled(seed, (2.0, 1.0), 200, understated=0.0, probe_noise=0.0)
+        training.machine.loads.append((begin + 200, begin + 2000, then))
+        training.steps(450)
+        good += steps_until_good(training, begin + 200, then, 250) < 150
+    assert good >= 4
 
 
 def test_everything_slowed_alike_is_no_reason_to_move():
