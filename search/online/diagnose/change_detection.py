@@ -83,6 +83,13 @@ class ChangeTest:
         """Median step time of the reference in seconds; None before the first step."""
         return self._reference.quantile(0.5) if self._reference.ordered else None
 
+    @property
+    def drift(self) -> float:
+        """The latest steps of the reference by the level at which steps first settled; 1.0 before they have."""
+        if self._level is None:
+            return 1.0
+        return median(list(self._reference.steps)[-self.settings.late :]) / self._level.step_s
+
     def add(self, step_s: float) -> Change | None:
         """Add a step; returns the change it completes the evidence for, if any. Raises PlacerError if it is no time."""
         if not 0 < step_s < math.inf:

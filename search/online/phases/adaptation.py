@@ -34,6 +34,7 @@ LATEST = 5  # steps that say how long one takes now
 HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
 LONG = 500  # steps after which the baseline is renewed, and the step untouched is looked at again
 MOST_WAIT = 4 * LONG
+DRIFT_WAIT = 40  # steps; twice as many after the first look at a drift that found nothing
 CLEAR_GAIN = 0.15  # needs no second look
 LEAST_PREDICTED = 0.03  # least predicted gain for a look at a mapping built before, or newly proposed
 
@@ -64,6 +65,8 @@ class Adaptation:
         self._watched = step()
         self._wait = LONG  # steps until the next look at the step untouched, where that is the favourite
         self._look_step = 0
+        self._drift_wait = DRIFT_WAIT  # steps until the next look at what makes steps drift
+        self._drift_step = 0
         self._returning = False
         self._asked: list[tuple[Placed, Future[float]]] = []
         self._calm_s: dict[Placed, float] = {}  # seconds of a step on each single device, as the search measured it
@@ -147,14 +150,32 @@ class Adaptation:
         """Check whether a load has gone; while there is none, learn what is normal."""
         if self._backoff.pending:
             return
-        if self.monitor.is_slow:
+        if is_clear(self._test.drift) and self._step() >= self._drift_step:
+            self._look_at_drift(self._test.drift)
+        elif self.monitor.is_slow:
             if self.monitor.has_eased():
                 self._gone_or_alarmed(True)
         elif not self.monitor.is_sure or self._step() % LONG == 0:
             self.monitor.calm()
 
+    def _look_at_drift(self, drift: float) -> None:
+        """Steps drift slowly where a load grows, and where the whole machine slows: probes tell one from the other.
+        Looks that find nothing are further and further apart.
+        """
+        found = self.monitor.diagnose([self.monitor.take()], 1.0)
+        if found.may_gain and _has_eased(found) == (drift < 1):
+            self._ratio *= drift
+            self.monitor.alarmed()
+            self.say("alarm", f"steps have come to take {drift:.2f}x as long, {found.why}.", ratio=drift)
+            self._gone_or_alarmed(drift < 1)
+            self._learn()
+        else:
+            self._drift_wait = min(2 * self._drift_wait, MOST_WAIT)
+            self._drift_step = self._step() + self._drift_wait
+
     def _learn(self) -> None:
         """Restart the change test with the incumbent's latest steps."""
+        self._drift_wait, self._drift_step = DRIFT_WAIT, 0
         self._test.restart()
         for step_s in list(self.trials.latest_s):
             self._test.add(step_s)
