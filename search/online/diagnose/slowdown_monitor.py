@@ -87,6 +87,14 @@ class SlowdownMonitor:
         self.acted_on = ActedOn(reading, devices)
         self.load = Slowdown(devices, _beyond(against.links, LINK_LEAST))
 
+    def look_again(self, readings: Sequence[LoadReading]) -> None:
+        """Take the load as these readings show it where they show any, and as it was acted on otherwise."""
+        reading = LoadReading.middle(readings)
+        against = reading.against(self.baseline)
+        devices, links = _beyond(against.devices, LEAST), _beyond(against.links, LINK_LEAST)
+        if devices or links:
+            self.acted_on, self.load = ActedOn(reading, devices), Slowdown(devices, links)
+
     def take_for_usual(self, readings: Sequence[LoadReading]) -> None:
         """Measure later changes against these readings: what changed is no load on some device."""
         self.acted_on = self.acted_on._replace(reading=LoadReading.middle(readings))

@@ -20,6 +20,7 @@ from search.online.diagnose.diagnosis import Backoff, Diagnosis, diagnose
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
 from search.online.interfaces import Answer, Probes, Steps
+from search.online.phases.refinement import LEAST_PREDICTED, Refinement, below
 from search.online.planners import Planners
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
@@ -36,7 +37,6 @@ LONG = 500  # steps after which the baseline is renewed, and the step untouched 
 MOST_WAIT = 4 * LONG
 DRIFT_WAIT = 40  # steps; twice as many after the first look at a drift that found nothing
 CLEAR_GAIN = 0.15  # needs no second look
-LEAST_PREDICTED = 0.03  # least predicted gain for a look at a mapping built before, or newly proposed
 
 
 class Adaptation:
@@ -65,6 +65,7 @@ class Adaptation:
         self._watched = step()
         self._wait = LONG  # steps until the next look at the step untouched, where that is the favourite
         self._look_step = 0
+        self._refinement = Refinement(trials, planner, settings, step)
         self._drift_wait = DRIFT_WAIT  # steps until the next look at what makes steps drift
         self._drift_step = 0
         self._returning = False
@@ -101,6 +102,10 @@ class Adaptation:
             yield from self._adapt()
             if self.trials.mode is mode:
                 self.probes.pay(self.trials.lost_s - lost_s)
+        elif self._refinement.is_answered:
+            yield from self._look_again()
+        elif self._refinement.is_due and self._is_loaded and not self._backoff.pending and self.probes.may_spend:
+            yield from self._ask_again()
         elif step >= self._look_step and self._may_return and self.trials.favourite is UNTOUCHED:
             yield from self._look_at_untouched()
 
@@ -150,7 +155,8 @@ class Adaptation:
         """Check whether a load has gone; while there is none, learn what is normal."""
         if self._backoff.pending:
             return
-        if is_clear(self._test.drift) and self._step() >= self._drift_step:
+        is_placed = isinstance(self.trials.mode, Placed)
+        if is_placed and is_clear(self._test.drift) and self._step() >= self._drift_step:
             self._look_at_drift(self._test.drift)
         elif self.monitor.is_slow:
             if self.monitor.has_eased():
@@ -183,6 +189,7 @@ class Adaptation:
     def _adapt(self) -> Steps[None]:
         """Find out what slowed, and whether another mapping is worth moving to."""
         self._returning = False
+        self._refinement.drop()
         ratio, self._ratio = self._ratio, 1.0
         self._unsolved *= ratio if is_clear(ratio) else 1.0
         readings, is_placed = (yield from self._readings()), isinstance(self.trials.mode, Placed)
@@ -197,8 +204,11 @@ class Adaptation:
         self.monitor.act_on(readings, found)
         if self.settings.dry_run:
             yield from self._only_say(found)
-        elif not (yield from self._place_anew(found)):
-            self.monitor.acted_on = before
+        else:
+            lost_s = self.trials.lost_s
+            if not (yield from self._place_anew(found)):
+                self.monitor.acted_on = before
+            self._refinement.begin_anew(self.trials.lost_s - lost_s)
 
     def _diagnosed(self, readings: Sequence[LoadReading], ratio: float) -> Diagnosis:
         """What changed. The step untouched need not run on the devices, so its pace says nothing of theirs: each clear
@@ -214,6 +224,25 @@ class Adaptation:
     def _is_unsolved(self) -> bool:
         """Whether steps have clearly changed, and nothing was done about it."""
         return is_clear(self._unsolved)
+
+    @property
+    def _is_loaded(self) -> bool:
+        """Whether a load was acted on, on mappings that run on the devices."""
+        return self.monitor.is_slow and isinstance(self.trials.mode, Placed) and not self.settings.dry_run
+
+    def _ask_again(self) -> Steps[None]:
+        """Ask for a better mapping under the load of now."""
+        self.monitor.look_again((yield from self._readings()))
+        self.trials.renew(list(self.trials.latest_s)[-LATEST:])
+        if isinstance(self.trials.mode, Placed):
+            self._refinement.ask(self.monitor.load, self.trials.mode)
+
+    def _look_again(self) -> Steps[None]:
+        """Look at what was asked for."""
+        mode = self.trials.mode
+        yield from self._refinement.look()
+        if self.trials.mode is not mode:
+            self._learn()
 
     def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> None:
         if found.kind == "alike":
@@ -256,7 +285,7 @@ class Adaptation:
         if asked:
             proposals = yield from trials.meanwhile(asked.pop(0))
             if not isinstance(before, Placed):  # it is no measure of how far predictions are off now
-                proposals = _below(trials.known_s(before) / self.settings.optimism, proposals)
+                proposals = below(trials.known_s(before) / self.settings.optimism, proposals)
             yield from trials.enter(proposals, quick)
         yield from self._look_at_known()
         if asked:
@@ -273,11 +302,11 @@ class Adaptation:
         if isinstance(mode, Placed):  # predicted at the same time, so both err alike
             bar_s = (1 - LEAST_PREDICTED) * min(bar_s, trials.predicted_s(mode))
         yield from trials.rest(REST)  # each build and look slows several steps; let the training profit first
-        yield from trials.enter(_below(bar_s, (yield from trials.meanwhile(asked))), settings.quick)
+        yield from trials.enter(below(bar_s, (yield from trials.meanwhile(asked))), settings.quick)
         for _ in range(ROUNDS):
             mode, known_s = trials.mode, trials.known_s(trials.mode)
             proposals = yield from trials.meanwhile(self.planner.propose(settings.replan, settings.replan_s))
-            yield from trials.enter(_below(known_s / settings.optimism, proposals)[:1], settings.quick)
+            yield from trials.enter(below(known_s / settings.optimism, proposals)[:1], settings.quick)
             if trials.mode is mode:
                 break
 
@@ -371,11 +400,6 @@ class Adaptation:
         if self._is_unsolved:
             self._backoff = self._backoff.alarmed(self._step())
         self.say("stayed", f"{why}.")
-
-
-def _below(bar_s: float, proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Those predicted to take less than `bar_s` a step."""
-    return [proposal for proposal in proposals if proposal.predicted_s < bar_s]
 
 
 def _has_eased(found: Diagnosis) -> bool:

@@ -769,6 +769,27 @@ def test_when_slow_links_are_fast_again_steps_are_soon_as_good_as_before():
     assert np.median(left) <= 30
 
 
+def growing(seed, to, steps, pieces=40):
+    """A training on which a load on worker:0 grows evenly to that factor; and the step at which it is whole."""
+    training = Training(Machine(seed)).until("steady").steps(60)
+    begin = training.machine.step
+    for i in range(pieces):
+        end = begin + (steps * (i + 1) // pieces if i + 1 < pieces else 10 * steps)
+        load = (1.0 + (to - 1.0) * (i + 1) / pieces, 1.0)
+        training.machine.loads.append((begin + steps * i // pieces, end, load))
+    return training.steps(steps), begin + steps
+
+
+@pytest.mark.parametrize("grown", [(1.5, 400), (2.0, 150)])
+def test_a_load_that_grows_slowly_is_followed(grown):
+    shares = []
+    for seed in range(8):
+        training, _ = growing(seed, *grown)
+        training.steps(150)
+        shares.append(training.machine.best_s((grown[0], 1.0)) / training.true_s)
+    assert np.median(shares) >= 0.94
+
+
 def test_what_a_look_in_vain_cost_does_not_hide_the_load_that_lands_next(monkeypatch):
     made = []
 
