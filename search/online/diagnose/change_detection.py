@@ -88,7 +88,7 @@ class ChangeTest:
         """The latest steps of the reference by the level at which steps first settled; 1.0 before they have."""
         if self._level is None:
             return 1.0
-        return median(list(self._reference.steps)[-self.settings.late :]) / self._level.step_s
+        return self._late_s() / self._level.step_s
 
     def add(self, step_s: float) -> Change | None:
         """Add a step; returns the change it completes the evidence for, if any. Raises PlacerError if it is no time."""
@@ -146,7 +146,7 @@ class ChangeTest:
             return None
         if self._level.is_near(step_s):
             return None
-        new_s = median(list(reference.steps)[-s.late :])
+        new_s = self._late_s()
         if self._level.is_near(new_s):
             return None
         return Change(new_s / self._level.step_s, s.late + len(self._held), new_s > self._level.step_s)
@@ -154,7 +154,7 @@ class ChangeTest:
     def _worth_it(self, new_s: float) -> bool:
         """Whether the latest median is far enough off: by ratio, by the spread of steps, and by that of medians."""
         s, reference = self.settings, self._reference
-        levels_s = (reference.quantile(0.5), median(list(reference.steps)[-s.late :]))
+        levels_s = (reference.quantile(0.5), self._late_s())
         difference = min((1 if self._up >= s.limit else -1) * math.log(new_s / level_s) for level_s in levels_s)
         if difference < _least(s, reference.spread()):
             return False
@@ -169,6 +169,10 @@ class ChangeTest:
         splits = [_split(s, steps_s, len(steps_s) - n) for n in range(s.part, len(steps_s) - s.part + 1)]
         found = [change for change in splits if change]
         return max(found, key=lambda c: abs(math.log(c.ratio)) * c.steps * (self._count - c.steps), default=None)
+
+    def _late_s(self) -> float:
+        """Median of the latest steps of the reference."""
+        return median(list(self._reference.steps)[-self.settings.late :])
 
     def _latest(self, count: int) -> list[float]:
         """The latest steps, the oldest first."""

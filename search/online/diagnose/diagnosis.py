@@ -36,23 +36,27 @@ class Diagnosis:
         """Whether looking for another mapping makes sense."""
         return self.kind == "uneven"
 
+    @property
+    def has_eased(self) -> bool:
+        """Whether a device or a link became faster."""
+        return min([*self.devices.values(), *self.links.values()], default=1.0) < 1
+
 
 def diagnose(
     slowdown_devices: Mapping[str, float],
     slowdown_links: Mapping[Pair, float],
     step_ratio: float,
     least: float = LEAST,
-    count: int | None = None,
 ) -> Diagnosis:
     """What changed by `least` or more, given how many times slower each device and link is than before.
 
-    count: how many devices there are, where nothing may be known of some: then none are taken to have changed alike.
     A busy device makes its links slow, so a link counts only for what its ends do not explain. Factors that are not
-    positive numbers (a failed probe) are left out.
+    positive numbers (a failed probe) are left out; where that leaves out a device, the others are not said to have
+    changed alike.
     """
     devices = _valid(slowdown_devices)
     links = _changed(_unexplained(_valid(slowdown_links), devices), least)
-    if not links and len(devices) >= (count or 1) and _alike(devices, least):
+    if not links and len(devices) == len(slowdown_devices) and _alike(devices, least):
         factor = math.exp(sum(map(math.log, devices.values())) / len(devices))
         why = f"all {len(devices)} devices {_trend(factor)} alike, and no link: moving gains nothing"
         return Diagnosis("alike", step_ratio, dict(devices), {}, why)

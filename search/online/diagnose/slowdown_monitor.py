@@ -36,6 +36,7 @@ class SlowdownMonitor:
         self.baseline = LoadReading.middle(readings)
         self.acted_on = ActedOn(self.baseline, {})
         self.load = Slowdown({}, {})
+        self._is_felt = False  # whether its devices are known by steps alone: probes do not see them
 
     @property
     def is_sure(self) -> bool:
@@ -79,33 +80,28 @@ class SlowdownMonitor:
 
     def act_on(self, readings: Sequence[LoadReading], found: Diagnosis) -> None:
         """Measure later changes against these readings. found: what steps show where the baseline shows nothing."""
-        reading = LoadReading.middle(readings)
-        against = reading.against(self.baseline)
-        devices = _beyond(against.devices, LEAST)
-        if not devices and found.step_ratio > CLEAR:
-            devices = _beyond(_compounded(self.acted_on.devices, found.devices), LEAST)
-        self.acted_on = ActedOn(reading, devices)
-        self.load = Slowdown(devices, _beyond(against.links, LINK_LEAST))
+        self.load = self._seen(readings)
+        self._is_felt = not self.load.devices and found.step_ratio > CLEAR
+        if self._is_felt:
+            felt = _beyond(_compounded(self.acted_on.devices, found.devices), LEAST)
+            self.load = Slowdown(felt, self.load.links)
+        self.acted_on = ActedOn(LoadReading.middle(readings), self.load.devices)
 
     def look_again(self, readings: Sequence[LoadReading]) -> None:
-        """Take the load as these readings show it where they show any, and as it was acted on otherwise."""
-        reading = LoadReading.middle(readings)
-        against = reading.against(self.baseline)
-        devices, links = _beyond(against.devices, LEAST), _beyond(against.links, LINK_LEAST)
-        if devices or links:
-            self.acted_on, self.load = ActedOn(reading, devices), Slowdown(devices, links)
+        """Take the load for what these readings show, unless they show none, or only steps do."""
+        seen = self._seen(readings)
+        if not self._is_felt and (seen.devices or seen.links):
+            self.load = seen
 
     def take_for_usual(self, readings: Sequence[LoadReading]) -> None:
-        """Measure later changes against these readings: what changed is no load on some device."""
+        """Measure later changes against these readings, which show all devices slower or faster alike."""
         self.acted_on = self.acted_on._replace(reading=LoadReading.middle(readings))
 
     def has_eased(self) -> bool:
         """Whether the device that slowed most, or else the link, is near its old pace: two probes of it must agree.
         What probes never saw, they cannot see go, either.
         """
-        seen = _beyond(self.acted_on.reading.against(self.baseline).devices, LEAST)
-        devices = {name: factor for name, factor in _slower(self.load.devices).items() if name in seen}
-        links = _slower(self.load.links)
+        devices, links = {} if self._is_felt else _slower(self.load.devices), _slower(self.load.links)
         if devices:
             name = max(devices, key=devices.__getitem__)
             limit_s = _eased_s(devices[name], self.baseline.device_s[name])
@@ -115,6 +111,11 @@ class SlowdownMonitor:
             limit_s = _eased_s(links[pair], self.baseline.link_s[pair])
             return all(self._probes.link(pair) < limit_s for _ in range(2))
         return False
+
+    def _seen(self, readings: Sequence[LoadReading]) -> Slowdown:
+        """What is slower or faster than in the baseline, by these readings."""
+        against = LoadReading.middle(readings).against(self.baseline)
+        return Slowdown(_beyond(against.devices, LEAST), _beyond(against.links, LINK_LEAST))
 
 
 def is_clear(step_ratio: float) -> bool:

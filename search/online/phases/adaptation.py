@@ -16,13 +16,13 @@ from placer.devices.load.load_reading import LoadReading
 from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest
-from search.online.diagnose.diagnosis import Backoff, Diagnosis, diagnose
+from search.online.diagnose.diagnosis import Backoff, BackoffSettings, Diagnosis, diagnose
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
 from search.online.interfaces import Answer, Probes, Steps
-from search.online.phases.refinement import LEAST_PREDICTED, Refinement, below
+from search.online.phases.refinement import Refinement
 from search.online.planners import Planners
-from search.online.replan.proposal import Proposal
+from search.online.replan.proposal import LEAST_PREDICTED, Proposal, below
 from search.online.settings import OnlineSettings
 from search.online.trials.race import sample
 from search.online.trials.trials import Say, Trials, ms
@@ -35,7 +35,7 @@ LATEST = 5  # steps that say how long one takes now
 HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
 LONG = 500  # steps after which the baseline is renewed, and the step untouched is looked at again
 MOST_WAIT = 4 * LONG
-DRIFT_WAIT = 40  # steps; twice as many after the first look at a drift that found nothing
+DRIFT = BackoffSettings(first=80, most=MOST_WAIT)  # steps between looks at a drift that find nothing
 CLEAR_GAIN = 0.15  # needs no second look
 
 
@@ -66,20 +66,18 @@ class Adaptation:
         self._wait = LONG  # steps until the next look at the step untouched, where that is the favourite
         self._look_step = 0
         self._refinement = Refinement(trials, planner, settings, step)
-        self._drift_wait = DRIFT_WAIT  # steps until the next look at what makes steps drift
-        self._drift_step = 0
+        self._drift = Backoff(DRIFT)  # when to look again at what makes steps drift
         self._returning = False
         self._asked: list[tuple[Placed, Future[float]]] = []
-        self._calm_s: dict[Placed, float] = {}  # seconds of a step on each single device, as the search measured it
+        self._calm_s: dict[str, float] = {}  # seconds of a step on each device alone, as the search measured it
         self._predicted: dict[Placed, float] = {}  # seconds of a step of what was built, under the load of now
 
     def begin(self) -> Steps[None]:
         """Learn what is normal."""
         self.monitor = SlowdownMonitor(self.probes, (yield from self._readings()))
         self.trials.step_s.setdefault(self.trials.mode, median(self.trials.latest_s))
-        self._calm_s = {
-            single: self.trials.step_s[single] for single in self.trials.singles if single in self.trials.step_s
-        }
+        measured = [single for single in self.trials.singles if single in self.trials.step_s]
+        self._calm_s = {self.trials.name_of(single): self.trials.step_s[single] for single in measured}
         self._learn()
 
     def watch(self, step_s: float) -> Steps[None]:
@@ -156,7 +154,7 @@ class Adaptation:
         if self._backoff.pending:
             return
         is_placed = isinstance(self.trials.mode, Placed)
-        if is_placed and is_clear(self._test.drift) and self._step() >= self._drift_step:
+        if is_placed and is_clear(self._test.drift) and self._step() >= self._drift.ready_step:
             self._look_at_drift(self._test.drift)
         elif self.monitor.is_slow:
             if self.monitor.has_eased():
@@ -169,19 +167,18 @@ class Adaptation:
         Looks that find nothing are further and further apart.
         """
         found = self.monitor.diagnose([self.monitor.take()], 1.0)
-        if found.may_gain and _has_eased(found) == (drift < 1):
+        if found.may_gain and found.has_eased == (drift < 1):
             self._ratio *= drift
             self.monitor.alarmed()
             self.say("alarm", f"steps have come to take {drift:.2f}x as long, {found.why}.", ratio=drift)
             self._gone_or_alarmed(drift < 1)
             self._learn()
         else:
-            self._drift_wait = min(2 * self._drift_wait, MOST_WAIT)
-            self._drift_step = self._step() + self._drift_wait
+            self._drift = self._drift.missed(self._step())
 
     def _learn(self) -> None:
         """Restart the change test with the incumbent's latest steps."""
-        self._drift_wait, self._drift_step = DRIFT_WAIT, 0
+        self._drift = Backoff(DRIFT)
         self._test.restart()
         for step_s in list(self.trials.latest_s):
             self._test.add(step_s)
@@ -227,7 +224,7 @@ class Adaptation:
 
     @property
     def _is_loaded(self) -> bool:
-        """Whether a load was acted on, on mappings that run on the devices."""
+        """Whether a load is known, and the incumbent runs on the devices."""
         return self.monitor.is_slow and isinstance(self.trials.mode, Placed) and not self.settings.dry_run
 
     def _ask_again(self) -> Steps[None]:
@@ -254,15 +251,17 @@ class Adaptation:
         """What slowed since it was last acted on, where probes see nothing: by a few steps on each single device,
         compared with those of the search.
         """
-        trials, factors, before = self.trials, {}, self.monitor.acted_on.devices
+        trials, before = self.trials, self.monitor.acted_on.devices
+        factors = dict.fromkeys(self.monitor.baseline.device_s, math.nan)  # unknown where no such mapping is built
         for single in trials.singles:
-            if single in self._calm_s and trials.live.is_current(single):
-                took, name = (yield from sample(single, PROBE_STEPS)), trials.name_of(single)
-                factors[name] = median(took) / self._calm_s[single] / before.get(name, 1.0)
-        names = self.monitor.baseline.device_s
-        found = diagnose(factors, {}, self._unsolved, count=len(names))
-        if found.kind == "nothing" and factors:  # then it is one of those that have no single device built
-            factors |= dict.fromkeys(names.keys() - factors.keys(), self._unsolved)
+            name = trials.name_of(single)
+            if name in self._calm_s and trials.live.is_current(single):
+                took = yield from sample(single, PROBE_STEPS)
+                factors[name] = median(took) / self._calm_s[name] / before.get(name, 1.0)
+        found = diagnose(factors, {}, self._unsolved)
+        known = {name for name, factor in factors.items() if not math.isnan(factor)}
+        if found.kind == "nothing" and known:  # then it is one of the others
+            factors |= dict.fromkeys(factors.keys() - known, self._unsolved)
             found = diagnose(factors, {}, self._unsolved)
         return found
 
@@ -280,7 +279,7 @@ class Adaptation:
         trials, before, spent_s, begin = self.trials, self.trials.mode, self.trials.lost_s, self._step()
         trials.only_incumbent()
         asked, quick = self._ask(trials.known_s(before)), self.settings.quick
-        if _has_eased(found) and self._may_return and trials.favourite is not None:
+        if found.has_eased and self._may_return and trials.favourite is not None:
             yield from trials.try_out(trials.favourite, quick)
         if asked:
             proposals = yield from trials.meanwhile(asked.pop(0))
@@ -371,7 +370,7 @@ class Adaptation:
         else:
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s)} a step: staying")
         load = self.monitor.load
-        if not (load.devices or load.links) and _has_eased(found) and trials.favourite is not UNTOUCHED:
+        if not (load.devices or load.links) and found.has_eased and trials.favourite is not UNTOUCHED:
             trials.favourite = trials.mode  # the step untouched stays it: what slows that is no load on a device
         trials.forget(self.settings.kept)
         self._learn()
@@ -400,7 +399,3 @@ class Adaptation:
         if self._is_unsolved:
             self._backoff = self._backoff.alarmed(self._step())
         self.say("stayed", f"{why}.")
-
-
-def _has_eased(found: Diagnosis) -> bool:
-    return min([*found.devices.values(), *found.links.values()], default=1.0) < 1

@@ -5,22 +5,21 @@ for one while steps go on; a few of them try it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from placer.devices.load.load_reading import Slowdown
 from placer.result import Measured
 from placer.train.steps.modes import Placed
+from search.online.diagnose.diagnosis import Backoff, BackoffSettings
 from search.online.interfaces import Answer, Steps
 from search.online.planners import Planners
-from search.online.replan.proposal import Proposal
+from search.online.replan.proposal import LEAST_PREDICTED, Proposal, below
 from search.online.settings import OnlineSettings
 from search.online.trials.trials import Trials
 
-FIRST_WAIT = 60  # steps after an adaptation
-MOST_WAIT = 2000  # steps
+WAITS = BackoffSettings(first=60, most=2000)
 SHARE = 0.1  # of the training's time that looks may cost
-LEAST_PREDICTED = 0.03  # least predicted gain for a look at a mapping built before, or newly proposed
 
 
 class Asked(NamedTuple):
@@ -38,7 +37,7 @@ class Refinement:
         """step: how many calls there were."""
         self.trials, self.planner, self.settings, self._step = trials, planner, settings, step
         self._asked: Asked | None = None
-        self._wait, self._due_step = FIRST_WAIT, 0
+        self._backoff, self._due_step = Backoff(WAITS), 0
 
     @property
     def is_answered(self) -> bool:
@@ -52,7 +51,7 @@ class Refinement:
 
     def begin_anew(self, cost_s: float) -> None:
         """The load has changed, and finding a mapping for it cost so many seconds."""
-        self._asked, self._wait = None, FIRST_WAIT
+        self._asked, self._backoff = None, Backoff(WAITS)
         self._later(cost_s)
 
     def drop(self) -> None:
@@ -76,16 +75,12 @@ class Refinement:
             return
         bar_s = (1 - LEAST_PREDICTED) * min(trials.known_s(asked.mode), asked.predicted_s.result())
         yield from trials.enter(below(bar_s, asked.proposals.result())[:1], self.settings.quick)
-        if trials.mode is asked.mode:
-            self._wait = min(2 * self._wait, MOST_WAIT)
+        if trials.mode is not asked.mode:
+            self._backoff = Backoff(WAITS)
         self._later(trials.lost_s - lost_s)
 
     def _later(self, cost_s: float) -> None:
-        """After so many steps that looks cost SHARE of the time at most, if each costs as much as this one."""
-        step_s = self.trials.known_s(self.trials.mode)
-        self._due_step = self._step() + max(self._wait, math.ceil(cost_s / (SHARE * step_s)))
-
-
-def below(bar_s: float, proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Those predicted to take less than `bar_s` a step."""
-    return [proposal for proposal in proposals if proposal.predicted_s < bar_s]
+        """After twice as many steps as the last time, and so many that looks like this one cost SHARE of the time."""
+        self._backoff = self._backoff.missed(self._step())
+        paid = math.ceil(cost_s / (SHARE * self.trials.known_s(self.trials.mode)))
+        self._due_step = max(self._backoff.ready_step, self._step() + paid)

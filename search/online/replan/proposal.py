@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.errors import PlacerError
@@ -9,6 +10,7 @@ from placer.errors import PlacerError
 OpDevices = tuple[int, ...]
 """The device of each op of the captured graph, by its index in the whole topology."""
 HEADROOM = 0.1
+LEAST_PREDICTED = 0.03  # least predicted gain for a look at a mapping, where steps go on under another
 DEFAULT_SEARCHER = "hybrid"  # as in search.offline.plan, which is slow to import
 
 
@@ -41,3 +43,8 @@ class Proposal:
     predicted_s: float  # seconds of a step, by the calibration at that moment
     searcher: str  # that proposed it
     plan: int = 0  # number of the plan of splits by which ops are divided
+
+
+def below(bar_s: float, proposals: Sequence[Proposal]) -> list[Proposal]:
+    """Those predicted to take less than `bar_s` a step."""
+    return [proposal for proposal in proposals if proposal.predicted_s < bar_s]
