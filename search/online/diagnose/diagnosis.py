@@ -67,6 +67,16 @@ def diagnose(
     return Diagnosis("nothing", step_ratio, {}, {}, why)
 
 
+def diagnose_by_steps(slowdown_devices: Mapping[str, float], step_ratio: float) -> Diagnosis:
+    """What changed, by steps on single devices; NaN where none were taken. Where the known ones did not change, the
+    others did.
+    """
+    found = diagnose(slowdown_devices, {}, step_ratio)
+    if found.kind == "nothing" and (known := _valid(slowdown_devices)):
+        return diagnose({name: known.get(name, step_ratio) for name in slowdown_devices}, {}, step_ratio)
+    return found
+
+
 def relative_spread(*measured: Measured) -> float:
     """Relative standard deviation of the medians, the root of their mean square; infinite where one has no repeats."""
     if any(m.repeats < 2 for m in measured):

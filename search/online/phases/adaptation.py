@@ -16,7 +16,7 @@ from placer.devices.load.load_reading import LoadReading
 from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest
-from search.online.diagnose.diagnosis import Backoff, BackoffSettings, Diagnosis, diagnose
+from search.online.diagnose.diagnosis import Backoff, BackoffSettings, Diagnosis, diagnose_by_steps
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
 from search.online.interfaces import Answer, Probes, Steps
@@ -258,12 +258,7 @@ class Adaptation:
             if name in self._calm_s and trials.live.is_current(single):
                 took = yield from sample(single, PROBE_STEPS)
                 factors[name] = median(took) / self._calm_s[name] / before.get(name, 1.0)
-        found = diagnose(factors, {}, self._unsolved)
-        known = {name for name, factor in factors.items() if not math.isnan(factor)}
-        if found.kind == "nothing" and known:  # then it is one of the others
-            factors |= dict.fromkeys(factors.keys() - known, self._unsolved)
-            found = diagnose(factors, {}, self._unsolved)
-        return found
+        return diagnose_by_steps(factors, self._unsolved)
 
     def _readings(self) -> Steps[list[LoadReading]]:
         readings = [self.probes.take()]

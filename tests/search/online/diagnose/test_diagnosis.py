@@ -9,6 +9,7 @@ from search.online.diagnose.diagnosis import (
     Backoff,
     BackoffSettings,
     diagnose,
+    diagnose_by_steps,
     relative_spread,
 )
 
@@ -61,6 +62,12 @@ def test_a_lone_device_cannot_be_relieved():
 def test_devices_of_which_some_are_unknown_did_not_change_alike():
     found = diagnose({"a": 2.0, "b": math.nan}, {}, 2)
     assert found.may_gain and found.why == "load on a up 2.0x"
+
+
+def test_where_single_devices_that_are_known_did_not_slow_it_is_one_of_the_others():
+    assert diagnose_by_steps({"a": 1.02, "b": math.nan}, 1.5).why == "load on b up 1.50x"
+    assert diagnose_by_steps({"a": 1.02, "b": 0.99}, 1.5).kind == "nothing"
+    assert diagnose_by_steps({"a": math.nan, "b": math.nan}, 1.5).kind == "nothing"
 
 
 @pytest.mark.parametrize("devices", [{}, {"a": 1.14, "b": 0.88}, {"a": math.nan, "b": 1.0}, {"a": math.inf, "b": 1.0}])
