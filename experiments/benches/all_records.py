@@ -13,6 +13,8 @@ from typing import Any
 from experiments.benches.bench import FOLDER, PAGE, BenchOptions, Facts, command_of, machine
 from placer.errors import PlacerError
 
+EVERY = "all"  # the --model by which a bench that takes a sample takes every network instead
+
 
 def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
     """Record the benchmarks named in `resumes` that are not recorded whole, by this code on this machine. Returns
@@ -52,12 +54,12 @@ def _is_recorded(name: str, here: Facts) -> bool:
     record, at = _record(name), here["commit"]
     if at is None or at.endswith("+") or any(record.get(key) != fact for key, fact in here.items()):
         return False
-    return record.get("command") == _command(name) and not _has_failures(record)
+    return record.get("command") in (_command(name), _command(name, EVERY)) and not _has_failures(record)
 
 
-def _command(name: str) -> str:
-    """What records the whole bench."""
-    return command_of(name, BenchOptions())
+def _command(name: str, *models: str) -> str:
+    """What records the whole bench, or that of these models."""
+    return command_of(name, BenchOptions(models=models or None))
 
 
 def _has_failures(found: Any) -> bool:

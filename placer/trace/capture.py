@@ -142,6 +142,8 @@ class Captured:
     def pack(self, outputs: Sequence[Any]) -> Any:
         """Flat outputs in the structure that the step returned."""
         structure, there = self._returned
+        if isinstance(structure, tf.Tensor):  # most steps return their loss alone, and this runs after each
+            return outputs[0]
         left = iter(outputs)
         return tf.nest.pack_sequence_as(structure, [next(left) if t else None for t in there], expand_composites=True)
 

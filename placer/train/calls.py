@@ -183,7 +183,8 @@ class Calls:
                 raise
             self.session.replicas.roll_back(mode.use, kept)
             return self._untouched_instead(variant, mode, tensors, error)
-        self._placed_run.trained(mode)
+        if kept is not None:
+            self._placed_run.trained(mode)
         if self.session.fragile:
             self.session.after_placed(partial(self._repeat, variant.key, tensors), tensors, step_s)
         return mode.step.captured.pack(outputs), step_s

@@ -41,7 +41,7 @@ __all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
 
 T = TypeVar("T")
 FEWER = "pad batches to a few lengths (tf.data's bucket_by_sequence_length), and pass what else changes as tensors."
-LOOK_S = 0.005  # seconds of steady steps of which only the last is looked at
+LOOK_S = 0.015  # seconds of steady steps of which only the last is looked at
 
 
 class Controller:
@@ -76,8 +76,8 @@ class Controller:
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
 
     def unseen(self, step_s: float) -> int:
-        """How many of the next calls, each of so many seconds, the script need not be sent: a look takes a good part of
-        a millisecond's step. What is due at some step is not passed over.
+        """How many of the next calls, each of so many seconds, the script need not be sent: beside workers that are
+        busy on all cores a look takes a tenth of a millisecond. What is due at some step is not passed over.
         """
         if not self._is_calm:
             return self._rest.unseen(step_s)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -18,8 +17,7 @@ LEAST_STEPS = 16  # between two snapshots
 MOST_LOG_BYTES = 512 * 2**20
 
 
-@dataclass(frozen=True)
-class LoggedStep:
+class LoggedStep(NamedTuple):
     """A step taken since the snapshot."""
 
     writes: dict[int, Any]  # what the user had written to variables before it: variable's id -> value

@@ -177,6 +177,13 @@ def test_all_are_recorded_but_those_that_this_commit_recorded(checkout, ran, cap
     assert "1 of 3 are recorded" in said and "spoc; about 10 min to go, and 1 of unknown length." in said
 
 
+def test_a_record_of_every_network_stands_for_the_sample_and_one_of_some_does_not(checkout, ran):
+    for name, model in (("spoc", "all"), ("plan", "towers")):
+        recorded(checkout, name, "c0ffee", command=command_of(name, BenchOptions(models=(model,))))
+    all_records.record_each({"spoc": True, "plan": True}, None)
+    assert ran == [["plan", "--record"]]
+
+
 def test_one_that_fails_is_named_after_all_others_were_recorded(checkout, ran):
     with pytest.raises(PlacerError, match="moody could not be recorded"):
         all_records.record_each({"moody": False, "trust": False}, None)
