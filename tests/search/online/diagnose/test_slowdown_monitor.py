@@ -1,0 +1,101 @@
+"""What the monitor takes for the load of now, and whether probes say that it has gone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from placer.devices.load.load_reading import LoadReading, Pair
+from search.online.diagnose.diagnosis import diagnose_by_steps
+from search.online.diagnose.slowdown_monitor import SlowdownMonitor
+
+PAIR = ("worker:0", "worker:1")
+QUIET_S = 0.01
+
+
+class Probes:
+    """Each device's probe takes QUIET_S times its factor, and so does that of the link."""
+
+    def __init__(self) -> None:
+        self.factors = dict.fromkeys(PAIR, 1.0)
+        self.link_factor = 1.0
+
+    def take(self) -> LoadReading:
+        return LoadReading({name: self.device(name) for name in PAIR}, {PAIR: self.link(PAIR)})
+
+    def device(self, name: str) -> float:
+        return QUIET_S * self.factors[name]
+
+    def link(self, pair: Pair) -> float:
+        return QUIET_S * self.link_factor
+
+
+@pytest.fixture
+def probes() -> Probes:
+    return Probes()
+
+
+def loaded(probes: Probes, step_ratio: float = 1.8) -> SlowdownMonitor:
+    """A monitor that has acted on what the probes show, beside steps that slowed."""
+    monitor = SlowdownMonitor(probes, [Probes().take()] * 3)
+    readings = [probes.take()] * 3
+    monitor.act_on(readings, monitor.diagnose(readings, step_ratio))
+    return monitor
+
+
+def felt(monitor: SlowdownMonitor, **factors: float) -> None:
+    """Act on what only steps of single devices show: device, with : for _, -> how many times slower."""
+    found = diagnose_by_steps({name.replace("_", ":"): factor for name, factor in factors.items()}, 1.8)
+    monitor.act_on([monitor.take()] * 3, found)
+
+
+def test_a_load_that_probes_see_has_eased_when_they_are_fast_again(probes: Probes) -> None:
+    probes.factors["worker:1"] = 2.0
+    monitor = loaded(probes)
+    assert monitor.load.devices == {"worker:1": pytest.approx(2.0)} and monitor.is_slow
+    assert not monitor.has_eased()
+    probes.factors["worker:1"] = 1.1
+    assert monitor.has_eased()
+
+
+def test_that_no_move_solved_a_load_that_probes_see_does_not_end_the_watch_for_its_end(probes: Probes) -> None:
+    probes.factors["worker:1"] = 2.0
+    monitor = loaded(probes)
+    felt(monitor, worker_0=1.0, worker_1=1.7)  # steps still show it, as do the probes
+    probes.factors["worker:1"] = 1.0
+    assert monitor.has_eased()
+
+
+def test_a_slow_link_has_eased_when_its_probe_is_fast_again(probes: Probes) -> None:
+    probes.link_factor = 4.0
+    monitor = loaded(probes)
+    assert monitor.load.links == {PAIR: pytest.approx(4.0)} and not monitor.has_eased()
+    probes.link_factor = 1.2
+    assert monitor.has_eased()
+
+
+def test_probes_are_not_asked_about_a_load_that_only_steps_show(probes: Probes) -> None:
+    monitor = loaded(probes)
+    felt(monitor, worker_0=1.0, worker_1=1.7)
+    assert monitor.load.devices == {"worker:1": pytest.approx(1.7)}
+    assert not monitor.has_eased()
+    felt(monitor, worker_0=1.0, worker_1=1.5)  # since then
+    assert monitor.load.devices == {"worker:1": pytest.approx(1.7 * 1.5)}
+
+
+def test_a_second_look_takes_what_probes_show_now_and_forgets_nothing_where_they_show_none(probes: Probes) -> None:
+    probes.factors["worker:1"] = 2.0
+    monitor = loaded(probes)
+    probes.factors["worker:1"] = 3.0
+    monitor.look_again([monitor.take()] * 3)
+    assert monitor.load.devices == {"worker:1": pytest.approx(3.0)}
+    probes.factors["worker:1"] = 1.0
+    monitor.look_again([monitor.take()] * 3)
+    assert monitor.load.devices == {"worker:1": pytest.approx(3.0)}
+
+
+def test_a_device_of_which_nothing_is_known_is_the_slow_one_where_the_others_are_not(probes: Probes) -> None:
+    monitor = loaded(probes)
+    felt(monitor, worker_0=1.0, worker_1=math.nan)
+    assert set(monitor.load.devices) == {"worker:1"} and monitor.load.devices["worker:1"] > 1.1
