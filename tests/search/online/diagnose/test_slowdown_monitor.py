@@ -44,9 +44,9 @@ def loaded(probes: Probes, step_ratio: float = 1.8) -> SlowdownMonitor:
     return monitor
 
 
-def felt(monitor: SlowdownMonitor, **factors: float) -> None:
-    """Act on what only steps of single devices show: device, with : for _, -> how many times slower."""
-    found = diagnose_by_steps({name.replace("_", ":"): factor for name, factor in factors.items()}, 1.8)
+def felt(monitor: SlowdownMonitor, factor: float) -> None:
+    """Act on what steps of single devices show: worker:1 is so many times slower, worker:0 is not."""
+    found = diagnose_by_steps({"worker:0": 1.0, "worker:1": factor}, 1.8)
     monitor.act_on([monitor.take()] * 3, found)
 
 
@@ -62,7 +62,7 @@ def test_a_load_that_probes_see_has_eased_when_they_are_fast_again(probes: Probe
 def test_that_no_move_solved_a_load_that_probes_see_does_not_end_the_watch_for_its_end(probes: Probes) -> None:
     probes.factors["worker:1"] = 2.0
     monitor = loaded(probes)
-    felt(monitor, worker_0=1.0, worker_1=1.7)  # steps still show it, as do the probes
+    felt(monitor, 1.7)  # steps still show it, as do the probes
     probes.factors["worker:1"] = 1.0
     assert monitor.has_eased()
 
@@ -77,10 +77,10 @@ def test_a_slow_link_has_eased_when_its_probe_is_fast_again(probes: Probes) -> N
 
 def test_probes_are_not_asked_about_a_load_that_only_steps_show(probes: Probes) -> None:
     monitor = loaded(probes)
-    felt(monitor, worker_0=1.0, worker_1=1.7)
+    felt(monitor, 1.7)
     assert monitor.load.devices == {"worker:1": pytest.approx(1.7)}
     assert not monitor.has_eased()
-    felt(monitor, worker_0=1.0, worker_1=1.5)  # since then
+    felt(monitor, 1.5)  # since then
     assert monitor.load.devices == {"worker:1": pytest.approx(1.7 * 1.5)}
 
 
@@ -97,5 +97,5 @@ def test_a_second_look_takes_what_probes_show_now_and_forgets_nothing_where_they
 
 def test_a_device_of_which_nothing_is_known_is_the_slow_one_where_the_others_are_not(probes: Probes) -> None:
     monitor = loaded(probes)
-    felt(monitor, worker_0=1.0, worker_1=math.nan)
+    felt(monitor, math.nan)
     assert set(monitor.load.devices) == {"worker:1"} and monitor.load.devices["worker:1"] > 1.1
