@@ -23,6 +23,7 @@ from placer.devices.joining import (
     keep_joined_alive,
     leave,
     own_node,
+    part,
     reach_one_another,
 )
 from placer.devices.links.link_probes import measure_links, probes_within
@@ -31,7 +32,7 @@ from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
 from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.specs import check_max_memory, check_spec, division, worker_addresses
 from placer.devices.workers.addresses import check_answers, listens
-from placer.devices.workers.deadline import drop_deadlines, keep_deadlines, waiting
+from placer.devices.workers.deadline import DeviceLostError, drop_deadlines, keep_deadlines, waiting
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_info import WorkerInfo
 from placer.devices.workers.workers import Workers, memory_bytes_each, start_workers
@@ -47,9 +48,9 @@ RECONNECT_S = 1.0  # a worker that could not reach another tries again after thi
 class Devices:
     """An open topology: the TensorFlow device behind each name, and the session that reaches them all.
 
-    Workers get lost and come back (docs/decisions/008-lost-devices.md). `without` and `join_all` connect this process
-    again: afterwards all variables and functions on workers are gone, even on survivors, and functions made before
-    must never be called again. No other thread may use TensorFlow meanwhile.
+    Workers get lost and come back (docs/decisions/008-lost-devices.md). `without`, `join_all` and `join_anew` connect
+    this process again: afterwards all variables and functions on workers are gone, even on survivors, and functions
+    made before must never be called again. No other thread may use TensorFlow meanwhile.
     """
 
     topology: Topology
@@ -157,11 +158,26 @@ class Devices:
         self._join(self.whole.topology.names)
         return self.whole
 
+    def join_anew(self) -> None:
+        """Leave the workers and join the same ones again: they free what they kept of steps that were closed, and give
+        it back to the kernel.
+
+        Afterwards, what was on workers is gone, as after `join_all`. Raises DeviceLostError where one does not answer.
+        """
+        try:
+            with waiting("the devices were left"):
+                part()
+            self._join(self.topology.names)
+        except DeviceLostError:
+            raise
+        except PlacerError as error:
+            raise DeviceLostError(str(error)) from error
+
     def close(self) -> None:
         """End all workers started for this topology, including those left out and those being restarted."""
         try:
             if self.leaves:
-                leave(self.addresses.values())
+                leave(self.addresses.values(), ends=self.workers is not None or self.ray_workers is not None)
         finally:
             for started in (self.workers, self.ray_workers):
                 if started is not None:

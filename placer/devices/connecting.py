@@ -10,6 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.workers import leftovers
 from placer.devices.workers.binding import LOOPBACK, bind, listening_ports
 from placer.devices.workers.listen_watch import ListenWatch
 
@@ -39,6 +40,7 @@ def connect(cluster: tf.train.ClusterSpec, interfaces: Collection[str] = ()) -> 
         global _times
         with watch.held(names) if watch is not None else nullcontext():
             _times += 1
+            leftovers.forget()  # workers free them also where the connection is made in vain
             _connect(cluster, names)
 
     tf.config.list_logical_devices()  # starts what TensorFlow would start, with its port, at some later call

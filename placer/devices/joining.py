@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.connecting import HOST_JOB, connect
+from placer.devices.workers import freed_memory
 from placer.devices.workers.addresses import listens
 from placer.devices.workers.binding import interface_of, own_address
 from placer.devices.workers.deadline import drop_deadlines, waiting
@@ -61,6 +62,7 @@ def join_workers(tasks: Mapping[int, str], *, own: bool = False) -> Joined:
     The ports that this process opens for it are tied to the interfaces through which it reaches the workers. Raises
     PlacerError where one does not answer, BadInputError for one with another TensorFlow than this process's.
     """
+    global _heeding
     deadline = time.monotonic() + JOIN_TIMEOUT_S
     mine = [own_address(_ip(address)) for address in tasks.values()]
     interfaces = {name for name in map(interface_of, mine) if name is not None}
@@ -71,6 +73,8 @@ def join_workers(tasks: Mapping[int, str], *, own: bool = False) -> Joined:
                     with tf_internals.kept_by_workers(KEPT_S) if own else nullcontext():
                         joined = _joined_once(tasks, mine[0], interfaces)
                     _check_versions(tasks, joined.infos)
+                    _heeding = set(tasks) if own else {task for task, info in joined.infos.items() if info.heeds}
+                    _say(freed_memory.KEEP)
                     return joined
             except tf.errors.UnavailableError:  # TensorFlow retries a restarted process about once a second
                 if time.monotonic() > deadline or not all(map(listens, tasks.values())):
@@ -183,12 +187,38 @@ def reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
             time.sleep(RETRY_S)
 
 
-def leave(addresses: Iterable[str]) -> None:
-    """Leave the cluster while its workers are there: later, TensorFlow complains that it cannot tell them."""
+def disconnect() -> None:
+    """Leave the workers that are joined, if any. Raises what TensorFlow raises."""
+    if tf_internals.joined_tasks():
+        connect(tf.train.ClusterSpec({}))
+
+
+def part() -> None:
+    """The same from workers that live on: they give the memory that they free back to the kernel. Waits for them."""
+    with suppress(tf.errors.OpError):  # one is lost
+        _say(freed_memory.GIVE_BACK)
+    disconnect()
+
+
+def _say(word: str) -> None:
+    """Tell the joined workers that heed it."""
+    for task in _heeding & tf_internals.joined_tasks().keys():
+        with tf.device(f"/job:worker/task:{task}/device:CPU:0"):
+            tf.io.write_file(freed_memory.WORDS_PATH, word)
+
+
+_heeding: set[int] = set()  # the tasks of joined workers that heed words, because Placer started them
+
+
+def leave(addresses: Iterable[str], *, ends: bool) -> None:
+    """Leave the cluster while its workers are there: later, TensorFlow complains that it cannot tell them.
+
+    ends: whether they end then.
+    """
     try:
         if all(map(listens, addresses)):
             with waiting("the devices were left"):
-                connect(tf.train.ClusterSpec({}))
+                (disconnect if ends else part)()
     except PlacerError:  # a worker was lost now that nothing is left to do
         pass
     finally:

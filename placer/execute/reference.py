@@ -36,19 +36,32 @@ def reference(
     start: node name of each variable -> its value. unpack: for a step that was captured to take a batch in place of an
     iterator.
     """
-    variables = {name: tf.Variable(value, trainable=False) for name, value in start.items()}
+    variables = own_variables(captured, start)
     before = {name: variable.numpy() for name, variable in variables.items()}
-    traced = captured.traced
-    handles = [
-        tf_internals.handle_of(variables[name]) if name in variables else tensor
-        for name, tensor in traced.captures.items()
-    ]
-    run = _untouched(captured, handles)
+    run = _untouched(captured, captures(captured, variables))
     steps = []
     for batch in batches:
         with unpack(batch) as inputs:
             steps.append(returned(run(inputs)))
     return Outcome(steps, before, {name: variable.numpy() for name, variable in variables.items()})
+
+
+def own_variables(captured: Captured, start: Mapping[str, Any]) -> dict[str, tf.Variable]:
+    """Variables with the values of `start`, by node, each on the device of the user's."""
+    found = {}
+    for name, value in start.items():
+        user = captured.variables[name]
+        with tf.device(tf_internals.handle_of(user).device):  # not watched
+            found[name] = tf.Variable(value, trainable=False, dtype=user.dtype, shape=user.shape)
+    return found
+
+
+def captures(captured: Captured, variables: Mapping[str, tf.Variable]) -> list[Any]:
+    """The tensors that the traced function captured, with the handles of these variables in place of the user's."""
+    return [
+        tf_internals.handle_of(variables[name]) if name in variables else tensor
+        for name, tensor in captured.traced.captures.items()
+    ]
 
 
 def perturbed(start: Mapping[str, Any]) -> dict[str, Array]:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.variables import new_variable, wait_for
+from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import waiting
 from placer.errors import PlacerError
 from placer.execute.ordered_sums import order_sums
@@ -105,7 +106,8 @@ class PlacedStep:
         placed = template.placed(self.function_name, self.device_of, order, template.host)
         tf_internals.mark_nodes(placed, self._mark)
         tf_internals.add_function(placed)
-        self._finalizer = weakref.finalize(self, tf_internals.remove_function, self.function_name)
+        sent = len(placed.node_def) if any("/job:worker" in device for device in set(devices)) else 0
+        self._finalizer = weakref.finalize(self, _remove, self.function_name, sent, leftovers.times_freed())
         self._finalizer.atexit = False  # the devices may be gone by then
         self._verified = proven
 
@@ -174,6 +176,12 @@ class PlacedStep:
                 f"{len(wrong)} ops did not run where they were mapped, first {first!r}: "
                 f"{self.device_of[first]} was asked for, {seen[first]} ran it."
             )
+
+
+def _remove(function_name: str, ops: int, made_at: int) -> None:
+    """ops: that were sent to workers."""
+    tf_internals.remove_function(function_name)
+    leftovers.add(ops, made_at)
 
 
 def _function_def(captured: Captured) -> Any:

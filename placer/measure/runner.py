@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import Any, Protocol
-
-import tensorflow as tf
 
 from placer.devices.cluster import Devices
 from placer.devices.gpu_wait import drain
 from placer.devices.host.suspends import Suspends
 from placer.devices.memory_room import short_of_room
+from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import waiting
-from placer.execute.agreement import Agreement, Outcome, PlacedOutcome, Returned, tolerance
-from placer.execute.fingerprints import Fingerprints
-from placer.execute.local_agreement import agreement
+from placer.execute.agreement import Outcome
 from placer.execute.outputs import attempted, no_room, out_of_memory, values
-from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
-from placer.execute.variable_copies import Pair, Transfers, by_whole_node
 from placer.graph.mapping import Mapping
+from placer.measure.step_check import StepCheck
 from placer.result import Failed, Measured, Result, heats, is_clearly_slower, relative_error, summary
 from placer.trace.capture import Captured
 
 SWITCHED = "a mapping was set up"
 PRECISE = 0.004  # relative standard error of a median at which more steps would change no figure that is quoted
-CHECKED_STEPS = 2  # the second loss depends on the first update
 
 RunOrder = Callable[[Mapping], Sequence[str]]
 """Mapping -> names of ops in the order in which they should run (docs/decisions/006-run-order.md)."""
@@ -95,6 +90,9 @@ class Runner:
     holds: fewer mappings are raced at once where the devices could not hold all. Where there is no room for one beside
     incumbent and anchor, these are taken down, and it is measured alone, as the next anchor. peaks: what workers are
     asked whether they have it, before a mapping is set up. suspends: steps across one are stepped again.
+
+    Workers keep something of each step that was closed. Before a race, once that is much (`leftovers`), they are joined
+    anew, and what this runner and those beside it keep is set up again.
     """
 
     def __init__(
@@ -115,21 +113,12 @@ class Runner:
         self.order, self.holds, self.peaks = order, holds, peaks
         self.devices = devices
         self.inputs = list(inputs)
-        untouched = Agreement(
-            references,
-            exact=devices.same_bits and captured.is_ordered,
-            random=captured.is_random,
-            tolerance=tolerance(references),
-            shaken=lambda: (self._reference(self._before), self._reference(perturbed(self._before))),
-        )
         self.settings = settings or RunnerSettings()
         self.clock, self.suspends = clock, suspends or Suspends()
         self.template = Template(captured, devices.host)
-        self._before = {name: variable.numpy() for name, variable in captured.whole.variables.items()}
-        batches = [self.inputs] * CHECKED_STEPS
-        self.agreement = agreement(captured, untouched, lambda: self._before, batches, devices.host)
-        self._transfers, self._fingerprints = Transfers(), Fingerprints()
-        self._fetched: dict[str, tf.Variable] = {}
+        self.check = StepCheck(captured, devices, self.inputs, references)
+        self._sharing: list[Runner] = beside._sharing if beside else []  # the devices, this one among them
+        self._sharing.append(self)
         self.anchor: PlacedStep | None = beside.anchor if beside else None
         self.anchor_s: float = beside.anchor_s if beside else 0.0
         self._borrowed = self.anchor
@@ -145,6 +134,8 @@ class Runner:
         """The step times of several mappings by successive halving (Jamieson & Talwalkar 2016): all are stepped in
         turn, the slower half drops out, the faster half goes on, and only the winner takes all repeats.
         """
+        if leftovers.are_many() and self.devices.addresses:
+            self._join_anew()
         if self.anchor is None and len(mappings) > 1:
             return [self.measure(mappings[0]), *self.race(mappings[1:])]
         together = self._with_room(mappings)
@@ -249,8 +240,7 @@ class Runner:
             try:
                 first = values(step.run_flat(self.inputs))
                 switch_s = self.clock() - begin
-                returned = [first, *(values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
-                self.agreement.check(self._outcome(step, returned))
+                self.check(step, first)
             except BaseException:
                 step.close()
                 raise
@@ -278,24 +268,35 @@ class Runner:
         self.anchor = self.incumbent = self._borrowed = None
         self._mapping_of.clear()
 
-    def _reference(self, start: MappingABC[str, Any]) -> Outcome:
-        return reference(self.captured.whole, start, [self.inputs] * CHECKED_STEPS)
+    def _join_anew(self) -> None:
+        """Raises DeviceLostError where a worker does not answer."""
+        kept = [(runner, step, mapping) for runner in self._sharing for step, mapping in runner._mapping_of.items()]
+        for _, step, _ in kept:
+            step.close()
+        for runner in self._sharing:
+            runner.check.forget()
+        self.devices.join_anew()
+        anew: dict[PlacedStep | None, PlacedStep] = {}
+        for runner, step, mapping in kept:
+            ready = runner.ready(mapping)
+            if not isinstance(ready, Failed):
+                anew[step] = ready[0]
+                attempted(partial(runner.seconds_of, ready[0], 0))  # warm, as what it is raced with
+        for runner in self._sharing:
+            runner._go_on_with(anew)
 
-    def _outcome(self, step: PlacedStep, returned: Returned) -> PlacedOutcome:
-        def fetched(names: Collection[str]) -> Outcome:
-            return Outcome(returned, {name: self._before[name] for name in names}, self.state(step, names))
-
-        held = by_whole_node(self.captured, step.variables)
-        return PlacedOutcome(returned, lambda: self._fingerprints(held), fetched)
-
-    def state(self, step: PlacedStep, names: Collection[str]) -> dict[str, Any]:
-        """The values of these variables of the whole step as a placed step left them, fetched all at once."""
-        held, mine = by_whole_node(self.captured, step.variables), self.captured.whole.variables
-        for name in names:
-            if name not in self._fetched:
-                self._fetched[name] = tf.Variable(mine[name].read_value(), trainable=False)
-        self._transfers([Pair(held[name], self._fetched[name]) for name in names])
-        return {name: self._fetched[name].numpy() for name in names}
+    def _go_on_with(self, anew: dict[PlacedStep | None, PlacedStep]) -> None:
+        """Keep these placed steps in place of the former ones of the same mappings. Where the anchor does not run any
+        more, the next mapping that is measured becomes the anchor.
+        """
+        self._mapping_of = {anew[step]: mapping for step, mapping in self._mapping_of.items() if step in anew}
+        self.anchor, self._borrowed = anew.get(self.anchor), anew.get(self._borrowed)
+        if self.incumbent is not None:
+            self.incumbent = anew.get(self.incumbent)
+            if self.incumbent is None:
+                self._take_down_incumbent()
+        if self.anchor is None:
+            self.close()
 
     def _names(self, mapping: Mapping) -> list[str]:
         return [self.devices.tf_name(d) for d in mapping.devices]

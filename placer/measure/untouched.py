@@ -3,48 +3,68 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from placer.devices.connecting import times_connected
 from placer.devices.host.suspends import Suspends
 from placer.execute.agreement import Outcome, Returned, is_float
 from placer.execute.outputs import values
-from placer.execute.reference import reference
-from placer.measure.runner import CHECKED_STEPS, RunnerSettings, timed
+from placer.execute.reference import captures, own_variables, reference
+from placer.measure.runner import RunnerSettings, timed
+from placer.measure.step_check import CHECKED_STEPS
 from placer.result import Measured, summary
 from placer.trace.capture import Captured
 
 
 class UntouchedStep:
-    """The user's step as TensorFlow runs it by default, on the user's variables, which `close` restores."""
+    """The user's step as TensorFlow runs it by default, on the user's variables, which `close` restores. Once workers
+    were joined, it runs on variables of its own, because what is assigned to older ones is lost then
+    (docs/decisions/002-untouched-first.md).
+    """
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, start: Mapping[str, Any] | None = None) -> None:
+        """start: node name of each variable -> other values to begin with."""
         self.captured = captured.whole
-        self.before = {name: variable.numpy() for name, variable in self.captured.variables.items()}
+        users = {name: variable.numpy() for name, variable in self.captured.variables.items()}
+        self.before = dict(users if start is None else start)
+        self._users = None if times_connected() else users
+        self.variables = dict(self.captured.variables)
+        if self._users is None:
+            self.variables = own_variables(self.captured, self.before)
+        elif start is not None:
+            self._assign(start)
+        self._captures = captures(self.captured, self.variables)
         self.steps = 0
         self.last: list[Any] = []  # what the last step returned
 
     def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
         """One training step on flat inputs; flat outputs."""
-        self.last = list(tf.nest.flatten(self.captured.call(inputs), expand_composites=True))
+        outputs = self.captured.traced.call(inputs, self._captures)
+        self.last = list(tf.nest.flatten(outputs, expand_composites=True))
         self.steps += 1
         return self.last
 
     def close(self) -> None:
-        """Restore the variables to their values before measuring."""
-        for name, variable in self.captured.variables.items():
-            variable.assign(self.before[name])
+        """Restore the user's variables to their values before, or release its own."""
+        if self._users is not None:
+            self._assign(self._users)
+        self.variables, self._captures = {}, []
+
+    def _assign(self, values_of: Mapping[str, Any]) -> None:
+        for name, value in values_of.items():
+            self.variables[name].assign(value)
 
     def outcome(self, inputs: Sequence[Any], steps: int) -> Outcome:
         """What the next steps do, from where the variables were when this was made."""
         if self.captured.traced.seeded is not None:  # the user's own function draws other numbers each time
             return reference(self.captured, self.before, [inputs] * steps)
         returned = [values(self.run_flat(inputs)) for _ in range(steps)]
-        return Outcome(returned, self.before, {n: v.numpy() for n, v in self.captured.variables.items()})
+        return Outcome(returned, self.before, {name: v.numpy() for name, v in self.variables.items()})
 
 
 def measure_untouched(

@@ -142,7 +142,7 @@ class Captured:
     def pack(self, outputs: Sequence[Any]) -> Any:
         """Flat outputs in the structure that the step returned."""
         structure, there = self._returned
-        if isinstance(structure, tf.Tensor):  # most steps return their loss alone, and this runs after each
+        if isinstance(structure, tf.Tensor):  # a loss alone needs no packing, and this runs after each step
             return outputs[0]
         left = iter(outputs)
         return tf.nest.pack_sequence_as(structure, [next(left) if t else None for t in there], expand_composites=True)

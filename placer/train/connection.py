@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from placer import tf_internals
 from placer.devices.cluster import Devices, open_devices, start_own
-from placer.devices.connecting import connect, times_connected
+from placer.devices.connecting import times_connected
+from placer.devices.joining import disconnect, part
 from placer.devices.process_resources import dropped_by_joining, refusal, remedy
 from placer.devices.ray.ray_workers import RayWorkers
 from placer.devices.specs import division
@@ -134,9 +134,7 @@ class Connection:
         left, None where they are.
         """
         if self.fragile:
-            if self._leaves >= MOST_LEAVES:
-                return f"they were left {self._leaves} times, and TensorFlow keeps threads of each time"
-            why = refusal("left")
+            why = self.why_stay()
             if why is not None:
                 return why
             self._leaves += 1
@@ -145,21 +143,39 @@ class Connection:
         self._part()
         return None
 
+    def why_stay(self) -> str | None:
+        """Why workers that are joined must not be left now; None where they may be."""
+        if self._leaves >= MOST_LEAVES:
+            return f"they were left {self._leaves} times, and TensorFlow keeps threads of each time"
+        return refusal("left")
+
+    def join_anew(self) -> None:
+        """Leave the workers and join them again at once: they free what they kept of steps that were closed. Where one
+        is not there, go on as `rejoin` does.
+        """
+        self._leaves += 1
+        try:
+            with waiting("the devices were left"):
+                part()
+        except (PlacerError, *LOST_ERRORS):
+            pass  # it shows again when they are joined
+        finally:
+            self.rejoin()
+
     def _part(self) -> None:
         """Leave the workers' cluster, wherever they are by now; void all that was on them."""
         try:
             if self.joins_workers:
                 with waiting("the devices were left"):
-                    self._leave()
+                    self._leave(part)
         finally:
             self.generation += 1
             self._watch_no_more()
 
     @staticmethod
-    def _leave() -> None:
+    def _leave(leave: Callable[[], None]) -> None:
         try:
-            if tf_internals.joined_tasks():
-                connect(tf.train.ClusterSpec({}))
+            leave()
         finally:  # joined in vain, or by half, TensorFlow has forgotten them, too
             renew_all()
 
@@ -232,7 +248,7 @@ class Connection:
         dropped = dropped_by_joining() if leaves else None
         try:
             if leaves:
-                self._leave()  # joined to dead workers, nothing can be compiled
+                self._leave(disconnect)  # joined to dead workers, nothing can be compiled
         finally:
             if self._whole is not None:
                 self._whole.close()

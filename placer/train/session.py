@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from placer.devices.cluster import Devices
 from placer.devices.process_resources import dropped_by_joining, refusal, remedy
+from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
@@ -288,22 +289,36 @@ class DeviceSession:
         why nothing was joined, None where it was.
         """
         with self.lock:
-            why = refusal("joined")
-            if why is not None and gc.collect():  # it may have been garbage
-                why = refusal("joined")
-            if why is None:
-                self._rejoin()
-            return why
+            return self._joined_by(self.connection.rejoin, lambda: refusal("joined"))
 
-    def _rejoin(self) -> None:
+    @property
+    def keeps_much(self) -> bool:
+        """Whether workers keep so much of steps that were closed that it is time to `join_anew`."""
+        return self.fragile and not self.missing and leftovers.are_many()
+
+    def join_anew(self) -> str | None:
+        """Join workers anew, none of which is missing, as `Connection.join_anew` does. Training goes on from the state
+        it is in. Returns why they were not, None where they were. The training thread only, between steps.
+        """
+        with self.lock:
+            return self._joined_by(self.connection.join_anew, self.connection.why_stay)
+
+    def _joined_by(self, join: Callable[[], None], refused: Callable[[], str | None]) -> str | None:
+        """Let `join` connect this process to devices; returns why it must not, where it is refused."""
+        why = refused()
+        if why is not None and gc.collect():  # it may have been garbage
+            why = refused()
+        if why is not None:
+            return why
         self.save()
         for member in self.members:
             member.pause()
         try:
-            self.connection.rejoin()
+            join()
         finally:  # what was on the devices is void, whether all of them are there or not
             self.replicas.lose()
             self._rebuild()
+        return None
 
     def _rebuild(self) -> None:
         try:

@@ -76,8 +76,8 @@ class Controller:
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
 
     def unseen(self, step_s: float) -> int:
-        """How many of the next calls, each of so many seconds, the script need not be sent: beside workers that are
-        busy on all cores a look takes a tenth of a millisecond. What is due at some step is not passed over.
+        """How many of the next calls, each of so many seconds, the script need not be sent, because a look at one is
+        work between two steps. What is due at some step is not passed over.
         """
         if not self._is_calm:
             return self._rest.unseen(step_s)
@@ -319,6 +319,8 @@ class Controller:
             if self._rest.is_due:
                 return
             self._look_for_lost()
+            if adaptation is None or adaptation.is_quiet:
+                self.lost.free(self.step)
 
     def look_aside(self) -> None:
         """After a call of another signature than the main one: look for losses, and say once if most calls are such."""

@@ -61,6 +61,11 @@ class SessionLike(Protocol):
 
     def rejoin(self) -> str | None: ...
 
+    @property
+    def keeps_much(self) -> bool: ...
+
+    def join_anew(self) -> str | None: ...
+
 
 class Probes(Protocol):
     """How fast devices are now; `placer.devices.load.load_probes.LoadProbes`."""

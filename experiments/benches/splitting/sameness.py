@@ -51,11 +51,10 @@ def untouched_training(
     from placer.measure.untouched import UntouchedStep
 
     slots = gradient_slots(captured)
-    with closing(UntouchedStep(captured)) as step:
-        for name, value in perturbed(step.before).items() if rounded else ():
-            captured.variables[name].assign(value)
+    begin = {name: variable.numpy() for name, variable in captured.whole.variables.items()}
+    with closing(UntouchedStep(captured, perturbed(begin) if rounded else begin)) as step:
         return trained(
-            lambda: step.run_flat(inputs), lambda: {name: captured.variables[name].numpy() for name in slots}, steps
+            lambda: step.run_flat(inputs), lambda: {name: step.variables[name].numpy() for name in slots}, steps
         )
 
 
@@ -67,7 +66,7 @@ def placed_training(job: Job, mapping: Placing, steps: int = STEPS) -> Training:
     names = [job.devices.tf_name(d) for d in fine.devices]
 
     def state() -> State:
-        return job.runner.state(step, slots)
+        return job.runner.check.state(step, slots)
 
     with closing(PlacedStep(job.runner.template, names, order=job.prediction.order(fine))) as step:
         return trained(lambda: step.run_flat(job.inputs), state, steps)

@@ -250,7 +250,7 @@ def _checked(job: Job) -> list[str]:
     """What the job's step was compared with, where it does not do what the untouched step does."""
     from placer.execute.local_agreement import LocalAgreement
 
-    held = job.runner.agreement
+    held = job.runner.check.agreement
     return [f"With --split-batchnorm local: {held.in_words}"] if isinstance(held, LocalAgreement) else []
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ContextDecorator, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -162,7 +162,13 @@ class Deadlines:
             guard.INTERRUPTED: "did not answer when Ctrl-C was pressed",
             guard.TERMINATED: "did not answer when this was to end",
         }.get(self._reason(), "was lost" if len(lost) == 1 else "were lost")
-        return f"{listed(lost)} {how} while {what}; {NEXT}"
+        return f"{listed(lost)} {how} while {what}{self._killed(lost)}; {NEXT}"
+
+    def _killed(self, lost: Collection[str]) -> str:
+        """That SIGKILL ended one of the workers that were started here, where it was not the guard's."""
+        processes = [] if self.workers is None or self._reason() else self.workers.processes
+        codes = (process.poll() for name, process in zip(self.names, processes, strict=False) if name in lost)
+        return " (ended by SIGKILL, as by the kernel where memory runs out)" if -signal.SIGKILL in codes else ""
 
     def _wait_for_the_end(self, told: int) -> None:
         """In a thread: where the guard could not end a call, write what there is, and end this process."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from placer.devices.host.cores import usable_cores
+from placer.devices.workers import freed_memory
 from placer.devices.workers.binding import LOOPBACK, bind, interface_of
 from placer.devices.workers.keepalive import keep_alive_from_now
 from placer.devices.workers.listen_watch import ListenWatch
@@ -202,8 +203,9 @@ def serve(listen: Listen, threads: int, parts: tuple[Any, Any], watch: ListenWat
     from tensorflow.python.framework import versions
 
     config_pb2, server_lib = parts
-    info = WorkerInfo(str(versions.VERSION), int(psutil.virtual_memory().available))
+    info = WorkerInfo(str(versions.VERSION), int(psutil.virtual_memory().available), heeds=True)
     info.publish()
+    freed_memory.heed()
     config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
     config.gpu_options.allow_growth = True
     cluster = server_lib.ClusterSpec({JOB: [f"{listen.ip}:{listen.port}"]})

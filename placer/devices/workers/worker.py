@@ -19,6 +19,7 @@ from contextlib import closing
 from types import ModuleType
 from typing import Any
 
+from placer.devices.workers import freed_memory
 from placer.devices.workers.binding import LOOPBACK, bind_to_loopback
 from placer.devices.workers.keepalive import SILENT_S, keep_alive_from_now
 from placer.devices.workers.listen_watch import ListenWatch
@@ -80,6 +81,7 @@ def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any], wat
     config_pb2, server_lib = parts
     config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
     cluster = server_lib.ClusterSpec({"worker": [f"localhost:{port}" for port in ports]})
+    freed_memory.heed()
     with closing(watch), watch.held([LOOPBACK.decode()]):
         server = server_lib.Server(cluster, job_name="worker", task_index=task, config=config)
     if not bind_to_loopback([ports[task]]):

@@ -14,17 +14,18 @@ INFO_PATH = f"/proc/self/fd/{INFO_FD}"
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """tensorflow: its version. memory_bytes: free when it started."""
+    """tensorflow: its version. memory_bytes: free when it started. heeds: words on `freed_memory`."""
 
     tensorflow: str
     memory_bytes: int
+    heeds: bool = False
 
     @classmethod
     def parsed(cls, text: bytes) -> WorkerInfo | None:
         """What a worker has written; None for anything else."""
         try:
             fields = json.loads(text)
-            return cls(str(fields["tensorflow"]), int(fields["memory_bytes"]))
+            return cls(str(fields["tensorflow"]), int(fields["memory_bytes"]), bool(fields.get("heeds")))
         except (ValueError, TypeError, KeyError):
             return None
 

@@ -83,11 +83,11 @@ class Adaptation:
     def watch(self, step_s: float) -> Steps[None]:
         """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner is gone."""
         step = self._step()
-        change = self._test.add(step_s)
-        self.probes.stepped(step_s * (step - self._watched))
+        change, taken = self._test.add(step_s), step - self._watched
+        self.probes.stepped(step_s * taken)
         self._watched = step
         if change is not None:
-            self._alarm(change)
+            self._alarm(change, change.steps * taken)
         elif step % self.settings.probe_every == 0 and self.probes.may_spend:
             self._probe()
         if self._returning:
@@ -107,15 +107,20 @@ class Adaptation:
         elif step >= self._look_step and self._may_return and self.trials.favourite is UNTOUCHED:
             yield from self._look_at_untouched()
 
-    def _alarm(self, change: Change) -> None:
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no change of step times is to be acted on."""
+        return not (self._backoff.pending or self._returning)
+
+    def _alarm(self, change: Change, steps: int) -> None:
+        """steps: since when; more than were looked at, where these are looked at in groups."""
         self._ratio *= change.ratio
         if is_clear(change.ratio):
             self.probes.renew()
         self._gone_or_alarmed(not change.slower)
         self.monitor.alarmed()
         self.say(
-            "alarm", f"steps take {change.ratio:.2f}x as long since {change.steps} steps.",
-            ratio=change.ratio, steps=change.steps,
+            "alarm", f"steps take {change.ratio:.2f}x as long since {steps} steps.", ratio=change.ratio, steps=steps,
         )  # fmt: skip
 
     def _gone_or_alarmed(self, eased: bool) -> None:

@@ -1,4 +1,6 @@
-"""Between steps: devices that came back are taken in again, and now and then it is looked whether any was lost."""
+"""Between steps: devices that came back are taken in again, now and then it is looked whether any was lost, and workers
+that keep much of mappings that were tried are joined anew.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class LostDevices:
     ) -> None:
         """probe_every: steps between two looks for devices that came back. clock: seconds."""
         self.live, self.probe_every, self._say = live, probe_every, say
-        self._rejoining = Asking(clock)
+        self._rejoining, self._freeing, self._clock = Asking(clock), Asking(clock), clock
 
     def due(self, step: int) -> int:
         """How many steps later `look` may have something to do."""
@@ -40,3 +42,19 @@ class LostDevices:
                 )
         elif step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
+
+    def free(self, step: int) -> None:
+        """Join workers anew where they keep much of mappings that were tried. All that was built is gone then but the
+        mapping that runs. Must not be called while a script goes on with anything that was built.
+        """
+        session = self.live.session
+        if step % LOOK_EVERY or not (session.keeps_much and self._freeing.is_due):
+            return
+        begin_s = self._clock()
+        why = self._freeing.attempt(session.join_anew)
+        if why is None:
+            took_s = self._clock() - begin_s
+            self._say(
+                "joined", "the workers were left and joined again, because they keep something of each mapping that "
+                f"was tried; {took_s:.1f} s.", seconds=took_s,
+            )  # fmt: skip

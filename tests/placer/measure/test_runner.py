@@ -12,12 +12,12 @@ import tensorflow as tf
 from placer.devices.host.suspends import Suspends
 from placer.graph.mapping import Mapping
 from placer.measure.runner import (
-    CHECKED_STEPS,
     RacedStep,
     Runner,
     RunnerSettings,
     timed,
 )
+from placer.measure.step_check import CHECKED_STEPS
 from placer.measure.untouched import UntouchedStep, measure_untouched
 from placer.result import Failed, Measured, heats, summary
 from placer.trace.capture import capture
@@ -216,8 +216,8 @@ def test_the_first_mapping_measured_is_anchor_and_incumbent(runner):
 
 
 def test_a_step_that_computes_something_else_is_a_failure(runner):
-    known = runner.agreement.references
-    runner.agreement.references = [replace(outcome, returned=[[np.float32(0.5)]] * 2) for outcome in known]
+    known = runner.check.agreement.references
+    runner.check.agreement.references = [replace(outcome, returned=[[np.float32(0.5)]] * 2) for outcome in known]
     result = runner.measure(single(runner, 0))
     assert isinstance(result, Failed)
     assert result.reason == "loss"
@@ -226,8 +226,8 @@ def test_a_step_that_computes_something_else_is_a_failure(runner):
 
 def test_other_bits_than_under_the_first_mapping_are_a_failure(runner):
     assert isinstance(runner.measure(single(runner, 0)), Measured)
-    returned, digests = runner.agreement._first
-    runner.agreement._first = [[np.nextafter(v, np.float32(0)) for v in step] for step in returned], digests
+    returned, digests = runner.check.agreement._first
+    runner.check.agreement._first = [[np.nextafter(v, np.float32(0)) for v in step] for step in returned], digests
     result = runner.measure(single(runner, 1))
     assert isinstance(result, Failed)
     assert "under another mapping" in result.detail

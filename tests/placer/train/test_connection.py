@@ -59,9 +59,8 @@ def test_a_call_that_did_not_reach_a_worker_is_made_again_but_not_for_ever(error
 def left_and_joined(monkeypatch):
     """A connection to a worker that is joined, and with it all that TensorFlow would do."""
     module, tasks = "placer.train.connection", {0: "host:1"}
-    monkeypatch.setattr(f"{module}.tf_internals.joined_tasks", lambda: tasks)
     monkeypatch.setattr(f"{module}.refusal", lambda done: None)
-    monkeypatch.setattr(f"{module}.connect", lambda _: tasks.clear())
+    monkeypatch.setattr(f"{module}.part", tasks.clear)
     monkeypatch.setattr(f"{module}.renew_all", lambda: None)
     connection = Connection("host:1", False)
     connection._whole = connection.devices = SimpleNamespace(
@@ -80,6 +79,29 @@ def test_devices_that_were_left_very_often_stay_joined(monkeypatch):
     assert why is not None and "left 3 times" in why
     assert connection.is_joined and connection.fragile and tasks
     assert connection.join() is connection.whole and connection.generation == generation
+
+
+def test_devices_are_joined_anew_as_often_as_they_may_be_left(monkeypatch):
+    monkeypatch.setattr("placer.train.connection.MOST_LEAVES", 3)
+    connection, tasks = left_and_joined(monkeypatch)
+    for generation in range(1, 4):
+        assert connection.why_stay() is None
+        connection.join_anew()
+        assert connection.generation == generation and tasks and connection.is_joined and connection.missing == ()
+    why = connection.why_stay()
+    assert why is not None and "left 3 times" in why
+
+
+def test_where_leaving_them_fails_devices_are_joined_all_the_same(monkeypatch):
+    connection, tasks = left_and_joined(monkeypatch)
+
+    def part():
+        tasks.clear()
+        raise tf.errors.UnavailableError(None, None, "worker:0 is gone")
+
+    monkeypatch.setattr("placer.train.connection.part", part)
+    connection.join_anew()
+    assert tasks and connection.generation == 1
 
 
 def test_devices_that_are_left_while_one_is_lost_are_missed_no_more(monkeypatch):
@@ -108,8 +130,8 @@ def test_a_join_that_fails_after_tensorflow_has_connected_leaves_the_workers(mon
     monkeypatch.setattr(f"{module}.open_devices", join)
     monkeypatch.setattr(f"{module}.refusal", lambda done: None)
     monkeypatch.setattr(f"{module}.times_connected", lambda: times[0])
-    monkeypatch.setattr(f"{module}.tf_internals.joined_tasks", lambda: tasks)
-    monkeypatch.setattr(f"{module}.connect", lambda cluster: done.append(cluster.as_dict()))
+    monkeypatch.setattr("placer.tf_internals.joined_tasks", lambda: tasks)
+    monkeypatch.setattr("placer.devices.joining.connect", lambda cluster: done.append(cluster.as_dict()))
     monkeypatch.setattr(f"{module}.renew_all", lambda: done.append("renewed"))
     connection = Connection("host:1", False)
     if was_joined:

@@ -18,6 +18,7 @@ import keras, numpy as np, psutil
 import tensorflow as tf
 from conftest import Hand
 from placer.devices import cluster
+from placer.devices.workers import leftovers
 from placer.train.session import DeviceSession
 
 LASTS = "placer.devices.workers.listen_child"
@@ -70,15 +71,18 @@ def hit(*tasks):
     for task in tasks:
         os.kill(session.connection.workers.processes[task].pid, getattr(signal, sys.argv[3]))
 
+def assignable():
+    kept = optimizer.learning_rate.numpy()  # TensorFlow forgets variables at each joining, one in vain, too
+    optimizer.learning_rate.assign(0.5)
+    assert optimizer.learning_rate.numpy() == 0.5
+    optimizer.learning_rate.assign(kept)
+
 def back():
     deadline = time.monotonic() + 120
     while session.missing or session.devices is None:
         if session.is_back():
             session.rejoin()
-            kept = optimizer.learning_rate.numpy()  # TensorFlow forgets variables at each joining, one in vain, too
-            optimizer.learning_rate.assign(0.5)
-            assert optimizer.learning_rate.numpy() == 0.5
-            optimizer.learning_rate.assign(kept)
+            assignable()
         assert time.monotonic() < deadline
         time.sleep(0.05)
     hand.placed.clear()
@@ -102,6 +106,19 @@ def interrupted(i, part, name):
 def disturb(i):
     if i == 8:
         hand.move()
+    if i == 10:  # all are there, and are joined anew, so that they free what they keep
+        built, generation, leftovers.MOST_OPS = hand.live.mode, session.generation, -1
+        assert session.keeps_much and session.join_anew() is None
+        assert leftovers.ops() == 0
+        assert session.generation == generation + 1 and hand.live.mode is not built and not session.losses
+        assert hand.live.mode.devices == built.devices
+        assignable(), hand.placed.clear()
+    if i == 11:  # one of them is not there any more
+        hit(1), session.join_anew()
+        assert session.missing == ("worker:1",) and set(hand.live.mode.devices) == {0}
+        chance = hand.random.getstate()
+        back()
+        hand.random.setstate(chance)  # what happens below needs the mappings that it has
     if i == 12:
         hit(0)
     if i == 16:  # what is lost comes back, and is lost again while the caller looks at his variables

@@ -25,7 +25,7 @@ from placer.train.steps.modes import UNTOUCHED, Built, Placed, Wanted
 from search.online.controller import Controller, OnlineSettings
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.journal import Journal
-from search.online.phases import split_search
+from search.online.phases import lost_devices, split_search
 from search.online.phases.asking import ASKING
 from search.online.replan.proposal import DEFAULT_SEARCHER, NoRoomError, Proposal
 from search.online.replan.replanner import Replanner
@@ -312,6 +312,7 @@ class Machine:
         self.session = SimpleNamespace(
             devices=SimpleNamespace(topology=TOPOLOGY, has_local=False), missing=(), prepare=lambda: None
         )
+        self.session.keeps_much = False
         self.name = "step"
         self.mode, self.left_alone, self.graph, self.shares_cores = UNTOUCHED, None, GRAPH, True
         self.is_ready = True
@@ -743,6 +744,25 @@ def steps_until_good(training, begin, load, most=150):
     return next((k for k in range(5, most) if np.median(took[k - 5 : k]) <= limit_s), most)
 
 
+def test_an_alarm_counts_steps_also_where_only_every_fifth_is_looked_at():
+    training = Training(Machine(noise=0.01, stragglers=0.0)).until("steady").steps(100)
+    machine, looks = training.machine, 0
+
+    def look():
+        step_s = machine.run(machine.mode)
+        training.controller.step += 5
+        machine.mode = training.script.send(step_s)
+
+    for _ in range(100):
+        look()
+    machine.loads.append((machine.step, 10**6, (2.0, 2.0)))
+    while not training.said("alarm"):
+        look()
+        looks += 1
+    (entry,) = (entry for entry in training.journal.entries if entry.kind == "alarm")
+    assert 5 * (looks - 2) <= entry.numbers["steps"] <= 5 * (looks + 2)
+
+
 @pytest.mark.parametrize("load", [(2.0, 1.0), (1.0, 2.0)])
 def test_after_a_load_lands_or_leaves_steps_are_soon_as_good_as_they_can_be(load):
     landed, left = [], []
@@ -1099,6 +1119,56 @@ def test_a_device_that_must_not_be_joined_again_is_named_once_and_tried_seldom_a
     rejoining(training, "this program holds a queue")
     training.steps(3000)
     assert len(training.said("lost")) == 2
+
+
+def joining_anew(training, refused=None):
+    """The workers keep much of what was tried; joining them anew takes 2 s, and a refusal 0.1 s. Returns when it was
+    tried.
+    """
+    machine, session, tried = training.machine, training.machine.session, []
+    session.keeps_much = True
+
+    def join_anew():
+        tried.append(machine.clock.now_s)
+        machine.clock.now_s += 0.1 if refused else 2.0
+        session.keeps_much = refused is not None
+        return refused
+
+    session.join_anew = join_anew
+    return tried
+
+
+def test_workers_that_keep_much_of_what_was_tried_are_joined_anew_and_the_mapping_stays():
+    training = Training(Machine()).until("steady").steps(60)
+    before, moves = training.mode.devices, training.controller.moves
+    tried = joining_anew(training)
+    training.steps(50)
+    assert len(tried) == 1
+    (said,) = training.said("joined")
+    assert "left and joined again" in said and "2.0 s" in said
+    rejoined(training, TOPOLOGY.names)
+    training.steps(500)
+    assert len(tried) == 1 and training.mode.devices == before and training.controller.moves <= moves + 1
+
+
+def test_workers_that_must_not_be_left_are_asked_seldom_and_nothing_is_said():
+    training = Training(Machine()).until("steady")
+    begin_s, tried = training.machine.clock.now_s, joining_anew(training, "this program holds a table")
+    training.steps(3000)
+    assert 2 <= len(tried) <= ASKING * (training.machine.clock.now_s - begin_s) / 0.1 + 1
+    assert training.said("joined") == []
+
+
+def test_workers_are_not_joined_anew_while_a_change_is_to_be_acted_on(monkeypatch):
+    monkeypatch.setattr(lost_devices, "LOOK_EVERY", 1)
+    training, latest = Training(Machine()).until("steady"), []
+    machine = training.machine
+    machine.loads += [(machine.step + begin, machine.step + begin + 307, (2.0, 1.0)) for begin in range(0, 6000, 611)]
+    machine.session.keeps_much = True
+    machine.session.join_anew = lambda: latest.append(training.journal.entries[-1].kind) or "this program holds a table"
+    training.steps(6000)
+    assert len(training.said("alarm")) >= 3 and len(latest) > 1000
+    assert "alarm" not in latest
 
 
 def test_a_device_that_is_lost_again_soon_is_joined_again_soon():

@@ -53,7 +53,7 @@ def measured(training, plan, references, two_cpus, change=lambda captured: captu
     captured = change(split_step(training.captured, plan).captured)
     with closing(Runner(captured, two_cpus, training.batch, references)) as runner:
         mapping = Mapping(captured.graph, two_cpus.topology, tuple(op.part or 0 for op in captured.graph.ops))
-        return runner.ready(mapping), runner.agreement
+        return runner.ready(mapping), runner.check.agreement
 
 
 def test_a_mapping_does_what_the_divided_step_does_on_one_device(training, local_plan, references, two_cpus):
@@ -98,7 +98,7 @@ def test_a_mapping_that_does_something_else_is_found(training, local_plan, refer
         devices = tuple(op.part or 0 for op in captured.graph.ops)
         step, _ = runner.prepare(Mapping(captured.graph, two_cpus.topology, devices))
         step.close()
-        _, first = runner.agreement, runner.agreement._alone
+        _, first = runner.check.agreement, runner.check.agreement._alone
         moved = {name: value + np.float32(0.01) for name, value in first.references[0].after.items()}
         first.references = [replace(first.references[0], after=moved)]
         first._first = first._agreed = first._shaken = None

@@ -99,6 +99,15 @@ def test_a_lost_device_is_named_and_other_errors_stay_what_they_are(deadlines):
         raise tf.errors.UnavailableError(None, None, "Connection refused")
 
 
+def test_what_killed_a_worker_is_said(deadlines, sleeper):
+    said = r"worker:0 was lost while steps were measured \(ended by SIGKILL, as by the kernel where memory runs out\); "
+    with pytest.raises(DeviceLostError, match=said), deadlines.call("steps were measured", first=False):
+        sleeper.kill()
+        sleeper.wait()
+        deadlines.found.append("worker:0")
+        raise tf.errors.UnavailableError(None, None, "Connection reset by peer")
+
+
 def test_ctrl_c_within_an_error_of_tensorflows_is_ctrl_c(deadlines):
     with pytest.raises(KeyboardInterrupt), deadlines.call("steps were measured", first=False):
         raise RuntimeError("pybind11::error_already_set: ORIGINAL UnavailableError REPLACED BY KeyboardInterrupt")
