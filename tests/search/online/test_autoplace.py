@@ -589,6 +589,63 @@ def test_a_worker_lost_while_the_step_is_profiled_delays_the_search() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+JOINED_ANEW = """
+import numpy as np
+import tensorflow as tf
+import placer
+from placer.devices.workers import leftovers
+
+def made():
+    kept, weight = tf.Variable(tf.ones([8, 8])), tf.Variable(tf.eye(8))
+    bias = tf.Variable(tf.zeros([8]))
+    optimizer_slot = tf.Variable(tf.zeros([8, 8]))
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((tf.tanh(tf.matmul(x, weight) + bias) - tf.matmul(x, kept) / 8) ** 2)
+        of_weight, of_bias = tape.gradient(loss, [weight, bias])
+        optimizer_slot.assign(0.9 * optimizer_slot + of_weight)
+        weight.assign_sub(0.01 * optimizer_slot)
+        bias.assign(bias - 0.01 * of_bias)
+        return loss
+    return step, [kept, weight, bias, optimizer_slot]
+
+def batch(i):
+    return tf.constant(np.random.default_rng(i).normal(size=(16, 8)), tf.float32)
+
+MOST = 20_000
+undisturbed, expected_variables = made()
+expected, states = [], []
+for i in range(MOST):
+    expected.append(float(undisturbed(batch(i))))
+    states.append([v.numpy() for v in expected_variables])
+step, variables = made()
+leftovers.MOST_OPS = -1  # at each look
+with placer.autoplace(step, devices="workers:2", budget=4, beat_untouched=False) as placed:
+    found, joined = [], 0
+    while joined < 1 or len(found) < joined + 200:
+        found.append(float(placed(batch(len(found)))))
+        if not joined and any(entry.kind == "joined" for entry in placed.journal.entries):
+            joined = len(found)
+        assert placed.phase != "left alone" and len(found) < MOST, placed.report()
+    assert placed.mapping is not None
+    said = [entry.kind for entry in placed.journal.entries]
+assert said.index("end") < said.index("joined") and "lost" not in said, said
+np.testing.assert_allclose(found, expected[:len(found)], rtol=1e-4, atol=1e-5)
+for variable, value in zip(variables, states[len(found) - 1], strict=True):
+    np.testing.assert_allclose(variable.numpy(), value, rtol=1e-4, atol=1e-5)
+variables[1].assign(tf.zeros([8, 8]))
+assert not variables[1].numpy().any()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.workers
+def test_a_training_whose_workers_are_joined_anew_trains_as_the_step_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", JOINED_ANEW], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 @pytest.mark.parametrize("given_up", [False, True])
 def test_a_plain_step_whose_state_keeps_changing_is_left_alone_in_the_middle_of_its_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, given_up: bool
