@@ -20,7 +20,7 @@ from placer.devices.connecting import HOST_JOB, connect
 from placer.devices.workers import freed_memory
 from placer.devices.workers.addresses import listens
 from placer.devices.workers.binding import interface_of, own_address
-from placer.devices.workers.deadline import drop_deadlines, waiting
+from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, waiting
 from placer.devices.workers.keepalive import SILENT_S, Peer, keep_alive, keep_alive_from_now
 from placer.devices.workers.setting import setting
 from placer.devices.workers.worker_info import INFO_PATH, WorkerInfo
@@ -201,10 +201,15 @@ def part() -> None:
 
 
 def _say(word: str) -> None:
-    """Tell the joined workers that heed it."""
+    """Tell the joined workers that heed it. Raises a tf.errors.OpError where one is lost."""
     for task in _heeding & tf_internals.joined_tasks().keys():
-        with tf.device(f"/job:worker/task:{task}/device:CPU:0"):
-            tf.io.write_file(freed_memory.WORDS_PATH, word)
+        try:
+            with tf.device(f"/job:worker/task:{task}/device:CPU:0"):
+                tf.io.write_file(freed_memory.WORDS_PATH, word)
+        except LOST_ERRORS:
+            raise
+        except tf.errors.OpError:  # some sandboxes open no pipe by its number: memory is kept
+            pass
 
 
 _heeding: set[int] = set()  # the tasks of joined workers that heed words, because Placer started them

@@ -1,0 +1,71 @@
+"""What joined workers are told about the memory that they free."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.devices import joining
+from placer.devices.workers import freed_memory
+
+GONE = tf.errors.UnavailableError(None, None, "worker:0 is gone")
+NO_PIPES = tf.errors.PermissionDeniedError(None, None, f"{freed_memory.WORDS_PATH}; Permission denied")
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What is done: words that are written, clusters that are connected to. Joined are three workers; Placer started
+    two of them, and another one before, which is not joined any more.
+    """
+    done = []
+
+    def write_file(path, word):
+        assert path == freed_memory.WORDS_PATH
+        done.append(word)
+
+    monkeypatch.setattr(tf.io, "write_file", write_file)
+    monkeypatch.setattr(tf_internals, "joined_tasks", lambda: {0: "host:1", 1: "host:2", 2: "host:3"})
+    monkeypatch.setattr(joining, "connect", lambda cluster: done.append(cluster.as_dict()))
+    monkeypatch.setattr(joining, "_heeding", {0, 2, 5})
+    monkeypatch.setattr(tf, "device", lambda name: nullcontext())  # no worker is there
+    return done
+
+
+def failing(error):
+    """A `tf.io.write_file`."""
+
+    def write_file(path, word):
+        raise error
+
+    return write_file
+
+
+def test_workers_that_live_on_are_told_to_give_memory_back_before_they_are_left(told):
+    joining.part()
+    assert told == ["g", "g", {}]
+
+
+def test_workers_that_end_are_told_nothing(told):
+    joining.disconnect()
+    assert told == [{}]
+
+
+@pytest.mark.parametrize("error", [GONE, NO_PIPES])
+def test_a_worker_that_cannot_be_told_is_left_all_the_same(told, monkeypatch, error):
+    monkeypatch.setattr(tf.io, "write_file", failing(error))
+    joining.part()
+    assert told == [{}]
+
+
+def test_where_no_pipe_can_be_opened_workers_are_joined_all_the_same(told, monkeypatch):
+    monkeypatch.setattr(tf.io, "write_file", failing(NO_PIPES))
+    joining._say(freed_memory.KEEP)
+
+
+def test_a_worker_that_is_lost_while_it_is_joined_is_noticed(told, monkeypatch):
+    monkeypatch.setattr(tf.io, "write_file", failing(GONE))
+    with pytest.raises(tf.errors.UnavailableError):
+        joining._say(freed_memory.KEEP)
