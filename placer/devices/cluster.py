@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
+from weakref import WeakSet
 
 import psutil
 import tensorflow as tf
@@ -32,7 +33,7 @@ from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
 from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.specs import check_max_memory, check_spec, division, worker_addresses
 from placer.devices.workers.addresses import check_answers, listens
-from placer.devices.workers.deadline import DeviceLostError, drop_deadlines, keep_deadlines, waiting
+from placer.devices.workers.deadline import LOST_ERRORS, DeviceLostError, drop_deadlines, keep_deadlines, waiting
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_info import WorkerInfo
 from placer.devices.workers.workers import Workers, memory_bytes_each, start_workers
@@ -64,6 +65,7 @@ class Devices:
     hardware: dict[str, str] = field(default_factory=dict)  # product name of each GPU by device name
     standalone: bool = False  # whether each worker, before it was joined, knew of no other
     leaves: bool = False  # whether closing takes this process out of the cluster
+    runners: WeakSet[Any] = field(default_factory=WeakSet, repr=False, compare=False)  # that may keep steps on them
     _using: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
 
     def __enter__(self) -> Devices:
@@ -164,9 +166,9 @@ class Devices:
 
         Afterwards, what was on workers is gone, as after `join_all`. Raises DeviceLostError where one does not answer.
         """
+        with suppress(PlacerError, *LOST_ERRORS), waiting("the devices were left"):  # what is lost shows when joined
+            part()
         try:
-            with waiting("the devices were left"):
-                part()
             self._join(self.topology.names)
         except DeviceLostError:
             raise

@@ -20,7 +20,7 @@ from placer.devices.connecting import HOST_JOB, connect
 from placer.devices.workers import freed_memory
 from placer.devices.workers.addresses import listens
 from placer.devices.workers.binding import interface_of, own_address
-from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, waiting
+from placer.devices.workers.deadline import drop_deadlines, waiting
 from placer.devices.workers.keepalive import SILENT_S, Peer, keep_alive, keep_alive_from_now
 from placer.devices.workers.setting import setting
 from placer.devices.workers.worker_info import INFO_PATH, WorkerInfo
@@ -194,22 +194,20 @@ def disconnect() -> None:
 
 
 def part() -> None:
-    """The same from workers that live on: they give the memory that they free back to the kernel. Waits for them."""
-    with suppress(tf.errors.OpError):  # one is lost
-        _say(freed_memory.GIVE_BACK)
+    """Leave workers that live on, having told them to give the memory that they free then back to the kernel. Like any
+    call to a worker, telling one that is frozen does not return.
+    """
+    _say(freed_memory.GIVE_BACK)
     disconnect()
 
 
 def _say(word: str) -> None:
-    """Tell the joined workers that heed it. Raises a tf.errors.OpError where one is lost."""
+    """Tell the joined workers that heed it. Those that cannot be told keep their memory: one is lost, which shows soon,
+    or a sandbox opens no pipe by its number.
+    """
     for task in _heeding & tf_internals.joined_tasks().keys():
-        try:
-            with tf.device(f"/job:worker/task:{task}/device:CPU:0"):
-                tf.io.write_file(freed_memory.WORDS_PATH, word)
-        except LOST_ERRORS:
-            raise
-        except tf.errors.OpError:  # some sandboxes open no pipe by its number: memory is kept
-            pass
+        with suppress(tf.errors.OpError), tf.device(f"/job:worker/task:{task}/device:CPU:0"):
+            tf.io.write_file(freed_memory.WORDS_PATH, word)
 
 
 _heeding: set[int] = set()  # the tasks of joined workers that heed words, because Placer started them
@@ -218,7 +216,7 @@ _heeding: set[int] = set()  # the tasks of joined workers that heed words, becau
 def leave(addresses: Iterable[str], *, ends: bool) -> None:
     """Leave the cluster while its workers are there: later, TensorFlow complains that it cannot tell them.
 
-    ends: whether they end then.
+    ends: whether the workers end as soon as they are left.
     """
     try:
         if all(map(listens, addresses)):

@@ -51,7 +51,7 @@ def own_variables(captured: Captured, start: Mapping[str, Any]) -> dict[str, tf.
     found = {}
     for name, value in start.items():
         user = captured.variables[name]
-        with tf.device(tf_internals.handle_of(user).device):  # not watched
+        with tf.device(tf_internals.handle_of(user).device):  # its `device` would be a use that is watched
             found[name] = tf.Variable(value, trainable=False, dtype=user.dtype, shape=user.shape)
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from statistics import median
 from typing import Any, Protocol
 
@@ -91,8 +90,7 @@ class Runner:
     incumbent and anchor, these are taken down, and it is measured alone, as the next anchor. peaks: what workers are
     asked whether they have it, before a mapping is set up. suspends: steps across one are stepped again.
 
-    Workers keep something of each step that was closed. Before a race, once that is much (`leftovers`), they are joined
-    anew, and what this runner and those beside it keep is set up again.
+    Workers keep something of each step that was closed. Once that is much, a race begins with `free`.
     """
 
     def __init__(
@@ -117,8 +115,7 @@ class Runner:
         self.clock, self.suspends = clock, suspends or Suspends()
         self.template = Template(captured, devices.host)
         self.check = StepCheck(captured, devices, self.inputs, references)
-        self._sharing: list[Runner] = beside._sharing if beside else []  # the devices, this one among them
-        self._sharing.append(self)
+        devices.runners.add(self)
         self.anchor: PlacedStep | None = beside.anchor if beside else None
         self.anchor_s: float = beside.anchor_s if beside else 0.0
         self._borrowed = self.anchor
@@ -134,8 +131,7 @@ class Runner:
         """The step times of several mappings by successive halving (Jamieson & Talwalkar 2016): all are stepped in
         turn, the slower half drops out, the faster half goes on, and only the winner takes all repeats.
         """
-        if leftovers.are_many() and self.devices.addresses:
-            self._join_anew()
+        self.free()
         if self.anchor is None and len(mappings) > 1:
             return [self.measure(mappings[0]), *self.race(mappings[1:])]
         together = self._with_room(mappings)
@@ -154,6 +150,15 @@ class Runner:
         done = [placed if isinstance(placed, Failed) else next(results) for placed in ready]
         left = mappings[len(together) :]
         return [*done, *self.race(left)] if left else done
+
+    def free(self) -> None:
+        """Join workers anew that keep much of steps that were closed (`leftovers`). What this runner and others on the
+        same devices keep for comparison is set up again; nobody may hold any other step on them.
+
+        Raises DeviceLostError where a worker does not answer.
+        """
+        if leftovers.are_many() and self.devices.addresses:
+            self._join_anew()
 
     @property
     def kept(self) -> list[Mapping]:
@@ -269,21 +274,32 @@ class Runner:
         self._mapping_of.clear()
 
     def _join_anew(self) -> None:
-        """Raises DeviceLostError where a worker does not answer."""
-        kept = [(runner, step, mapping) for runner in self._sharing for step, mapping in runner._mapping_of.items()]
-        for _, step, _ in kept:
-            step.close()
-        for runner in self._sharing:
-            runner.check.forget()
-        self.devices.join_anew()
+        runners = list(self.devices.runners)
+        kept = [(runner, step, mapping) for runner in runners for step, mapping in runner._mapping_of.items()]
         anew: dict[PlacedStep | None, PlacedStep] = {}
-        for runner, step, mapping in kept:
-            ready = runner.ready(mapping)
-            if not isinstance(ready, Failed):
-                anew[step] = ready[0]
-                attempted(partial(runner.seconds_of, ready[0], 0))  # warm, as what it is raced with
-        for runner in self._sharing:
-            runner._go_on_with(anew)
+        try:
+            for _, step, _ in kept:
+                step.close()
+            for runner in runners:
+                runner.check.forget()
+            self.devices.join_anew()
+            for runner, step, mapping in kept:
+                again = runner._warm(mapping)
+                if again is not None:
+                    anew[step] = again
+        finally:  # also where a device is lost, or Ctrl-C is pressed: none keeps a step that was closed
+            for runner in runners:
+                runner._go_on_with(anew)
+
+    def _warm(self, mapping: Mapping) -> PlacedStep | None:
+        """A placed step that is as warm as what it is raced with; None where it does not run."""
+        ready = self.ready(mapping)
+        if isinstance(ready, Failed):
+            return None
+        if isinstance(attempted(lambda: self.seconds_of(ready[0], 0)), Failed):
+            ready[0].close()
+            return None
+        return ready[0]
 
     def _go_on_with(self, anew: dict[PlacedStep | None, PlacedStep]) -> None:
         """Keep these placed steps in place of the former ones of the same mappings. Where the anchor does not run any

@@ -280,7 +280,9 @@ class AutoStep:
                 self._before.append(step_s)
         self._tell_losses()
         if self._generation == STALE or (
-            self._generation not in (0, self._session.generation) and not self._live.is_resting
+            self._generation not in (0, self._session.generation)
+            and self._session.generation != controller.generation
+            and not self._live.is_resting
         ):
             self._script = controller.script_after_joining()
             step_s = 0.0

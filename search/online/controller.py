@@ -66,6 +66,7 @@ class Controller:
         self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._said_scattered = False
         self._is_going_over = False  # to another signature, which is not captured yet
+        self.generation = 0  # of the devices, where the script joined them anew and goes on by itself
         self.lost = LostDevices(live, settings.probe_every, self._say, clock)
         self._joining = Joining(live, self.trials, self._now, self._look_for_lost, self._join)
         self._search = FirstSearch(self.trials, settings, self._say, self._now)
@@ -319,8 +320,15 @@ class Controller:
             if self._rest.is_due:
                 return
             self._look_for_lost()
-            if adaptation is None or adaptation.is_quiet:
-                self.lost.free(self.step)
+            if self.lost.free(self.step):
+                yield from self._go_on(adaptation)
+
+    def _go_on(self, adaptation: Adaptation | None) -> Steps[None]:
+        """Workers were joined anew: build again what had been built, and go on."""
+        self.generation = self.live.session.generation
+        yield from self.trials.build_again(self.live.mode)
+        if adaptation is not None:
+            adaptation.probe_by((yield from self._meanwhile(self.live.background(self.live.load_probes))))
 
     def look_aside(self) -> None:
         """After a call of another signature than the main one: look for losses, and say once if most calls are such."""

@@ -55,6 +55,9 @@ class SessionLike(Protocol):
 
     suspected: bool
 
+    @property
+    def generation(self) -> int: ...
+
     def prepare(self) -> None: ...
 
     def is_back(self) -> bool: ...

@@ -129,6 +129,7 @@ def _final(jobs: Sequence[Job], beside: Sequence[Row]) -> Final:
     rows_of = [_finalists(job, each, beside) for job in ran]
     if not _fit_together(ran, rows_of):
         return _final_apart([Finalist(job, row) for job, rows in zip(ran, rows_of, strict=True) for row in rows])
+    whole.runner.free()
     with ExitStack() as stack:
         ready: list[tuple[Finalist, PlacedStep]] = []
         for job, rows in zip(ran, rows_of, strict=True):

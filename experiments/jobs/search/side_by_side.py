@@ -105,6 +105,7 @@ def apart(
     for owner in {id(owner): owner for owner, _ in steps}.values():
         owner.runner.close()
     for _ in range(ROUNDS):
+        job.runner.free()
         for i, (owner, mapping) in enumerate(steps):
             so_far = seconds[i]
             if isinstance(so_far, Failed):
@@ -140,10 +141,11 @@ def side_by_side(
         return SideBySide(ran, default)
     others, rounds = mappings[1:], []
     size = at_once or len(others) or 1
-    with prepared(job, mappings[:1]) as first:
-        for i in range(0, len(others) or 1, size):
-            with prepared(job, others[i : i + size]) as more:
-                rounds.append(in_turn(job, first | more, repeats, untouched=untouched and i == 0))
+    for i in range(0, len(others) or 1, size):
+        job.runner.free()
+        with prepared(job, [*mappings[:1], *others[i : i + size]]) as steps:
+            rounds.append(in_turn(job, steps, repeats, untouched=untouched and i == 0))
+    first = [mapping for mapping in mappings[:1] if all(mapping in found.measured for found in rounds)]
     shared_s = [job.runner.anchor_s + sum(found.measured[mapping].step_s for mapping in first) for found in rounds]
     measured: dict[Mapping, Measured] = {}
     for found, s in zip(rounds, shared_s, strict=True):

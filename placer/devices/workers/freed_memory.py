@@ -24,10 +24,13 @@ SETTING = "MALLOC_TRIM_THRESHOLD_"
 
 def heed() -> None:
     """Have this process do as it is told from now on. Call it once, before the server starts. On a C library other than
-    glibc, words have no effect.
+    glibc, words have no effect, nor where a process may not have so many files open.
     """
     read, write = os.pipe()
-    os.dup2(write, WORDS_FD)
+    try:
+        os.dup2(write, WORDS_FD)
+    except OSError:
+        return
     os.close(write)
     library = ctypes.CDLL(None)
     is_glibc = hasattr(library, "mallopt") and hasattr(library, "malloc_trim")

@@ -29,6 +29,10 @@ class MeteredProbes:
         self._trained_s = 0.0
         self._renewable_s = 0.0  # when the credit may be renewed again, in seconds of training
 
+    def replace(self, probes: Probes) -> None:
+        """Use others from now on; what was spent stays spent."""
+        self._probes = probes
+
     def stepped(self, step_s: float) -> None:
         """The training took a step."""
         self._free_s = min(CREDIT_S, self._free_s + SHARE * step_s)

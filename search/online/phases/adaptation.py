@@ -7,6 +7,7 @@ steps  ~~~~~~~~~~|‾‾‾‾‾‾‾|‾‾‾‾‾‾‾‾|‾‾‾‾‾
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -37,6 +38,7 @@ LONG = 500  # steps after which the baseline is renewed, and the step untouched 
 MOST_WAIT = 4 * LONG
 DRIFT = BackoffSettings(first=80, most=MOST_WAIT)  # steps between looks at a drift that find nothing
 CLEAR_GAIN = 0.15  # needs no second look
+MOST_LOOKS = 1000  # after which an alarm does not count back any further
 
 
 class Adaptation:
@@ -63,6 +65,7 @@ class Adaptation:
         self._unsolved = 1.0  # the same, of those before that changed nothing
         self._step = step
         self._watched = step()
+        self._looked_at = deque([self._watched], maxlen=MOST_LOOKS)
         self._wait = LONG  # steps until the next look at the step untouched, where that is the favourite
         self._look_step = 0
         self._refinement = Refinement(trials, planner, settings, step)
@@ -83,11 +86,12 @@ class Adaptation:
     def watch(self, step_s: float) -> Steps[None]:
         """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner is gone."""
         step = self._step()
-        change, taken = self._test.add(step_s), step - self._watched
-        self.probes.stepped(step_s * taken)
+        change = self._test.add(step_s)
+        self._looked_at.append(step)
+        self.probes.stepped(step_s * (step - self._watched))
         self._watched = step
         if change is not None:
-            self._alarm(change, change.steps * taken)
+            self._alarm(change)
         elif step % self.settings.probe_every == 0 and self.probes.may_spend:
             self._probe()
         if self._returning:
@@ -107,13 +111,14 @@ class Adaptation:
         elif step >= self._look_step and self._may_return and self.trials.favourite is UNTOUCHED:
             yield from self._look_at_untouched()
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no change of step times is to be acted on."""
-        return not (self._backoff.pending or self._returning)
+    def probe_by(self, probes: Probes) -> None:
+        """Use other probes of the same devices from now on: these were joined anew."""
+        self.probes.replace(probes)
 
-    def _alarm(self, change: Change, steps: int) -> None:
-        """steps: since when; more than were looked at, where these are looked at in groups."""
+    def _alarm(self, change: Change) -> None:
+        looks = len(self._looked_at)
+        steps = self._looked_at[-1] - self._looked_at[max(0, looks - 1 - change.steps)]  # of some, one in several
+        steps = max(steps, change.steps)
         self._ratio *= change.ratio
         if is_clear(change.ratio):
             self.probes.renew()

@@ -43,18 +43,22 @@ class LostDevices:
         elif step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
 
-    def free(self, step: int) -> None:
-        """Join workers anew where they keep much of mappings that were tried. All that was built is gone then but the
-        mapping that runs. Must not be called while a script goes on with anything that was built.
+    def free(self, step: int) -> bool:
+        """Join workers anew where they keep much of mappings that were tried; returns whether it was done, and all of
+        them are there. Then nothing that was built may be used any more but the live step's mode of now.
         """
         session = self.live.session
         if step % LOOK_EVERY or not (session.keeps_much and self._freeing.is_due):
-            return
+            return False
         begin_s = self._clock()
         why = self._freeing.attempt(session.join_anew)
-        if why is None:
-            took_s = self._clock() - begin_s
-            self._say(
-                "joined", "the workers were left and joined again, because they keep something of each mapping that "
-                f"was tried; {took_s:.1f} s.", seconds=took_s,
-            )  # fmt: skip
+        reason = "they keep something of each mapping that was tried"
+        if why is not None:
+            if self._freeing.is_news(why):
+                self._say("joined", f"the workers should be left and joined again, because {reason}, but {why}.")
+            return False
+        took_s = self._clock() - begin_s
+        self._say(
+            "joined", f"the workers were left and joined again, because {reason}; {took_s:.1f} s.", seconds=took_s
+        )
+        return not session.missing

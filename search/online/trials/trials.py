@@ -297,6 +297,25 @@ class Trials:
         self.step_s = {}
         self.go_on_with(mode)
 
+    def build_again(self, mode: Mode) -> Steps[None]:
+        """Workers were joined anew, all of them, and `mode` is the incumbent, built again: build the others again, too,
+        while the training goes on, and know of each what was known. What cannot run is left out.
+        """
+        former, others = self.mode, [built for built in self.built if built is not self.mode]
+        known_s, favourite = self.step_s, self.favourite
+        self._freed_single_s = self.best_single_s
+        self.built = [mode] if isinstance(mode, Placed) else []
+        self.go_on_with(mode, self.latest_s)
+        self.step_s = {there: known_s[one] for one, there in ((UNTOUCHED, UNTOUCHED), (former, mode)) if one in known_s}
+        self.favourite = mode if favourite is former else favourite if favourite is UNTOUCHED else None
+        for built in others:
+            again = Proposal(built.devices, built.order, self.predicted_s(built), built.name, built.plan)
+            placed = yield from self._made(again)
+            if placed is not None and built in known_s:
+                self.step_s[placed] = known_s[built]
+            if built is favourite:
+                self.favourite = placed
+
     def name_of(self, single: Placed) -> str:
         """The device that runs everything."""
         return self.live.mapping(single.devices, single.plan).topology.names[single.devices[0]]

@@ -34,15 +34,6 @@ def told(monkeypatch):
     return done
 
 
-def failing(error):
-    """A `tf.io.write_file`."""
-
-    def write_file(path, word):
-        raise error
-
-    return write_file
-
-
 def test_workers_that_live_on_are_told_to_give_memory_back_before_they_are_left(told):
     joining.part()
     assert told == ["g", "g", {}]
@@ -54,18 +45,15 @@ def test_workers_that_end_are_told_nothing(told):
 
 
 @pytest.mark.parametrize("error", [GONE, NO_PIPES])
-def test_a_worker_that_cannot_be_told_is_left_all_the_same(told, monkeypatch, error):
-    monkeypatch.setattr(tf.io, "write_file", failing(error))
+def test_a_worker_that_cannot_be_told_keeps_no_other_from_being_told_nor_any_from_being_left(told, monkeypatch, error):
+    tell, asked = tf.io.write_file, []
+
+    def write_file(path, word):
+        asked.append(word)
+        if len(asked) == 1:
+            raise error
+        tell(path, word)
+
+    monkeypatch.setattr(tf.io, "write_file", write_file)
     joining.part()
-    assert told == [{}]
-
-
-def test_where_no_pipe_can_be_opened_workers_are_joined_all_the_same(told, monkeypatch):
-    monkeypatch.setattr(tf.io, "write_file", failing(NO_PIPES))
-    joining._say(freed_memory.KEEP)
-
-
-def test_a_worker_that_is_lost_while_it_is_joined_is_noticed(told, monkeypatch):
-    monkeypatch.setattr(tf.io, "write_file", failing(GONE))
-    with pytest.raises(tf.errors.UnavailableError):
-        joining._say(freed_memory.KEEP)
+    assert told == ["g", {}]
