@@ -143,6 +143,12 @@ with open_devices("workers:2", links=False, deadlines=True) as devices:
         found = second.race([apart(second), single(second, 1)])
         assert all(isinstance(result, Measured) for result in found), found
     assert second.anchor is first.anchor
+    third, before = Runner(captured, devices, inputs, references, FEW), first.anchor  # of another search
+    for runner in (third, third, first, second):
+        grow(1)
+        found = runner.race([apart(runner), single(runner, 1)])
+        assert all(isinstance(result, Measured) for result in found), found
+    assert first.anchor is not before
     os.kill(devices.workers.processes[1].pid, signal.SIGKILL)
     grow(1)
     try:
