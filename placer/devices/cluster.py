@@ -39,7 +39,7 @@ from placer.devices.workers.worker_info import WorkerInfo
 from placer.devices.workers.workers import Workers, memory_bytes_each, start_workers
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
-from placer.graph.topology import ANY, Device, Topology
+from placer.graph.topology import Device, Topology
 
 LOCAL_CPU = "cpu:0"
 RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
@@ -137,7 +137,7 @@ class Devices:
         target = next((f"grpc://{address}" for name, address in self.addresses.items() if name in left), "")
         return replace(
             self,
-            topology=_narrowed(self.topology, left),
+            topology=self.topology.narrowed(left),
             tf_names={name: self.tf_names[name] for name in left},
             session_target=target,
             original=self.whole,
@@ -170,8 +170,6 @@ class Devices:
             part()
         try:
             self._join(self.topology.names)
-        except DeviceLostError:
-            raise
         except PlacerError as error:
             raise DeviceLostError(str(error)) from error
 
@@ -384,16 +382,6 @@ def _keep_deadlines(addresses: Sequence[str], workers: Workers | None) -> None:
         return [name for name, address in names.items() if name in ended or not listens(address)]
 
     keep_deadlines(list(names), workers, lost)
-
-
-def _narrowed(topology: Topology, names: Collection[str]) -> Topology:
-    """The topology of only the devices `names` and the links among them."""
-    ends = {*names, ANY}
-    return replace(
-        topology,
-        devices=tuple(device for device in topology.devices if device.name in names),
-        links=tuple(link for link in topology.links if {link.src, link.dst} <= ends),
-    )
 
 
 def full_name(name: str) -> str:

@@ -40,7 +40,7 @@ def connect(cluster: tf.train.ClusterSpec, interfaces: Collection[str] = ()) -> 
         global _times
         with watch.held(names) if watch is not None else nullcontext():
             _times += 1
-            leftovers.forget()  # workers free them also where the connection is made in vain
+            leftovers.forget()  # a connection that fails voids what was there, too
             _connect(cluster, names)
 
     tf.config.list_logical_devices()  # starts what TensorFlow would start, with its port, at some later call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -137,6 +137,15 @@ class Topology:
             send_s_per_byte=sum(link.send_s_per_byte for link in links) / count,
             receive_s=sum(link.receive_s for link in links) / count,
             receive_s_per_byte=sum(link.receive_s_per_byte for link in links) / count,
+        )
+
+    def narrowed(self, names: Collection[str]) -> Topology:
+        """The topology of only the devices `names`, in their order here, and the links among them."""
+        ends = {*names, ANY}
+        return replace(
+            self,
+            devices=tuple(device for device in self.devices if device.name in names),
+            links=tuple(link for link in self.links if {link.src, link.dst} <= ends),
         )
 
     def link(self, src: int, dst: int) -> Link:

@@ -89,8 +89,6 @@ class Runner:
     holds: fewer mappings are raced at once where the devices could not hold all. Where there is no room for one beside
     incumbent and anchor, these are taken down, and it is measured alone, as the next anchor. peaks: what workers are
     asked whether they have it, before a mapping is set up. suspends: steps across one are stepped again.
-
-    Workers keep something of each step that was closed. Once that is much, a race begins with `free`.
     """
 
     def __init__(

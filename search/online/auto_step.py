@@ -279,11 +279,8 @@ class AutoStep:
             if self._live.mode is UNTOUCHED and not self._live.is_joined and self.steps > 1:  # the first compiles
                 self._before.append(step_s)
         self._tell_losses()
-        if self._generation == STALE or (
-            self._generation not in (0, self._session.generation)
-            and self._session.generation != controller.generation
-            and not self._live.is_resting
-        ):
+        is_new = self._session.generation not in (self._generation, controller.generation)
+        if self._generation == STALE or (self._generation and is_new and not self._live.is_resting):
             self._script = controller.script_after_joining()
             step_s = 0.0
         elif was_asleep and self._live.failed is None:

@@ -3,8 +3,8 @@
 Workers keep it, because steps are faster so (`KEEP_MEMORY` in `workers`). While a worker is left, and frees all that
 was made there, it gives it back: otherwise it would lie in parts of the heap (arenas) of threads that are gone.
 
-TensorFlow has no op for that, but has one that writes a file: a worker holds a pipe open under a fixed number, and does
-as the last byte says that was written there.
+TensorFlow has no op for that, but has one that writes a file: a worker holds a pipe open under a fixed number, and
+obeys each byte that is written there.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ def heed() -> None:
     try:
         os.dup2(write, WORDS_FD)
     except OSError:
+        os.close(read)
         return
-    os.close(write)
+    finally:
+        os.close(write)
     library = ctypes.CDLL(None)
     is_glibc = hasattr(library, "mallopt") and hasattr(library, "malloc_trim")
     threading.Thread(target=_heed, args=(read, library if is_glibc else None), name="placer-words", daemon=True).start()

@@ -64,8 +64,7 @@ class Adaptation:
         self._ratio = 1.0  # of step times since the last adaptation
         self._unsolved = 1.0  # the same, of those before that changed nothing
         self._step = step
-        self._watched = step()
-        self._looked_at = deque([self._watched], maxlen=MOST_LOOKS)
+        self._looked_at = deque([step()], maxlen=MOST_LOOKS)  # steps, of which some may be one in several
         self._wait = LONG  # steps until the next look at the step untouched, where that is the favourite
         self._look_step = 0
         self._refinement = Refinement(trials, planner, settings, step)
@@ -87,9 +86,8 @@ class Adaptation:
         """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner is gone."""
         step = self._step()
         change = self._test.add(step_s)
+        self.probes.stepped(step_s * (step - self._looked_at[-1]))
         self._looked_at.append(step)
-        self.probes.stepped(step_s * (step - self._watched))
-        self._watched = step
         if change is not None:
             self._alarm(change)
         elif step % self.settings.probe_every == 0 and self.probes.may_spend:
@@ -111,14 +109,9 @@ class Adaptation:
         elif step >= self._look_step and self._may_return and self.trials.favourite is UNTOUCHED:
             yield from self._look_at_untouched()
 
-    def probe_by(self, probes: Probes) -> None:
-        """Use other probes of the same devices from now on: these were joined anew."""
-        self.probes.replace(probes)
-
     def _alarm(self, change: Change) -> None:
-        looks = len(self._looked_at)
-        steps = self._looked_at[-1] - self._looked_at[max(0, looks - 1 - change.steps)]  # of some, one in several
-        steps = max(steps, change.steps)
+        before = self._looked_at[max(0, len(self._looked_at) - 1 - change.steps)]
+        steps = max(change.steps, self._looked_at[-1] - before)
         self._ratio *= change.ratio
         if is_clear(change.ratio):
             self.probes.renew()
