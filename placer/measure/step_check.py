@@ -30,7 +30,7 @@ class StepCheck:
     def __init__(
         self, captured: Captured, devices: Devices, inputs: Sequence[Any], references: Sequence[Outcome]
     ) -> None:
-        self.captured, self.inputs = captured, inputs
+        self.captured, self.inputs, self._host = captured, inputs, devices.host
         self._before = {name: variable.numpy() for name, variable in captured.whole.variables.items()}
         untouched = Agreement(
             references,
@@ -53,9 +53,10 @@ class StepCheck:
     def state(self, step: PlacedStep, names: Collection[str]) -> dict[str, Any]:
         """The values of these variables of the whole step as a placed step left them, fetched all at once."""
         held, mine = by_whole_node(self.captured, step.variables), self.captured.whole.variables
-        for name in names:
-            if name not in self._fetched:
-                self._fetched[name] = tf.Variable(mine[name].read_value(), trainable=False)
+        with tf.device(self._host):  # else a GPU would hold them, which may have no room for that
+            for name in names:
+                if name not in self._fetched:
+                    self._fetched[name] = tf.Variable(mine[name].read_value(), trainable=False)
         self._transfers([Pair(held[name], self._fetched[name]) for name in names])
         return {name: self._fetched[name].numpy() for name in names}
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.devices.connecting import times_connected
 from placer.devices.host.suspends import Suspends
 from placer.execute.agreement import Outcome, Returned, is_float
@@ -57,7 +58,8 @@ class UntouchedStep:
 
     def _assign(self, values_of: Mapping[str, Any]) -> None:
         for name, value in values_of.items():
-            self.variables[name].assign(value)
+            with tf.device(tf_internals.handle_of(self.variables[name]).device):  # else an array goes to a GPU first
+                self.variables[name].assign(value)
 
     def outcome(self, inputs: Sequence[Any], steps: int) -> Outcome:
         """What the next steps do, from where the variables were when this was made."""

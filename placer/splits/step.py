@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.graph.op_graph import Op
 from placer.splits.divide import DividedGraph, divide
 from placer.splits.local_statistics import with_whole_statistics
@@ -44,7 +45,8 @@ def split_step(
         for i, part in enumerate(parts.nodes):
             if value is None:
                 variables[part] = tf.TensorSpec(parts.shape(variable.shape.as_list(), i), variable.dtype, part)
-            else:
+                continue
+            with tf.device(tf_internals.handle_of(variable).device):
                 variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
     content = captured.graph.content
     op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops, content)

@@ -72,9 +72,11 @@ def with_ratio(rows: Mapping[str, Facts]) -> dict[str, Facts]:
 
 
 def unseen(rows: Iterable[Row]) -> list[tuple[float, float]]:
-    """(predicted when asked for, measured) seconds of every mapping but the single devices, which calibrate."""
-    ran = [(row.asked_s, row.result) for row in rows if row.searcher != "single" and not row.stored]
-    return [(asked_s, result.step_s) for asked_s, result in ran if asked_s and isinstance(result, Measured)]
+    """(predicted when asked for, measured) seconds of every mapping but the single devices, which calibrate, and those
+    that were dropped after their first step, which includes setting up.
+    """
+    ran = [(row.asked_s, row.measured) for row in rows if row.searcher != "single" and not row.stored]
+    return [(asked_s, found.step_s) for asked_s, found in ran if asked_s and found is not None and found.repeats > 1]
 
 
 def ratio_error(over: Measured, of: Measured) -> float:

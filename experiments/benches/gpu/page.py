@@ -196,7 +196,7 @@ def _accuracy(facts: Facts) -> list[str]:
         return []
     return [
         f"Simulator: {facts['n_unseen']} mappings, predicted before they were measured, were off by {error:.1%} on "
-        "average, those that were dropped early included.",
+        "average; those that were dropped after their first step do not count.",
         "",
     ]
 

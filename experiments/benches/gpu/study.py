@@ -44,6 +44,7 @@ STEPS = 30  # of the training under tight memory
 BLOCKS, BLOCK_S = 12, 0.4  # of calls of autoplace, and of bare steps
 MOST_EACH = 60  # steps a block
 BUDGET = 6  # of the search under autoplace
+PATIENCE = 1.5  # times the seconds of its task, which that search may take
 MEMORY_WORDS = ("resourceexhausted", "resource exhausted", "resource_exhausted", "oom when allocating", "out of memory")
 
 
@@ -101,7 +102,7 @@ class GpuStudy:
     def autoplaced(self, wanted: Wanted) -> Facts:
         """What a call of autoplace costs once its search is over, beside the bare step that it settled on."""
         with Training(wanted.model, None, min(BUDGET, wanted.measurements)) as training:
-            took = training.until_steady(wanted.seconds)
+            took = training.until_steady(PATIENCE * wanted.seconds)
             each = int(BLOCK_S / max(median(took[-10:]), 1e-6))
             found = in_blocks(training, BLOCKS, max(5, min(MOST_EACH, each)))
             mapping = training.auto.mapping

@@ -51,7 +51,7 @@ class Task:
     part: str  # models, splits, tight or autoplace
     name: str  # of the network
     devices: str | None
-    most_s: float
+    most_s: float  # in a run of MINUTES; less in a shorter one
     first: bool = False  # whether it may take `most_s` although little is then left for others
 
     @property
@@ -106,7 +106,7 @@ def tasks_of(hardware: Hardware, models: Sequence[str] | None = None) -> list[Ta
         Task("models", "alexnet", hardware.whole, 60.0, first=True),
         Task("models", "mnist_softmax", hardware.whole, 30.0, first=True),
         Task("tight", TIGHT_MODEL, hardware.tight, 80.0, first=True),
-        Task("autoplace", overhead, hardware.whole, 60.0, first=True),
+        Task("autoplace", overhead, hardware.whole, 90.0, first=True),
         *(Task("models", name, hardware.whole, 90.0) for name in OTHERS),
         *(Task("splits", name, split, 60.0) for split in hardware.splits for name in SPLIT),
         *(Task("splits", "inception_v3", split, 90.0) for split in hardware.splits[:1]),
@@ -126,6 +126,7 @@ class Budget:
 
     def __init__(self, minutes: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.begin_s, self.seconds = clock, clock(), 60.0 * minutes - RESERVE_S
+        self.part = min(1.0, minutes / MINUTES)
 
     @property
     def spent_s(self) -> float:
@@ -142,7 +143,7 @@ class Budget:
         if self.left_s < LEAST_S:
             return None
         fair_s = self.left_s if task.first else max(self.left_s / tasks_left, LEAST_S)
-        return min(task.most_s, fair_s, self.left_s)
+        return min(max(self.part * task.most_s, LEAST_S), fair_s, self.left_s)
 
     def limit_s(self, share_s: float) -> float:
         """Seconds after which a task that should take `share_s` is ended."""
