@@ -27,6 +27,7 @@ from placer.execute.rewrite import Template
 from placer.execute.send_recv import spread
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Device, Topology
+from placer.profile.arrivals import arrivals
 from placer.profile.partial_device import attempts, by_ratio, nearest_lack, without
 from placer.profile.step_trace import TracedStep, traced_step
 from placer.profile.trace_clock import evenly_timed
@@ -58,8 +59,9 @@ def profile(
 
     start, limit_s: as in `trace_steps`. An op without a kernel for a device gets no cost there. Where a device's memory
     does not suffice for the whole step, a part runs elsewhere, and its cost on the device is estimated
-    (placer.profile.partial_device). A device that can run no op of the step gets no costs, and so no ops. Raises
-    PlacerError where that holds for all devices.
+    (placer.profile.partial_device). A device that can run no op of the step gets no costs, and so no ops. The cost of
+    an op on a GPU of this process includes bringing there what it takes of the batch (placer.profile.arrivals). Raises
+    PlacerError where no device can run any op of the step.
     """
     topology, able = devices.topology, captured.graph
     own: dict[str, dict[str, float]] = defaultdict(dict)
@@ -87,6 +89,8 @@ def profile(
     times = {op.name: {**spare[op.name], **own[op.name]} for op in able.ops}
     costs = by_ratio(able, topology, times)
     _check_timed(captured.graph, costs, why_not)
+    for name, brought_s in arrivals(captured, devices, inputs).items():
+        costs[name] |= {gpu: costs[name][gpu] + s for gpu, s in brought_s.items() if gpu in costs[name]}
     return with_costs(captured.graph, costs)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.benches.bench import Facts
 from experiments.benches.gpu.figures import with_ratio
-from experiments.report.plots.picture import COLOURS, diagonal, light_grid, name_rows, save_picture
+from experiments.report.plots.picture import COLOURS, diagonal, light_grid, name_rows, plain_log, save_picture
 
 PICTURE = Path("docs/gpu.png")
 WIDTH_IN, ROW_IN, LEAST_IN = 15.0, 0.3, 4.2
@@ -71,5 +71,6 @@ def _draw_predictions(ax: Any, parts: dict[str, dict[str, Facts]]) -> None:
         if some:
             predicted_s, measured_s = zip(*some, strict=True)
             ax.scatter(measured_s, predicted_s, s=16, alpha=0.8, color=COLOURS[i % len(COLOURS)], label=part)
-    ax.set(xscale="log", yscale="log", xlabel="measured step, s", ylabel="predicted when asked for, s")
+    plain_log(ax)
+    ax.set(xlabel="measured step, s", ylabel="predicted when asked for, s")
     ax.legend(fontsize=8, frameon=False, loc="upper left")

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.benches.bench import Facts
 from experiments.benches.spoc.advice_page import WHATS
 from experiments.benches.spoc.analysis import FLOPS, SPOC
-from experiments.report.plots.picture import MARKERS, diagonal, light_grid, name_rows, save_picture
+from experiments.report.plots.picture import MARKERS, diagonal, light_grid, name_rows, plain_log, save_picture
 
 PICTURE = Path("docs/spoc.png")
 SIZE_IN = (15.0, 5.4)
@@ -84,10 +84,7 @@ def _draw_predictions(
             measured_s[family_of == family], predicted_s[family_of == family], s=15, alpha=0.8, zorder=2,
             color=colormaps["tab20"](i % 20), marker=MARKERS[i % len(MARKERS)], label=family,
         )  # fmt: skip
-    ax.set(xscale="log", yscale="log")
-    for axis in (ax.xaxis, ax.yaxis):  # matplotlib's own labels are formulas, which pictures do not parse
-        axis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
-        axis.set_minor_formatter(lambda *_: "")
+    plain_log(ax)
     ax.set(xlabel="measured training step, s", ylabel="predicted, its family left out, s")
 
 

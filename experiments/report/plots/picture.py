@@ -9,6 +9,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
+from math import log10
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from placer.files import write_whole
 
 FORMATS = (".png", ".svg", ".pdf")
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#2f6f4f")
+LEAST_FULL, MOST_FULL, FEW = 0.7, 2.0, 4  # decades of an axis with numbers at 1, 2 and 5; numbers on a shorter one
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 
 
@@ -71,6 +73,22 @@ def diagonal(ax: Any, values: Iterable[float], low: float, high: float) -> None:
     ends = low * min(every), high * max(every)
     ax.plot(ends, ends, color="#999999", linewidth=0.8, zorder=1)
     ax.set(xlim=ends, ylim=ends, aspect="equal")
+
+
+def plain_log(ax: Any) -> None:
+    """Logarithmic axes, whose ends are set, with plain numbers: matplotlib's own labels are formulas, which pictures do
+    not parse.
+    """
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    ax.set(xscale="log", yscale="log")
+    for axis in (ax.xaxis, ax.yaxis):
+        low, high = axis.get_view_interval()
+        decades = log10(high / low)
+        subs = (1.0, 2.0, 5.0) if decades <= MOST_FULL else (1.0,)
+        axis.set_major_locator(MaxNLocator(FEW) if decades < LEAST_FULL else LogLocator(subs=subs))
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(lambda *_: "")
 
 
 def name_rows(ax: Any, names: Sequence[str], bold: str | None = None, **style: Any) -> None:

@@ -161,6 +161,13 @@ class TestBudget:
         clock.now = budget.seconds - tasks.LEAST_S + 1
         assert budget.share_s(first, 1) is None
 
+    def test_in_a_shorter_run_each_task_has_less(self):
+        first, short = Task("models", "vgg16", None, 100.0, first=True), Task("models", "x", None, 20.0, first=True)
+        budget = Budget(tasks.MINUTES / 2, Clock())
+        assert budget.share_s(first, 50) == 50.0
+        assert budget.share_s(short, 50) == tasks.LEAST_S
+        assert Budget(2 * tasks.MINUTES, Clock()).share_s(first, 1) == 100.0
+
     @pytest.mark.parametrize("minutes", [1, 3, 10])
     def test_the_deadline_is_kept_whatever_tasks_take(self, minutes):
         """Each takes all that it is let, and those after it what is left."""
@@ -255,6 +262,7 @@ class TestFigures:
     def test_errors_are_of_what_was_predicted_before_it_was_measured(self):
         assert unseen(finding(0.010).measured) == [(0.01, 0.008)]
         assert unseen([row("hybrid", (0, 1), Measured(0.008), 0.01, stored=True)]) == []
+        assert unseen([row("hybrid", (0, 1), Measured(0.008, repeats=1), 0.01)]) == []  # dropped after its first step
         assert mape([(1.1, 1.0), (0.8, 1.0)]) == pytest.approx(0.15) and mape([]) is None
 
     def test_all_parts_count_together_and_failures_give_no_figure(self):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from placer.devices.host.suspends import Suspends
 from placer.graph.mapping import Mapping
 from placer.measure.runner import (
+    GPU_WARM_UP_S,
     RacedStep,
     Runner,
     RunnerSettings,
@@ -213,6 +214,29 @@ def test_the_first_mapping_measured_is_anchor_and_incumbent(runner):
     assert isinstance(result, Measured)
     assert runner.anchor is runner.incumbent
     assert runner.anchor_s == result.step_s
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("gpu", 30), ("cpu", 0)])
+def test_the_first_mapping_wakes_an_idle_gpu_before_it_is_timed(captured, two_cpus, kind, steps):
+    clock = Clock()
+    topology = two_cpus.topology
+    awake = replace(topology, devices=tuple(replace(device, kind=kind) for device in topology.devices))
+    runner = Runner(captured[0], replace(two_cpus, topology=awake), captured[1], [], FEW, clock)
+    taken = []
+    step = FakeStep(clock, (taken.append(i) or GPU_WARM_UP_S / 30 for i in count()))
+    (result,) = runner._raced([RacedStep(step, 0.5)])
+    assert result.repeats == FEW.repeats
+    assert len(taken) == FEW.warm_up + max(0, steps - FEW.warm_up) + FEW.repeats
+    (result,) = runner._raced([RacedStep(FakeStep(clock, forever(1e-3)), 0.5)])  # it is awake
+    assert result.repeats == FEW.repeats and len(taken) <= FEW.warm_up + steps + 2 * FEW.repeats
+
+
+def test_values_are_fetched_for_comparison_into_the_hosts_memory(runner, two_cpus):
+    """Not to TensorFlow's default device, which is a GPU where there is one."""
+    with tf.device("CPU:1"):
+        assert isinstance(runner.measure(single(runner, 1)), Measured)
+        runner.check.state(runner.anchor, list(runner.captured.variables))
+    assert {variable.device for variable in runner.check._fetched.values()} == {two_cpus.host}
 
 
 def test_a_step_that_computes_something_else_is_a_failure(runner):

@@ -107,7 +107,7 @@ def test_a_device_that_cannot_hold_the_step_is_profiled_without_its_largest_vari
 
 def gpu_and_cpu():
     topology = Topology((Device("gpu:0", "gpu"), Device("cpu:0", "cpu")))
-    return SimpleNamespace(topology=topology, same_bits=False, addresses={})
+    return SimpleNamespace(topology=topology, same_bits=False, addresses={}, tf_names={"gpu:0": "CPU:0"})
 
 
 def pretend(monkeypatch, run):
@@ -121,7 +121,8 @@ def pretend(monkeypatch, run):
         return [TracedStep(tuple(ops), (), kernel_s=1.0)]
 
     monkeypatch.setattr(profiler, "trace_steps", trace)
-    return profile(SimpleNamespace(graph=graph), gpu_and_cpu(), ())
+    captured = SimpleNamespace(graph=graph, graph_def=tf.compat.v1.GraphDef(), input_names=())
+    return profile(captured, gpu_and_cpu(), ())
 
 
 def test_what_tensorflow_runs_elsewhere_has_no_cost_where_it_was_put(monkeypatch):
