@@ -73,7 +73,7 @@ def perturbed(start: Mapping[str, Any]) -> dict[str, Array]:
 def _perturbed(value: Array, rng: np.random.Generator) -> Array:
     if not is_float(value):
         return value
-    errors = eps_of(value) * (rng.integers(0, 2, value.shape) * 2 - 1)
+    errors = eps_of(value) * (rng.integers(0, 2, value.shape, np.int8) * 2 - 1)
     return np.asarray(value + value * errors.astype(value.dtype), value.dtype)
 
 

@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 from placer.devices.cluster import Devices
-from placer.devices.gpu_wait import drain
 from placer.devices.host.suspends import Suspends
 from placer.devices.memory_room import short_of_room
 from placer.devices.workers import leftovers
@@ -19,11 +18,12 @@ from placer.execute.outputs import attempted, no_room, out_of_memory, values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.mapping import Mapping
 from placer.measure.step_check import StepCheck
+from placer.measure.timing import Step, timed
 from placer.result import Failed, Measured, Result, heats, is_clearly_slower, relative_error, summary
 from placer.trace.capture import Captured
 
 SWITCHED = "a mapping was set up"
-GPU_WARM_UP_S = 0.3  # an idle GPU runs at a fraction of its clock, and takes this long to leave that
+GPU_WARM_UP_S = 0.3  # first steps on an idle H100 took twice as long as later ones (docs/decisions/037-first-gpu.md)
 MOST_WARM_UP = 500  # steps
 PRECISE = 0.004  # relative standard error of a median at which more steps would change no figure that is quoted
 
@@ -44,16 +44,6 @@ class RunnerSettings:
     give_up_after: int = 4  # steps after which a candidate is stopped if its best is slower than the incumbent's worst
     hopeless: float = 3.0  # a candidate is stopped after a step of more than this many times the incumbent's median
     drop_at_once: float | None = None  # the same for its first warm-up step, which is then the result; None = never
-
-
-class Step(Protocol):
-    """What can be timed: a placed step or the untouched step."""
-
-    def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
-        """One training step on flat inputs; flat outputs."""
-
-    def close(self) -> None:
-        """Release what the step holds."""
 
 
 def any_number(_: Sequence[Mapping]) -> bool:
@@ -397,17 +387,3 @@ class Runner:
             if self.incumbent is not None and self.incumbent is not self.anchor:
                 self.incumbent.close()
             self.incumbent, self.incumbent_s = best.step, median(best.seconds)
-
-
-def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float], suspends: Suspends | None = None) -> float:
-    """Seconds of one step, until its returned values are here and all GPUs are idle. Where this machine was suspended
-    since the look before, the step was the first on cold caches, and another one is timed.
-    """
-    while True:
-        with waiting("steps were measured"):
-            begin = clock()
-            values(step.run_flat(inputs))
-            drain()
-            step_s = clock() - begin
-        if suspends is None or not suspends.passed_s():
-            return step_s

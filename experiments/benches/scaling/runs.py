@@ -101,7 +101,7 @@ class ReadyStep:
 
     def timed_on(self, inputs: Sequence[Any]) -> float:
         """Seconds of a step on other inputs of the same shapes."""
-        from placer.measure.runner import timed
+        from placer.measure.timing import timed
 
         return timed(self.placed, inputs, self.clock)
 

@@ -14,7 +14,7 @@ from placer.result import Failed, Measured, Result, summary
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from experiments.jobs.search.job import Job
     from placer.execute.rewrite import PlacedStep
-    from placer.measure.runner import Step
+    from placer.measure.timing import Step
 
 ROUNDS = 3  # in which steps are measured that the devices cannot hold together
 Steps = dict[Mapping, "PlacedStep"]

@@ -1,0 +1,35 @@
+"""Times one step, whatever takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from placer.devices.gpu_wait import drain
+from placer.devices.host.suspends import Suspends
+from placer.devices.workers.deadline import waiting
+from placer.execute.outputs import values
+
+
+class Step(Protocol):
+    """What can be timed: a placed step or the untouched step."""
+
+    def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
+        """One training step on flat inputs; flat outputs."""
+
+    def close(self) -> None:
+        """Release what the step holds."""
+
+
+def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float], suspends: Suspends | None = None) -> float:
+    """Seconds of one step, until its returned values are here and all GPUs are idle. Where this machine was suspended
+    since the look before, the step was the first on cold caches, and another one is timed.
+    """
+    while True:
+        with waiting("steps were measured"):
+            begin = clock()
+            values(step.run_flat(inputs))
+            drain()
+            step_s = clock() - begin
+        if suspends is None or not suspends.passed_s():
+            return step_s
