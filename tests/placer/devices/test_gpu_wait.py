@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from placer.devices import gpu_wait
-from placer.measure import runner
+from placer.measure import timing
 from placer.train import calls
 from placer.train.steps import placed_run
 
@@ -15,7 +15,7 @@ from placer.train.steps import placed_run
 def drained(monkeypatch):
     """How often GPUs were waited for."""
     count = []
-    for module in (calls, placed_run, runner):
+    for module in (calls, placed_run, timing):
         monkeypatch.setattr(module, "drain", lambda: count.append(1))
     return count
 
@@ -40,8 +40,8 @@ def test_a_timed_step_ends_when_its_devices_are_done(monkeypatch):
     def wait():
         now[0] += 2.0
 
-    monkeypatch.setattr(runner, "drain", wait)
-    assert runner.timed(Step(), [], lambda: now[0]) == 2.0
+    monkeypatch.setattr(timing, "drain", wait)
+    assert timing.timed(Step(), [], lambda: now[0]) == 2.0
 
 
 def test_live_steps_are_waited_for_only_after_a_change(monkeypatch, drained, live_hand, make_step):
