@@ -79,6 +79,23 @@ def test_copying_is_timed_less_what_copying_nothing_takes(two_cpus):
     assert copy_s(tf.constant("a path"), two_cpus.tf_names["cpu:1"]) == 0.0
 
 
+def test_each_copy_is_of_a_tensor_that_was_never_copied_there(two_cpus, monkeypatch):
+    batch, copied = tf.ones([2]), []
+    cpu_0, cpu_1 = (two_cpus.tf_names[name] for name in ("cpu:0", "cpu:1"))
+    identity = tf.identity
+
+    def noting(tensor):
+        made = identity(tensor)
+        if made.device == cpu_1:
+            copied.append(tensor)
+        return made
+
+    monkeypatch.setattr(module.tf, "identity", noting)
+    copy_s(batch, cpu_1)
+    assert len(copied) == len({id(tensor) for tensor in copied}) == 2 * (1 + REPEATS)
+    assert all(tensor is not batch and tensor.device == cpu_0 for tensor in copied)
+
+
 def test_what_does_not_fit_is_not_paid_for(two_cpus, monkeypatch):
     def full(_):
         raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
