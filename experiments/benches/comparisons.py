@@ -41,11 +41,12 @@ def compared(model: str, options: BenchOptions) -> Facts:
 
 
 def compare_in_process(settings: Facts) -> Facts:
-    """`placer compare MODEL` with these settings."""
+    """`placer compare MODEL` with these settings; {"failed": line} also where a signal ended it before its time."""
     numbers = ("workers", "measurements", "minutes", "seed")
     options = [word for name in numbers for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
     searchers = [word for name in settings["searchers"] for word in ("--searcher", name)]
-    return command_facts("compare", settings["model"], *options, *searchers, seconds=LIMIT_S)
+    found = command_facts("compare", settings["model"], *options, *searchers, seconds=LIMIT_S)
+    return {"failed": "a signal ended it before its time"} if found.get("interrupted") else found
 
 
 def _outcome(facts: Facts) -> str:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.ports.binding import LOOPBACK, bind, listening_ports
+from placer.devices.ports.listen_watch import ListenWatch
 from placer.devices.workers import leftovers
-from placer.devices.workers.binding import LOOPBACK, bind, listening_ports
-from placer.devices.workers.listen_watch import ListenWatch
 
 HOST_JOB = "localhost"  # what TensorFlow calls the job of the process that joins
 

@@ -17,11 +17,11 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.connecting import HOST_JOB, connect
+from placer.devices.ports.binding import interface_of, own_address
+from placer.devices.ports.keepalive import SILENT_S, Peer, keep_alive, keep_alive_from_now
 from placer.devices.workers import freed_memory
 from placer.devices.workers.addresses import listens
-from placer.devices.workers.binding import interface_of, own_address
 from placer.devices.workers.deadline import drop_deadlines, waiting
-from placer.devices.workers.keepalive import SILENT_S, Peer, keep_alive, keep_alive_from_now
 from placer.devices.workers.setting import setting
 from placer.devices.workers.worker_info import INFO_PATH, WorkerInfo
 from placer.devices.workers.workers import FAIL_FAST, free_ports

@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any
 
 from placer.devices.host.cores import usable_cores
+from placer.devices.ports.binding import interface_of, own_address
 from placer.devices.workers.addresses import listens
-from placer.devices.workers.binding import interface_of, own_address
 from placer.errors import BadInputError, short
 
 LOCAL = "local"

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from placer.devices.host.cores import usable_cores
+from placer.devices.ports.binding import LOOPBACK, bind, interface_of
+from placer.devices.ports.keepalive import keep_alive_from_now
+from placer.devices.ports.listen_watch import ListenWatch
 from placer.devices.workers import freed_memory
-from placer.devices.workers.binding import LOOPBACK, bind, interface_of
-from placer.devices.workers.keepalive import keep_alive_from_now
-from placer.devices.workers.listen_watch import ListenWatch
 from placer.devices.workers.worker import server_parts, stay_on, whole_parts
 from placer.devices.workers.worker_info import WorkerInfo
 from placer.devices.workers.workers import FAIL_FAST, KEEP_MEMORY, QUIET

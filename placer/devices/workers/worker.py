@@ -19,10 +19,10 @@ from contextlib import closing
 from types import ModuleType
 from typing import Any
 
+from placer.devices.ports.binding import LOOPBACK, bind_to_loopback
+from placer.devices.ports.keepalive import SILENT_S, keep_alive_from_now
+from placer.devices.ports.listen_watch import ListenWatch
 from placer.devices.workers import freed_memory
-from placer.devices.workers.binding import LOOPBACK, bind_to_loopback
-from placer.devices.workers.keepalive import SILENT_S, keep_alive_from_now
-from placer.devices.workers.listen_watch import ListenWatch
 from placer.devices.workers.setting import setting
 from placer.errors import PlacerError
 

@@ -104,6 +104,14 @@ def test_a_peer_would_deliver_the_single_device_too(comparing, monkeypatch):
         assert "| heft | 240.0 ms | 1.000 |" in row and "Worst against a peer: 1.000." in lines
 
 
+def test_what_a_signal_ended_is_compared_again(tmp_path, monkeypatch):
+    told = iter([{"interrupted": True, "measured": 3}, FOUND["towers"]])
+    monkeypatch.setattr(comparisons, "command_facts", lambda *_, seconds: next(told))
+    again = BenchOptions(("towers",), runs=tmp_path)
+    assert comparisons.compared("towers", again) == {"failed": "a signal ended it before its time"}
+    assert comparisons.compared("towers", again) == FOUND["towers"]
+
+
 def test_gaps_are_read_off_the_curves(comparing):
     facts = run_bench("sample-efficiency", options(comparing), record=True)
     towers, moe = facts["by_model"]["towers"], facts["by_model"]["moe"]

@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import pytest
 
 from placer.devices import connecting
-from placer.devices.workers.listen_watch import MACHINES
+from placer.devices.ports.listen_watch import MACHINES
 
 JOINS_AND_LEAVES = """
 import socket
 import sys
 from placer.devices import connecting, joining
-from placer.devices.workers import binding, listen_watch
+from placer.devices.ports import binding, listen_watch
 from placer.devices.workers.workers import start_workers
 
 def ports():

@@ -21,7 +21,7 @@ from placer.devices import cluster
 from placer.devices.workers import leftovers
 from placer.train.session import DeviceSession
 
-LASTS = "placer.devices.workers.listen_child"
+LASTS = "placer.devices.ports.listen_child"
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 def made():

@@ -19,7 +19,7 @@ import psutil
 import pytest
 import tensorflow as tf
 
-from placer.devices.workers import listen_child
+from placer.devices.ports import listen_child
 from placer.errors import BadInputError, PlacerError
 from placer.keras import AutoPlace
 from placer.trace.capture import capture

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from placer.devices.joining import check_hosts
+from placer.devices.ports.binding import bind_to_interfaces, interface_of, own_address
 from placer.devices.specs import check_spec, worker_addresses
-from placer.devices.workers.binding import bind_to_interfaces, interface_of, own_address
 from placer.devices.workers.standalone import Listen, parse_cores
 from placer.devices.workers.worker_info import WorkerInfo
 from placer.errors import BadInputError, PlacerError

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from placer.devices.workers import binding
+from placer.devices.ports import binding
+from placer.devices.ports.binding import bind_to_loopback, listening_ports
 from placer.devices.workers import workers as workers_module
-from placer.devices.workers.binding import bind_to_loopback, listening_ports
 from placer.devices.workers.worker import serve
 from placer.devices.workers.workers import Workers, _check_free, free_ports, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError

@@ -17,7 +17,7 @@ import placer
 from placer.train.session import DeviceSession
 from search.online.phases import rest
 
-LASTS = "placer.devices.workers.listen_child"
+LASTS = "placer.devices.ports.listen_child"
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 rest.FAR = 0.0  # so that rest is due where the untouched step won, and no mapping is ever near
 

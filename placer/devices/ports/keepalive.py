@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
-from placer.devices.workers.binding import tcp_sockets
+from placer.devices.ports.binding import tcp_sockets
 
 Peer = tuple[str, int]
 """The address and the port of the other end."""

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from placer.devices.workers.keepalive import keep_alive
+from placer.devices.ports.keepalive import keep_alive
 from tests.experiments.benches.in_own_network import said
 from tests.experiments.benches.test_own_network import BEGIN
 
 SILENT = """
-from placer.devices.workers.keepalive import keep_alive
+from placer.devices.ports.keepalive import keep_alive
 keep_alive(3.0, {("127.0.0.1", port)})
 with own_network.cut_off(psutil.Process(process.pid), 100) as cut:
     peer.settimeout(60)

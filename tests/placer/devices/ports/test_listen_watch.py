@@ -9,15 +9,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from placer.devices.workers.listen_watch import MACHINES
+from placer.devices.ports.listen_watch import MACHINES
 from placer.devices.workers.workers import start_workers
 
 WATCHED = """
 import socket
 from contextlib import closing
-import placer.devices.workers.listen_child as child
-import placer.devices.workers.listen_watch as module
-from placer.devices.workers.listen_watch import ListenWatch
+import placer.devices.ports.listen_child as child
+import placer.devices.ports.listen_watch as module
+from placer.devices.ports.listen_watch import ListenWatch
 
 def listens(family=socket.AF_INET):
     with socket.socket(family) as server:

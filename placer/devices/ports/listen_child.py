@@ -1,6 +1,6 @@
 """The child process of a `listen_watch`: ties the sockets of another process before that one listens on them.
 
-Run as `python -m placer.devices.workers.listen_child DESCRIPTOR PROCESS`, or called in a forked child.
+Run as `python -m placer.devices.ports.listen_child DESCRIPTOR PROCESS`, or called in a forked child.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from placer.devices.workers.binding import tie_to
+from placer.devices.ports.binding import tie_to
 
 # linux/seccomp.h: the ioctls of a listener, and their structs: seccomp_notif, of which the call's first argument is
 # read, and its reply.

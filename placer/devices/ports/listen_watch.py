@@ -26,8 +26,8 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
-from placer.devices.workers import listen_child
-from placer.devices.workers.listen_child import FREE, READY
+from placer.devices.ports import listen_child
+from placer.devices.ports.listen_child import FREE, READY
 
 PR_SET_NO_NEW_PRIVS, PR_SET_PTRACER = 38, 0x59616D61  # linux/prctl.h
 # linux/seccomp.h. Without SPEC_ALLOW, kernels before 5.16 slow watched threads down, against Speculative Store Bypass.
