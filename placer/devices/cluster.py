@@ -28,6 +28,7 @@ from placer.devices.joining import (
     reach_one_another,
 )
 from placer.devices.links.link_probes import measure_links, probes_within
+from placer.devices.links.staging import stages_from
 from placer.devices.logical import gpu_names, split
 from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
 from placer.devices.ray.spec import RaySpec, is_ray
@@ -64,6 +65,7 @@ class Devices:
     original: Devices | None = None  # all devices, where some are left out
     hardware: dict[str, str] = field(default_factory=dict)  # product name of each GPU by device name
     standalone: bool = False  # whether each worker, before it was joined, knew of no other
+    stages_from: int | None = None  # bytes from which a batch goes to own GPUs through pinned memory; None = never
     leaves: bool = False  # whether closing takes this process out of the cluster
     runners: WeakSet[Any] = field(default_factory=WeakSet, repr=False, compare=False)  # that may keep steps on them
     _using: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
@@ -90,6 +92,12 @@ class Devices:
     def has_local(self) -> bool:
         """Whether the coordinating process's own devices take part, so that TensorFlow's default is a candidate."""
         return any(name not in self.addresses for name in self.topology.names)
+
+    @property
+    def own_gpus(self) -> dict[str, str]:
+        """TensorFlow's name of each GPU of this process by device name."""
+        gpus = (device.name for device in self.topology.devices if device.kind == "gpu")
+        return {name: self.tf_names[name] for name in gpus if name not in self.addresses}
 
     def tf_name(self, device: int) -> str:
         """TensorFlow's name of topology device number `device`."""
@@ -251,6 +259,7 @@ def open_devices(
     try:
         devices.topology = max_memory.on(devices.topology, shares=True)
         devices = replace_links(devices) if links and len(devices.topology) > 1 else devices
+        devices.stages_from = stages_from(devices.host, [*devices.own_gpus.values()]) if links else None
         if devices.workers is not None:
             devices.workers.fence()
         return devices

@@ -37,13 +37,13 @@ def reference(
     iterator.
     """
     variables = own_variables(captured, start)
-    before = {name: variable.numpy() for name, variable in variables.items()}
+    before = {name: tf_internals.array_of(variable) for name, variable in variables.items()}
     run = _untouched(captured, captures(captured, variables))
     steps = []
     for batch in batches:
         with unpack(batch) as inputs:
             steps.append(returned(run(inputs)))
-    return Outcome(steps, before, {name: variable.numpy() for name, variable in variables.items()})
+    return Outcome(steps, before, {name: tf_internals.array_of(variable) for name, variable in variables.items()})
 
 
 def own_variables(captured: Captured, start: Mapping[str, Any]) -> dict[str, tf.Variable]:

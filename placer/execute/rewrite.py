@@ -20,7 +20,7 @@ from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import waiting
 from placer.errors import PlacerError
 from placer.execute.ordered_sums import order_sums
-from placer.execute.send_recv import bring, chain, connect, spread
+from placer.execute.send_recv import bring, chain, connect, spread, stage
 from placer.execute.variable_copies import AT_ONCE_BYTES, held_bytes
 from placer.trace.capture import Captured
 from placer.trace.graph_def.node_def import source_of
@@ -36,11 +36,11 @@ class PlacementError(PlacerError):
 class Template:
     """The FunctionDef of a captured step without devices, from which placed functions are made.
 
-    Arguments in order: those of `Captured.arguments`. host: the device of the step's
-    host ops; "" leaves them to TensorFlow.
+    Arguments in order: those of `Captured.arguments`. host: the device of the step's host ops; "" leaves them to
+    TensorFlow. stages_from: as in `Devices`.
     """
 
-    def __init__(self, captured: Captured, host: str = "") -> None:
+    def __init__(self, captured: Captured, host: str = "", stages_from: int | None = None) -> None:
         self.captured = captured
         self.host = host
         self.host_ops = dict.fromkeys(captured.host_ops, host)
@@ -49,6 +49,7 @@ class Template:
             if not tf_internals.has_function(function.signature.name):
                 tf_internals.add_function(function)
         self.constants = _constant_uses(self.function_def)
+        self.staged = {} if stages_from is None or not host else self._at_least(stages_from)
 
     def placed(self, name: str, devices: MappingABC[str, str], order: Sequence[str] = (), home: str = "") -> Any:
         """The FunctionDef `name` with node n on devices[n]; constants are copied to where they are used.
@@ -66,10 +67,23 @@ class Template:
             spread(placed.node_def, nodes, constant, users)
         if home:
             bring(placed, home)
+        stage(placed.node_def, self.staged, self.host)
         order_sums(placed)
         sends = connect(placed.node_def)
         chain(placed.node_def, order, sends)
         return placed
+
+    def _at_least(self, size_bytes: int) -> dict[str, int]:
+        """Name -> type of each argument that is a tensor of the batch of so many bytes."""
+        found = {}
+        arguments = self.function_def.signature.input_arg
+        for name, argument in zip(self.captured.input_names, arguments, strict=False):
+            shape = tf.TensorShape(self.captured.nodes[name].attr["shape"].shape)
+            dtype = tf.as_dtype(argument.type)
+            is_plain = dtype not in (tf.string, tf.resource, tf.variant)
+            if is_plain and (shape.num_elements() or 0) * dtype.size >= size_bytes:
+                found[argument.name] = argument.type
+        return found
 
 
 class PlacedStep:

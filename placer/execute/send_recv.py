@@ -1,4 +1,4 @@
-"""What a mapping adds to the captured function: copies of constants, transfers, and the run order of ops.
+"""What a mapping adds to the captured function: copies of constants and batches, transfers, and the run order of ops.
 
 TensorFlow starts its own transfers whenever its executor gets to them, and its executor takes ready ops in an order
 that changes during training. Both are fixed here instead (docs/decisions/003-transfers.md, 006-run-order.md).
@@ -40,6 +40,25 @@ def spread(nodes: Nodes, by_name: MappingABC[str, Any], constant: str, users: It
             copies[device] = copy
         if copies[device] is not original:
             _rename_input(by_name[user], constant, copies[device].name)
+
+
+def stage(nodes: Nodes, arguments: MappingABC[str, int], host: str, kind: str = "GPU") -> None:
+    """Copy arguments to pinned memory at `host`, once for all devices of a kind in its process that use them.
+
+    arguments: name -> type. host: a full device name.
+    """
+    near = f"{host.partition('/device:')[0]}/device:{kind}:"
+    staged: set[str] = set()
+    for node in nodes:
+        if not node.device.startswith(near):
+            continue
+        for i, text in enumerate(node.input):
+            if text in arguments:
+                node.input[i] = f"{text}/staged:y:0"
+                staged.add(text)
+    for argument in sorted(staged):
+        copy = nodes.add(name=f"{argument}/staged", op="DeepCopy", device=host, input=[argument])
+        copy.attr["T"].type = arguments[argument]
 
 
 def bring(function_def: Any, host: str) -> None:

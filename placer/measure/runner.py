@@ -44,6 +44,7 @@ class RunnerSettings:
     give_up_after: int = 4  # steps after which a candidate is stopped if its best is slower than the incumbent's worst
     hopeless: float = 3.0  # a candidate is stopped after a step of more than this many times the incumbent's median
     drop_at_once: float | None = None  # the same for its first warm-up step, which is then the result; None = never
+    drop_from_s: float = 0.2  # seconds of that step below which it is not: the first steps on a GPU set much up
 
 
 def any_number(_: Sequence[Mapping]) -> bool:
@@ -103,7 +104,7 @@ class Runner:
         self.inputs = list(inputs)
         self.settings = settings or RunnerSettings()
         self.clock, self.suspends = clock, suspends or Suspends()
-        self.template = Template(captured, devices.host)
+        self.template = Template(captured, devices.host, devices.stages_from)
         self.check = StepCheck(captured, devices, self.inputs, references)
         devices.runners.add(self)
         self.anchor: PlacedStep | None = beside.anchor if beside else None
@@ -361,7 +362,9 @@ class Runner:
     def _is_dropped(self, entry: RacedStep) -> bool:
         """Whether its first warm-up step already rules it out (RunnerSettings.drop_at_once)."""
         most = self.settings.drop_at_once
-        return most is not None and 0 < most * self.incumbent_s < entry.seconds[0]
+        if most is None or self.incumbent_s == 0:
+            return False
+        return entry.seconds[0] > max(most * self.incumbent_s, self.settings.drop_from_s)
 
     def _result(self, entry: RacedStep, peers: Sequence[RacedStep]) -> Result:
         """The entry's result, scaled by what the anchor took in the same turns."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.devices.cluster import Devices
 from placer.execute.agreement import Agreement, Outcome, PlacedOutcome, Returned, tolerance
 from placer.execute.fingerprints import Fingerprints
@@ -58,7 +59,7 @@ class StepCheck:
                 if name not in self._fetched:
                     self._fetched[name] = tf.Variable(mine[name].read_value(), trainable=False)
         self._transfers([Pair(held[name], self._fetched[name]) for name in names])
-        return {name: self._fetched[name].numpy() for name in names}
+        return {name: tf_internals.array_of(self._fetched[name]) for name in names}
 
     def forget(self) -> None:
         """Call it before workers are joined anew: nothing made before must be used afterwards."""

@@ -67,7 +67,8 @@ class UntouchedStep:
         if self.captured.traced.seeded is not None:  # the user's own function draws other numbers each time
             return reference(self.captured, self.before, [inputs] * steps)
         returned = [values(self.run_flat(inputs)) for _ in range(steps)]
-        return Outcome(returned, self.before, {name: v.numpy() for name, v in self.variables.items()})
+        after = {name: tf_internals.array_of(variable) for name, variable in self.variables.items()}
+        return Outcome(returned, self.before, after)
 
 
 def measure_untouched(

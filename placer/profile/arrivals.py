@@ -1,26 +1,25 @@
 """What bringing a step's batch from the host's memory to a GPU takes, as a cost of the ops that take it there.
 
 A profile's batch lies on each device as constants; in training it is in the host's memory, where an input pipeline
-left it, and TensorFlow copies it once to each GPU that uses it. On an H100 the kernels of AlexNet's step took 13 of its
-24 ms, and its batch has 79 MB (docs/decisions/037-first-gpu.md).
+left it, and is copied once to each GPU that uses it. On an H100 the kernels of AlexNet's step took 13 of its 24 ms, and
+its batch of 79 MB another 12 (docs/decisions/037-first-gpu.md).
 """
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import median
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.gpu_wait import drain
+from placer.devices.links.staging import brought_s
 from placer.trace.capture import Captured
 from placer.trace.graph_def.node_def import source_of
 
-REPEATS = 3
+NEVER_COPIED = (tf.string, tf.resource, tf.variant)
 
 Seconds = Mapping[str, Mapping[str, float]]
 """Name -> device name -> seconds."""
@@ -29,17 +28,13 @@ Seconds = Mapping[str, Mapping[str, float]]
 def arrivals(captured: Captured, devices: Devices, inputs: Sequence[Any]) -> dict[str, dict[str, float]]:
     """Op name -> GPU of this process -> seconds to bring there what the op takes of the batch, as measured now.
 
-    Ops that take the same tensor share its seconds evenly. Tensors that are there already take none.
+    Ops that take the same tensor share its seconds evenly.
     """
-    gpus = {
-        device.name: devices.tf_names[device.name]
-        for device in devices.topology.devices
-        if device.kind == "gpu" and device.address is None
-    }
-    if not gpus:
+    if not (gpus := devices.own_gpus):
         return {}
+    seconds_of = cache(lambda size_bytes, tf_name: _seconds(devices, tf_name, size_bytes))
     took = {
-        name: {gpu: copy_s(tensor, tf_name) for gpu, tf_name in gpus.items()}
+        name: {gpu: seconds_of(copied_bytes(tensor), tf_name) for gpu, tf_name in gpus.items()}
         for name, tensor in zip(captured.input_names, inputs, strict=True)
     }
     return shared(took, takers(captured.graph_def.node, captured.input_names, captured.graph.index))
@@ -66,26 +61,18 @@ def shared(took: Seconds, takers_of: Mapping[str, Sequence[str]]) -> dict[str, d
     return {op: dict(seconds) for op, seconds in found.items()}
 
 
-def copy_s(tensor: Any, tf_name: str, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Median seconds of copying a tensor to a GPU, less what copying nothing takes; 0 of what is never copied there, or
-    does not fit.
-    """
-    if tf.as_dtype(tensor.dtype) in (tf.string, tf.resource, tf.variant):
+def copied_bytes(tensor: Any) -> int:
+    """What a GPU gets of a tensor; 0 where that stays in the host's memory."""
+    dtype = tf.as_dtype(tensor.dtype)
+    return 0 if dtype in NEVER_COPIED else int(tf.size(tensor)) * int(dtype.size)
+
+
+def _seconds(devices: Devices, tf_name: str, size_bytes: int) -> float:
+    """0 of what does not fit."""
+    if not size_bytes:
         return 0.0
-    with tf.device("CPU:0"):
-        nothing = tf.zeros([0])
-
-    def took_s(one: Any) -> float:
-        with tf.device("CPU:0"):
-            fresh = tf.identity(one)  # TensorFlow keeps the copy with the handle that was copied, and copies it no more
-        begin = clock()
-        with tf.device(tf_name):
-            tf.identity(fresh)
-        drain()
-        return clock() - begin
-
+    is_staged = devices.stages_from is not None and size_bytes >= devices.stages_from
     try:
-        in_turn = [(took_s(nothing), took_s(tensor)) for _ in range(1 + REPEATS)][1:]  # the first one sets up
+        return brought_s(devices.host, tf_name, size_bytes, is_staged=is_staged)
     except tf.errors.ResourceExhaustedError:
         return 0.0
-    return max(0.0, median(whole - empty for empty, whole in in_turn))

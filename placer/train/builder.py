@@ -104,8 +104,9 @@ class Builder:
             variant.captured = self.capture(variant)
             self.session.adopt(variant.captured.variables.values())
         if plan not in variant.templates:
-            host = self.session.devices.host if self.session.devices is not None else ""
-            variant.templates[plan] = Template(self.divided(variant, plan), host)
+            devices = self.session.devices
+            host, stages_from = ("", None) if devices is None else (devices.host, devices.stages_from)
+            variant.templates[plan] = Template(self.divided(variant, plan), host, stages_from)
         return variant.templates[plan]
 
     @waiting("a mapping was built", first=True)

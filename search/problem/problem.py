@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 OBJECTIVES = ("makespan", "max-load")
 # Units whose memory is added up at once: it bounds the memory that a large batch takes.
 AT_ONCE = 1 << 20
+# The share of a device's memory that the units of a mapping fill which should run in any case: to read a table that is
+# updated sparsely, TensorFlow copies it where it is.
+RELIEVED = 0.5
 
 Placement = tuple[int, ...]
 """The device of each unit, in the order of `Problem.units`."""
@@ -269,18 +272,37 @@ class Problem:
         return [placement for placement in self.singles() if self.alike[placement[0]] == placement[0]]
 
     def nearly_singles(self) -> Iterator[Placement]:
-        """For each device that cannot run some op, such as a GPU without its kernel: such ops where they cost least,
-        all else on this device, as TensorFlow itself places them. Only where devices are of several kinds.
+        """For each device that cannot run or hold all, such as a GPU without a kernel, or with little memory: as much
+        of it as it can, the rest where that costs least, as is done by hand. Only where devices are of several kinds.
         """
         if len({device.kind for device in self.topology.devices}) == 1:
             return
+        found: set[Placement] = set()
         for d in range(len(self.topology)):
-            able = [d in devices for devices in self.feasible]
-            if any(able) and not all(able):
-                costs = zip(able, self.feasible, self.unit_cost_s, strict=True)
-                placement = tuple(d if can else min(devices, key=cost_s.__getitem__) for can, devices, cost_s in costs)
-                if self.fits(placement):
-                    yield placement
+            placement = tuple(d if d in devices else self._cheapest(u) for u, devices in enumerate(self.feasible))
+            if not self.fits(placement):
+                placement = self._relieved(placement, d)
+            elif set(placement) == {d}:
+                continue
+            if d in placement and placement not in found and self.fits(placement):
+                found.add(placement)
+                yield placement
+
+    def _cheapest(self, unit: int, without: int | None = None) -> int:
+        """The device on which a unit takes the fewest seconds; `without` where there is no other."""
+        others = [d for d in self.feasible[unit] if d != without]
+        return min(others, key=self.unit_cost_s[unit].__getitem__, default=-1 if without is None else without)
+
+    def _relieved(self, placement: Placement, device: int) -> Placement:
+        """The placement without the largest units of a device, so that RELIEVED of its memory suffices for the rest."""
+        relieved, held_bytes = list(placement), self.held_bytes(placement)[device]
+        here = [u for u, d in enumerate(placement) if d == device and self.unit_bytes[u]]
+        for u in sorted(here, key=lambda u: -self.unit_bytes[u]):
+            if held_bytes <= RELIEVED * self.capacity_bytes[device]:
+                break
+            relieved[u] = self._cheapest(u, without=device)
+            held_bytes -= self.unit_bytes[u] if relieved[u] != device else 0.0
+        return tuple(relieved)
 
     def canonical(self, placement: Placement) -> Placement:
         """The placement with alike devices renamed in order of first appearance, so that equal structures are equal."""

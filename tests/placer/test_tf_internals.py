@@ -247,6 +247,29 @@ def test_a_server_that_is_there_serves_another_cluster_at_its_own_address(monkey
     assert {(server.job_name, server.protocol) for server in told} == {("localhost", "grpc")}
 
 
+def test_the_array_of_a_variable_keeps_the_value_that_it_had_whatever_is_done_to_the_variable():
+    """It is the tensor's memory: TensorFlow must write every new value elsewhere while it is held."""
+    dense, table = tf.Variable(tf.ones([64, 4])), tf.Variable(tf.ones([64, 4]))
+    table.scatter_add(tf.IndexedSlices(tf.zeros([1, 4]), [0]))  # updated sparsely from the beginning
+    held = [tf_internals.array_of(variable) for variable in (dense, table)]
+    optimizer = tf.keras.optimizers.SGD(0.5, momentum=0.9)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(dense) + tf.reduce_sum(tf.gather(table, [1, 2]))
+        optimizer.apply_gradients(zip(tape.gradient(loss, [dense, table]), [dense, table], strict=True))
+        dense.assign_add(tf.ones([64, 4]))
+
+    step()
+    step()
+    dense.scatter_update(tf.IndexedSlices(tf.zeros([1, 4]), [3]))
+    table.assign(tf.zeros([64, 4]))
+    assert all((array == 1).all() and not array.flags.writeable for array in held)
+    assert not (dense.numpy() == 1).any() and not table.numpy().any()
+    assert tf_internals.array_of(tf.Variable(3.0)) == 3.0
+
+
 def test_bytes_of_a_tensor_are_those_of_its_elements():
     tensors = [tf.zeros((2, 3)), tf.zeros((0, 3)), tf.constant(1, tf.int64), tf.zeros((5,), tf.bfloat16)]
     assert [tf_internals.bytes_of(tensor) for tensor in tensors] == [24, 0, 8, 10]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 from experiments.benches.bench import Facts
@@ -31,13 +31,15 @@ def contestants(rows: Iterable[Row]) -> list[str]:
 def found_facts(finding: Finding, seconds_on: Sequence[float]) -> Facts:
     """What a search found. TensorFlow's default is delivered where it beat every mapping.
 
-    seconds_on: what the ops of the best mapping take on each device, one after the other.
+    seconds_on: what the ops of the best mapping take on each device, one after the other. Predictions are in seconds of
+    the search, and given in those of its end: a step of a millisecond has been twice as fast by then.
     """
     best, default, single = finding.best.result, finding.tf_default, finding.best_single
     assert isinstance(best, Measured)
     single_s = single.result.step_s if single is not None and isinstance(single.result, Measured) else None
     delivered = default if default is not None and finding.default_wins else best
-    bound_s = finding.lower_bound_s
+    drift = _drift(finding)
+    bound_s = drift * finding.lower_bound_s
     return {
         "ratio_to_tf_default": default.step_s / delivered.step_s if default else None,
         "ratio_error": ratio_error(default, delivered) if default else None,
@@ -51,10 +53,11 @@ def found_facts(finding: Finding, seconds_on: Sequence[float]) -> Facts:
         "best_single_s": single_s,
         "best_mapping": name_of(finding.best),
         "best_mapping_s": best.step_s,
-        "predicted_s": finding.best.predicted_s,
+        "predicted_s": _times(drift, finding.best.predicted_s),
+        "drift": drift,
         "bound_s": bound_s,
         "bound_ratio": default.step_s / bound_s if default and bound_s > 0 else None,
-        "contestants": _contest(finding),
+        "contestants": _contest(finding, drift),
         "placed": _placed(finding, seconds_on),
         "unseen": unseen(finding.measured),
         "ops": finding.ops,
@@ -92,7 +95,18 @@ def mape(pairs: Sequence[Sequence[float]]) -> float | None:
     return mean(abs(predicted_s / took_s - 1) for predicted_s, took_s in pairs) if pairs else None
 
 
-def _contest(finding: Finding) -> dict[str, Facts]:
+def _drift(finding: Finding) -> float:
+    """What finalists took at the end over what they took when they were searched, as the median; 1 of none."""
+    both = ((end, then) for end in finding.finalists for then in finding.measured if end.mapping == then.mapping)
+    pairs = [(end.measured, then.measured) for end, then in both]
+    return median([end.step_s / then.step_s for end, then in pairs if end and then and then.repeats > 1] or [1.0])
+
+
+def _times(drift: float, predicted_s: float | None) -> float | None:
+    return None if predicted_s is None else drift * predicted_s
+
+
+def _contest(finding: Finding, drift: float) -> dict[str, Facts]:
     """Every contestant's best: measured side by side at the end, or as it was when it was dropped, or why it failed."""
     found = {DEFAULT: _figures(finding.tf_default)} if finding.tf_default else {}
     for name in contestants(finding.measured):
@@ -100,7 +114,7 @@ def _contest(finding: Finding) -> dict[str, Facts]:
         rows = [row for row in finding.measured if name_of(row) == name]
         before = fastest(rows)
         if final is not None and isinstance(final.result, Measured):
-            found[name] = {**_figures(final.result), "predicted_s": final.predicted_s}
+            found[name] = {**_figures(final.result), "predicted_s": _times(drift, final.predicted_s)}
         elif before is not None and isinstance(before.result, Measured):
             found[name] = {**_figures(before.result), "predicted_s": before.predicted_s, "dropped": True}
         else:

@@ -25,7 +25,7 @@ def page_lines(facts: Facts) -> list[str]:
         "of contestants dropped after some steps, for taking three times as long as the best. *Bound*: how many times "
         "faster than the default a mapping can at most be predicted to be, by costs profiled on this machine. Where "
         "*GPU only* differs from the default, that is no placement: a placed step's graph is optimised once and called "
-        "without detours, which shows in steps of a millisecond and less.",
+        f"without detours, which shows in steps of a millisecond and less{_staged(facts['models'].values())}.",
         "",
         *markdown_table(HEADS, [_cells(name, row) for name, row in facts["models"].items()]),
         "",
@@ -40,6 +40,12 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         f"![Ratios to TensorFlow's default, and step times predicted and measured]({PICTURE})",
     ]
+
+
+def _staged(rows: Iterable[Facts]) -> str:
+    """How batches got to the GPU, where that is not TensorFlow's way."""
+    sizes = [row["stages_from_bytes"] for row in rows if row.get("stages_from_bytes")]
+    return f", and a batch of {min(sizes) >> 20} MiB or more is copied to pinned memory by all threads" if sizes else ""
 
 
 def _cells(name: str, row: Facts) -> list[str]:

@@ -171,7 +171,7 @@ def _facts(job: Job, finding: Finding) -> Facts:
     costs, devices = job.prediction.fine.simulator.costs, list(finding.mapping.devices)
     cost_s = costs[range(len(devices)), devices]
     seconds_on = np.bincount(devices, cost_s, len(job.topology))
-    return found_facts(finding, [float(s) for s in seconds_on])
+    return {**found_facts(finding, [float(s) for s in seconds_on]), "stages_from_bytes": job.devices.stages_from}
 
 
 def _trained(job: Job, mapping: Mapping) -> tuple[list[float], float]:

@@ -16,8 +16,8 @@ RESERVE_S = 20.0  # of these, for ending the last process and writing the facts
 LEAST_S = 15.0  # with less, no task is begun
 GRACE_S = 20.0  # beside twice its share, after which a task's process is ended
 PUBLISHED = ("vgg16", "alexnet", "mnist_softmax")  # HTF-MPR has figures of these
-SPLIT = ("towers", "moe", "alexnet", "two_tower")
-OTHERS = ("moe", "two_tower", "towers", "transformer", "inception_v3")
+SPLIT = ("towers", "alexnet")
+OTHERS = ("moe", "transformer", "inception_v3", "two_tower", "towers")
 LAST = ("resnet50", "seq2seq_lstm", "mobilenet_v3", "nasnet_mobile")
 OVERHEAD_MODEL = "alexnet"
 TIGHT_MODEL = "two_tower"
@@ -80,7 +80,7 @@ class Wanted:
 def hardware_of(devices: str | None) -> Hardware:
     """What `--devices` asks for. Raises BadInputError."""
     if devices is None:
-        return Hardware(None, ("gpus:2", "gpus:4"), f"gpus:1@{LIMIT_MIB}", real=True)
+        return Hardware(None, ("gpus:2",), f"gpus:1@{LIMIT_MIB}", real=True)
     count = devices.removeprefix("cpus:")
     if devices == count or not count.isdecimal() or int(count) < 2:
         raise BadInputError(
@@ -109,9 +109,7 @@ def tasks_of(hardware: Hardware, models: Sequence[str] | None = None) -> list[Ta
         Task("autoplace", overhead, hardware.whole, 90.0, first=True),
         *(Task("models", name, hardware.whole, 90.0) for name in OTHERS),
         *(Task("splits", name, split, 60.0) for split in hardware.splits for name in SPLIT),
-        *(Task("splits", "inception_v3", split, 90.0) for split in hardware.splits[:1]),
         *(Task("models", name, hardware.whole, 120.0) for name in LAST),
-        *(Task("splits", "inception_v3", split, 90.0) for split in hardware.splits[1:]),
     ]
     return [task for task in planned if models is None or task.name in models]
 

@@ -116,7 +116,8 @@ def ready(config: Config, devices: Devices, clock: Clock) -> Iterator[ReadyStep]
     made = training(config)
     captured = capture(made.step, made.example_inputs, made.name)
     mapping = placement(captured.graph, devices.topology)
-    step = PlacedStep(Template(captured, devices.host), [devices.tf_name(d) for d in mapping.devices])
+    template = Template(captured, devices.host, devices.stages_from)
+    step = PlacedStep(template, [devices.tf_name(d) for d in mapping.devices])
     try:
         inputs = captured.flat_inputs(made.example_inputs)
         losses = [float(step.run_flat(inputs)[0]) for _ in range(2)]

@@ -68,6 +68,8 @@ class Job:
         self.notes: list[str] = []  # on the step, and on how ops are divided
         if traced.diverged is not None and beside is None:
             self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
+        if self.runner.template.staged and beside is None:
+            self.notes.append("Its batch goes to GPUs through pinned memory, which is faster here.")
         if settings.operators is not None and profiled.groups.fine.source is not None and beside is None:
             self.notes.append(profiled.groups.fine.source)
         self.unkept = ""  # why results are not in the store any more

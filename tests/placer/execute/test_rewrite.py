@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from functools import partial
 from threading import Thread
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.execute import rewrite, send_recv
 from placer.execute.rewrite import PlacedStep, PlacementError, Template
 from placer.graph.coarsen import coarsen
 from placer.trace.capture import capture
@@ -181,3 +183,46 @@ def test_a_loop_runs_whole_on_its_device_and_a_function_is_inlined(two_cpus, mak
     untouched = make_loop_step()
     seen = [placed.run_flat([tf.constant(3.0)])[0].numpy() for _ in range(3)]
     assert seen == [untouched(tf.constant(3.0)).numpy() for _ in range(3)]
+
+
+def test_a_staged_batch_trains_all_variables_as_before(two_cpus, make_step, monkeypatch):
+    """CPUs stand for GPUs. Fresh batches, and the smaller argument goes directly."""
+    monkeypatch.setattr(rewrite, "stage", partial(send_recv.stage, kind="CPU"))
+    step, inputs = make_step()
+    captured = capture(step, inputs, "staged")
+    sizes = sorted(tf_internals.bytes_of(tensor) for tensor in captured.flat_inputs(inputs))
+    assert sizes[0] < sizes[-1]
+    template = Template(captured, two_cpus.host, sizes[-1])
+    devices = random_devices(captured, two_cpus, 3)
+    placed_def = template.placed("looked_at", dict(zip([op.name for op in captured.graph.ops], devices, strict=True)))
+    copies = [node for node in placed_def.node_def if node.op == "DeepCopy"]
+    assert [(node.device, len(node.input)) for node in copies] == [(two_cpus.host, 1)]
+
+    other, _ = make_step()
+    alone = capture(other, inputs, "direct")
+    untouched = tf.function(other)
+    placed = PlacedStep(template, devices)
+    for number in range(STEPS):
+        batch = [x + tf.cast(number, x.dtype) if x.dtype.is_floating else x for x in captured.flat_inputs(inputs)]
+        theirs = untouched(*tf.nest.pack_sequence_as(inputs, batch))
+        assert placed.run_flat(batch)[0].numpy() == theirs.numpy()
+    for ours, theirs in zip(placed.variables.values(), alone.variables.values(), strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=theirs.name)
+    placed.close()
+
+
+@pytest.mark.parametrize(("host", "stages_from"), [("", 1), ("/job:localhost/replica:0/task:0/device:CPU:0", None)])
+def test_nothing_is_staged_where_it_does_not_pay_or_no_host_is_known(setting, host, stages_from):
+    assert Template(setting[0], host, stages_from).staged == {}
+
+
+def test_text_and_batches_of_unknown_size_are_not_staged(two_cpus):
+    weight = tf.Variable(1.0)
+
+    def step(words, x):
+        weight.assign_add(tf.reduce_sum(x) + tf.cast(tf.strings.length(words[0]), tf.float32))
+        return weight.read_value()
+
+    known = capture(step, (tf.constant(["a", "b"]), tf.ones([8])), "known")
+    assert list(Template(known, two_cpus.host, 1).staged.values()) == [tf.float32.as_datatype_enum]
+    assert Template(known, two_cpus.host, 33).staged == {}

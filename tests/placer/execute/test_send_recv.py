@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.execute import send_recv
-from placer.execute.send_recv import chain, connect
+from placer.execute.send_recv import chain, connect, stage
 from placer.trace.graph_def.node_def import source_of
 
 HERE, THERE = "/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:1/device:CPU:0"
@@ -124,3 +124,29 @@ def test_gpus_leave_transfers_to_tensorflow():
     assert send_recv._are_cpus_apart(HERE, THERE)
     assert not send_recv._are_cpus_apart(HERE, gpu)
     assert not send_recv._are_cpus_apart(HERE, BESIDE)
+
+
+def test_a_batch_is_staged_once_for_the_gpus_of_the_hosts_process():
+    gpu, second, elsewhere = (f"/job:worker/replica:0/task:{t}/device:GPU:{i}" for t, i in ((0, 0), (0, 1), (1, 0)))
+    nodes = function(
+        ("a", "Relu", gpu, ["x"]),
+        ("b", "AddV2", second, ["x", "small"]),
+        ("c", "Neg", HERE, ["x"]),
+        ("d", "Neg", elsewhere, ["x"]),
+        ("e", "Neg", HERE, ["unused"]),
+        ("f", "Neg", gpu, ["a:activations:0"]),
+    )
+    stage(nodes, {"x": FLOAT, "unused": FLOAT}, HERE)
+    found = by_name(nodes)
+    inputs = {name: list(node.input) for name, node in found.items()}
+    assert inputs == {
+        "a": ["x/staged:y:0"], "b": ["x/staged:y:0", "small"], "c": ["x"], "d": ["x"], "e": ["unused"],
+        "f": ["a:activations:0"], "x/staged": ["x"],
+    }  # fmt: skip
+    copy = found["x/staged"]
+    assert (copy.op, copy.device, copy.attr["T"].type) == ("DeepCopy", HERE, FLOAT)
+    sent = connect(nodes)
+    relays = [node for node in nodes if "relay" in node.name]
+    assert not sent and [(list(node.input), node.device) for node in relays if "staged" in node.name] == [
+        (["x/staged:y:0"], gpu), (["x/staged:y:0"], second)
+    ]  # fmt: skip

@@ -169,6 +169,15 @@ def test_a_candidate_far_behind_is_told_by_its_first_step_and_another_goes_on(ca
     ]
 
 
+def test_a_short_first_step_rules_nothing_out(captured, two_cpus):
+    clock = Clock()
+    runner = Runner(captured[0], two_cpus, captured[1], [], replace(FEW, drop_at_once=3.0, drop_from_s=7.0), clock)
+    runner._raced([RacedStep(FakeStep(clock, forever(2.0)), 0.5)])
+    slow_at_first = FakeStep(clock, iter([6.5, *[1.5] * 99]))
+    assert runner._raced([RacedStep(slow_at_first, 0.5)])[0].repeats == FEW.repeats
+    assert runner.incumbent is slow_at_first
+
+
 def test_a_hopeless_candidate_is_stopped_at_once(captured, two_cpus):
     _, _, result = against(captured, two_cpus, forever(20.0), anchor=4.0, incumbent=3.5)
     assert result.repeats == 2

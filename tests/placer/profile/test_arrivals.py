@@ -10,7 +10,7 @@ import tensorflow as tf
 from placer.graph.topology import Topology
 from placer.profile import arrivals as module
 from placer.profile import profiler
-from placer.profile.arrivals import REPEATS, arrivals, copy_s, shared, takers
+from placer.profile.arrivals import arrivals, copied_bytes, shared, takers
 from placer.profile.profiler import profile
 from placer.trace.capture import capture
 
@@ -64,44 +64,38 @@ def test_takers_of_one_input_share_its_seconds_and_one_op_pays_for_all_that_it_t
 def test_only_gpus_of_this_process_are_paid_for(setting, two_cpus, called_gpu, monkeypatch):
     captured, inputs = setting
     assert arrivals(captured, two_cpus, inputs) == {}
-    monkeypatch.setattr(module, "copy_s", lambda tensor, tf_name: 1.0 if len(tensor.shape) == 2 else 0.0)
+    monkeypatch.setattr(module, "brought_s", lambda *_, is_staged: 1.0)
     found = arrivals(captured, called_gpu, inputs)
     assert {tuple(seconds) for seconds in found.values()} == {("gpu:0",)}
     assert sorted(seconds["gpu:0"] for seconds in found.values()) == [0.5, 0.5, 1.0]
-    devices = called_gpu.topology.devices
-    remote = replace(called_gpu.topology, devices=(replace(devices[0], address="there:1"), devices[1]))
-    assert arrivals(captured, replace(called_gpu, topology=remote), inputs) == {}
+    assert arrivals(captured, replace(called_gpu, addresses={"gpu:0": "there:1"}), inputs) == {}
 
 
-def test_copying_is_timed_less_what_copying_nothing_takes(two_cpus):
-    ticks = iter([0, 9, 9, 99] + [0, 1, 1, 4] * REPEATS)  # the first round sets up
-    assert copy_s(tf.ones([2]), two_cpus.tf_names["cpu:1"], lambda: next(ticks)) == 2
-    assert copy_s(tf.constant("a path"), two_cpus.tf_names["cpu:1"]) == 0.0
+def test_a_batch_is_timed_on_the_way_that_it_takes(setting, called_gpu, monkeypatch):
+    captured, inputs = setting
+    took = []
+
+    def noted(host, gpu, size_bytes, *, is_staged):
+        took.append((host, gpu, size_bytes, is_staged))
+        return 0.0
+
+    monkeypatch.setattr(module, "brought_s", noted)
+    ends = called_gpu.host, called_gpu.tf_names["gpu:0"]
+    arrivals(captured, called_gpu, inputs)
+    assert took == [(*ends, 128, False), (*ends, 64, False)]
+    arrivals(captured, replace(called_gpu, stages_from=100), inputs)
+    assert took[2:] == [(*ends, 128, True), (*ends, 64, False)]
 
 
-def test_each_copy_is_of_a_tensor_that_was_never_copied_there(two_cpus, monkeypatch):
-    batch, copied = tf.ones([2]), []
-    cpu_0, cpu_1 = (two_cpus.tf_names[name] for name in ("cpu:0", "cpu:1"))
-    identity = tf.identity
+def test_what_is_never_copied_or_does_not_fit_is_not_paid_for(setting, called_gpu, monkeypatch):
+    assert [copied_bytes(tf.constant(value)) for value in ("a path", [1.0, 2.0], [True])] == [0, 8, 1]
 
-    def noting(tensor):
-        made = identity(tensor)
-        if made.device == cpu_1:
-            copied.append(tensor)
-        return made
-
-    monkeypatch.setattr(module.tf, "identity", noting)
-    copy_s(batch, cpu_1)
-    assert len(copied) == len({id(tensor) for tensor in copied}) == 2 * (1 + REPEATS)
-    assert all(tensor is not batch and tensor.device == cpu_0 for tensor in copied)
-
-
-def test_what_does_not_fit_is_not_paid_for(two_cpus, monkeypatch):
-    def full(_):
+    def full(*_, is_staged):
         raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
 
-    monkeypatch.setattr(module.tf, "identity", full)
-    assert copy_s(tf.ones([2]), two_cpus.tf_names["cpu:1"]) == 0.0
+    monkeypatch.setattr(module, "brought_s", full)
+    found = arrivals(setting[0], called_gpu, setting[1])
+    assert found and {s for seconds in found.values() for s in seconds.values()} == {0.0}
 
 
 def test_a_profile_has_them_in_the_costs_of_what_can_run_there(setting, two_cpus, monkeypatch):

@@ -107,7 +107,7 @@ def test_a_device_that_cannot_hold_the_step_is_profiled_without_its_largest_vari
 
 def gpu_and_cpu():
     topology = Topology((Device("gpu:0", "gpu"), Device("cpu:0", "cpu")))
-    return SimpleNamespace(topology=topology, same_bits=False, addresses={}, tf_names={"gpu:0": "CPU:0"})
+    return SimpleNamespace(topology=topology, same_bits=False, addresses={}, tf_names={"gpu:0": "CPU:0"}, own_gpus={})
 
 
 def pretend(monkeypatch, run):

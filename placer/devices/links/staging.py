@@ -1,0 +1,75 @@
+"""Whether a batch reaches a GPU sooner through memory that the GPU reads by itself (pinned memory).
+
+An input pipeline leaves a batch in ordinary memory. TensorFlow has one thread copy it to a pinned buffer, and sends
+that. What an op on the CPU makes for a GPU lies in pinned memory in the first place, so an op that only copies, by all
+threads, can save more time than it takes (docs/decisions/038-staging.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import tensorflow as tf
+
+SIZES = (1 << 20, 1 << 22, 1 << 24)  # bytes that are tried
+FASTER = 0.9  # of the direct way's seconds, below which the other one is taken
+REPEATS = 7
+FLOAT_BYTES = 4
+
+
+def stages_from(host: str, gpus: Sequence[str], clock: Callable[[], float] = time.perf_counter) -> int | None:
+    """The fewest bytes of those tried from which staging is faster, for all that are more; None where it is not. host,
+    gpus: TensorFlow's names of this process's CPU and GPUs, of which the first is measured.
+    """
+    found = None
+    for size in reversed(SIZES) if gpus else ():
+        ways = [_bringing(host, gpus[0], size, is_staged) for is_staged in (False, True)]
+        direct_s, staged_s = in_turn(ways, clock)
+        if staged_s > FASTER * direct_s:
+            break
+        found = size
+    return found
+
+
+def brought_s(
+    host: str, gpu: str, size_bytes: int, *, is_staged: bool, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Median seconds of bringing so many bytes to a GPU, less those of bringing next to nothing. Raises
+    tf.errors.ResourceExhaustedError where the GPU has no room.
+    """
+    nothing = _bringing(host, gpu, FLOAT_BYTES, is_staged=False)
+    nothing_s, took_s = in_turn([nothing, _bringing(host, gpu, size_bytes, is_staged)], clock)
+    return max(0.0, took_s - nothing_s)
+
+
+def in_turn(probes: Sequence[Callable[[], Any]], clock: Callable[[], float]) -> list[float]:
+    """Median seconds of each probe, after two calls that set it up."""
+    for probe in (*probes, *probes):
+        probe()
+    seconds: list[list[float]] = [[] for _ in probes]
+    for _ in range(REPEATS):
+        for probe, into in zip(probes, seconds, strict=True):
+            begin = clock()
+            probe()
+            into.append(clock() - begin)
+    return [median(s) for s in seconds]
+
+
+def _bringing(host: str, gpu: str, size_bytes: int, is_staged: bool) -> Callable[[], Any]:
+    """Brings a tensor of the host's memory to a GPU, in a function that takes it as a placed step takes its batch, and
+    waits until it is there.
+    """
+
+    def bring(tensor: tf.Tensor) -> tf.Tensor:
+        with tf.device(host):
+            sent = tf.raw_ops.DeepCopy(x=tensor) if is_staged else tensor
+        with tf.device(gpu):
+            return tf.reshape(sent[:1], [])
+
+    with tf.device(host):
+        batch = tf.ones([max(1, size_bytes // FLOAT_BYTES)])
+    compiled = tf.function(bring, autograph=False)
+    return lambda: compiled(batch).numpy()
