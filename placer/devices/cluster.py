@@ -244,12 +244,12 @@ def open_devices(
 
     GPUs and CPU can be divided only before TensorFlow initialises them: call `split` before models are made.
 
-    links: measure latency, bandwidth and the ends' own work between every pair. resilient: ops on a lost worker fail
-    at once instead of waiting forever; applies to the whole process, and only before it first joins workers.
-    deadlines: the same, remote calls have deadlines until the devices are closed (placer.devices.workers.deadline), and
-    closing them leaves the cluster. workers: those of "workers:N" or "ray:N", if already started. max_memory: of
-    devices, see `MemoryLimits.on`. Raises BadInputError for an unknown spec or device, PlacerError where a device does
-    not answer.
+    links: measure latency, bandwidth and the ends' own work between every pair; how a batch gets to a GPU soonest is
+    measured in any case. resilient: ops on a lost worker fail at once instead of waiting forever; applies to the whole
+    process, and only before it first joins workers. deadlines: the same, remote calls have deadlines until the devices
+    are closed (placer.devices.workers.deadline), and closing them leaves the cluster. workers: those of "workers:N" or
+    "ray:N", if already started. max_memory: of devices, see `MemoryLimits.on`. Raises BadInputError for an unknown spec
+    or device, PlacerError where a device does not answer.
     """
     check_max_memory(max_memory, spec, include_local)
     say_quota()
@@ -259,7 +259,7 @@ def open_devices(
     try:
         devices.topology = max_memory.on(devices.topology, shares=True)
         devices = replace_links(devices) if links and len(devices.topology) > 1 else devices
-        devices.stages_from = stages_from(devices.host, [*devices.own_gpus.values()]) if links else None
+        devices.stages_from = stages_from(devices.host, [*devices.own_gpus.values()])
         if devices.workers is not None:
             devices.workers.fence()
         return devices

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from placer.devices import cluster
 from placer.devices.cluster import Devices, open_devices
 from placer.devices.joining import Joined, own_node
 from placer.devices.workers.workers import Workers
@@ -199,3 +200,25 @@ def test_workers_that_end_with_this_process_wait_for_it_longer_than_others(monke
     monkeypatch.setattr("placer.devices.cluster.join_workers", join)
     with pytest.raises(PlacerError, match="True"):
         open_devices("workers:1", workers=Workers((1,), ((0,),)))
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_way_of_batches_to_own_gpus_is_measured_with_and_without_links(two_cpus, monkeypatch, links):
+    """A training opens devices without measuring links, and its steps must take the way that its predictions assume."""
+    asked = []
+
+    def measured(host, gpus):
+        asked.append((host, list(gpus)))
+        return 1 << 22
+
+    monkeypatch.setattr(cluster, "stages_from", measured)
+    monkeypatch.setattr(Devices, "own_gpus", {"gpu:0": "/device:GPU:0"})
+    with open_devices("cpus:2", links=links) as devices:
+        assert devices.stages_from == 1 << 22 and asked == [(two_cpus.host, ["/device:GPU:0"])]
+
+
+def test_own_gpus_are_those_of_this_process(two_cpus):
+    kinds = (replace(device, kind="gpu") for device in two_cpus.topology.devices)
+    both = replace(two_cpus, topology=replace(two_cpus.topology, devices=tuple(kinds)))
+    assert not two_cpus.own_gpus and both.own_gpus == two_cpus.tf_names
+    assert list(replace(both, addresses={"cpu:0": "there:1"}).own_gpus) == ["cpu:1"]
