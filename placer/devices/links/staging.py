@@ -21,13 +21,17 @@ FLOAT_BYTES = 4
 
 
 def stages_from(host: str, gpus: Sequence[str], clock: Callable[[], float] = time.perf_counter) -> int | None:
-    """The fewest bytes of those tried from which staging is faster, for all that are more; None where it is not. host,
-    gpus: TensorFlow's names of this process's CPU and GPUs, of which the first is measured.
+    """The fewest bytes of those tried from which staging is faster, for all that are more; None where it is not, or
+    where the GPU has no room to try. host, gpus: TensorFlow's names of this process's CPU and GPUs, of which the first
+    is measured.
     """
     found = None
     for size in reversed(SIZES) if gpus else ():
         ways = [_bringing(host, gpus[0], size, is_staged) for is_staged in (False, True)]
-        direct_s, staged_s = in_turn(ways, clock)
+        try:
+            direct_s, staged_s = in_turn(ways, clock)
+        except tf.errors.ResourceExhaustedError:
+            break
         if staged_s > FASTER * direct_s:
             break
         found = size

@@ -44,6 +44,14 @@ def test_without_a_gpu_nothing_is_tried(timed):
     assert stages_from("host", []) is None and timed[1] == []
 
 
+def test_a_gpu_without_room_is_not_staged_for(ends, monkeypatch):
+    def full(probes, clock):
+        raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
+
+    monkeypatch.setattr(staging, "in_turn", full)
+    assert stages_from(ends[0], ends[1:]) is None
+
+
 def test_each_way_brings_the_same_tensor(ends):
     for is_staged in (False, True):
         assert staging._bringing(*ends, 1 << 12, is_staged)() == 1.0
