@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.links.staging import NEVER_COPIED
 from placer.devices.variables import new_variable, wait_for
 from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import waiting
@@ -80,7 +81,7 @@ class Template:
         for name, argument in zip(self.captured.input_names, arguments, strict=False):
             shape = tf.TensorShape(self.captured.nodes[name].attr["shape"].shape)
             dtype = tf.as_dtype(argument.type)
-            is_plain = dtype not in (tf.string, tf.resource, tf.variant)
+            is_plain = dtype not in NEVER_COPIED
             if is_plain and (shape.num_elements() or 0) * dtype.size >= size_bytes:
                 found[argument.name] = argument.type
         return found

@@ -15,11 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.links.staging import brought_s
+from placer.devices.links.staging import NEVER_COPIED, brought_s
 from placer.trace.capture import Captured
 from placer.trace.graph_def.node_def import source_of
-
-NEVER_COPIED = (tf.string, tf.resource, tf.variant)
 
 Seconds = Mapping[str, Mapping[str, float]]
 """Name -> device name -> seconds."""

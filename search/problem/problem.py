@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 OBJECTIVES = ("makespan", "max-load")
 # Units whose memory is added up at once: it bounds the memory that a large batch takes.
 AT_ONCE = 1 << 20
-# The share of a device's memory that the units of a mapping fill which should run in any case: to read a table that is
-# updated sparsely, TensorFlow copies it where it is.
+# The share of a small device's memory that `nearly_singles` fills. TensorFlow copies a table that is updated sparsely
+# in order to read it, so that a fuller device may fail.
 RELIEVED = 0.5
 
 Placement = tuple[int, ...]

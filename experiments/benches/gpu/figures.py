@@ -31,8 +31,8 @@ def contestants(rows: Iterable[Row]) -> list[str]:
 def found_facts(finding: Finding, seconds_on: Sequence[float]) -> Facts:
     """What a search found. TensorFlow's default is delivered where it beat every mapping.
 
-    seconds_on: what the ops of the best mapping take on each device, one after the other. Predictions are in seconds of
-    the search, and given in those of its end: a step of a millisecond has been twice as fast by then.
+    seconds_on: what the ops of the best mapping take on each device, one after the other. Predicted seconds are
+    multiplied by `drift`: they were fitted to times of the search, and short steps can be twice as fast at its end.
     """
     best, default, single = finding.best.result, finding.tf_default, finding.best_single
     assert isinstance(best, Measured)

@@ -227,7 +227,7 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         switch_s=final.switch_s,
         seed=job.settings.seed,
         seconds=job.clock() - job.begin_s,
-        ended=tuple(line for each in jobs for line in each.ended),
+        ended=tuple(dict.fromkeys(line for each in jobs for line in each.ended)),
         pins=job.settings.pins,
         finalists=tuple(rows.values()),
         tf_default=final.untouched,

@@ -81,7 +81,7 @@ def _line_over_sizes(
     for floats, count in probes:
         start = tf.zeros([floats])
         ends = [way, *((end, end) for end in alone)]
-        apart_s, *together_s = _in_turn([probe(a, b, start, count) for a, b in ends], clock, repeats)
+        apart_s, *together_s = in_turn([probe(a, b, start, count) for a, b in ends], clock, repeats)
         sizes.append(4.0 * floats)
         seconds.append(max(0.0, apart_s - fmean(together_s)) / count)
     return _line(sizes, seconds)
@@ -142,7 +142,7 @@ def _compiled(probe: Callable[[], Any]) -> Callable[[], Any]:
     return compiled
 
 
-def _in_turn(probes: Sequence[Callable[[], Any]], clock: Callable[[], float], repeats: int) -> list[float]:
+def in_turn(probes: Sequence[Callable[[], Any]], clock: Callable[[], float], repeats: int) -> list[float]:
     """Median seconds of each probe, interleaved so that drift affects all alike. A probe's last tensor needs all
     others, so fetching it waits for everything, on a GPU too.
     """

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
 from typing import Any
 
 import tensorflow as tf
+
+from placer.devices.links.link_probes import in_turn
 
 SIZES = (1 << 20, 1 << 22, 1 << 24)  # bytes that are tried
 FASTER = 0.9  # of the direct way's seconds, below which the other one is taken
 REPEATS = 7
 FLOAT_BYTES = 4
+NEVER_COPIED = (tf.string, tf.resource, tf.variant)  # a GPU reads no such tensors
 
 
 def stages_from(host: str, gpus: Sequence[str], clock: Callable[[], float] = time.perf_counter) -> int | None:
@@ -29,7 +31,7 @@ def stages_from(host: str, gpus: Sequence[str], clock: Callable[[], float] = tim
     for size in reversed(SIZES) if gpus else ():
         ways = [_bringing(host, gpus[0], size, is_staged) for is_staged in (False, True)]
         try:
-            direct_s, staged_s = in_turn(ways, clock)
+            direct_s, staged_s = in_turn(ways, clock, REPEATS)
         except tf.errors.ResourceExhaustedError:
             break
         if staged_s > FASTER * direct_s:
@@ -45,26 +47,13 @@ def brought_s(
     tf.errors.ResourceExhaustedError where the GPU has no room.
     """
     nothing = _bringing(host, gpu, FLOAT_BYTES, is_staged=False)
-    nothing_s, took_s = in_turn([nothing, _bringing(host, gpu, size_bytes, is_staged)], clock)
+    nothing_s, took_s = in_turn([nothing, _bringing(host, gpu, size_bytes, is_staged)], clock, REPEATS)
     return max(0.0, took_s - nothing_s)
 
 
-def in_turn(probes: Sequence[Callable[[], Any]], clock: Callable[[], float]) -> list[float]:
-    """Median seconds of each probe, after two calls that set it up."""
-    for probe in (*probes, *probes):
-        probe()
-    seconds: list[list[float]] = [[] for _ in probes]
-    for _ in range(REPEATS):
-        for probe, into in zip(probes, seconds, strict=True):
-            begin = clock()
-            probe()
-            into.append(clock() - begin)
-    return [median(s) for s in seconds]
-
-
 def _bringing(host: str, gpu: str, size_bytes: int, is_staged: bool) -> Callable[[], Any]:
-    """Brings a tensor of the host's memory to a GPU, in a function that takes it as a placed step takes its batch, and
-    waits until it is there.
+    """Brings a tensor of the host's memory to a GPU, in a function that takes it as a placed step takes its batch; its
+    result is there once the tensor is.
     """
 
     def bring(tensor: tf.Tensor) -> tf.Tensor:
@@ -76,4 +65,4 @@ def _bringing(host: str, gpu: str, size_bytes: int, is_staged: bool) -> Callable
     with tf.device(host):
         batch = tf.ones([max(1, size_bytes // FLOAT_BYTES)])
     compiled = tf.function(bring, autograph=False)
-    return lambda: compiled(batch).numpy()
+    return lambda: compiled(batch)
