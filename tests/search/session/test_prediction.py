@@ -12,7 +12,7 @@ from placer.result import Measured
 from search.session.prediction import Prediction
 
 # 'wide' has more successors, 'long' the longer way to the end.
-OPS = {"wide": 1.0, "long": 1.0, "x": 0.1, "y": 0.1, "z": 0.1, "last": 9.0, "there": 0.1}
+OPS = {"wide": 1.0, "long": 1.0, "x": 0.1, "y": 0.1, "z": 0.1, "last": 3.0, "there": 0.1}
 EDGES = (("wide", "x"), ("wide", "y"), ("wide", "z"), ("long", "last"), ("x", "there"))
 AT = {name: i for i, name in enumerate(OPS)}
 GRAPH = OpGraph(
