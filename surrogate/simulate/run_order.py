@@ -7,30 +7,33 @@ from surrogate.simulate.priority import freeing
 from surrogate.simulate.timeline import Timeline
 
 # Of the step's work this much is put in order. The short rest fills in while a device waits for a late tensor, so that
-# it costs up to 9 % to order it, too (docs/decisions/006-run-order.md).
-COVERED = 0.8
+# it costs up to 9 % to order it, too (docs/decisions/006-run-order.md). Where memory is tight, more is in order:
+# a short op that runs early may make a large tensor.
+COVERED, COVERED_TIGHT = 0.8, 0.95
 
 
 def run_order(timeline: Timeline) -> list[str]:
-    """Op names by their simulated start: those that make up COVERED of all work, and those whose tensors cross. Where
-    memory is tight also those that free it, so that a step holds what was simulated.
+    """Op names by their simulated start: the longest, which make up COVERED of all work, and those whose tensors cross.
+    Where memory is tight, COVERED_TIGHT of all work, and those that free memory, so that a step holds what was
+    simulated.
 
     Each device runs what is listed in this order and anything else as it comes. Empty where one device runs
     everything, because then nothing waits for anything.
     """
     if len(set(timeline.devices)) == 1:
         return []
-    chosen = _heavy(timeline) | {transfer.op for transfer in timeline.transfers}
     graph = timeline.graph
-    if is_tight(graph, timeline.topology):
+    tight = is_tight(graph, timeline.topology)
+    chosen = _heavy(timeline, COVERED_TIGHT if tight else COVERED) | {transfer.op for transfer in timeline.transfers}
+    if tight:
         chosen |= {v for v, first in enumerate(freeing(graph).tolist()) if first and graph.in_edges[v]}
-    return [timeline.graph.ops[s.op].name for s in timeline.spans if s.work == "op" and s.op in chosen]
+    return [graph.ops[s.op].name for s in timeline.spans if s.work == "op" and s.op in chosen]
 
 
-def _heavy(timeline: Timeline) -> set[int]:
-    """The longest ops that together make up COVERED of the work."""
+def _heavy(timeline: Timeline, covered: float) -> set[int]:
+    """The longest ops that together make up so much of the work."""
     longest = sorted(((s.end_s - s.start_s, s.op) for s in timeline.spans if s.work == "op"), reverse=True)
-    left_s = COVERED * sum(length_s for length_s, _ in longest)
+    left_s = covered * sum(length_s for length_s, _ in longest)
     heavy = set()
     for length_s, op in longest:
         if left_s <= 0:
