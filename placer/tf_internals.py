@@ -35,7 +35,13 @@ from tensorflow.python.framework import function_def_to_graph, kernels, op_def_r
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.grappler import cluster as grappler_cluster
 from tensorflow.python.grappler import tf_optimizer
-from tensorflow.python.ops import data_flow_ops, lookup_ops, resource_variable_ops, summary_ops_v2
+from tensorflow.python.ops import (
+    data_flow_ops,
+    lookup_ops,
+    resource_variable_ops,
+    stateful_random_ops,
+    summary_ops_v2,
+)
 from tensorflow.python.trackable import data_structures
 
 from placer.instances import instances_of
@@ -341,6 +347,24 @@ def handle_of(variable: Any) -> Any:
     """The handle of a variable, taken without its being watched (placer/train/variables/hooks.py)."""
     handle = vars(variable).get("_handle")
     return variable.handle if handle is None else handle  # variables of other libraries keep it elsewhere
+
+
+def global_seed() -> int | None:
+    """What tf.random.set_seed was last given; None where it was never called."""
+    seed: int | None = eager_context.global_seed()
+    return seed
+
+
+def global_generators() -> dict[str, Any]:
+    """The variables of the random generators that the whole program shares, those that exist, by what holds them."""
+    found = {}
+    if stateful_random_ops.global_generator is not None:
+        found["tf.random.get_global_generator()"] = stateful_random_ops.global_generator.state
+    shared = sys.modules.get("keras.src.backend.common.global_state")  # of this thread
+    generator = None if shared is None else shared.get_global_attribute("global_seed_generator")
+    if generator is not None:
+        found["Keras's global SeedGenerator"] = generator.state.value
+    return found
 
 
 def array_of(variable: Any) -> Any:

@@ -19,6 +19,11 @@ from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant
 from placer.train.steps.variants import Variants
 
+HALF_WAY = (
+    "and may have written variables that the step as it is written had not reached; check them before you go on, or "
+    "decorate the step with @tf.function if that is meant"
+)
+
 
 class Calls:
     """Runs the calls of one live step, and holds their mode; for the training thread."""
@@ -180,6 +185,8 @@ class Calls:
                 return self._placed_anew(variant, tensors)
             if kept is None or not isinstance(error, Exception):
                 self.session.after_failed()
+                if self.untouched.plain is not None and isinstance(error, Exception):
+                    self.variants.leave_alone(f"its placed step failed ({type(error).__name__}), {HALF_WAY}")
                 raise
             self.session.replicas.roll_back(mode.use, kept)
             return self._untouched_instead(variant, mode, tensors, error)

@@ -6,6 +6,7 @@ import weakref
 from contextlib import nullcontext
 from threading import Thread
 
+import keras
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import kernel_def_pb2
@@ -27,6 +28,28 @@ def test_optimize_graph_folds_constants_and_keeps_what_it_is_told():
     assert "kept" in nodes
     assert "unused" not in nodes
     assert "Mul" not in nodes.values()
+
+
+def test_generators_of_the_whole_program_are_found_and_so_is_their_being_replaced():
+    shared = "tf.random.get_global_generator()"
+    before = tf.random.get_global_generator()
+    assert tf_internals.global_generators()[shared] is before.state
+    tf.random.set_global_generator(tf.random.Generator.from_seed(3))
+    assert tf_internals.global_generators()[shared] is not before.state
+    tf.random.set_global_generator(before)
+    keras.random.normal([1])
+    drawn = tf_internals.global_generators()["Keras's global SeedGenerator"]
+    keras.random.normal([1])
+    assert tf_internals.global_generators()["Keras's global SeedGenerator"] is drawn
+    keras.utils.clear_session()
+    assert "Keras's global SeedGenerator" not in tf_internals.global_generators()
+
+
+def test_the_seed_of_the_program_is_known():
+    tf.random.set_seed(3)
+    assert tf_internals.global_seed() == 3
+    tf.random.set_seed(None)
+    assert tf_internals.global_seed() is None
 
 
 def test_a_function_def_can_be_added_called_and_removed():

@@ -8,13 +8,15 @@ from placer.trace.graph_def.node_def import nodes_within
 from placer.trace.random_streams import draws_within, has_seeds
 
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+CHECKS = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})
 
 
 def eager_difference(concrete: Any) -> str | None:
     """Why a plain step would do something else once it is traced, in words; None where it would not.
 
     Eagerly each call of a random op with a seed goes on in one stream of the program; a traced op has a stream of its
-    own. Ops without any seed are random either way, and stateless ones draw the same numbers.
+    own. Ops without any seed are random either way, and stateless ones draw the same numbers. A check that fails ends
+    an eager step where it stands, before all that follows; nothing orders it with the writes of a traced step.
     """
     graph_def = concrete.graph.as_graph_def()
     for node in nodes_within(graph_def):
@@ -22,6 +24,12 @@ def eager_difference(concrete: Any) -> str | None:
             return (
                 f"its op {node.name} ({node.op}) calls Python, eagerly in the thread of the training, and traced in "
                 "TensorFlow's threads, where what it reads may be old; decorate the step with @tf.function if it may be"
+            )
+    for node in nodes_within(graph_def):
+        if node.op in CHECKS:
+            return (
+                f"its op {node.name} ({node.op}) raises where a value is bad, eagerly before all that follows, and "
+                "traced perhaps after variables were written; decorate the step with @tf.function if that is meant"
             )
     for node in draws_within(graph_def):
         if has_seeds(node):

@@ -18,18 +18,43 @@ import numpy as np
 import tensorflow as tf
 
 from placer.trace.python.code import ITEM, Path, Paths, reads_of
+from placer.trace.python.kinds import STANDARD, UNCHANGING
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
 CALLS = frozenset(
     {"print", "open", "input", "exec", "eval", "breakpoint", "setattr", "delattr", "globals", "locals", "__import__"}
 )
-MODULES = frozenset(
+PURE = frozenset(  # modules of the standard library, without leading underscores, that neither ask nor tell the world
     {
-        "time", "random", "os", "posix", "posixpath", "logging", "secrets", "uuid", "io", "_io", "socket", "subprocess",
-        "tempfile", "shutil", "pathlib", "glob", "pickle", "threading", "queue", "multiprocessing", "asyncio",
-        "warnings", "gc", "tqdm", "wandb", "mlflow", "tensorboardX", "neptune", "comet_ml", "psutil",
+        "abc", "argparse", "array", "ast", "base64", "binascii", "bisect", "builtins", "calendar", "cmath",
+        "collections", "collections_abc", "colorsys", "configparser", "contextlib", "copy", "copyreg", "dataclasses",
+        "datetime", "decimal", "difflib", "dis", "enum", "errno", "fractions", "functools", "future",
+        "graphlib", "hashlib", "heapq", "hmac", "inspect", "itertools", "json", "keyword", "math", "numbers",
+        "operator", "platform", "pydatetime", "pydecimal", "py_abc", "re", "sre", "statistics", "string", "struct",
+        "sys", "textwrap", "types", "typing", "unicodedata", "weakref", "weakrefset", "zlib",
     }
 )  # fmt: skip
+LOGGERS = frozenset({"tqdm", "wandb", "mlflow", "tensorboardX", "neptune", "comet_ml", "psutil", "h5py"})
+PARTS = (  # of libraries whose other parts are pure
+    "numpy.random", "absl.logging", "absl.app", "tensorflow.python.lib.io", "tensorflow.python.platform",
+    "tensorflow.python.profiler", "tensorflow.python.saved_model", "tensorflow.python.checkpoint",
+)  # fmt: skip
+NAMESPACES = ("summary", "config", "gfile", "logging", "profiler", "saved_model")  # of TensorFlow
+FUNCTIONS = {  # that use files, or the library's own state, by their modules' first names
+    "numpy": frozenset(
+        {
+            "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "open_memmap", "save", "savetxt",
+            "savez", "savez_compressed", "DataSource", "tofile", "dump", "set_printoptions", "seterr",
+        }
+    ),
+    "configparser": frozenset({"read", "read_file", "write"}),
+    "keras": frozenset(
+        {
+            "clear_session", "set_epsilon", "set_floatx", "set_image_data_format", "set_backend", "get_file",
+            "print_msg", "load_model", "save_model", "load_weights", "save_weights", "set_random_seed",
+        }
+    ),
+}  # fmt: skip
 CLOCKS = frozenset({"now", "today", "utcnow"})
 STREAMS = frozenset({"stdout", "stderr", "stdin"})
 MUTATORS = frozenset(
@@ -140,6 +165,8 @@ def _read(path: Path, values: list[Any]) -> str | None:
     for value, attribute in zip(values, (*path.attributes, ""), strict=False):
         if isinstance(value, CONTAINERS) and attribute in MUTATORS:
             return f"changes `{path}`"
+        if isinstance(value, np.ndarray) and attribute in FUNCTIONS["numpy"]:
+            return f"uses `{path}`"
         if _is_library_object(value) and (attribute in KERAS_METHODS or attribute.startswith("save")):
             return f"calls `{path}`"
         if isinstance(value, type) and value.__module__ == "datetime" and attribute in CLOCKS:
@@ -156,25 +183,36 @@ def _read(path: Path, values: list[Any]) -> str | None:
 def _is_impure(value: Any) -> bool:
     if isinstance(value, (io.IOBase, logging.Logger, random.Random, np.random.RandomState, np.random.Generator)):
         return True
+    if _is_standard_impure(type(value).__module__) and not isinstance(value, UNCHANGING):  # a lock, a queue, a writer
+        return True
     if isinstance(value, ModuleType):
-        name = value.__name__
-        return _top(name) in MODULES or name.startswith("numpy.random") or _is_tensorflow(name, "summary", "config")
+        return _is_module_impure(value.__name__) or _is_tensorflow(value.__name__, *NAMESPACES)
     if value in _questions():
         return True
-    if not callable(value) or isinstance(value, type):
-        return isinstance(value, type) and _top(value.__module__) in MODULES
+    if not callable(value) and not isinstance(value, type):
+        return False
     owner = getattr(value, "__self__", None)
     if owner is builtins:
         return value.__name__ in CALLS
     if owner is not None and (isinstance(owner, ModuleType) or not callable(owner)) and _is_owner_impure(owner):
         return True
     module = str(getattr(value, "__module__", None) or "")
-    return _top(module) in MODULES or module.startswith("numpy.random")
+    name = getattr(value, "__name__", None)
+    return _is_module_impure(module) or name in FUNCTIONS.get(_top(module), ())
 
 
 def _is_owner_impure(owner: Any) -> bool:
     drawing = (random.Random, np.random.RandomState, np.random.Generator, io.IOBase)
-    return isinstance(owner, drawing) or (isinstance(owner, ModuleType) and _top(owner.__name__) in MODULES)
+    return isinstance(owner, drawing) or (isinstance(owner, ModuleType) and _is_module_impure(owner.__name__))
+
+
+def _is_module_impure(name: str) -> bool:
+    return _is_standard_impure(name) or _top(name) in LOGGERS or name.startswith(PARTS)
+
+
+def _is_standard_impure(module: str) -> bool:
+    top = _top(module)
+    return top in STANDARD and top.strip("_") not in PURE
 
 
 class _Questions:
@@ -186,6 +224,7 @@ class _Questions:
             tf.inside_function,
             tf.init_scope,
             tf.random.set_seed,
+            tf.random.set_global_generator,
             tf.is_symbolic_tensor,
             tf.get_static_value,
         ]

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import enum
+import fractions
 import functools
+import inspect
+import operator
+import pathlib
+import re
+import struct
 import sys
+import threading
 import types
+import uuid
 from collections.abc import Callable, Hashable
 from typing import Any, ParamSpec, TypeVar
 
@@ -43,9 +53,17 @@ STANDARD = frozenset(sys.stdlib_module_names)
 STATELESS = frozenset(  # modules of the standard library whose classes, as bases, keep no values of the user's
     {"abc", "collections.abc", "_collections_abc", "typing", "enum", "contextlib", "builtins", "types", "argparse"}
 )
-OUT_OF_SIGHT = frozenset(  # modules of the standard library whose objects keep what no attribute shows
-    {"ctypes", "_ctypes", "multiprocessing", "contextvars", "_contextvars", "mmap", "dbm", "shelve", "sqlite3"}
+OUT_OF_SIGHT = frozenset(  # modules whose objects keep what no attribute shows
+    {"ctypes", "_ctypes", "multiprocessing", "contextvars", "_contextvars", "mmap", "dbm", "shelve", "sqlite3", "h5py"}
 )
+LOCKS = (type(threading.Lock()), type(threading.RLock()))  # hold no values
+UNCHANGING = (  # classes of the standard library whose objects never change, and show no attributes
+    slice, type(NotImplemented), re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta,
+    datetime.timezone, decimal.Decimal, fractions.Fraction, uuid.UUID, pathlib.PurePath, struct.Struct,
+    operator.itemgetter, operator.attrgetter, operator.methodcaller, inspect.Signature, inspect.Parameter,
+    types.CodeType, types.UnionType, types.MemberDescriptorType, types.GetSetDescriptorType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.ClassMethodDescriptorType,
+)  # fmt: skip
 
 
 P = ParamSpec("P")
@@ -95,10 +113,13 @@ def has_library_base(kind: type) -> bool:
 
 @_by_type
 def holds_unnamed(kind: type) -> bool:
-    """Whether the standard library keeps values in attributes that the user's code need not name: those of a
-    collections.UserDict, a ChainMap, a ConfigParser, an Event. A namespace has only what the user named.
+    """Whether a library keeps values in attributes that the user's code need not name: those of a
+    collections.UserDict, a ChainMap, a ConfigParser, an Event, and absl's flags. A namespace has only what the user
+    named.
     """
-    own = [base for base in kind.__mro__ if _is_standard(base) and base.__module__ not in STATELESS]
+    if any(is_library(base.__module__) == "absl" for base in kind.__mro__):
+        return True
+    own = [base for base in kind.__mro__ if is_standard(base) and base.__module__ not in STATELESS]
     return any(not is_user_class(kind) or hasattr(base, "__getitem__") for base in own)
 
 
@@ -108,7 +129,17 @@ def is_out_of_sight(kind: type) -> bool:
     return kind is memoryview or any(base.__module__.partition(".")[0] in OUT_OF_SIGHT for base in kind.__mro__)
 
 
-def _is_standard(kind: type) -> bool:
+@_by_type
+def is_unchanging(kind: type) -> bool:
+    """Whether the identity of an object without attributes that show says all about it: it is a library's that keeps
+    Python's state elsewhere, or never changes.
+    """
+    known = issubclass(kind, (*UNCHANGING, *LOCKS)) or kind.__module__ == "_abc"  # what each abstract class keeps
+    return known or kind is object or not is_standard(kind)
+
+
+def is_standard(kind: type) -> bool:
+    """Whether a class is Python's own, or the standard library's."""
     return kind.__module__.partition(".")[0] in STANDARD
 
 

@@ -37,6 +37,7 @@ from placer.trace.python.kinds import (
     is_noise,
     is_out_of_sight,
     is_plain,
+    is_unchanging,
     is_user_class,
     module_of,
     plain_key,
@@ -111,7 +112,8 @@ class Survey:
         if visit is None:
             return Same(value)
         self._queue.append((visit, value, label))
-        return Same(value if visit in (self._module, self._class, self._keras_variable) else type(value))
+        whole = visit in (self._module, self._class, self._keras_variable, self._named)
+        return Same(value if whole else type(value))
 
     def _visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
         """What looks into a value; None where its identity is all."""
@@ -157,11 +159,11 @@ class Survey:
             return None
         if is_user_class(kind) or is_library(kind.__module__) == "keras":
             return self._object
-        if kind.__module__.partition(".")[0] in ("tensorflow", "numpy", "placer") or not hasattr(value, "__dict__"):
-            if is_library(kind.__module__):
+        if not hasattr(value, "__dict__"):
+            if is_library(kind.__module__) and is_unchanging(kind):
                 return None
             raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
-        return self._object
+        return self._named if is_library(kind.__module__) in ("tensorflow", "numpy", "placer") else self._object
 
     # Code.
 
@@ -324,6 +326,18 @@ class Survey:
         for name in slots:
             self._child(f"{label}.{name}", getattr(value, name))
         self._class_code(type(value), value)
+
+    def _named(self, value: Any, label: str) -> None:
+        """Of an object of TensorFlow's, what the user's code reads by name and cannot be TensorFlow's own: plain
+        values, and all that a bare tf.Module holds.
+        """
+        held = getattr(value, "__dict__", None)
+        if isinstance(held, dict):
+            is_bare = type(value) is tf.Module
+            if is_bare:
+                self.guard.size(held)
+            names = sorted(name for name in held if name in self.names and (is_bare or is_plain(held[name])))
+            self._holder(held, names, f"{label}.")
 
     def _attributes(self, value: Any, held: Mapping[str, Any]) -> Iterable[str]:
         """The attributes that matter: all of those that a library may read, else those that the code names.

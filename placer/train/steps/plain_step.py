@@ -13,6 +13,7 @@ from placer.trace.python.arguments import Parameters, Subjects, changed
 from placer.trace.python.impure import ONCE
 from placer.trace.python.shape_reads import watched_shapes
 from placer.trace.python.state import PythonState, is_plain_step, why_not
+from placer.trace.python.streams import GlobalStreams
 
 
 class PlainStep:
@@ -27,6 +28,7 @@ class PlainStep:
         self._ran = ran  # a first call may build layers, so there is no state before it
         self._watches = True
         self._effect: str | None = None
+        self._streams: list[GlobalStreams] = []  # of its traces
 
     @classmethod
     def of(cls, step: Callable[..., Any]) -> PlainStep | None:
@@ -53,6 +55,9 @@ class PlainStep:
         kind = self._parameters.attributed(args, kwargs)
         if kind is not None:
             self._note(f"it takes {kind}, and a traced step would not see it; pass it as an argument of its own")
+        replaced = next(filter(None, (streams.replaced() for streams in self._streams)), None)
+        if replaced is not None:
+            self._note(f"{replaced}, which a traced step would not see; use a tf.random.Generator of its own")
         return self._state.number(self._subjects) if self._ran else 0, key
 
     def is_in(self, key: Any) -> bool:
@@ -62,7 +67,7 @@ class PlainStep:
     def end(self) -> None:
         """The step is left alone: judge no more calls, and hold nothing of the user's."""
         self._effect, self._watches = self.why, False
-        self._state, self._subjects = PythonState(self._step), ()
+        self._state, self._subjects, self._streams = PythonState(self._step), (), []
 
     @property
     def traceable(self) -> Any:
@@ -115,6 +120,12 @@ class PlainStep:
         else:
             self._effect = self._effect or self._state.effect()
 
+    def traced(self, concrete: Any) -> None:
+        """A trace of the step that may stand for its calls."""
+        streams = GlobalStreams.of(concrete)
+        if streams is not None:
+            self._streams.append(streams)
+
     def after_trace(self) -> str | None:
         """What tracing the step has changed, in words; None where it changed nothing."""
         self._effect = self._effect or self._state.effect()
@@ -128,6 +139,8 @@ def _no_tensor(outputs: Any) -> str | None:
     except (TypeError, ValueError):  # a dict whose keys have no order, say, of which TensorFlow makes no step
         return None
     for leaf in leaves:
+        if isinstance(leaf, tf.Variable):
+            return "a tf.Variable"
         if leaf is not None and not tf.is_tensor(leaf):
             kind = type(leaf)
             return f"a Python {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__name__}"

@@ -71,7 +71,10 @@ class UntouchedFunction:
             why = self.plain.after_trace() or eager_difference(concrete) or _unseen_array(variant)
         graph_def = concrete.graph.as_graph_def()
         why = why or _misused(variant) or unrepeatable(variant.layout, concrete)
-        return why or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
+        why = why or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
+        if self.plain is not None and why is None:
+            self.plain.traced(concrete)
+        return why
 
     def _traceable(self, variant: Variant) -> Any:
         """What to trace for a signature: no tf.function that would give its trace of another state of Python."""

@@ -50,10 +50,11 @@ class Variant:
         """
         return self.feeding is None or self.feeding.shapes(given) == self.captured_shapes
 
-    def taken(self, tensors: Sequence[Any], *, plain: bool) -> Sequence[Any]:
+    def taken(self, tensors: Sequence[Any], *, plain: bool) -> Sequence[Any] | None:
         """What a captured step takes: a batch where the user gave an iterator. plain: whether the step is plain Python.
 
-        Raises what the step raises at the end of its iterator.
+        At the end of the iterator this is None for a plain step, which may do something before it asks for a batch and
+        raises StopIteration; otherwise raises OutOfRangeError.
         """
         if self.feeding is None:
             return tensors
@@ -62,8 +63,6 @@ class Variant:
         except tf.errors.OutOfRangeError:
             if not plain:
                 raise
-            given = None
-        if given is None:
-            raise StopIteration  # as next(iterator) in Python
+            return None
         self.shapes = self.feeding.shapes(given)
         return given

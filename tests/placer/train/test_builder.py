@@ -12,7 +12,7 @@ from placer.train.steps.modes import Built, Placed, Wanted
 
 def test_a_step_is_settled_once_its_devices_were_joined_and_never_after_they_were_joined_anew(two_cpus, live_hand):
     weight = tf.Variable(1.0)
-    hand = live_hand(lambda x: weight.assign_add(x))
+    hand = live_hand(lambda x: weight.assign_add(x).read_value())
     for _ in range(3):
         hand(tf.constant(1.0))
     hand.place()
@@ -35,7 +35,7 @@ def test_a_step_is_settled_once_its_devices_were_joined_and_never_after_they_wer
 
 def test_a_mapping_onto_a_device_that_is_missing_fails_in_one_line(two_cpus, live_hand, monkeypatch):
     weight = tf.Variable(1.0)
-    hand = live_hand(lambda x: weight.assign_add(x))
+    hand = live_hand(lambda x: weight.assign_add(x).read_value())
     for _ in range(3):
         hand(tf.constant(1.0))
     hand.place()

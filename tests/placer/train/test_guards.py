@@ -229,7 +229,7 @@ def test_the_end_of_one_search_frees_nothing_that_another_step_uses(two_cpus, li
 
 def test_the_end_of_one_step_keeps_no_replica_of_its_own_while_another_goes_on(two_cpus, live_hand):
     session, weight, other = DeviceSession(None, False), tf.Variable(1.0), tf.Variable(1.0)
-    steps = [lambda x: weight.assign_add(x), lambda x: other.assign_add(x)]
+    steps = [lambda x: weight.assign_add(x).read_value(), lambda x: other.assign_add(x).read_value()]
     hands = [live_hand(step, session=session) for step in steps]
     for hand in hands:
         for _ in range(4):

@@ -341,7 +341,7 @@ def test_what_a_step_raises_reaches_the_caller_and_training_goes_on(two_cpus, li
     bad = tf.constant(np.nan, shape=[8, 6])
 
     def trained_with(moves):
-        with by_hand(live_hand, checked) as (hand, variables):
+        with by_hand(live_hand, checked, tf.function) as (hand, variables):
             start, returned = None, []
             for i, (x, y) in enumerate(batches(20)):
                 if i == UNTOUCHED_STEPS or (moves and i > UNTOUCHED_STEPS):
@@ -355,12 +355,13 @@ def test_what_a_step_raises_reaches_the_caller_and_training_goes_on(two_cpus, li
                 returned.append(flat(hand(x, y)))
             return returned, [v.numpy() for v in variables]
 
-    assert same(trained_with(True), trained_with(False))
+    assert same(trained_with(True), trained_with(False), rounding=1e-6)  # the step that failed ran untouched in one
 
 
 def test_what_a_broken_step_wrote_is_seen(two_cpus, live_hand):
     count = tf.Variable(0.0)
 
+    @tf.function
     def step(x):
         count.assign_add(1.0)
         with tf.control_dependencies([count.read_value()]):

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import array
 import collections
 import configparser
 import contextlib
+import csv
 import ctypes
+import datetime
+import fractions
 import functools
+import io
+import itertools
+import json
 import logging
+import math
 import multiprocessing
+import operator
 import os
+import pathlib
+import pprint
+import queue
 import random
+import re
+import threading
 import time
 import types
 from dataclasses import dataclass
+from os.path import exists
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import flags
+from absl import logging as absl_logging
 
 from placer.trace.python.state import MOST_STATES, PythonState, why_not
 
@@ -33,6 +50,10 @@ OPTIMIZER = keras.optimizers.SGD(0.1)
 DRAWS = np.random.default_rng(3)
 CONFIG = types.ModuleType("users_config")
 CONFIG.rate = 0.1
+ROWS, QUEUE = csv.writer(io.StringIO()), queue.SimpleQueue()
+LOCK, CONDITION = threading.Lock(), threading.Condition()
+TABLE, NUMBERS, HOME = {"rows": ROWS}, np.ones(3), pathlib.Path("/data")
+WORDS, SINCE, HALF = re.compile("a+"), datetime.date(2026, 1, 1), fractions.Fraction(1, 2)
 
 
 class Rates:
@@ -210,6 +231,75 @@ def iterated(values):
     return step
 
 
+def flagged(rate=0.1):
+    """absl's flags with one of their own, so that no test shares it."""
+    found = flags.FlagValues()
+    holder = flags.DEFINE_float("rate", rate, "", flag_values=found)
+    found(["train"])
+    return found, holder
+
+
+def writes_rows(x):
+    ROWS.writerow([x])
+    return x
+
+
+def writes_rows_of_a_table(x):
+    TABLE["rows"].writerow([x])
+    return x
+
+
+def queues(x):
+    QUEUE.put(x)
+    return x
+
+
+def locks(x):
+    with LOCK:
+        return x
+
+
+def waits(x):
+    with CONDITION:
+        return x
+
+
+def looks_at_files(x):
+    return x if tf.io.gfile.exists("/data/stop") else 2 * x
+
+
+def looks_at_paths(x):
+    return x if exists("/data/stop") else 2 * x  # noqa: PTH110
+
+
+def looks_by_a_path(x):
+    return x if HOME.exists() else 2 * x
+
+
+def logs_by_absl(x):
+    absl_logging.info("step")
+    return x
+
+
+def shows(x):
+    pprint.pprint("step")
+    return x
+
+
+def loads(x):
+    return x * np.load("rates.npy")[0]
+
+
+def stores(x):
+    NUMBERS.tofile("numbers.bin")
+    return x
+
+
+def sets_epsilon(x):
+    keras.config.set_epsilon(1e-5)
+    return x
+
+
 def large(values):
     def step(x):
         return x * values
@@ -227,6 +317,11 @@ REFUSED = [
     (catches, "catches exceptions (`tf.errors.InvalidArgumentError`)"), (catches_one_of, "catches exceptions"),
     (catches_all, "catches exceptions"), (catches_the_end, "`StopIteration`"), (suppresses, "contextlib.suppress"),
     (calls_one_that_catches, "in catches"),
+    (writes_rows, "ROWS"), (writes_rows_of_a_table, "TABLE"), (queues, "QUEUE"), (locks, "LOCK"),
+    (waits, "CONDITION"),
+    (looks_at_files, "tf.io.gfile"), (looks_at_paths, "exists"), (looks_by_a_path, "HOME.exists"),
+    (logs_by_absl, "absl_logging"), (shows, "pprint"), (loads, "np.load"), (stores, "NUMBERS.tofile"),
+    (sets_epsilon, "keras.config"),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 
@@ -283,7 +378,18 @@ def guarded(x):
         return [x for _ in range(2)]
 
 
-@pytest.mark.parametrize("step", [clean, nested, guarded, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate])
+def from_the_standard_library(x):
+    parts = collections.OrderedDict(zip("ab", itertools.repeat(x), strict=False))
+    scale = math.sqrt(4.0) * operator.mul(2, 3) * len(json.dumps([1])) * float(HALF) * SINCE.year
+    scale *= bool(WORDS.match("aa")) + len(array.array("d", [1.0])) + len(str(HOME / "rates"))
+    with contextlib.nullcontext():
+        return functools.reduce(operator.add, parts.values()) * scale * np.prod(NUMBERS)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [clean, nested, guarded, from_the_standard_library, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate],
+)
 def test_code_without_effects_may_be_traced(step):
     assert why_not(step) is None
 
@@ -434,6 +540,24 @@ def reads_rate(thing):
     return lambda x: x * thing.rate()
 
 
+def reads_flag(thing):
+    return lambda x: x * thing[0].rate
+
+
+def reads_holder(thing):
+    return lambda x: x * thing[1].value
+
+
+def reads_item_of_rates(thing):
+    return lambda x: x * thing.rates[0]
+
+
+def bare(**values):
+    module = tf.Module()
+    vars(module).update(values)
+    return module
+
+
 def reads_training(thing):
     return lambda x: x * float(thing["training"]["rate"])
 
@@ -455,6 +579,10 @@ HOLDERS = [
     (lambda: collections.ChainMap({}, {"rate": 0.1}), reads_rate_item, lambda thing: thing.update(rate=0.2)),
     (lambda: parsed("0.1"), reads_training, lambda thing: thing.read_dict({"training": {"rate": "0.2"}})),
     (lambda: parsed("0.1")["training"], reads_rate_item, lambda thing: thing.__setitem__("rate", "0.2")),
+    (flagged, reads_flag, lambda thing: setattr(thing[0], "rate", 0.2)),
+    (flagged, reads_holder, lambda thing: setattr(thing[0], "rate", 0.2)),
+    (lambda: bare(beta=0.1), reads_beta, lambda thing: setattr(thing, "beta", 0.2)),
+    (lambda: bare(rates=[0.1]), reads_item_of_rates, lambda thing: thing.rates.__setitem__(0, 0.2)),
 ]  # fmt: skip
 
 

@@ -309,6 +309,16 @@ def skips_what_is_bad():
     return step, [*held, good], lambda i: None
 
 
+def checks():
+    held = weights()
+
+    def step(x):
+        tf.debugging.assert_less(tf.reduce_max(x), 1e9)
+        return descend(held, x, 0.1)
+
+    return step, held, lambda i: None
+
+
 def untraceable():
     held = weights()
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
@@ -318,6 +328,7 @@ UNSAFE = [
     (counter, "`calls` (a nonlocal)"), (hidden_counter, "changes"), (draws, "rng.rand"), (draws_elsewhere, "Random"),
     (prints, "print"), (seeded, "seed"), (seeded_op, "seed"), (changes_at_every_call, "pass it as an argument"),
     (skips_what_is_bad, "catches exceptions"), (untraceable, "trace"), (lazily_built, "layers"),
+    (checks, "raises where a value is bad"),
     (kept_rows(lambda kept: kept.shape[0]), "shape"),
     (kept_rows(lambda kept: kept.get_shape().as_list()[0]), "shape"),
     (kept_rows(lambda kept: kept.shape.num_elements()), "shape"),
@@ -356,7 +367,10 @@ def close(one, other):
     return True
 
 
-RETURNED = [(0.1, "a Python float"), ("sgd", "a Python str"), (True, "a Python bool"), (np.float32(1.0), "a float32")]
+RETURNED = [
+    (0.1, "a Python float"), ("sgd", "a Python str"), (True, "a Python bool"), (np.float32(1.0), "a float32"),
+    (tf.Variable(1.0), "a tf.Variable"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("draws", [False, True], ids=["repeatable", "random"])
@@ -397,6 +411,94 @@ def test_a_step_that_no_trace_repeats_is_left_alone_and_has_a_reason(two_cpus, l
     found, hand = wrapped(live_hand, make)
     assert close(found, alone(make))
     assert reason in hand.live.left_alone
+
+
+def reseeded(seed, draw):
+    """Makes (step, variables): what it draws is without a seed until `seed` sets one."""
+
+    def make():
+        held, drawn = weights(), tf.Variable(tf.zeros([3]))
+
+        def step(x):
+            drawn.assign(draw())
+            return descend(held, x, 0.1)
+
+        def change(i):
+            if i in (16, 20):
+                seed()
+
+        return step, [drawn], change
+
+    return make
+
+
+def without_seeds():
+    """As in a program that has set no seed."""
+    tf.random.set_seed(None)
+    keras.utils.clear_session()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        reseeded(lambda: tf.random.set_seed(3), lambda: tf.random.normal([3])),
+        reseeded(lambda: keras.utils.set_random_seed(3), lambda: keras.random.normal([3])),
+        reseeded(
+            lambda: tf.random.set_global_generator(tf.random.Generator.from_seed(3)),
+            lambda: tf.random.get_global_generator().normal([3]),
+        ),
+    ],
+    ids=["tf", "keras", "generator"],
+)
+def test_a_stream_of_the_program_that_is_replaced_is_drawn_from_as_unwrapped(two_cpus, live_hand, make):
+    without_seeds()
+    found, hand = wrapped(live_hand, make)
+    assert hand.moves > 3
+    assert "in whose place" in hand.live.left_alone or "set_seed since" in hand.live.left_alone
+    without_seeds()
+    np.testing.assert_array_equal(found[1][0], alone(make)[1][0])
+    without_seeds()
+
+
+def test_what_a_step_does_before_it_asks_for_its_batch_it_does_at_the_end_of_data_too(two_cpus, live_hand):
+    def trained(wrap):
+        held, asked = weights(), tf.Variable(0.0)
+
+        def step(iterator):
+            asked.assign_add(1.0)
+            return descend(held, next(iterator), 0.1 / asked)
+
+        called, losses = wrap(step), []
+        for epoch in range(4):
+            iterator = iter(tf.data.Dataset.from_tensor_slices(batches(5)))
+            with pytest.raises(StopIteration):
+                for _ in range(9):
+                    losses.append(float(called(iterator)))
+                    if wrap is live_hand and epoch > 0 and called.live.is_ready:
+                        called.move() if called.live.is_joined else called.place()
+        if wrap is live_hand:
+            assert called.is_placed
+            called.close()
+        assert asked.numpy() == 24.0
+        return losses, [v.numpy() for v in held]
+
+    assert close(trained(live_hand), trained(lambda step: step))
+
+
+def test_a_placed_step_that_fails_half_way_is_said_to_and_the_step_is_left_alone(two_cpus, live_hand):
+    held = weights()
+    hand = live_hand(lambda x, i: descend(held, tf.gather(x, i), 0.1))
+    for x in batches(6):
+        hand(x, tf.constant([0, 1]))
+    hand.place()
+    for x in batches(3):
+        hand(x, tf.constant([0, 1]))
+    assert hand.is_placed
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        hand(batches(1)[0], tf.constant([0, 9]))
+    assert "its placed step failed (InvalidArgumentError)" in hand.live.left_alone
+    hand(batches(1)[0], tf.constant([0, 1]))
+    hand.close()
 
 
 def test_every_call_that_is_untouched_runs_as_it_is_written(two_cpus, live_hand, capsys):

@@ -1,0 +1,42 @@
+"""Random streams of the whole program, from which a step draws without naming them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placer import tf_internals
+from placer.trace.random_streams import draws_within
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalStreams:
+    """The streams of the program from which one trace of a plain step draws. The trace goes on with them, whatever the
+    program puts in their place later; an eager call takes what is there.
+    """
+
+    has_no_seed: bool  # whether ops of it draw without a seed
+    states: Mapping[str, Any]  # by what holds it in the program: the variable of a generator
+
+    @classmethod
+    def of(cls, concrete: Any) -> GlobalStreams | None:
+        """None where the trace `concrete`, which has no seeded ops, draws from none."""
+        captured = {id(outer) for outer, _ in concrete.graph.captures}
+        states = {
+            name: state
+            for name, state in tf_internals.global_generators().items()
+            if id(tf_internals.handle_of(state)) in captured
+        }
+        has_no_seed = bool(draws_within(concrete.graph.as_graph_def()))
+        return cls(has_no_seed, states) if has_no_seed or states else None
+
+    def replaced(self) -> str | None:
+        """In words, what the program has put in the place of a stream; None where all are as they were."""
+        if self.has_no_seed and tf_internals.global_seed() is not None:
+            return "it draws random numbers without a seed, and the program has called tf.random.set_seed since"
+        if not self.states:
+            return None
+        now = tf_internals.global_generators()
+        name = next((name for name, state in self.states.items() if now.get(name) is not state), None)
+        return name and f"it draws from {name}, in whose place the program has put another one"
