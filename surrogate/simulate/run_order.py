@@ -6,9 +6,9 @@ from placer.graph.held_memory import is_tight
 from surrogate.simulate.priority import freeing
 from surrogate.simulate.timeline import Timeline
 
-# Of the step's work this much is put in order. The short rest fills in while a device waits for a late tensor, so that
-# it costs up to 9 % to order it, too (docs/decisions/006-run-order.md). Where memory is tight, more is in order:
-# a short op that runs early may make a large tensor.
+# The share of the work that is put in order. Ordering the short rest as well takes up to 9 % longer, because an op that
+# waits for a late tensor holds up all that follow it (docs/decisions/006-run-order.md). Where memory is tight, more is
+# in order: a short op that runs early may make a large tensor.
 COVERED, COVERED_TIGHT = 0.8, 0.95
 
 
@@ -31,7 +31,7 @@ def run_order(timeline: Timeline) -> list[str]:
 
 
 def _heavy(timeline: Timeline, covered: float) -> set[int]:
-    """The longest ops that together make up so much of the work."""
+    """The longest ops that together make up the share `covered` of the work."""
     longest = sorted(((s.end_s - s.start_s, s.op) for s in timeline.spans if s.work == "op"), reverse=True)
     left_s = covered * sum(length_s for length_s, _ in longest)
     heavy = set()
