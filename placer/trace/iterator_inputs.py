@@ -94,6 +94,18 @@ def unrepeatable(layout: Layout, concrete: Any) -> str | None:
     return None
 
 
+def several(layout: Layout) -> str | None:
+    """Why no batches are taken for a plain step with these arguments, in words; None where they may be. Which of its
+    iterators have moved when one ends depends on the order in which the step asks them.
+    """
+    if len(list(_iterators(layout))) < 2:
+        return None
+    return (
+        "it takes batches from several iterators, in an order that decides which have moved when one ends; pass the "
+        "batches"
+    )
+
+
 def fed(graph_def: Any, iterator: str, shapes: Sequence[Any]) -> tuple[Any, list[str], str]:
     """(the graph with Placeholders of these shapes for the element of input `iterator`; their names; the node that took
     the element). Raises BadInputError where the step does not take exactly one element.

@@ -25,7 +25,6 @@ def eager_difference(concrete: Any) -> str | None:
                 f"its op {node.name} ({node.op}) calls Python, eagerly in the thread of the training, and traced in "
                 "TensorFlow's threads, where what it reads may be old; decorate the step with @tf.function if it may be"
             )
-    for node in nodes_within(graph_def):
         if node.op in CHECKS:
             return (
                 f"its op {node.name} ({node.op}) raises where a value is bad, eagerly before all that follows, and "

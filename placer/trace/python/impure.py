@@ -26,9 +26,9 @@ CALLS = frozenset(
 )
 PURE = frozenset(  # modules of the standard library, without leading underscores, that neither ask nor tell the world
     {
-        "abc", "argparse", "array", "ast", "base64", "binascii", "bisect", "builtins", "calendar", "cmath",
+        "abc", "argparse", "array", "ast", "base64", "binascii", "bisect", "builtins", "cmath",
         "collections", "collections_abc", "colorsys", "configparser", "contextlib", "copy", "copyreg", "dataclasses",
-        "datetime", "decimal", "difflib", "dis", "enum", "errno", "fractions", "functools", "future",
+        "datetime", "decimal", "difflib", "enum", "errno", "fractions", "functools", "future",
         "graphlib", "hashlib", "heapq", "hmac", "inspect", "itertools", "json", "keyword", "math", "numbers",
         "operator", "platform", "pydatetime", "pydecimal", "py_abc", "re", "sre", "statistics", "string", "struct",
         "sys", "textwrap", "types", "typing", "unicodedata", "weakref", "weakrefset", "zlib",

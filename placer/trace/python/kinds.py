@@ -131,8 +131,8 @@ def is_out_of_sight(kind: type) -> bool:
 
 @_by_type
 def is_unchanging(kind: type) -> bool:
-    """Whether the identity of an object without attributes that show says all about it: it is a library's that keeps
-    Python's state elsewhere, or never changes.
+    """Whether an object of a library without a `__dict__` may be compared by identity. One of Python's own classes may
+    hold anything, unless it is known.
     """
     known = issubclass(kind, (*UNCHANGING, *LOCKS)) or kind.__module__ == "_abc"  # what each abstract class keeps
     return known or kind is object or not is_standard(kind)

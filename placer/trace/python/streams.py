@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from placer import tf_internals
@@ -12,24 +12,23 @@ from placer.trace.random_streams import draws_within
 
 @dataclass(frozen=True, eq=False)
 class GlobalStreams:
-    """The streams of the program from which one trace of a plain step draws. The trace goes on with them, whatever the
-    program puts in their place later; an eager call takes what is there.
+    """The streams of the program from which traces of a plain step draw. Traces go on with them, whatever the program
+    puts in their place later; an eager call takes what is there.
     """
 
-    has_no_seed: bool  # whether ops of it draw without a seed
-    states: Mapping[str, Any]  # by what holds it in the program: the variable of a generator
+    has_no_seed: bool = False  # whether ops draw without a seed
+    states: Mapping[str, Any] = field(default_factory=dict)  # by what holds it in the program: a generator's variable
 
-    @classmethod
-    def of(cls, concrete: Any) -> GlobalStreams | None:
-        """None where the trace `concrete`, which has no seeded ops, draws from none."""
+    def with_trace(self, concrete: Any) -> GlobalStreams:
+        """These, and those from which one more trace draws, which has no seeded ops."""
         captured = {id(outer) for outer, _ in concrete.graph.captures}
         states = {
             name: state
             for name, state in tf_internals.global_generators().items()
             if id(tf_internals.handle_of(state)) in captured
         }
-        has_no_seed = bool(draws_within(concrete.graph.as_graph_def()))
-        return cls(has_no_seed, states) if has_no_seed or states else None
+        has_no_seed = self.has_no_seed or bool(draws_within(concrete.graph.as_graph_def()))
+        return GlobalStreams(has_no_seed, {**states, **self.states})
 
     def replaced(self) -> str | None:
         """In words, what the program has put in the place of a stream; None where all are as they were."""

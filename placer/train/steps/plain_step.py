@@ -28,7 +28,7 @@ class PlainStep:
         self._ran = ran  # a first call may build layers, so there is no state before it
         self._watches = True
         self._effect: str | None = None
-        self._streams: list[GlobalStreams] = []  # of its traces
+        self._streams = GlobalStreams()  # of its traces
 
     @classmethod
     def of(cls, step: Callable[..., Any]) -> PlainStep | None:
@@ -55,7 +55,7 @@ class PlainStep:
         kind = self._parameters.attributed(args, kwargs)
         if kind is not None:
             self._note(f"it takes {kind}, and a traced step would not see it; pass it as an argument of its own")
-        replaced = next(filter(None, (streams.replaced() for streams in self._streams)), None)
+        replaced = self._streams.replaced()
         if replaced is not None:
             self._note(f"{replaced}, which a traced step would not see; use a tf.random.Generator of its own")
         return self._state.number(self._subjects) if self._ran else 0, key
@@ -67,7 +67,7 @@ class PlainStep:
     def end(self) -> None:
         """The step is left alone: judge no more calls, and hold nothing of the user's."""
         self._effect, self._watches = self.why, False
-        self._state, self._subjects, self._streams = PythonState(self._step), (), []
+        self._state, self._subjects, self._streams = PythonState(self._step), (), GlobalStreams()
 
     @property
     def traceable(self) -> Any:
@@ -122,9 +122,7 @@ class PlainStep:
 
     def traced(self, concrete: Any) -> None:
         """A trace of the step that may stand for its calls."""
-        streams = GlobalStreams.of(concrete)
-        if streams is not None:
-            self._streams.append(streams)
+        self._streams = self._streams.with_trace(concrete)
 
     def after_trace(self) -> str | None:
         """What tracing the step has changed, in words; None where it changed nothing."""

@@ -15,7 +15,7 @@ from placer.devices.gpu_wait import drain
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import returned
 from placer.trace.effects import unrepeatable_effect
-from placer.trace.iterator_inputs import Feeding, unrepeatable
+from placer.trace.iterator_inputs import Feeding, several, unrepeatable
 from placer.trace.owners import owners
 from placer.trace.python.eager_difference import eager_difference
 from placer.trace.python.number_use import number_misused
@@ -69,6 +69,7 @@ class UntouchedFunction:
         why = None
         if self.plain is not None:
             why = self.plain.after_trace() or eager_difference(concrete) or _unseen_array(variant)
+            why = why or several(variant.layout)
         graph_def = concrete.graph.as_graph_def()
         why = why or _misused(variant) or unrepeatable(variant.layout, concrete)
         why = why or unrepeatable_effect(graph_def) or repeating_draws(graph_def)

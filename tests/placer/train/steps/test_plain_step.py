@@ -485,6 +485,26 @@ def test_what_a_step_does_before_it_asks_for_its_batch_it_does_at_the_end_of_dat
     assert close(trained(live_hand), trained(lambda step: step))
 
 
+def test_a_step_that_asks_several_iterators_is_left_alone_and_ends_as_unwrapped(two_cpus, live_hand):
+    """It asks the second one first, whose last batch is gone when the first one ends."""
+
+    def left(wrap):
+        held = weights()
+        called = wrap(lambda first, second: descend(held, next(second) + next(first), 0.1))
+        one, other = (iter(tf.data.Dataset.from_tensor_slices(batches(count))) for count in (6, 9))
+        with pytest.raises(StopIteration):
+            for _ in range(9):
+                called(one, other)
+        if wrap is live_hand:
+            assert "several iterators" in called.live.left_alone
+            called.close()
+        return len(list(other)), held[0].numpy()
+
+    (count, found), (expected, alone_) = left(live_hand), left(lambda step: step)
+    assert count == expected == 2
+    np.testing.assert_allclose(found, alone_, rtol=1e-4, atol=1e-6)
+
+
 def test_a_placed_step_that_fails_half_way_is_said_to_and_the_step_is_left_alone(two_cpus, live_hand):
     held = weights()
     hand = live_hand(lambda x, i: descend(held, tf.gather(x, i), 0.1))
