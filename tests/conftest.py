@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def two_cpus() -> Any:
     """Two in-process devices, cpu:0 and cpu:1."""
-    from placer.devices.cluster import open_devices
+    from placer.devices.opening import open_devices
 
     with open_devices(None, links=False) as devices:
         yield devices

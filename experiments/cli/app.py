@@ -70,7 +70,7 @@ def devices(
     Example: placer devices --workers 2
     """
     from experiments.report.topology import show_topology, topology_facts
-    from placer.devices.cluster import open_devices
+    from placer.devices.opening import open_devices
 
     limits, named = MemoryLimits.parsed(max_memory or ()), device_spec(workers, spec)
     with measuring(), open_devices(named, include_local=include_local, deadlines=True, max_memory=limits) as opened:

@@ -40,7 +40,7 @@ class ModelToPlan:
     model: str  # as experiments.zoo.load takes it
     operators: Path
     topology: Path | None = None  # a topology file; None = the devices of `devices`, whose links are measured
-    devices: str | None = None  # as placer.devices.cluster.open_devices takes it
+    devices: str | None = None  # as placer.devices.opening.open_devices takes it
     batch: int | None = None  # examples per step; None = the network's own
     pins: tuple[str, ...] = ()
     max_memory: MemoryLimits = NO_LIMITS  # by which devices have less memory than they have
@@ -121,8 +121,8 @@ def _predicted(wanted: ModelToPlan, store: OperatorStore, seed: int) -> tuple[To
     if wanted.topology is not None:
         topology = wanted.max_memory.on(read_topology(wanted.topology))
         return topology, store.on_topology(_captured(wanted, seed), topology).graph
-    from placer.devices.cluster import open_devices
     from placer.devices.logical import split
+    from placer.devices.opening import open_devices
     from placer.devices.specs import check_spec
 
     check_spec(wanted.devices)

@@ -29,7 +29,7 @@ class ProfileSettings:
     """What to profile, and where."""
 
     models: tuple[str, ...]  # each as experiments.zoo.load takes it
-    devices: str | None = None  # as placer.devices.cluster.open_devices takes it
+    devices: str | None = None  # as placer.devices.opening.open_devices takes it
     batches: tuple[int | None, ...] = (None,)  # examples per step; None = the network's own
     passes: int = PASSES  # how often all networks are timed in turn
     seed: int = 0  # of the weights and the example inputs
@@ -63,7 +63,7 @@ def profile_command(
     if store is not None:
         Store(store).close()
     begin_s = time.perf_counter()
-    from placer.devices.cluster import open_devices
+    from placer.devices.opening import open_devices
     from placer.devices.workers.deadline import DeviceLostError, at_the_end
     from placer.profile.operators.yardsticks import yardsticks
 

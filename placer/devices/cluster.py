@@ -1,48 +1,25 @@
-"""Devices: finds or starts them, measures the links between them, and maps their names to TensorFlow's."""
+"""An open topology: what TensorFlow calls its devices, which of them are lost, and how they are joined again."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 from weakref import WeakSet
 
-import psutil
-import tensorflow as tf
-
-from placer import tf_internals
-from placer.devices.host.cores import say_quota
 from placer.devices.host.machine import machine_name
-from placer.devices.joining import (
-    Joined,
-    check_hosts,
-    fail_at_once,
-    join_workers,
-    keep_joined_alive,
-    leave,
-    own_node,
-    part,
-    reach_one_another,
-)
-from placer.devices.links.link_probes import measure_links, probes_within
-from placer.devices.links.staging import stages_from
-from placer.devices.logical import gpu_names, split
-from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
-from placer.devices.ray.spec import RaySpec, is_ray
-from placer.devices.specs import check_max_memory, check_spec, division, worker_addresses
+from placer.devices.joining import join_workers, keep_joined_alive, leave, part, reach_one_another
+from placer.devices.ray.ray_workers import RayWorkers
 from placer.devices.workers.addresses import check_answers, listens
-from placer.devices.workers.deadline import LOST_ERRORS, DeviceLostError, drop_deadlines, keep_deadlines, waiting
+from placer.devices.workers.deadline import LOST_ERRORS, DeviceLostError, waiting
 from placer.devices.workers.reconnect import Reconnection
-from placer.devices.workers.worker_info import WorkerInfo
-from placer.devices.workers.workers import Workers, memory_bytes_each, start_workers
+from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError, PlacerError, listed
-from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
-from placer.graph.topology import Device, Topology
+from placer.graph.topology import Topology
 
-LOCAL_CPU = "cpu:0"
 RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
 
 
@@ -224,182 +201,3 @@ class Devices:
         known = self.whole.topology.index
         if unknown := [name for name in names if name not in known]:
             raise BadInputError(f"{listed(unknown)} is no device here; the topology has {listed(list(known))}.")
-
-
-def open_devices(
-    spec: str | None = None,
-    *,
-    include_local: bool = False,
-    links: bool = True,
-    resilient: bool = False,
-    deadlines: bool = False,
-    workers: Workers | RayWorkers | None = None,
-    max_memory: MemoryLimits = NO_LIMITS,
-) -> Devices:
-    """Open the devices named by `spec`: None = this process's GPUs and CPU, "gpus:N" = the same with every GPU split
-    into N logical ones of equal memory, "gpus:N@MIB" = of MIB mebibytes each, "cpus:N" = this process's CPU as N
-    devices, "workers:N" = N local worker processes, "host:port,host:port" = workers that already serve,
-    "topology.json" = those whose addresses are in the file, "ray:N" or "ray:N@ADDRESS" = a worker on each of N whole
-    nodes of a Ray cluster (placer.devices.ray.connection says where it is found without an address).
-
-    GPUs and CPU can be divided only before TensorFlow initialises them: call `split` before models are made.
-
-    links: measure latency, bandwidth and the ends' own work between every pair; how a batch gets to a GPU soonest is
-    measured in any case. resilient: ops on a lost worker fail at once instead of waiting forever; applies to the whole
-    process, and only before it first joins workers. deadlines: the same, remote calls have deadlines until the devices
-    are closed (placer.devices.workers.deadline), and closing them leaves the cluster. workers: those of "workers:N" or
-    "ray:N", if already started. max_memory: of devices, see `MemoryLimits.on`. Raises BadInputError for an unknown spec
-    or device, PlacerError where a device does not answer.
-    """
-    check_max_memory(max_memory, spec, include_local)
-    say_quota()
-    if resilient or deadlines:
-        fail_at_once()
-    devices = _found(spec, workers, include_local, deadlines, max_memory)
-    try:
-        devices.topology = max_memory.on(devices.topology, shares=True)
-        devices = replace_links(devices) if links and len(devices.topology) > 1 else devices
-        devices.stages_from = stages_from(devices.host, [*devices.own_gpus.values()])
-        if devices.workers is not None:
-            devices.workers.fence()
-        return devices
-    except BaseException:
-        devices.close()
-        raise
-
-
-def start_own(spec: str | None, max_memory: MemoryLimits = NO_LIMITS) -> Workers | RayWorkers | None:
-    """Start the workers that `spec` has this process start; None for other devices. Raises as `open_devices`."""
-    check_spec(spec)
-    if spec is not None and is_ray(spec):
-        return start_ray_workers(RaySpec.parsed(spec))
-    if spec is not None and spec.startswith("workers:"):
-        count, limits = int(spec.removeprefix("workers:")), dict(max_memory.by_device)
-        return start_workers(count, limits={t: limits[f"worker:{t}"] for t in range(count) if f"worker:{t}" in limits})
-    return None
-
-
-def replace_links(devices: Devices) -> Devices:
-    """The same devices with their links measured now."""
-    names = [devices.tf_name(d) for d in range(len(devices.topology))]
-    limits = [device.memory_bytes for device in devices.topology.devices if device.memory_bytes is not None]
-    probes = probes_within(min(limits, default=None))
-    links = measure_links(devices.topology.names, names, probes=probes, nodes=devices.topology.nodes)
-    return replace(devices, topology=replace(devices.topology, links=links))
-
-
-def _found(
-    spec: str | None,
-    workers: Workers | RayWorkers | None,
-    include_local: bool,
-    deadlines: bool,
-    max_memory: MemoryLimits,
-) -> Devices:
-    check_spec(spec)
-    split(spec)
-    divided = None if spec is None else division(spec)
-    if spec is None or divided is not None:
-        return _in_process(gpus=divided is None or divided.kind == "GPU")
-    workers = workers or start_own(spec, max_memory)
-    return _joined(workers.addresses if workers else worker_addresses(spec), workers, include_local, deadlines)
-
-
-def _in_process(*, gpus: bool) -> Devices:
-    """This process's GPUs (if `gpus`), then its CPU. A GPU copies one tensor at a time in each direction."""
-    cards = tf.config.list_logical_devices("GPU") if gpus else []
-    names = {f"gpu:{i}": full_name(card.name) for i, card in enumerate(cards)}
-    limits = tf_internals.device_memory_limits()
-    found = [Device(name, "gpu", limits.get(tf_name)) for name, tf_name in names.items()]
-    hardware = {name: called for name, called in zip(names, gpu_names(), strict=False) if called}
-    cpus = tf.config.list_logical_devices("CPU")
-    names |= {f"cpu:{i}": full_name(cpu.name) for i, cpu in enumerate(cpus)}
-    share = int(psutil.virtual_memory().available) // len(cpus)
-    found += [Device(f"cpu:{i}", "cpu", share) for i in range(len(cpus))]
-    topology = Topology(tuple(found), contention="link" if cards else "none")
-    return Devices(topology, names, names[LOCAL_CPU], hardware=hardware)
-
-
-def _joined(
-    addresses: tuple[str, ...], started: Workers | RayWorkers | None, include_local: bool, deadlines: bool
-) -> Devices:
-    """Join the workers at `addresses`; those that were started are ended where that fails. deadlines: as for
-    `open_devices`.
-    """
-    workers = started if isinstance(started, Workers) else None
-    try:
-        if workers is None:
-            check_hosts(addresses)
-            for address in addresses:
-                check_answers(address)
-        if deadlines:
-            _keep_deadlines(addresses, workers)
-        joined = join_workers(dict(enumerate(addresses)), own=workers is not None)
-        keep_joined_alive()
-    except BaseException:
-        drop_deadlines()
-        if started is not None:
-            started.close()
-        raise
-    found, tf_names, by_name = _devices_of(joined, addresses, workers is not None)
-    host = full_name(next(name for name in joined.cpus if "/job:worker" not in name))
-    if include_local:
-        node = None if workers is not None else own_node(addresses)
-        found.append(Device(LOCAL_CPU, "cpu", memory_bytes_each(len(addresses)), node=node))
-        tf_names[LOCAL_CPU] = host
-    topology = Topology(tuple(found), contention="link" if joined.gpus else "none")
-    target, alone = f"grpc://{addresses[0]}", bool(joined.infos)
-    ray_workers = started if isinstance(started, RayWorkers) else None
-    return Devices(topology, tf_names, host, target, workers, ray_workers, by_name, leaves=deadlines, standalone=alone)
-
-
-def _devices_of(
-    joined: Joined, addresses: Sequence[str], own: bool
-) -> tuple[list[Device], dict[str, str], dict[str, str]]:
-    """Each worker's CPU and GPUs; TensorFlow's name, and the address, by device name."""
-    found: list[Device] = []
-    tf_names: dict[str, str] = {}
-    by_name: dict[str, str] = {}
-    limits = tf_internals.device_memory_limits()
-    for task, address in enumerate(addresses):
-        gpus = [full_name(name) for name in joined.gpus if f"/task:{task}/" in full_name(name)]
-        names = {f"worker:{task}/gpu:{i}": tf_name for i, tf_name in enumerate(gpus)}
-        node = None if own else address.rpartition(":")[0]
-        found += [
-            Device(name, "gpu", limits.get(tf_name), address=address, node=node) for name, tf_name in names.items()
-        ]
-        names[f"worker:{task}"] = full_name(f"/job:worker/task:{task}/device:CPU:0")
-        share = _share_bytes(joined.infos.get(task), address, addresses)
-        found.append(Device(f"worker:{task}", "cpu", share, address=None if own else address, node=node))
-        tf_names |= names
-        by_name |= dict.fromkeys(names, address)
-    return found, tf_names, by_name
-
-
-def _share_bytes(info: WorkerInfo | None, address: str, addresses: Sequence[str]) -> int:
-    """Its share of its machine's memory, by what it says; where it says nothing, as if it were on this machine."""
-    if info is None:
-        return memory_bytes_each(len(addresses))
-    host = address.rpartition(":")[0]
-    return info.memory_bytes // sum(other.rpartition(":")[0] == host for other in addresses)
-
-
-def _keep_deadlines(addresses: Sequence[str], workers: Workers | None) -> None:
-    names = {f"worker:{task}": address for task, address in enumerate(addresses)}
-
-    def lost() -> list[str]:
-        ended = {name for task, name in enumerate(names) if workers is not None and not workers.running(task)}
-        return [name for name, address in names.items() if name in ended or not listens(address)]
-
-    keep_deadlines(list(names), workers, lost)
-
-
-def full_name(name: str) -> str:
-    """TensorFlow's device name with every part spelled out, as it stands in partitioned graphs."""
-    spec = tf.DeviceSpec.from_string(name)
-    return tf.DeviceSpec(  # type: ignore[no-any-return]
-        job=spec.job or "localhost",
-        replica=spec.replica or 0,
-        task=spec.task or 0,
-        device_type=spec.device_type,
-        device_index=spec.device_index or 0,
-    ).to_string()

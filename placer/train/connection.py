@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from placer.devices.cluster import Devices, open_devices, start_own
+from placer.devices.cluster import Devices
 from placer.devices.connecting import times_connected
 from placer.devices.joining import disconnect, part
+from placer.devices.opening import open_devices, start_own
 from placer.devices.process_resources import dropped_by_joining, refusal, remedy
 from placer.devices.ray.ray_workers import RayWorkers
 from placer.devices.specs import division

@@ -27,8 +27,9 @@ from experiments.jobs.search.finding import Finding, by_merit, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
 from experiments.report.progress import bar
-from placer.devices.cluster import Devices, open_devices
+from placer.devices.cluster import Devices
 from placer.devices.logical import gpu_names, split
+from placer.devices.opening import open_devices
 from placer.errors import one_line
 from placer.execute.outputs import values
 from placer.graph.mapping import Mapping

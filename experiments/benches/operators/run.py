@@ -105,7 +105,7 @@ def profiled(
     shares: of the networks' own batch sizes (None: the whole). scaled: time slower ops at other sizes, too. spec: of
     the devices, the first of which is measured.
     """
-    from placer.devices.cluster import open_devices
+    from placer.devices.opening import open_devices
     from placer.profile.operators.yardsticks import yardsticks
 
     begin_s = time.perf_counter()

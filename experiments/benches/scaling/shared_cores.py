@@ -28,7 +28,7 @@ def workers_per_core(count: int, cores: Sequence[int]) -> tuple[int, ...]:
 
 def open_one_core_workers(count: int) -> Devices:
     """`count` workers on a core each, to be closed by the caller; their links are not measured."""
-    from placer.devices.cluster import open_devices
+    from placer.devices.opening import open_devices
     from placer.devices.workers.workers import start_workers
 
     workers = start_workers(count, cores=[(core,) for core in dealt(count, own_cores())])

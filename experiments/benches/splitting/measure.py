@@ -42,7 +42,7 @@ REPEATS = 40  # of the last comparison
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to measure. devices: as placer.devices.cluster.open_devices takes it. minutes: that each search may ask."""
+    """What to measure. devices: as placer.devices.opening.open_devices takes it. minutes: that each search may ask."""
 
     model: str
     devices: str | None
@@ -81,7 +81,7 @@ def measured(wanted: Wanted) -> Facts:
         name: untouched_training(traced.captured, traced.inputs, wanted.steps, rounded=name == ROUNDED)
         for name in (THREADS, ROUNDED)
     }
-    from placer.devices.cluster import open_devices
+    from placer.devices.opening import open_devices
 
     with open_devices(wanted.devices, deadlines=True) as devices, ExitStack() as stack:
         profiled = profile_model(traced, devices, settings, Progress())

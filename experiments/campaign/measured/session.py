@@ -129,7 +129,7 @@ def opened(settings: SearchSettings, known: Known | None, progress: Progress) ->
     profiled = None if known is None else Profiled.decoded(known.profile)
     if profiled is not None:
         _check_model(settings.model, traced, profiled)
-    from placer.devices.cluster import open_devices
+    from placer.devices.opening import open_devices
 
     progress.phase("opening devices" if known else "opening devices, measuring links")
     with open_devices(

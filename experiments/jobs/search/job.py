@@ -97,7 +97,7 @@ class Job:
         """
         begin_s, suspends = clock(), Suspends()
         traced = trace_model(settings, progress, training)
-        from placer.devices.cluster import open_devices
+        from placer.devices.opening import open_devices
 
         progress.phase("opening devices, measuring links")
         own = (

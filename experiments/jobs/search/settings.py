@@ -26,7 +26,7 @@ class SearchSettings:
     """The settings of one search. Nothing is checked before `check`."""
 
     model: str  # as experiments.zoo.load takes it
-    devices: str | None = None  # as placer.devices.cluster.open_devices takes it
+    devices: str | None = None  # as placer.devices.opening.open_devices takes it
     include_local: bool = False  # whether the coordinating process computes, too
     searchers: tuple[str, ...] | None = None  # asked in this order; None = DEFAULT_SEARCHERS
     measurements: int = 24  # mappings that may be measured, single devices included

@@ -68,9 +68,13 @@ def stay_on(cores: Collection[int]) -> bool:
     return True
 
 
-def end_with_parent() -> None:
-    """Ask the kernel to kill this process when the thread that started it ends."""
+def end_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel to kill this process when the thread that started it ends. parent: the process id of that thread;
+    where it has ended already, this process ends now.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
 
 
 def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any], watch: ListenWatch) -> None:

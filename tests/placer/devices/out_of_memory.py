@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from placer.devices.cluster import Devices, open_devices
+from placer.devices.cluster import Devices
+from placer.devices.opening import open_devices
 from placer.graph.held_memory import peaks_in_order
 from placer.graph.mapping import Mapping
 from placer.graph.memory_limits import MemoryLimits

@@ -9,10 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from placer.devices import cluster
-from placer.devices.cluster import Devices, open_devices
+from placer.devices.cluster import Devices
 from placer.devices.joining import Joined, own_node
-from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError, PlacerError
 from placer.graph.topology import Device, Link, Topology
 
@@ -20,8 +18,8 @@ from placer.graph.topology import Device, Link, Topology
 WORKS = """
 import socket, sys
 import tensorflow as tf
-from placer.devices.cluster import open_devices
 from placer.devices.joining import join_workers
+from placer.devices.opening import open_devices
 from placer.errors import PlacerError
 from placer.devices.variables import variable_on
 from placer.devices.workers.workers import start_workers
@@ -191,30 +189,6 @@ def test_devices_of_this_process_are_left_out_without_joining_anything(two_cpus)
     assert left.topology.names == ("cpu:1",)
     assert (left.lost(), left.join_all()) == ((), two_cpus)
     assert replace(left, original=None).whole.topology.names == ("cpu:1",)
-
-
-def test_workers_that_end_with_this_process_wait_for_it_longer_than_others(monkeypatch):
-    def join(tasks, own):
-        raise PlacerError(f"{tasks} {own}")
-
-    monkeypatch.setattr("placer.devices.cluster.join_workers", join)
-    with pytest.raises(PlacerError, match="True"):
-        open_devices("workers:1", workers=Workers((1,), ((0,),)))
-
-
-@pytest.mark.parametrize("links", [True, False])
-def test_the_way_of_batches_to_own_gpus_is_measured_with_and_without_links(two_cpus, monkeypatch, links):
-    """A training opens devices without measuring links, and its steps must take the way that its predictions assume."""
-    asked = []
-
-    def measured(host, gpus):
-        asked.append((host, list(gpus)))
-        return 1 << 22
-
-    monkeypatch.setattr(cluster, "stages_from", measured)
-    monkeypatch.setattr(Devices, "own_gpus", {"gpu:0": "/device:GPU:0"})
-    with open_devices("cpus:2", links=links) as devices:
-        assert devices.stages_from == 1 << 22 and asked == [(two_cpus.host, ["/device:GPU:0"])]
 
 
 def test_own_gpus_are_those_of_this_process(two_cpus):

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from placer import tf_internals
-from placer.devices import cluster, logical
-from placer.devices.cluster import open_devices
+from placer.devices import logical
 from placer.devices.logical import least_free_mib, share_mib, split
+from placer.devices.opening import open_devices
 from placer.devices.specs import Division, check_spec, division
 from placer.errors import BadInputError
 
@@ -190,25 +190,6 @@ def test_each_logical_gpu_is_called_as_the_card_it_is_on(machine):
     assert logical.gpu_names() == ["Card 0", "Card 0", "Card 1", "Card 1"]
 
 
-def test_gpus_and_cpu_become_one_topology(monkeypatch):
-    found = {"GPU": ["/device:GPU:0", "/device:GPU:1"], "CPU": ["/device:CPU:0"]}
-    task = "/job:localhost/replica:0/task:0"
-    monkeypatch.setattr(
-        cluster.tf.config, "list_logical_devices", lambda k: [SimpleNamespace(name=n) for n in found[k]]
-    )
-    monkeypatch.setattr(
-        tf_internals, "device_memory_limits", lambda: {f"{task}/device:GPU:{i}": 10 + i for i in range(2)}
-    )
-    monkeypatch.setattr(cluster, "gpu_names", lambda: ["Card", ""])
-    opened = open_devices(None, links=False)
-    assert opened.topology.names == ("gpu:0", "gpu:1", "cpu:0")
-    assert [d.kind for d in opened.topology.devices] == ["gpu", "gpu", "cpu"]
-    assert [d.memory_bytes for d in opened.topology.devices][:2] == [10, 11]
-    assert (opened.hardware, opened.host) == ({"gpu:0": "Card"}, f"{task}/device:CPU:0")
-    assert (opened.tf_name(1), opened.topology.contention) == (f"{task}/device:GPU:1", "link")
-    assert opened.has_local and not opened.same_bits
-
-
 def test_no_gpu_is_said(machine):
     machine.devices["GPU"] = []
     with pytest.raises(BadInputError, match="TensorFlow sees no GPU here; write cpus:2"):
@@ -273,7 +254,7 @@ batch = tf.constant(np.arange(32) % 50), tf.constant(np.arange(32) % 3)
 
 from placer.trace.capture import capture
 from placer.graph.coarsen import coarsen
-from placer.devices.cluster import open_devices
+from placer.devices.opening import open_devices
 from placer.graph.mapping import Mapping
 from placer.result import Measured
 from placer.profile.profiler import profile, trace_steps

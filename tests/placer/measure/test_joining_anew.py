@@ -113,7 +113,7 @@ def test_where_what_was_kept_does_not_run_any_more_others_are_measured_all_the_s
 
 STORY = """
 import os, signal
-from placer.devices.cluster import open_devices
+from placer.devices.opening import open_devices
 from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import DeviceLostError
 from placer.graph.mapping import Mapping
@@ -168,7 +168,7 @@ GROWTH = """
 import random, sys
 import psutil
 from experiments import zoo
-from placer.devices.cluster import open_devices
+from placer.devices.opening import open_devices
 from placer.devices.workers import leftovers
 from placer.graph.coarsen import coarsen
 from placer.graph.mapping import Mapping

@@ -55,7 +55,7 @@ def test_it_may_begin_with_other_values():
 
 
 STORY = """
-from placer.devices.cluster import open_devices
+from placer.devices.opening import open_devices
 from placer.trace.capture import capture
 from tests.placer.measure.test_untouched import assigning_step, outcome
 

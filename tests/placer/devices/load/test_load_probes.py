@@ -26,7 +26,7 @@ while True: pass
 """
 BESIDE_A_HOG = f"""
 import subprocess, sys
-from placer.devices.cluster import open_devices
+from placer.devices.opening import open_devices
 from placer.devices.load.load_probes import LoadProbes
 
 HOG = {HOG!r}

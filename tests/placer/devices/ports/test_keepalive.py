@@ -28,7 +28,7 @@ BETWEEN_WORKERS = """
 import psutil
 import tensorflow as tf
 from experiments.benches.own_network import cut_off
-from placer.devices.cluster import open_devices
+from placer.devices.opening import open_devices
 from placer.devices.workers.workers import start_workers
 
 with start_workers(2) as workers, open_devices("workers:2", resilient=True, links=False, workers=workers) as devices:

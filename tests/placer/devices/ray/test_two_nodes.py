@@ -29,7 +29,7 @@ cluster.shutdown()
 OPS = """
 import os, sys
 import tensorflow as tf
-from placer.devices.cluster import open_devices
+from placer.devices.opening import open_devices
 with open_devices(sys.argv[1], links=False, deadlines=True) as devices:
     assert devices.topology.names == ("worker:0", "worker:1")
     assert [device.address for device in devices.topology.devices] == list(devices.ray_workers.addresses)

@@ -18,7 +18,7 @@ from placer.errors import BadInputError
 # In a process of its own, because joining workers changes a process for good.
 FROZEN = """
 import os, signal, sys
-from placer.devices.cluster import open_devices, replace_links
+from placer.devices.opening import open_devices, replace_links
 from placer.devices.workers.deadline import DeviceLostError
 from placer.devices.workers.workers import start_workers
 
