@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benches.bench import FOLDER, PAGE, BenchOptions, Facts, command_of, machine
+from experiments.benches.bench import EVERY, FOLDER, PAGE, BenchOptions, Facts, command_of, machine
 from placer.errors import PlacerError
-
-EVERY = "all"  # the --model by which a bench that takes a sample takes every network instead
 
 
 def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:

@@ -28,6 +28,10 @@ T = TypeVar("T")
 POLL_S = 0.2
 END_S = 30.0  # in which a process that answered must end by itself
 GIB = 2**30
+COMMAND = """from placer.devices.workers.worker import end_with_parent
+end_with_parent({parent})
+from placer.__main__ import main
+main()"""
 SPAWN = get_context("spawn")
 SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}  # otherwise every process prints it once
 
@@ -43,9 +47,9 @@ class Caps:
 
 def command_facts(*arguments: str, seconds: float) -> Facts:
     """`placer ARGUMENTS --json --quiet` as a user runs it, in a process of its own; {"failed": line} where it fails, or
-    takes longer than `seconds`.
+    takes longer than `seconds`. Ends with this process.
     """
-    command = [sys.executable, "-m", "experiments.cli", *arguments, "--json", "--quiet"]
+    command = [sys.executable, "-c", COMMAND.format(parent=os.getpid()), *arguments, "--json", "--quiet"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:

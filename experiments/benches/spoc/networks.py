@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice, product
 
+from experiments.benches.bench import EVERY
 from placer.errors import BadInputError
 
-ALL = "all"
 Option = tuple[str, int | float | str | bool]
 LIGHT, CHEAP = 55_000, 150_000  # pixels of a batch up to which a network, or a small network, is measured in seconds
 
@@ -110,10 +110,10 @@ def _generated() -> Iterator[Network]:
 
 
 def check_family(name: str) -> None:
-    """Raises BadInputError for what is neither a family of networks nor ALL."""
+    """Raises BadInputError for what is neither a family of networks nor EVERY."""
     known = families(networks())
-    if name not in (ALL, *known):
-        raise BadInputError(f"--model {name}: no family of networks; give {ALL}, or {', '.join(known)}.")
+    if name not in (EVERY, *known):
+        raise BadInputError(f"--model {name}: no family of networks; give {EVERY}, or {', '.join(known)}.")
 
 
 def families(among: Sequence[Network]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 from statistics import median_high
 
-from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
+from experiments.benches.bench import EVERY, FOLDER, BenchOptions, Facts, csv_bytes
 from experiments.benches.process import GIB, Caps, Measurer
 from experiments.benches.spoc import advice
 from experiments.benches.spoc.analysis import (
@@ -29,7 +29,7 @@ from experiments.benches.spoc.analysis import (
 )
 from experiments.benches.spoc.asking import Asking, study
 from experiments.benches.spoc.device_kinds import ALL_CORES, CORE_PER_OP, DEVICE_KINDS
-from experiments.benches.spoc.networks import ALL, Network, check_family, families, networks, stratified
+from experiments.benches.spoc.networks import Network, check_family, families, networks, stratified
 from experiments.benches.spoc.published import PUBLISHED, WITHIN
 from experiments.benches.spoc.transfer import by_device, transfers
 from experiments.benches.takes import Takes
@@ -133,7 +133,7 @@ def choose(options: BenchOptions) -> tuple[Network, ...]:
     count, every = options.measurements or NETWORKS, networks()
     if options.models is None:
         return stratified(every, count)
-    some = every if ALL in options.models else tuple(n for n in every if n.family in options.models)
+    some = every if EVERY in options.models else tuple(n for n in every if n.family in options.models)
     if len(families(some)) < FEWEST_FAMILIES:
         raise BadInputError(
             f"--model {options.models[0]}: a single family, so none can be left out; name another, too."

@@ -11,7 +11,6 @@ import pytest
 from experiments import benches
 from experiments.benches import all_records, bench, main_job, run_bench
 from experiments.benches.bench import RECORDS, BenchOptions, command_of
-from experiments.benches.spoc import networks
 from placer.errors import BadInputError, PlacerError
 
 FOUND = {
@@ -183,10 +182,6 @@ def test_a_record_of_every_network_stands_for_the_sample_and_one_of_some_does_no
         recorded(checkout, name, "c0ffee", command=command_of(name, BenchOptions(models=(model,))))
     all_records.record_each({"spoc": True, "plan": True}, None)
     assert ran == [["plan", "--record"]]
-
-
-def test_every_network_is_asked_for_by_the_name_that_spoc_takes():
-    assert all_records.EVERY == networks.ALL
 
 
 def test_one_that_fails_is_named_after_all_others_were_recorded(checkout, ran):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import time
 from functools import partial
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from experiments import zoo
@@ -40,6 +43,16 @@ def test_a_failure_is_a_fact(call, argument, seconds, expected):
 
 def test_a_command_that_takes_too_long_is_a_fact():
     assert command_facts("search", "towers", seconds=0.1) == {"failed": "it did not end within 0 s"}
+
+
+def test_a_command_ends_with_the_process_that_asked_even_where_that_is_killed():
+    asking = "from experiments.benches.process import command_facts; command_facts('search', 'towers', seconds=600.0)"
+    with subprocess.Popen([sys.executable, "-c", asking]) as process:
+        while not (children := psutil.Process(process.pid).children()):
+            time.sleep(0.05)
+        process.kill()
+    _, left = psutil.wait_procs(children, timeout=300.0)
+    assert not left
 
 
 def test_what_a_call_prints_is_not_taken_for_the_benchmarks_facts(capfd):
