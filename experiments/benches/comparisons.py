@@ -57,6 +57,17 @@ def _outcome(facts: Facts) -> str:
     return f"{facts['measured']} mappings measured in {facts['seconds']:.0f} s; best by {facts['best']['by']}{ratio}"
 
 
+def how_raced(facts: Facts) -> str:
+    """A sentence on the races of a comparison."""
+    if facts.get("races_apart"):
+        return "The mappings that a searcher asks for together race among themselves."
+    return (
+        "The mappings of all searchers raced together, so that one which lost to another searcher's was stopped early: "
+        "what searchers other than the leading one had found after so many is understated "
+        "([why](docs/decisions/040-races-apart.md))."
+    )
+
+
 def not_compared(facts: Facts) -> str:
     """A sentence on the networks of the zoo that a record has no comparison of; empty where it has all."""
     missing = [f"`{name}`" for name in zoo.names() if name not in facts["by_model"]]

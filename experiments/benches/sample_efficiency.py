@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from experiments.benches.bench import BenchOptions, Facts, ms
-from experiments.benches.comparisons import MEASUREMENTS, comparisons, not_compared
+from experiments.benches.comparisons import MEASUREMENTS, comparisons, how_raced, not_compared
 from experiments.benches.takes import Takes
 from experiments.jobs.search.compare import MARKS
 from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
@@ -29,6 +29,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "gap_at_20": max(known, default=None),
         "by_model": by_model,
         "measured_again_at": list(MARKS),
+        "races_apart": True,
         "searcher": DEFAULT_SEARCHER,
         "measurements": options.measurements or MEASUREMENTS,
         "peer_measurements": options.measurements or MEASUREMENTS,
@@ -90,7 +91,7 @@ def page_lines(facts: Facts) -> list[str]:
         f"at most, each other one {facts['peer_measurements']}. The single devices count as every searcher's start. "
         f"{_how(facts)} The gap after a searcher's last measurement is that of the mapping it would deliver, and "
         f"*within {NEAR:.0%}* counts the networks on which that gap is. A gap of a percent or two is noise. These are "
-        f"the runs of search-quality, with one seed.{not_compared(facts)}",
+        f"the runs of search-quality, with one seed. {how_raced(facts)}{not_compared(facts)}",
         "",
         "Over all networks, the mean with its standard error:",
         "",
@@ -123,7 +124,7 @@ def _how(facts: Facts) -> str:
         )
     return (
         "Best known is the fastest of the mappings that were measured side by side at the end: each searcher's "
-        "best, its fastest if that lost a race to another's, what it would have delivered after so many, which is the "
+        "best, its fastest if that lost a race, what it would have delivered after so many, which is the "
         "winner of its races until then, and the next fastest of all. The figures of the tables by counts are from "
         "there. Those at equal seconds and in the picture, where they are between these counts, are from races, scaled "
         "to one reference mapping, but not below what the searcher delivers at the end."

@@ -160,14 +160,19 @@ class Runner:
         """The first of `mappings` that the devices hold together with what is kept; at least one, for which what is
         kept is taken down if need be.
         """
-        if self.incumbent is not self.anchor and not self.holds([*self.kept, *mappings[:1]]):
-            self._take_down_incumbent()
+        if not self.holds([*self.kept, *mappings[:1]]):
+            self.forget_incumbent()
         if not self.holds([*self.kept, *mappings[:1]]):
             self.close()
         count = 1
         while count < len(mappings) and self.holds([*self.kept, *mappings[: count + 1]]):
             count += 1
         return mappings[:count]
+
+    def forget_incumbent(self) -> None:
+        """Race what comes next beside the anchor alone."""
+        if self.incumbent is not self.anchor:
+            self._take_down_incumbent()
 
     def _take_down_incumbent(self) -> None:
         if self.incumbent is not None:

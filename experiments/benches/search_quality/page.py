@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms, ms_spread
-from experiments.benches.comparisons import not_compared
+from experiments.benches.comparisons import how_raced, not_compared
 from experiments.benches.search_quality.enumerated import BEST, DRAWN, REPEATS
 from experiments.benches.search_quality.run import vs_peer
 from experiments.report.text import markdown_table
@@ -25,13 +25,13 @@ def _against_peers(facts: Facts) -> list[str]:
         f"What `{facts['searcher']}` delivers on {facts['workers']} one-core worker processes after at most "
         f"{facts['measurements']} measured mappings, the single devices aside, against the best single device and the "
         f"best of the other searchers, which had at most {facts['peer_measurements']} each. Networks are compared in "
-        "processes of their own, all searchers on the same profile and their mappings measured in turn. The figures "
+        "processes of their own, all searchers on the same profile, measured in turn. The figures "
         "are from the end of the comparison, where the fastest mapping of each was stepped in turn with the others': "
         "medians with the interquartile range. *Against the peer* below 1 means that the peer's was faster; a peer "
         "whose mapping is slower than the best single device would deliver that one, too, and is held to it. The "
         "fastest of many peers is a little flattered by noise, and so is what is delivered, the faster of a mapping "
         "and the single device. Each searcher ran with one seed; `exact`, which asks what it proves, is not among them."
-        f"{not_compared(facts)}",
+        f" {how_raced(facts)}{not_compared(facts)}",
         "",
         *markdown_table(HEADS, [_peer_cells(name, row) for name, row in facts["by_model"].items()], left=(0, 4)),
         "",

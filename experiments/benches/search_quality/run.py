@@ -29,6 +29,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "gap_to_enumerated": max(gaps, default=None),
         "by_model": by_model,
         "enumerated": spaces,
+        "races_apart": True,
         "searcher": DEFAULT_SEARCHER,
         "measurements": options.measurements or MEASUREMENTS,
         "peer_measurements": options.measurements or MEASUREMENTS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from math import inf
 
 from experiments.jobs.interrupt import SIGNALS, heard, interruptible
@@ -24,7 +23,7 @@ from search.session.prediction import Prediction
 from search.session.registry import SEARCHERS
 from search.session.session import BATCH, SearchSession
 
-RACE = 6  # mappings raced together; beside them are the anchor and the incumbent
+RACE = 6  # mappings stepped side by side at most; beside them is the anchor
 ROUNDS = 6  # a searcher asks its share in about this many rounds
 FINAL_REPEATS = 12
 TIMED = 3  # steps that a mapping which was stopped early must have taken to be measured again at the end
@@ -101,17 +100,19 @@ class Comparison:
 
     def best_so_far_s(self, standing: Standing) -> list[float | None]:
         """The step time of what a searcher would deliver before its first and after each of its measurements: the
-        winner of the races until then, or the best single device where that is faster; None while nothing ran.
+        winner of the races until then, one that was stopped early in them, or the best single device, whichever is
+        fastest; None while nothing ran.
 
         The last is that of the mapping it would deliver, measured at the end: its own or the best single device.
         """
         ends = [step_s(row) for row in (standing.final, self.best_single) if row is not None]
         least_s = min(ends, default=self.best_known_s)
-        best = by_merit(self.singles)[:1]
+        best, stopped = by_merit(self.singles)[:1], list[Row]()
         so_far = [self._figure_s(best, least_s)]
         for row in standing.rows:
             best = by_merit([*best, row])[:1]
-            so_far.append(self._figure_s(best, least_s))
+            stopped = sorted(filter(_is_timed, [*stopped, row]), key=step_s)[:1]
+            so_far.append(self._figure_s([*best, *stopped], least_s))
         so_far[-1] = min(ends, default=so_far[-1])
         return [s if s < inf else None for s in so_far]
 
@@ -126,8 +127,8 @@ class Comparison:
         return min(self.side_by_side_s.values())
 
     def _figure_s(self, best: list[Row], least_s: float) -> float:
-        """The winner's time at the end, or else in its race, but then not below what the searcher delivers: a race is
-        short, the luckiest of many looks too good, and it was beaten later.
+        """The least of their times at the end, or else in their races, but then not below what the searcher delivers: a
+        race is short, the luckiest of many looks too good, and it was beaten later.
         """
         raced = (self.side_by_side_s.get(row.mapping) or max(step_s(row), least_s) for row in best)
         alone = () if self.best_single is None else (step_s(self.best_single),)
@@ -219,10 +220,12 @@ class Contest:
 
     def run(self, pressed: Callable[[], bool]) -> None:
         """Run rounds until all have ended, or time is up, or Ctrl-C was pressed."""
+        number = 0
         while any(not entrant.ended for entrant in self.entrants) and not (pressed() or self.job.time_is_up()):
             self._expect()
             self.job.calibrate()  # placed steps run in the order that this predicts
-            self._round(lambda: pressed() or self.job.time_is_up())
+            self._round(number, lambda: pressed() or self.job.time_is_up())
+            number += 1
         for entrant in self.entrants:
             entrant.ended = entrant.ended or ("interrupted." if pressed() else "the minutes were up.")
 
@@ -261,28 +264,34 @@ class Contest:
         shares = (len(e.rows) if e.ended else e.share for e in self.entrants)
         self.job.progress.begin(sum(row.searcher == "single" for row in self.job.rows) + sum(shares))
 
-    def _round(self, over: Callable[[], bool]) -> None:
-        """Ask each searcher, race the new mappings, and give each searcher the results of its own."""
-        of_each = [
-            [(entrant, *one) for one in entrant.asks(self.job.clock)]
-            for entrant in self.entrants
-            if not entrant.ended and not over()
-        ]
-        # In turn, so that races are between searchers, and those that time cuts off are of all.
-        asked = [one for together in zip_longest(*of_each) for one in together if one is not None]
-        self._race(_unknown(asked, self.known), over)
-        for entrant, mapping, predicted_s in asked:
-            if mapping in self.known:
-                row = Row(entrant.session.name, mapping, self.known[mapping], predicted_s)
-                entrant.takes(row, self.took_s[mapping])
-                self._advance(row)
+    def _round(self, number: int, over: Callable[[], bool]) -> None:
+        """Ask each searcher, race what is new among its mappings, and give it their results.
 
-    def _race(self, asked: Sequence[tuple[str, Mapping]], over: Callable[[], bool]) -> None:
-        for first in range(0, len(asked), RACE):
+        Another searcher begins each round, so that time cuts off some of all.
+        """
+        first = number % len(self.entrants)
+        for entrant in [*self.entrants[first:], *self.entrants[:first]]:
+            if entrant.ended or over():
+                continue
+            asked = entrant.asks(self.job.clock)
+            self._race(entrant, [mapping for mapping, _ in asked if mapping not in self.known], over)
+            for mapping, predicted_s in asked:
+                if mapping in self.known:
+                    row = Row(entrant.session.name, mapping, self.known[mapping], predicted_s)
+                    entrant.takes(row, self.took_s[mapping])
+                    self._advance(row)
+
+    def _race(self, entrant: Entrant, mappings: Sequence[Mapping], over: Callable[[], bool]) -> None:
+        """Race mappings of one searcher, without those of others: alone it would not have met them, and those that a
+        race drops early would be thought slower than they are (docs/decisions/040-races-apart.md).
+        """
+        new = list(dict.fromkeys(mappings))
+        for first in range(0, len(new), RACE):
             if over():
                 return
             begin_s = self.job.clock()
-            rows = self.job.measure_all(asked[first : first + RACE])
+            self.job.runner.forget_incumbent()
+            rows = self.job.measure_all([(entrant.session.name, mapping) for mapping in new[first : first + RACE]])
             each_s = (self.job.clock() - begin_s) / len(rows)
             for row in rows:
                 self.known[row.mapping], self.took_s[row.mapping] = row.result, each_s
@@ -301,7 +310,7 @@ class Contest:
         ran = self.job.ranked()
         singles = [row for row in ran if row.mapping.is_single]
         rows = [ran[0], *singles[:1], *(row for e in self.entrants for row in by_merit(e.rows)[:1])]
-        # Stopped early in a race with a faster one of another searcher, it may yet beat what won a weaker race.
+        # Stopped early in a strong race, it may yet beat what won a weaker one.
         rows += [row for e in self.entrants for row in sorted(filter(_is_timed, e.rows), key=step_s)[:1]]
         starts = [row for row in self.job.rows if row.searcher == "single"]
         rows += [row for e in self.entrants for mark in MARKS for row in by_merit([*starts, *e.rows[:mark]])[:1]]
@@ -312,14 +321,6 @@ class Contest:
 
 def _is_timed(row: Row) -> bool:
     return row.measured is not None and row.measured.repeats >= TIMED
-
-
-def _unknown(
-    asked: Sequence[tuple[Entrant, Mapping, float]], known: dict[Mapping, Result]
-) -> list[tuple[str, Mapping]]:
-    """What has to be measured: each new mapping once, with the name of the searcher that asked it first."""
-    new = {m: (e.session.name, m) for e, m, _ in reversed(asked) if m not in known}
-    return list(reversed(new.values()))
 
 
 def _standing(entrant: Entrant, finalists: dict[Mapping, Row]) -> Standing:

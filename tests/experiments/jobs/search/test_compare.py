@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from experiments.jobs.interrupt import interruptible
-from experiments.jobs.search.compare import MARKS, RACE, CompareSettings, Comparison, Contest, Standing, run_comparison
+from experiments.jobs.search.compare import MARKS, CompareSettings, Comparison, Contest, Standing, run_comparison
 from experiments.jobs.search.finding import Progress, Row, by_merit
 from experiments.jobs.search.settings import SearchSettings
 from experiments.report.plots.picture import check_picture
@@ -180,7 +180,7 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
     job = SimpleNamespace(
         rows=[Row("single", mapping(0, 0), Measured(2.0))], prediction=SimpleNamespace(step_s=lambda mapping: 1.0),
         clock=lambda: 0.0, time_is_up=lambda: False, progress=Progress(), measure_all=measure_all,
-        calibrate=lambda: None, session=Session,
+        calibrate=lambda: None, session=Session, runner=SimpleNamespace(forget_incumbent=lambda: None),
     )  # fmt: skip
     asks = {
         DEFAULT_SEARCHER: [[mapping(0, 0), mapping(1, 0)], [mapping(0, 1)]],
@@ -190,7 +190,7 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
     contest = Contest(job, SETTINGS)
     contest.run(lambda: False)
     ours, random, heft = contest.entrants
-    assert [(name, m.devices) for name, m in raced] == [("random", (1, 0)), (DEFAULT_SEARCHER, (0, 1))]
+    assert [(name, m.devices) for name, m in raced] == [(DEFAULT_SEARCHER, (1, 0)), (DEFAULT_SEARCHER, (0, 1))]
     assert [row.result for row in ours.rows] == [Measured(2.0), Failed("memory"), Measured(1.0)]
     assert [row.result for row in random.rows] == [Failed("memory")]
     assert (heft.rows, heft.ended) == ([], "no room.")
@@ -212,13 +212,15 @@ def compared(rows, again, single_s=1.0):
 
 
 LUCKY = Measured(0.5, repeats=3, stopped_early=True)
+AT_ONCE = Measured(0.5, repeats=2, stopped_early=True)
 
 
 @pytest.mark.parametrize(
     ("rows", "again", "curve"),
     [
-        # A median of three steps of one that was stopped early wins no race; the second one is measured again.
-        ([LUCKY, Measured(0.8), LUCKY], {1: 0.9}, [1.0, 1.0, 0.9, 0.9]),
+        # One that was stopped early would be measured again, and may be delivered; one that was stopped at once not.
+        ([LUCKY, Measured(0.8), LUCKY], {1: 0.9}, [1.0, 0.9, 0.9, 0.9]),
+        ([AT_ONCE, Measured(0.8), AT_ONCE], {1: 0.9}, [1.0, 1.0, 0.9, 0.9]),
         # The first was lucky in its race, and was not measured again: it is not below what is delivered.
         ([Measured(0.6), Measured(0.5)], {1: 0.9}, [1.0, 0.9, 0.9]),
         # A race was won by luck: its figure is that of the end, or that of the single device, where that is faster.
@@ -259,30 +261,33 @@ def test_a_mapping_that_lost_a_race_to_another_searchers_is_measured_at_the_end(
     assert [row.mapping in chosen for row in peer] == [True, False, True]
 
 
-def test_searchers_are_measured_in_turn_so_that_time_cuts_off_some_of_all():
+def test_each_searchers_mappings_race_among_themselves_and_another_one_begins_each_round():
     class Session:
         def __init__(self, name):
-            self.name, self.ended, self.searcher = name, None, SimpleNamespace(predicts=False)
+            self.name, self.ended, self.searcher, self.count = name, None, SimpleNamespace(predicts=False), 0
 
         def tell(self, measured):
             pass
 
         def ask(self, count):
-            return [Placed((names.index(self.name), i)) for i in range(3)]
+            self.count += count
+            return [Placed((names.index(self.name), self.count, i)) for i in range(count)]
 
-    names, raced = list(SETTINGS.searchers), []
+    names, events = list(SETTINGS.searchers), []
 
     def measure_all(asked):
-        raced.extend(name for name, _ in asked)
+        events.append([name for name, _ in asked])
         return [Row(name, m, Measured(1.0)) for name, m in asked]
 
     job = SimpleNamespace(
         rows=[], prediction=SimpleNamespace(step_s=lambda mapping: 1.0), clock=lambda: 0.0,
-        time_is_up=lambda: bool(raced), progress=Progress(), measure_all=measure_all, calibrate=lambda: None,
-        session=Session,
+        time_is_up=lambda: len(events) >= 10, progress=Progress(), measure_all=measure_all, calibrate=lambda: None,
+        session=Session, runner=SimpleNamespace(forget_incumbent=lambda: events.append("alone")),
     )  # fmt: skip
-    Contest(job, SETTINGS).run(lambda: False)
-    assert raced == [*names, *names][:RACE]
+    Contest(job, CompareSettings(replace(SETTINGS.search, measurements=12))).run(lambda: False)
+    assert events[::2] == ["alone"] * 5
+    first, second, third = names
+    assert events[1::2] == [[first] * 2, [second] * 2, [third] * 2, [second] * 2, [third] * 2]
 
 
 @pytest.mark.parametrize(
