@@ -26,11 +26,13 @@ check_version(tf.__version__)  # another release may lack what is imported next
 from tensorflow.core.framework import function_pb2
 from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 from tensorflow.python import pywrap_tfe
+from tensorflow.python.autograph.operators import py_builtins
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
 from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.grappler import cluster as grappler_cluster
@@ -417,6 +419,22 @@ def compiles_for_xla(function: Any) -> bool:
 def uses_autograph(function: Any) -> bool:
     """Whether a tf.function is converted by AutoGraph."""
     return bool(getattr(function, "_autograph", True))
+
+
+def autograph_overloads() -> dict[str, Callable[..., Any]]:
+    """What AutoGraph calls in the place of Python's builtins, by their names: the dict itself."""
+    found: dict[str, Callable[..., Any]] = py_builtins.BUILTIN_FUNCTIONS_MAP
+    return found
+
+
+def is_deterministic() -> bool:
+    """Whether tf.config.experimental.enable_op_determinism was called."""
+    return bool(framework_config.is_op_determinism_enabled())
+
+
+def op_callbacks() -> tuple[Any, ...]:
+    """What TensorFlow calls with each op of this thread (tf.debugging.enable_check_numerics and its like)."""
+    return tuple(eager_context.context().op_callbacks)
 
 
 def element_spec(spec: tf.data.IteratorSpec) -> Any:

@@ -12,14 +12,26 @@ import tensorflow as tf
 from placer import tf_internals
 
 
+def untouchable_now() -> str | None:
+    """Why no step may be placed as the program has set TensorFlow now, in words; None where steps may. For each call,
+    because a program may set it at any time.
+    """
+    if tf.config.functions_run_eagerly():
+        return "functions are set to run eagerly (tf.config.run_functions_eagerly)"
+    if tf_internals.is_deterministic():
+        return (
+            "ops are set to be deterministic (tf.config.experimental.enable_op_determinism), and a mapping that is "
+            "chosen by the clock may round otherwise in each run"
+        )
+    return None
+
+
 def untouchable(step: Any) -> str | None:
     """Why a step must not be placed, in words; None where it may.
 
     Looks at what the function closes over, the globals that it uses, and the attributes of the object that it is a
     method of, but not inside of those.
     """
-    if tf.config.functions_run_eagerly():
-        return "functions are set to run eagerly (tf.config.run_functions_eagerly)"
     if not tf.executing_eagerly():
         return "it is called while another function is traced"
     if tf.distribute.has_strategy():

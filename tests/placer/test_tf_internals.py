@@ -10,6 +10,7 @@ import keras
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import kernel_def_pb2
+from tensorflow.python.framework import config as framework_config
 
 from placer import tf_internals
 from placer.profile.profiler import session_config
@@ -339,6 +340,30 @@ def test_how_a_tf_function_was_made_is_seen():
     for autograph in (True, False):
         assert tf_internals.uses_autograph(tf.function(plain, autograph=autograph)) is autograph
     assert not tf_internals.compiles_for_xla(plain)
+
+
+def test_what_autograph_calls_for_a_builtin_can_be_replaced(monkeypatch):
+    seen = []
+
+    def convert(x):
+        seen.append(x)
+        return tf.cast(x, tf.int32)
+
+    monkeypatch.setitem(tf_internals.autograph_overloads(), "int", convert)
+    function = tf.function(lambda x: int(x) + 1).get_concrete_function(tf.TensorSpec([], tf.float32))
+    assert len(seen) == 1 and function(tf.constant(2.5)) == 3
+
+
+def test_what_a_program_sets_for_all_ops_is_seen():
+    assert not tf_internals.is_deterministic() and tf_internals.op_callbacks() == ()
+    try:
+        tf.config.experimental.enable_op_determinism()
+        tf.debugging.enable_check_numerics()
+        assert tf_internals.is_deterministic() and len(tf_internals.op_callbacks()) == 1
+    finally:
+        tf.debugging.disable_check_numerics()
+        framework_config.disable_op_determinism()
+    assert not tf_internals.is_deterministic() and tf_internals.op_callbacks() == ()
 
 
 def test_an_iterators_spec_has_that_of_its_elements():

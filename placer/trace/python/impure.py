@@ -11,14 +11,21 @@ import random
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
-from types import FunctionType, MappingProxyType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    MappingProxyType,
+    MethodDescriptorType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from placer.trace.python.code import ITEM, Path, Paths, reads_of
-from placer.trace.python.kinds import STANDARD, UNCHANGING
+from placer.trace.python.kinds import STANDARD, UNCHANGING, is_library
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
 CALLS = frozenset(
@@ -68,6 +75,9 @@ KERAS_METHODS = frozenset(
     {"fit", "predict", "evaluate", "summary", "train_on_batch", "test_on_batch", "predict_on_batch", "load_weights"}
 )
 MAKES_ITSELF = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "build"})
+COMPILED = (BuiltinFunctionType, MethodDescriptorType, ClassMethodDescriptorType)  # no code of Python's
+COMPILED_BY = frozenset({"cython_function_or_method", "fused_cython_function", "nb_func", "nb_method"})
+PURE_COMPILED = frozenset({"tree", "optree", "scipy"})  # other libraries whose compiled functions neither ask nor tell
 RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
 EMPTY = object()
@@ -198,7 +208,16 @@ def _is_impure(value: Any) -> bool:
         return True
     module = str(getattr(value, "__module__", None) or "")
     name = getattr(value, "__name__", None)
-    return _is_module_impure(module) or name in FUNCTIONS.get(_top(module), ())
+    return _is_module_impure(module) or name in FUNCTIONS.get(_top(module), ()) or _is_out_of_sight(value)
+
+
+def _is_out_of_sight(function: Any) -> bool:
+    """Whether a function is of a library that is not known here, and has no Python code to be looked through."""
+    if not isinstance(function, COMPILED) and type(function).__name__ not in COMPILED_BY:
+        return False
+    owner = getattr(function, "__objclass__", None) or getattr(function, "__self__", None)
+    name = getattr(function, "__module__", None) or getattr(owner, "__module__", None) or getattr(owner, "__name__", "")
+    return bool(name) and not is_library(str(name)) and _top(str(name)) not in PURE_COMPILED
 
 
 def _is_owner_impure(owner: Any) -> bool:

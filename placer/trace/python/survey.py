@@ -43,6 +43,7 @@ from placer.trace.python.kinds import (
     plain_key,
     slots_of,
 )
+from placer.trace.python.settings import settings
 from placer.trace.signature import Same
 
 MOST_ENTRIES = 30_000  # places that are compared before each call
@@ -74,6 +75,7 @@ class Survey:
         self._classes: set[int] = set()
         self._step = step
         self.subjects = subjects
+        self._settings()
         self._child("step", step)
         self._walk()
         for name, thing in subjects:
@@ -93,6 +95,11 @@ class Survey:
     def key(self) -> list[Hashable]:
         """What is compared."""
         return [token for _, token in self.tokens]
+
+    def _settings(self) -> None:
+        saved = settings()
+        self.tokens.append(("a setting of Keras or TensorFlow (keras.config)", saved))
+        self.guard.check(lambda: settings() == saved)
 
     def _child(self, label: str, value: Any) -> None:
         """Note what is at a place; what it holds in turn is visited later."""

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from placer.trace.python.arguments import Parameters, Subjects, changed
 from placer.trace.python.impure import ONCE
-from placer.trace.python.shape_reads import watched_shapes
 from placer.trace.python.state import PythonState, is_plain_step, why_not
 from placer.trace.python.streams import GlobalStreams
+from placer.trace.python.tensor_reads import watched_shapes, watched_values
 
 
 class PlainStep:
@@ -89,7 +89,7 @@ class PlainStep:
     def _watched(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
         """A trace takes copies of containers, which shows in them what the step would do to the user's own."""
         before = self._parameters.contents(args, kwargs)
-        with watched_shapes(self._note):
+        with watched_shapes(self._note), watched_values(self._note):
             yield
         where = changed(before, self._parameters.contents(args, kwargs))
         if where is not None:

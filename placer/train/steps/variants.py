@@ -11,7 +11,7 @@ from typing import Any
 from placer.errors import BadInputError
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout, Signatures
-from placer.trace.untouchable import untouchable
+from placer.trace.untouchable import untouchable, untouchable_now
 from placer.train.session import DeviceSession
 from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant
@@ -51,6 +51,7 @@ class Variants:
     def of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Variant, Sequence[Any]]:
         """The signature of a call, and its flat tensors. Chooses the main one: that of the first calls may be rare."""
         plain = self.untouched.plain
+        self.leave_alone(untouchable_now())
         if self.left_alone is not None and self.main is not None:  # its signature no longer matters
             return self.main, ()
         try:

@@ -37,6 +37,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 from absl import logging as absl_logging
+from PIL import _imaging
 
 from placer.trace.python.state import MOST_STATES, PythonState, why_not
 
@@ -300,6 +301,10 @@ def sets_epsilon(x):
     return x
 
 
+def leads_out_of_sight(x):
+    return x * _imaging.getcodecstatus()
+
+
 def large(values):
     def step(x):
         return x * values
@@ -321,7 +326,7 @@ REFUSED = [
     (waits, "CONDITION"),
     (looks_at_files, "tf.io.gfile"), (looks_at_paths, "exists"), (looks_by_a_path, "HOME.exists"),
     (logs_by_absl, "absl_logging"), (shows, "pprint"), (loads, "np.load"), (stores, "NUMBERS.tofile"),
-    (sets_epsilon, "keras.config"),
+    (sets_epsilon, "keras.config"), (leads_out_of_sight, "_imaging.getcodecstatus"),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.config import disable_op_determinism, enable_op_determinism
 
 from placer.train.steps.variants import MOST_VARIANTS, PLAIN_CALLS
 
@@ -206,10 +207,23 @@ def known_shapes():
     return step, held, lambda i: None
 
 
+def settings_of_keras():
+    held = weights()
+
+    def step(x):
+        target = tf.one_hot([0, 1, 2, 0], 3)
+        return descend(held, x, 0.1, lambda y: keras.losses.categorical_crossentropy(target, tf.abs(y))[:, None] * y)
+
+    def change(i):
+        keras.config.set_epsilon(0.2 if 12 <= i < STEPS - 1 else 1e-7)  # between which probabilities are clipped
+
+    return step, held, change
+
+
 SAFE = [
     list_rate, changed_before_the_second_call, back_and_forth, global_flag, replaced_helper, method, callable_object,
     partial, default_argument, trainable_flag, built_in_the_first_call,
-    known_shapes,
+    known_shapes, settings_of_keras,
 ]  # fmt: skip
 
 
@@ -319,6 +333,29 @@ def checks():
     return step, held, lambda i: None
 
 
+def takes_a_float():
+    held = weights()
+    return lambda x: descend(held, x, 0.1 / (1.0 + abs(float(x[0, 0])))), held, lambda i: None
+
+
+def takes_an_int():
+    held = weights()
+
+    def of(x):
+        return int(1e9 * tf.cast(x[0, 0], tf.float64)) * 8  # more than 31 bits
+
+    return lambda x: descend(held, x, 0.1 if of(x) > 0 else 0.01), held, lambda i: None
+
+
+def takes_values_where_there_are_any():
+    held = weights()
+
+    def value(x):
+        return x.numpy() if hasattr(x, "numpy") else x  # without a gradient, or with one
+
+    return lambda x: descend(held, x, 0.1, lambda y: y * value(tf.tanh(y))), held, lambda i: None
+
+
 def untraceable():
     held = weights()
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
@@ -328,7 +365,8 @@ UNSAFE = [
     (counter, "`calls` (a nonlocal)"), (hidden_counter, "changes"), (draws, "rng.rand"), (draws_elsewhere, "Random"),
     (prints, "print"), (seeded, "seed"), (seeded_op, "seed"), (changes_at_every_call, "pass it as an argument"),
     (skips_what_is_bad, "catches exceptions"), (untraceable, "trace"), (lazily_built, "layers"),
-    (checks, "raises where a value is bad"),
+    (checks, "raises where a value is bad"), (takes_a_float, "a float of a tensor in "),
+    (takes_an_int, "an int of a tensor in of"), (takes_values_where_there_are_any, "(Tanh) for its value"),
     (kept_rows(lambda kept: kept.shape[0]), "shape"),
     (kept_rows(lambda kept: kept.get_shape().as_list()[0]), "shape"),
     (kept_rows(lambda kept: kept.shape.num_elements()), "shape"),
@@ -354,7 +392,7 @@ def wrapped(live_hand, make, count=STEPS):
     for i, x in enumerate(batches(count)):
         change(i)
         losses.append(float(hand(x)))
-        if hand.live.left_alone is None and hand.live.is_ready:
+        if hand.live.left_alone is None and hand.live.is_ready and i >= 2:  # two calls are recorded to be tried again
             hand.move() if hand.live.is_joined else hand.place()
     hand.close()
     return (losses, [v.numpy() for v in (held() if callable(held) else held)]), hand
@@ -410,6 +448,38 @@ def test_a_changed_state_of_python_trains_as_unwrapped(two_cpus, live_hand, make
 def test_a_step_that_no_trace_repeats_is_left_alone_and_has_a_reason(two_cpus, live_hand, make, reason):
     found, hand = wrapped(live_hand, make)
     assert close(found, alone(make))
+    assert reason in hand.live.left_alone
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
+@pytest.mark.parametrize(
+    ("switch", "reason"),
+    [
+        (tf.config.run_functions_eagerly, "run_functions_eagerly"),
+        (lambda on: enable_op_determinism() if on else disable_op_determinism(), "enable_op_determinism"),
+    ],
+)
+def test_what_a_program_sets_in_the_middle_leaves_its_step_alone(two_cpus, live_hand, wrap, switch, reason):
+    seen = []
+
+    def make():
+        held = weights()
+
+        def step(x):
+            return descend(held, x, 0.1)
+
+        def change(i):
+            switch(i >= 16)
+
+        return wrap(step), held, change
+
+    try:
+        found, hand = wrapped(live_hand, make)
+        seen.append(hand.moves)
+        assert close(found, alone(make))
+    finally:
+        switch(False)
+    assert seen[0] > 3
     assert reason in hand.live.left_alone
 
 
@@ -705,7 +775,7 @@ def wrapped_with(live_hand, make, count=STEPS):
     hand, losses = live_hand(step), []
     for i, x in enumerate(batches(count)):
         losses.append(float(call(hand, i, x)))
-        if hand.live.left_alone is None and hand.live.is_ready:
+        if hand.live.left_alone is None and hand.live.is_ready and i >= 2:  # two calls are recorded to be tried again
             hand.move() if hand.live.is_joined else hand.place()
     hand.close()
     return (losses, [v.numpy() for v in held]), hand

@@ -1,4 +1,4 @@
-"""Reads of shapes that are numbers eagerly, and unknown while a step is traced."""
+"""Reads of a tensor's shape or value that are Python numbers eagerly, and something else while a step is traced."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from placer import tf_internals
 from placer.trace.python.kinds import is_library
 
 _patching = threading.RLock()  # one trace at a time is watched
+AUTOGRAPH = "tensorflow.python.autograph."
+NUMBERS = {"int": ("an int", "int32"), "float": ("a float", "float32")}  # and the tensor that AutoGraph makes instead
 WHOLE = (  # what reads all dimensions of a shape
     "__iter__", "__eq__", "__ne__", "__str__", "__repr__", "as_list", "as_proto", "dims", "num_elements",
     "is_fully_defined", "assert_is_fully_defined", "is_compatible_with", "is_subtype_of", "assert_is_compatible_with",
@@ -52,6 +54,50 @@ def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
         finally:
             for kind, name, value in reversed(replaced):
                 delattr(kind, name) if value is None else setattr(kind, name, value)
+
+
+@contextmanager
+def watched_values(note: Callable[[str], None]) -> Iterator[None]:
+    """Call `note` with the reason, in words, where `int` or `float` is called with a tensor, or code of the user's own
+    asks whether a tensor has `numpy`, in this thread and block. Eagerly the former give Python's numbers, of 64 bits or
+    without an end, and the latter is true.
+    """
+    thread = threading.get_ident()
+    tensor_kind: Any = tf_internals.symbolic_tensor()
+    overloads = tf_internals.autograph_overloads()
+
+    def converted(name: str, overload: Callable[..., Any]) -> Callable[..., Any]:
+        number, kind = NUMBERS[name]
+
+        def convert(*args: Any, **kwargs: Any) -> Any:
+            if args and tf.is_tensor(args[0]) and threading.get_ident() == thread:
+                where = _name(_caller(sys._getframe(1)))
+                note(
+                    f"it makes {number} of a tensor in {where}, which is a tensor of {kind} once the step is traced; "
+                    "use tf.cast, or decorate the step with @tf.function"
+                )
+            return overload(*args, **kwargs)
+
+        return convert
+
+    def numpy(tensor: Any) -> Any:
+        caller = _caller(sys._getframe(1))
+        if threading.get_ident() == thread and _is_users(caller):
+            note(
+                f"it asks a tensor ({_made_by(tensor)}) for its value (`numpy`) in {_name(caller)}, which has none "
+                "while the step is traced; decorate it with @tf.function if that is meant"
+            )
+        raise AttributeError(f"{type(tensor).__name__!r} object has no attribute 'numpy'")
+
+    with _patching:
+        before = {name: overloads[name] for name in NUMBERS}
+        overloads.update({name: converted(name, overload) for name, overload in before.items()})
+        tensor_kind.numpy = property(numpy)
+        try:
+            yield
+        finally:
+            del tensor_kind.numpy
+            overloads.update(before)
 
 
 def _patches(kind: Any, read: Callable[[Any, tf.TensorShape, FrameType], tf.TensorShape]) -> dict[str, Any]:
@@ -93,6 +139,14 @@ def _partly_known(shape: tf.TensorShape, note: Callable[[], None]) -> tf.TensorS
     held = {name: whole(name) for name in WHOLE if hasattr(tf.TensorShape, name)}
     held |= {"__getitem__": item, "__hash__": tf.TensorShape.__hash__, "__slots__": ()}
     return type("TensorShape", (tf.TensorShape,), held)(shape)
+
+
+def _caller(frame: FrameType) -> FrameType:
+    """The frame by which AutoGraph was called, where this one is of its own."""
+    at: FrameType | None = frame
+    while at is not None and str(at.f_globals.get("__name__")).startswith(AUTOGRAPH):
+        at = at.f_back
+    return at or frame
 
 
 def _is_users(frame: FrameType) -> bool:
