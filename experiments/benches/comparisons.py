@@ -62,8 +62,8 @@ def how_raced(facts: Facts) -> str:
     if facts.get("races_apart"):
         return "The mappings that a searcher asks for together race among themselves."
     return (
-        "The mappings of all searchers raced together, so that one which lost to another searcher's was stopped early: "
-        "what searchers other than the leading one had found after so many is understated "
+        "The mappings of all searchers raced together, and one that lost to another searcher's was stopped early, so "
+        "that the gaps after 5 and 10 measurements are too large, except for the leading searcher "
         "([why](docs/decisions/040-races-apart.md))."
     )
 

@@ -47,7 +47,8 @@ class Caps:
 
 def command_facts(*arguments: str, seconds: float) -> Facts:
     """`placer ARGUMENTS --json --quiet` as a user runs it, in a process of its own; {"failed": line} where it fails, or
-    takes longer than `seconds`. Ends with this process.
+    takes longer than `seconds`. The command is killed when the thread that
+    calls this ends.
     """
     command = [sys.executable, "-c", COMMAND.format(parent=os.getpid()), *arguments, "--json", "--quiet"]
     try:

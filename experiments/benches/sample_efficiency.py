@@ -125,7 +125,8 @@ def _how(facts: Facts) -> str:
     return (
         "Best known is the fastest of the mappings that were measured side by side at the end: each searcher's "
         "best, its fastest if that lost a race, what it would have delivered after so many, which is the "
-        "winner of its races until then, and the next fastest of all. The figures of the tables by counts are from "
+        "winner of its races until then or the fastest that these stopped early, and the next fastest of all. The "
+        "figures of the tables by counts are from "
         "there. Those at equal seconds and in the picture, where they are between these counts, are from races, scaled "
         "to one reference mapping, but not below what the searcher delivers at the end."
     )

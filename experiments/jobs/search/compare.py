@@ -100,19 +100,20 @@ class Comparison:
 
     def best_so_far_s(self, standing: Standing) -> list[float | None]:
         """The step time of what a searcher would deliver before its first and after each of its measurements: the
-        winner of the races until then, one that was stopped early in them, or the best single device, whichever is
-        fastest; None while nothing ran.
+        winner of the races until then, one that was stopped early in them and measured again at the end, or the best
+        single device, whichever is fastest; None while nothing ran.
 
         The last is that of the mapping it would deliver, measured at the end: its own or the best single device.
         """
         ends = [step_s(row) for row in (standing.final, self.best_single) if row is not None]
         least_s = min(ends, default=self.best_known_s)
-        best, stopped = by_merit(self.singles)[:1], list[Row]()
+        best, again = by_merit(self.singles)[:1], list[Row]()
         so_far = [self._figure_s(best, least_s)]
         for row in standing.rows:
             best = by_merit([*best, row])[:1]
-            stopped = sorted(filter(_is_timed, [*stopped, row]), key=step_s)[:1]
-            so_far.append(self._figure_s([*best, *stopped], least_s))
+            early = row.measured is not None and row.measured.stopped_early
+            again += [row] if early and row.mapping in self.side_by_side_s else []
+            so_far.append(self._figure_s([*best, *again], least_s))
         so_far[-1] = min(ends, default=so_far[-1])
         return [s if s < inf else None for s in so_far]
 
@@ -311,16 +312,19 @@ class Contest:
         singles = [row for row in ran if row.mapping.is_single]
         rows = [ran[0], *singles[:1], *(row for e in self.entrants for row in by_merit(e.rows)[:1])]
         # Stopped early in a strong race, it may yet beat what won a weaker one.
-        rows += [row for e in self.entrants for row in sorted(filter(_is_timed, e.rows), key=step_s)[:1]]
+        rows += [row for e in self.entrants for row in _fastest_timed(e.rows)]
         starts = [row for row in self.job.rows if row.searcher == "single"]
-        rows += [row for e in self.entrants for mark in MARKS for row in by_merit([*starts, *e.rows[:mark]])[:1]]
+        for until in (e.rows[:mark] for e in self.entrants for mark in MARKS):
+            rows += [*by_merit([*starts, *until])[:1], *_fastest_timed(until)]
         chosen = list(dict.fromkeys(row.mapping for row in rows))
         room = -(len(chosen) - 1) % (RACE - 1)
         return [*chosen, *[row.mapping for row in ran if row.mapping not in chosen][:room]]
 
 
-def _is_timed(row: Row) -> bool:
-    return row.measured is not None and row.measured.repeats >= TIMED
+def _fastest_timed(rows: Sequence[Row]) -> list[Row]:
+    """The fastest of those that were not stopped at once; none where all were."""
+    timed = (row for row in rows if row.measured is not None and row.measured.repeats >= TIMED)
+    return sorted(timed, key=step_s)[:1]
 
 
 def _standing(entrant: Entrant, finalists: dict[Mapping, Row]) -> Standing:

@@ -76,7 +76,9 @@ KERAS_METHODS = frozenset(
 )
 MAKES_ITSELF = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "build"})
 COMPILED = (BuiltinFunctionType, MethodDescriptorType, ClassMethodDescriptorType)  # no code of Python's
-COMPILED_BY = frozenset({"cython_function_or_method", "fused_cython_function", "nb_func", "nb_method"})
+COMPILED_BY = frozenset(
+    {"cython_function_or_method", "fused_cython_function", "instancemethod", "nb_func", "nb_method"}
+)
 PURE_COMPILED = frozenset({"tree", "optree", "scipy"})  # other libraries whose compiled functions neither ask nor tell
 RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
@@ -208,16 +210,24 @@ def _is_impure(value: Any) -> bool:
         return True
     module = str(getattr(value, "__module__", None) or "")
     name = getattr(value, "__name__", None)
-    return _is_module_impure(module) or name in FUNCTIONS.get(_top(module), ()) or _is_out_of_sight(value)
+    return _is_module_impure(module) or name in FUNCTIONS.get(_top(module), ()) or is_compiled_elsewhere(value)
 
 
-def _is_out_of_sight(function: Any) -> bool:
+def is_compiled_elsewhere(function: Any) -> bool:
     """Whether a function is of a library that is not known here, and has no Python code to be looked through."""
     if not isinstance(function, COMPILED) and type(function).__name__ not in COMPILED_BY:
         return False
+    name = str(getattr(function, "__module__", None) or _module_of_its_owner(function))
+    return bool(name) and not is_library(name) and _top(name) not in PURE_COMPILED
+
+
+def _module_of_its_owner(function: Any) -> str:
+    """The module of the class that defines a method, or of the module that holds a function."""
     owner = getattr(function, "__objclass__", None) or getattr(function, "__self__", None)
-    name = getattr(function, "__module__", None) or getattr(owner, "__module__", None) or getattr(owner, "__name__", "")
-    return bool(name) and not is_library(str(name)) and _top(str(name)) not in PURE_COMPILED
+    if owner is None or isinstance(owner, ModuleType):
+        return getattr(owner, "__name__", "")
+    classes = (owner if isinstance(owner, type) else type(owner)).__mro__
+    return next((kind.__module__ for kind in classes if function.__name__ in vars(kind)), "")
 
 
 def _is_owner_impure(owner: Any) -> bool:

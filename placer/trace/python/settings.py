@@ -18,4 +18,4 @@ def settings() -> Hashable:
     of_keras = (
         () if keras is None else (keras.config.epsilon(), keras.config.floatx(), keras.config.image_data_format())
     )
-    return of_keras, tuple(map(id, tf_internals.op_callbacks()))
+    return of_keras, tf_internals.op_callbacks()

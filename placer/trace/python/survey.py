@@ -22,7 +22,7 @@ from placer import tf_internals
 from placer.trace.python.arguments import Subjects
 from placer.trace.python.code import reads_of
 from placer.trace.python.guard import Guard
-from placer.trace.python.impure import Entered, contents
+from placer.trace.python.impure import Entered, contents, is_compiled_elsewhere
 from placer.trace.python.kinds import (
     CALLBACKS,
     KERAS_OPAQUE,
@@ -98,7 +98,7 @@ class Survey:
 
     def _settings(self) -> None:
         saved = settings()
-        self.tokens.append(("a setting of Keras or TensorFlow (keras.config)", saved))
+        self.tokens.append(("a setting of Keras or TensorFlow", saved))
         self.guard.check(lambda: settings() == saved)
 
     def _child(self, label: str, value: Any) -> None:
@@ -218,6 +218,8 @@ class Survey:
 
     def _method(self, method: Any, label: str) -> None:
         function, owner = getattr(method, "__func__", None), method.__self__
+        if is_compiled_elsewhere(method):
+            raise UnguardableError(f"it reads `{label}`, a compiled function, which Placer cannot look through")
         if isinstance(function, types.FunctionType):
             if not is_library(module_of(function)):
                 self._function(function, label, owner, True)

@@ -16,6 +16,7 @@ from placer.trace.python.kinds import is_library
 
 _patching = threading.RLock()  # one trace at a time is watched
 AUTOGRAPH = "tensorflow.python.autograph."
+EXACT = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32)  # whose values int32 holds
 NUMBERS = {"int": ("an int", "int32"), "float": ("a float", "float32")}  # and the tensor that AutoGraph makes instead
 WHOLE = (  # what reads all dimensions of a shape
     "__iter__", "__eq__", "__ne__", "__str__", "__repr__", "as_list", "as_proto", "dims", "num_elements",
@@ -53,14 +54,14 @@ def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
             yield
         finally:
             for kind, name, value in reversed(replaced):
-                delattr(kind, name) if value is None else setattr(kind, name, value)
+                _restore(kind, name, value)
 
 
 @contextmanager
 def watched_values(note: Callable[[str], None]) -> Iterator[None]:
-    """Call `note` with the reason, in words, where `int` or `float` is called with a tensor, or code of the user's own
-    asks whether a tensor has `numpy`, in this thread and block. Eagerly the former give Python's numbers, of 64 bits or
-    without an end, and the latter is true.
+    """Call `note` with the reason, in words, where `float` is called with a tensor, or `int` with one that int32 may
+    not hold, or code of the user's own asks whether a tensor has `numpy`, in this thread and block. Eagerly the former
+    give Python's numbers, a float of 64 bits or an int of any size, without a gradient, and the latter is true.
     """
     thread = threading.get_ident()
     tensor_kind: Any = tf_internals.symbolic_tensor()
@@ -70,7 +71,9 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
         number, kind = NUMBERS[name]
 
         def convert(*args: Any, **kwargs: Any) -> Any:
-            if args and tf.is_tensor(args[0]) and threading.get_ident() == thread:
+            taken = args[0] if args else None
+            is_exact = name == "int" and getattr(taken, "dtype", None) in EXACT
+            if tf.is_tensor(taken) and not is_exact and threading.get_ident() == thread:
                 where = _name(_caller(sys._getframe(1)))
                 note(
                     f"it makes {number} of a tensor in {where}, which is a tensor of {kind} once the step is traced; "
@@ -90,14 +93,19 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
         raise AttributeError(f"{type(tensor).__name__!r} object has no attribute 'numpy'")
 
     with _patching:
-        before = {name: overloads[name] for name in NUMBERS}
+        before, had = {name: overloads[name] for name in NUMBERS}, vars(tensor_kind).get("numpy")
         overloads.update({name: converted(name, overload) for name, overload in before.items()})
         tensor_kind.numpy = property(numpy)
         try:
             yield
         finally:
-            del tensor_kind.numpy
             overloads.update(before)
+            _restore(tensor_kind, "numpy", had)
+
+
+def _restore(kind: Any, name: str, value: Any) -> None:
+    """Give a class an attribute back; None where it had none of its own."""
+    delattr(kind, name) if value is None else setattr(kind, name, value)
 
 
 def _patches(kind: Any, read: Callable[[Any, tf.TensorShape, FrameType], tf.TensorShape]) -> dict[str, Any]:

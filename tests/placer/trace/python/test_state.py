@@ -327,6 +327,7 @@ REFUSED = [
     (looks_at_files, "tf.io.gfile"), (looks_at_paths, "exists"), (looks_by_a_path, "HOME.exists"),
     (logs_by_absl, "absl_logging"), (shows, "pprint"), (loads, "np.load"), (stores, "NUMBERS.tofile"),
     (sets_epsilon, "keras.config"), (leads_out_of_sight, "_imaging.getcodecstatus"),
+    (functools.partial(lambda read, x: x * read(), _imaging.getcodecstatus), "compiled function"),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 

@@ -200,7 +200,8 @@ def known_shapes():
     held = weights()
 
     def step(x):
-        rows, kept = x.shape[0], tf.boolean_mask(x, x[:, 0] > -1.0)
+        rows, kept = int(tf.shape(x)[0]), tf.boolean_mask(x, x[:, 0] > -1.0)
+        rows = tf.cast(rows, tf.float32)
         rank = kept.shape.rank + len(kept.shape) + kept.ndim
         return descend(held, kept * kept.shape[-1] / (rows * rank), 0.1)
 
