@@ -75,7 +75,9 @@ class Survey:
         self._classes: set[int] = set()
         self._step = step
         self.subjects = subjects
-        self._settings()
+        saved = settings()
+        self.tokens.append(("a setting of Keras or TensorFlow", saved))
+        self.guard.check(lambda: settings() == saved)
         self._child("step", step)
         self._walk()
         for name, thing in subjects:
@@ -95,11 +97,6 @@ class Survey:
     def key(self) -> list[Hashable]:
         """What is compared."""
         return [token for _, token in self.tokens]
-
-    def _settings(self) -> None:
-        saved = settings()
-        self.tokens.append(("a setting of Keras or TensorFlow", saved))
-        self.guard.check(lambda: settings() == saved)
 
     def _child(self, label: str, value: Any) -> None:
         """Note what is at a place; what it holds in turn is visited later."""
@@ -289,10 +286,7 @@ class Survey:
             self.guard.check(lambda: found == saved)
         for value in saved:
             if not is_plain(value) and id(value) not in self._number:
-                self._unordered(value, label)
-
-    def _unordered(self, value: Any, label: str) -> None:
-        self._child(f"an item of {label}", value)
+                self._child(f"an item of {label}", value)
 
     def _bytes(self, found: Any, label: str) -> None:
         saved = bytes(found)
