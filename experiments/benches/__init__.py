@@ -1,10 +1,11 @@
 """The benchmarks behind the numbers: each prints one JSON object, and with --record keeps it in benchmarks/.
 
 Each has `TAKES`, the options that it may be given, `bench_facts`, which measures and returns the facts, `page_lines`,
-which shows them in BENCHMARKS.md, and some have `draw`. A small bench is one module, a large one a package with these
-in `run`, `page` and `plot`. Beside them stands what several share: `bench` the options and the record, `takes` which
-options may be given, `kept_runs` runs that a later command takes up again, `process` processes that measure, `sampling`
-measured mappings, `comparisons` runs of `placer compare`, `all_records` the recording of all.
+which shows them in BENCHMARKS.md, `headline`, its line of the summary there, and some have `draw`. A small bench is one
+module, a large one a package with these in `run`, `page` and `plot`. Beside them stands what several share: `bench` the
+options and the record, `takes` which options may be given, `kept_runs` runs that a later command takes up again,
+`process` processes that measure, `sampling` measured mappings, `comparisons` runs of `placer compare`, `intervals` how
+far a mean can be trusted, `all_records` the recording of all.
 """
 
 from __future__ import annotations
@@ -70,8 +71,7 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
         facts = {**facts, "took_s": time.perf_counter() - begin_s + sum(options.spared_s)}
         undrawn = _undrawn(name, facts)
         facts |= {"failed": f"its picture cannot be drawn: {undrawn}"} if undrawn else {}
-        pages = {name: _part(name, "page").page_lines for name in NAMES}
-        keep(name, facts, command_of(name, options), begun_at, pages)
+        keep(name, facts, command_of(name, options), begun_at, {name: _part(name, "page") for name in NAMES})
         if undrawn is not None:  # what was measured is kept, but not as a whole record
             raise undrawn
     return facts

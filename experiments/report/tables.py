@@ -35,6 +35,10 @@ from placer.splits.plan import SplitPlan
 from placer.splits.plan_files import regions_of
 
 Facts = dict[str, Any]
+VERSIONED = (
+    "placer", "tensorflow", "tensorflow-cpu", "keras", "numpy", "scipy", "numba", "scikit-learn", "scikit-optimize",
+    "xgboost", "xgboost-cpu", "optuna", "ray",
+)  # fmt: skip
 OUT_FILES = ("mapping.json", "groups.json", "graph.json", "topology.json")  # of a search
 HEADS = ("mapping", "step", "spread", "repeats", "x best single", "predicted", "off by")
 
@@ -347,9 +351,9 @@ def _mapping_file(found: Finding, mapping: Mapping, order: Sequence[str] = ()) -
 
 
 def versions() -> dict[str, str]:
-    """The installed versions of Placer and of what it measures with."""
+    """The installed versions of Placer and of what its measurements and searchers rest on."""
     found = {}
-    for name in ("placer", "tensorflow", "tensorflow-cpu", "keras", "numpy"):
+    for name in VERSIONED:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

@@ -1,0 +1,56 @@
+"""How far the means of a benchmark can be trusted: intervals over what was measured, by bootstrapping it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log
+from statistics import geometric_mean, mean, median
+
+CONFIDENCE = 0.95
+FEWEST = 3  # values; an interval of fewer says nothing
+RESAMPLES = 9999
+
+Interval = list[float]
+"""[low, high], a list because records are JSON."""
+
+
+def of_mean(values: Sequence[float]) -> Interval | None:
+    """The interval of the mean of what values like these may come to; None where there are too few.
+
+    Each value is one of what was sampled: a network, say. Repeats of the same are averaged first, because they are not
+    independent. Bias-corrected and accelerated (Efron 1987), as scipy.stats.bootstrap has it, always with one seed.
+    """
+    if len(values) < FEWEST:
+        return None
+    if max(values) == min(values):
+        return [values[0], values[0]]
+    import numpy as np
+    from scipy.stats import bootstrap
+
+    found = bootstrap(
+        (np.asarray(values, float),), np.mean, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, rng=0
+    ).confidence_interval
+    return [float(found.low), float(found.high)]
+
+
+def of_geomean(ratios: Sequence[float]) -> Interval | None:
+    """The same for the geometric mean of ratios."""
+    found = of_mean([log(ratio) for ratio in ratios])
+    return None if found is None else [exp(bound) for bound in found]
+
+
+def geomean_in_words(ratios: Sequence[float]) -> str:
+    """'1.47 (95 % interval 1.36 to 1.58; median 1.45)'; without the interval where there are too few."""
+    return f"{geometric_mean(ratios):.2f} ({_beside(of_geomean(ratios), f'median {median(ratios):.2f}', '.2f')})"
+
+
+def mean_in_words(shares: Sequence[float]) -> str:
+    """'6.7 % (95 % interval 4.1 % to 11 %; median 3.7 %)'."""
+    return f"{mean(shares):.1%} ({_beside(of_mean(shares), f'median {median(shares):.1%}', '.1%')})"
+
+
+def _beside(interval: Interval | None, middle: str, form: str) -> str:
+    if interval is None:
+        return middle
+    low, high = interval
+    return f"{CONFIDENCE:.0%} interval {low:{form}} to {high:{form}}; {middle}"
