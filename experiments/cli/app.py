@@ -158,6 +158,9 @@ def compare(
     searcher: options.Searchers = None,
     measurements: Annotated[int, typer.Option(help="Mappings that each may measure, single devices aside.")] = 12,
     peer_measurements: Annotated[int | None, typer.Option(help="The same for all but the default searcher.")] = None,
+    longer: Annotated[
+        int, typer.Option(help="Measurements of one more search, with another seed, for the best known; 0: none.")
+    ] = 0,
     minutes: options.Minutes = None,
     seed: options.Seed = 0,
     batch: options.Batch = None,
@@ -177,7 +180,8 @@ def compare(
 
     Example: placer compare towers --workers 2 --measurements 8 --curves curves.png
     """
-    from experiments.jobs.search.compare import CompareSettings, run_comparison
+    from experiments.jobs.search.compare import run_comparison
+    from experiments.jobs.search.comparison import CompareSettings
     from experiments.jobs.search.settings import SearchSettings
     from experiments.report import standings, tables
     from experiments.report.plots.picture import check_picture
@@ -191,7 +195,7 @@ def compare(
     check_picture(curves, "--curves")
     tables.check_writable(None, report, curves)
     with measuring(store) as opened:
-        found = run_comparison(CompareSettings(search, peer_measurements), bar(quiet), opened)
+        found = run_comparison(CompareSettings(search, peer_measurements, longer), bar(quiet), opened)
         facts = standings.comparison_facts(found)
     failures = tried(
         lambda: show_result(as_json, facts, lambda: standings.show_comparison(facts)),

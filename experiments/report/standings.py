@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from experiments.jobs.search.compare import Comparison, Standing
+from experiments.jobs.search.comparison import Comparison, Standing
 from experiments.jobs.search.finding import Row, step_s
 from experiments.report.console import literal_console
 from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
@@ -42,6 +42,7 @@ def comparison_facts(found: Comparison) -> Facts:
         "measured": len(found.measured),
         "singles": [_row_facts(row, first) for row in found.singles],
         "searchers": {standing.searcher: _standing_facts(found, standing, first) for standing in found.standings},
+        "longer": None if found.longer is None else _longer_facts(found.longer),
         "best": _row_facts(found.best, first),
         "best_single": None if found.best_single is None else _row_facts(found.best_single, first),
         "best_known_s": found.best_known_s,
@@ -70,6 +71,16 @@ def _standing_facts(found: Comparison, standing: Standing, first: dict[Mapping, 
         "best_so_far_s": found.best_so_far_s(standing),
         "regret": found.regret(standing),
         "rows": [_row_facts(row, first) for row in standing.rows],
+    }
+
+
+def _longer_facts(standing: Standing) -> Facts:
+    final = None if standing.final is None else standing.final.measured
+    return {
+        "searcher": standing.searcher,
+        "measured": len(standing.rows),
+        "step_s": final.step_s if final else None,
+        "ended": standing.ended,
     }
 
 
@@ -113,6 +124,9 @@ def comparison_lines(facts: Facts) -> list[str]:
         f"{ms(facts['lower_bound_s'])}.",
     ]
     lines.append(reference_line(facts["tf_default_s"], facts["in_process_s"], bool(facts["pins"])))
+    if longer := facts["longer"]:
+        found = "ran nothing" if longer["step_s"] is None else f"found {ms(longer['step_s'])}"
+        lines.append(f"{longer['searcher']}: {found} with {longer['measured']} measurements; {longer['ended']}")
     for name, row in facts["searchers"].items():
         lines += [f"{name}: {row['ended']}", *(f"{name}, {note}" for note in row["notes"])]
     return lines

@@ -5,22 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from experiments.jobs.interrupt import SIGNALS, heard, interruptible
+from experiments.jobs.search.comparison import CompareSettings, Comparison, Standing
 from experiments.jobs.search.finding import Progress, Row, by_merit, fastest, step_s
 from experiments.jobs.search.job import Job
-from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import side_by_side
-from placer.errors import BadInputError, PlacerError
-from placer.graph.coarsen import Groups
+from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
-from placer.graph.topology import Topology
 from placer.measure.store import Store
-from placer.result import Measured, Result
-from search.offline.plan import DEFAULT_SEARCHER
+from placer.result import Result
 from search.session.prediction import Prediction
-from search.session.registry import SEARCHERS
 from search.session.session import BATCH, SearchSession
 
 RACE = 6  # mappings stepped side by side at most; beside them is the anchor
@@ -29,111 +24,9 @@ FINAL_REPEATS = 12
 TIMED = 3  # steps that a mapping which was stopped early must have taken to be measured again at the end
 MARKS = (5, 10, 20)  # after so many measurements, what a searcher would deliver is measured at the end, too
 ASKING_LIMIT_S = 60.0  # a searcher whose asking took longer, in all, is not asked again
-
-
-@dataclass(frozen=True)
-class CompareSettings:
-    """Which searchers compete, and over what."""
-
-    # As for one search, but `measurements` are each searcher's own, single devices aside; searchers: None = all.
-    search: SearchSettings
-    peer_measurements: int | None = None  # the same for all but the default searcher; None = as many
-
-    @property
-    def searchers(self) -> tuple[str, ...]:
-        """The searchers that compete, the default searcher first; single devices are measured anyway."""
-        names = dict.fromkeys(self.search.searchers or (name for name in SEARCHERS if name != "single"))
-        return tuple(sorted(names, key=lambda name: name != DEFAULT_SEARCHER))
-
-    def check(self) -> None:
-        """Raises BadInputError for what can be refused before anything is traced."""
-        self.search.check()
-        if self.peer_measurements is not None and self.peer_measurements < 1:
-            raise BadInputError(f"--peer-measurements is {self.peer_measurements}; give at least 1.")
-
-    def share(self, searcher: str) -> int:
-        """How many measurements a searcher may have."""
-        peers = self.peer_measurements
-        return self.search.measurements if searcher == DEFAULT_SEARCHER or peers is None else peers
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How one searcher did."""
-
-    searcher: str
-    rows: tuple[Row, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
-    asking_s: float
-    # When it had each row's result, in seconds of its own asking and measuring: a mapping takes its share of its race,
-    # also where another searcher asked it first. The profile and the single devices come before.
-    at_s: tuple[float, ...]
-    ended: str  # why it asked nothing more
-    notes: tuple[str, ...]  # on the way it went
-    final: Row | None  # its fastest mapping of those that were measured side by side at the end
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What a comparison found; all step times are in the anchor's time (see Runner)."""
-
-    model: str
-    ops: int
-    groups: Groups
-    topology: Topology
-    measured: tuple[Row, ...]  # every mapping once, in the order of measuring, single devices first
-    standings: tuple[Standing, ...]
-    best: Row  # measured side by side at the end, as best_single was
-    best_single: Row | None
-    side_by_side_s: dict[Mapping, float]  # seconds of all that were measured side by side at the end
-    untouched: Measured  # the step as TensorFlow runs it in this process with all its cores
-    tf_default_s: float | None  # the same, but only where this process has the topology's devices
-    lower_bound_s: float
-    settings: CompareSettings
-    interrupted: bool
-    seconds: float
-    unkept: str = ""  # why some of it is not in the store
-
-    @property
-    def singles(self) -> tuple[Row, ...]:
-        """The single devices, from which all searchers start."""
-        return tuple(row for row in self.measured if row.searcher == "single")
-
-    def best_so_far_s(self, standing: Standing) -> list[float | None]:
-        """The step time of what a searcher would deliver before its first and after each of its measurements: the
-        winner of the races until then, one that was stopped early in them and measured again at the end, or the best
-        single device, whichever is fastest; None while nothing ran.
-
-        The last is that of the mapping it would deliver, measured at the end: its own or the best single device.
-        """
-        ends = [step_s(row) for row in (standing.final, self.best_single) if row is not None]
-        least_s = min(ends, default=self.best_known_s)
-        best, again = by_merit(self.singles)[:1], list[Row]()
-        so_far = [self._figure_s(best, least_s)]
-        for row in standing.rows:
-            best = by_merit([*best, row])[:1]
-            early = row.measured is not None and row.measured.stopped_early
-            again += [row] if early and row.mapping in self.side_by_side_s else []
-            so_far.append(self._figure_s([*best, *again], least_s))
-        so_far[-1] = min(ends, default=so_far[-1])
-        return [s if s < inf else None for s in so_far]
-
-    def regret(self, standing: Standing) -> list[float | None]:
-        """Best so far / best known - 1."""
-        known_s = self.best_known_s
-        return [None if s is None else s / known_s - 1 for s in self.best_so_far_s(standing)]
-
-    @property
-    def best_known_s(self) -> float:
-        """The fastest of all that were measured side by side at the end."""
-        return min(self.side_by_side_s.values())
-
-    def _figure_s(self, best: list[Row], least_s: float) -> float:
-        """The least of their times at the end, or else in their races, but then not below what the searcher delivers: a
-        race is short, the luckiest of many looks too good, and it was beaten later.
-        """
-        raced = (self.side_by_side_s.get(row.mapping) or max(step_s(row), least_s) for row in best)
-        alone = () if self.best_single is None else (step_s(self.best_single),)
-        return min((*raced, *alone), default=inf)
+LONGER_BY = "genetic"  # asks the longer search: the strongest searcher that works in another way than the default one
+LONGER = f"{LONGER_BY}, longer"
+ANOTHER_SEED = 1000  # its seed beyond that of the others
 
 
 def run_comparison(
@@ -161,8 +54,9 @@ def run_comparison(
 
 @dataclass(eq=False)
 class Entrant:
-    """One searcher of a contest."""
+    """One searcher of a contest, or the longer search after it."""
 
+    name: str
     session: SearchSession
     prediction: Prediction  # calibrated by `known` if the searcher predicts
     known: list[Row]  # the single devices and the searcher's own rows
@@ -210,10 +104,15 @@ class Contest:
         self.settings = settings
         singles = job.rows
         self.entrants = [
-            Entrant(job.session(name), job.prediction, list(singles), settings.share(name))
+            Entrant(name, job.session(name), job.prediction, list(singles), settings.share(name))
             for name in settings.searchers
         ]
-        for entrant in self.entrants:
+        another = settings.search.seed + ANOTHER_SEED
+        self.longer = [
+            Entrant(LONGER, job.session(LONGER_BY, another), job.prediction, list(singles), settings.longer)
+            for _ in range(settings.longer > 0)
+        ]
+        for entrant in [*self.entrants, *self.longer]:
             entrant.session.tell((row.mapping, row.result) for row in singles)
         self.known: dict[Mapping, Result] = {row.mapping: row.result for row in singles}
         self.took_s = dict.fromkeys(self.known, 0.0)  # to measure each mapping; single devices are everyone's start
@@ -221,14 +120,19 @@ class Contest:
 
     def run(self, pressed: Callable[[], bool]) -> None:
         """Run rounds until all have ended, or time is up, or Ctrl-C was pressed."""
-        number = 0
-        while any(not entrant.ended for entrant in self.entrants) and not (pressed() or self.job.time_is_up()):
-            self._expect()
-            self.job.calibrate()  # placed steps run in the order that this predicts
-            self._round(number, lambda: pressed() or self.job.time_is_up())
-            number += 1
-        for entrant in self.entrants:
-            entrant.ended = entrant.ended or ("interrupted." if pressed() else "the minutes were up.")
+
+        def over() -> bool:
+            return pressed() or self.job.time_is_up()
+
+        for entrants in (self.entrants, self.longer):
+            number = 0
+            while any(not entrant.ended for entrant in entrants) and not over():
+                self._expect()
+                self.job.calibrate()  # placed steps run in the order that this predicts
+                self._round(entrants, number, over)
+                number += 1
+            for entrant in entrants:
+                entrant.ended = entrant.ended or ("interrupted." if pressed() else "the minutes were up.")
 
     def finish(self, pressed: Callable[[], bool]) -> Comparison:
         """Step the fastest of each searcher side by side, and return all that was found."""
@@ -249,6 +153,7 @@ class Contest:
             topology=job.topology,
             measured=tuple(job.rows),
             standings=tuple(_standing(entrant, finalists) for entrant in self.entrants),
+            longer=next((_standing(entrant, finalists) for entrant in self.longer), None),
             best=min(rows, key=step_s),
             best_single=fastest(row for row in rows if row.mapping.is_single),
             side_by_side_s={mapping: result.step_s for mapping, result in found.measured.items()},
@@ -262,23 +167,23 @@ class Contest:
 
     def _expect(self) -> None:
         """Report how many measurements there will be at most."""
-        shares = (len(e.rows) if e.ended else e.share for e in self.entrants)
+        shares = (len(e.rows) if e.ended else e.share for e in [*self.entrants, *self.longer])
         self.job.progress.begin(sum(row.searcher == "single" for row in self.job.rows) + sum(shares))
 
-    def _round(self, number: int, over: Callable[[], bool]) -> None:
+    def _round(self, entrants: Sequence[Entrant], number: int, over: Callable[[], bool]) -> None:
         """Ask each searcher, race what is new among its mappings, and give it their results.
 
         Another searcher begins each round, so that time cuts off some of all.
         """
-        first = number % len(self.entrants)
-        for entrant in [*self.entrants[first:], *self.entrants[:first]]:
+        first = number % len(entrants)
+        for entrant in [*entrants[first:], *entrants[:first]]:
             if entrant.ended or over():
                 continue
             asked = entrant.asks(self.job.clock)
             self._race(entrant, [mapping for mapping, _ in asked if mapping not in self.known], over)
             for mapping, predicted_s in asked:
                 if mapping in self.known:
-                    row = Row(entrant.session.name, mapping, self.known[mapping], predicted_s)
+                    row = Row(entrant.name, mapping, self.known[mapping], predicted_s)
                     entrant.takes(row, self.took_s[mapping])
                     self._advance(row)
 
@@ -292,7 +197,7 @@ class Contest:
                 return
             begin_s = self.job.clock()
             self.job.runner.forget_incumbent()
-            rows = self.job.measure_all([(entrant.session.name, mapping) for mapping in new[first : first + RACE]])
+            rows = self.job.measure_all([(entrant.name, mapping) for mapping in new[first : first + RACE]])
             each_s = (self.job.clock() - begin_s) / len(rows)
             for row in rows:
                 self.known[row.mapping], self.took_s[row.mapping] = row.result, each_s
@@ -308,11 +213,11 @@ class Contest:
         once, and what it would have delivered after MARKS, and as many of the next best as the last round has room for;
         none twice.
         """
-        ran = self.job.ranked()
+        ran, all_entrants = self.job.ranked(), [*self.entrants, *self.longer]
         singles = [row for row in ran if row.mapping.is_single]
-        rows = [ran[0], *singles[:1], *(row for e in self.entrants for row in by_merit(e.rows)[:1])]
+        rows = [ran[0], *singles[:1], *(row for e in all_entrants for row in by_merit(e.rows)[:1])]
         # Stopped early in a strong race, it may yet beat what won a weaker one.
-        rows += [row for e in self.entrants for row in _fastest_timed(e.rows)]
+        rows += [row for e in all_entrants for row in _fastest_timed(e.rows)]
         starts = [row for row in self.job.rows if row.searcher == "single"]
         for until in (e.rows[:mark] for e in self.entrants for mark in MARKS):
             rows += [*by_merit([*starts, *until])[:1], *_fastest_timed(until)]
@@ -329,10 +234,9 @@ def _fastest_timed(rows: Sequence[Row]) -> list[Row]:
 
 def _standing(entrant: Entrant, finalists: dict[Mapping, Row]) -> Standing:
     best = fastest(finalists[row.mapping] for row in entrant.rows if row.mapping in finalists)
-    name = entrant.session.name
-    final = replace(best, searcher=name) if best is not None else None
+    final = replace(best, searcher=entrant.name) if best is not None else None
     return Standing(
-        name,
+        entrant.name,
         tuple(entrant.rows),
         entrant.asking_s,
         tuple(entrant.at_s),

@@ -209,13 +209,14 @@ class Job:
         self.notes += [f"{name}, {note}" for note in session.notes]
         self._note_refusals(session)
 
-    def session(self, searcher: str) -> SearchSession:
+    def session(self, searcher: str, seed: int | None = None) -> SearchSession:
         """A new session of the searcher, by the latest calibration; it knows no results yet, and asks nothing that
         lacks memory.
+
+        seed: of its draws; None = that of the settings.
         """
-        return SearchSession(
-            searcher, self.problem, seed=self.settings.seed, lack=lambda mapping: self.prediction.lack(mapping)
-        )
+        of = self.settings.seed if seed is None else seed
+        return SearchSession(searcher, self.problem, seed=of, lack=lambda mapping: self.prediction.lack(mapping))
 
     def _note_refusals(self, session: SearchSession) -> None:
         if session.nearest is not None:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from experiments.jobs.interrupt import interruptible
-from experiments.jobs.search.compare import MARKS, CompareSettings, Comparison, Contest, Standing, run_comparison
+from experiments.jobs.search.compare import LONGER, MARKS, Contest, run_comparison
+from experiments.jobs.search.comparison import CompareSettings, Comparison, Standing
 from experiments.jobs.search.finding import Progress, Row, by_merit
 from experiments.jobs.search.settings import SearchSettings
 from experiments.report.plots.picture import check_picture
@@ -24,6 +25,7 @@ from search.offline.plan import DEFAULT_SEARCHER
 SETTINGS = CompareSettings(
     SearchSettings("mnist_softmax", searchers=("random", "heft", DEFAULT_SEARCHER), measurements=6, groups=24),
     peer_measurements=3,
+    longer=12,
 )
 
 
@@ -60,7 +62,7 @@ def facts(found):
 def test_no_mapping_is_measured_twice_and_shared_ones_count_to_both(found, watcher):
     measured = [row.mapping.devices for row in found.measured]
     assert len(measured) == len(set(measured))
-    asked = [row for standing in found.standings for row in standing.rows]
+    asked = [row for standing in (*found.standings, found.longer) for row in standing.rows]
     assert {row.mapping.devices for row in asked} | {row.mapping.devices for row in found.singles} == set(measured)
     result = {row.mapping.devices: row.result for row in found.measured}
     assert all(row.result == result[row.mapping.devices] for row in asked)
@@ -74,6 +76,15 @@ def test_nobody_gets_more_than_its_share_and_all_say_why_they_ended(found):
         assert standing.ended
     assert SETTINGS.share(DEFAULT_SEARCHER) == 6 and SETTINGS.share("random") == 3
     assert not found.interrupted
+
+
+def test_a_longer_search_with_another_seed_is_measured_beside_all_and_is_no_searcher(found, facts):
+    assert found.longer.searcher == LONGER not in facts["searchers"]
+    assert 0 < len(found.longer.rows) <= SETTINGS.longer
+    assert any(row.searcher == LONGER for row in found.measured)  # it asked what nobody else had
+    assert found.best_known_s <= found.longer.final.result.step_s == facts["longer"]["step_s"]
+    assert f"{LONGER}: found" in "\n".join(comparison_lines(facts))
+    assert any(line.startswith("Best known") for line in comparison_lines({**facts, "longer": None}))
 
 
 def test_everyones_fastest_meets_the_best_single_device_at_the_end(found):
@@ -187,7 +198,7 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
         "random": [[mapping(1, 0)], []],
         "heft": [PlacerError("no room.")],
     }
-    contest = Contest(job, SETTINGS)
+    contest = Contest(job, replace(SETTINGS, longer=0))
     contest.run(lambda: False)
     ours, random, heft = contest.entrants
     assert [(name, m.devices) for name, m in raced] == [(DEFAULT_SEARCHER, (1, 0)), (DEFAULT_SEARCHER, (0, 1))]
@@ -240,7 +251,7 @@ def test_what_each_would_have_delivered_after_so_many_is_measured_at_the_end():
     rows = [Row("random", Mapped((0, i)), Measured(1.0 - 0.01 * i)) for i in range(21)]
     rows[2] = replace(rows[2], result=LUCKY)
     job = SimpleNamespace(rows=rows, ranked=lambda: by_merit(rows), session=lambda name: None)
-    contest = SimpleNamespace(job=job, entrants=[SimpleNamespace(rows=rows)])
+    contest = SimpleNamespace(job=job, entrants=[SimpleNamespace(rows=rows)], longer=[])
     chosen = Contest._finalists(contest)
     assert {rows[n - 1].mapping for n in (*MARKS, 21)} <= set(chosen)
 
@@ -257,7 +268,7 @@ def test_a_mapping_that_lost_a_race_to_another_searchers_is_measured_at_the_end(
     rows = [*ours, *peer]
     job = SimpleNamespace(rows=rows, ranked=lambda: by_merit(rows))
     entrants = [SimpleNamespace(rows=ours), SimpleNamespace(rows=peer)]
-    chosen = Contest._finalists(SimpleNamespace(job=job, entrants=entrants))
+    chosen = Contest._finalists(SimpleNamespace(job=job, entrants=entrants, longer=[]))
     assert [row.mapping in chosen for row in peer] == [True, False, True]
 
 
@@ -302,6 +313,8 @@ def test_bad_settings_are_refused_in_one_line(change, peers, says):
     with pytest.raises(BadInputError, match=says) as refused:
         run_comparison(CompareSettings(replace(SETTINGS.search, **change), peers))
     assert "\n" not in str(refused.value)
+    with pytest.raises(BadInputError, match="--longer is -1"):
+        run_comparison(CompareSettings(SETTINGS.search, longer=-1))
     SETTINGS.check()
 
 

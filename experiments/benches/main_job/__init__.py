@@ -1,0 +1,1 @@
+"""The main job on every zoo network: the delivered mapping against the best single device and the untouched step."""

@@ -1,0 +1,127 @@
+"""What a comparison of searchers is asked for and what it finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from experiments.jobs.search.finding import Row, by_merit, step_s
+from experiments.jobs.search.settings import SearchSettings
+from placer.errors import BadInputError
+from placer.graph.coarsen import Groups
+from placer.graph.mapping import Mapping
+from placer.graph.topology import Topology
+from placer.result import Measured
+from search.offline.plan import DEFAULT_SEARCHER
+from search.session.registry import SEARCHERS
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """Which searchers compete, and over what."""
+
+    # As for one search, but `measurements` are each searcher's own, single devices aside; searchers: None = all.
+    search: SearchSettings
+    peer_measurements: int | None = None  # the same for all but the default searcher; None = as many
+    # Measurements of one more search after the contest, with another seed, which no searcher learns from and whose
+    # fastest counts to the best known; 0 = none.
+    longer: int = 0
+
+    @property
+    def searchers(self) -> tuple[str, ...]:
+        """The searchers that compete, the default searcher first; single devices are measured anyway."""
+        names = dict.fromkeys(self.search.searchers or (name for name in SEARCHERS if name != "single"))
+        return tuple(sorted(names, key=lambda name: name != DEFAULT_SEARCHER))
+
+    def check(self) -> None:
+        """Raises BadInputError for what can be refused before anything is traced."""
+        self.search.check()
+        if self.peer_measurements is not None and self.peer_measurements < 1:
+            raise BadInputError(f"--peer-measurements is {self.peer_measurements}; give at least 1.")
+        if self.longer < 0:
+            raise BadInputError(f"--longer is {self.longer}; give a number of measurements, or 0 for none.")
+
+    def share(self, searcher: str) -> int:
+        """How many measurements a searcher may have."""
+        peers = self.peer_measurements
+        return self.search.measurements if searcher == DEFAULT_SEARCHER or peers is None else peers
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one searcher did."""
+
+    searcher: str
+    rows: tuple[Row, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
+    asking_s: float
+    # When it had each row's result, in seconds of its own asking and measuring: a mapping takes its share of its race,
+    # also where another searcher asked it first. The profile and the single devices come before.
+    at_s: tuple[float, ...]
+    ended: str  # why it asked nothing more
+    notes: tuple[str, ...]  # on the way it went
+    final: Row | None  # its fastest mapping of those that were measured side by side at the end
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found; all step times are in the anchor's time (see Runner)."""
+
+    model: str
+    ops: int
+    groups: Groups
+    topology: Topology
+    measured: tuple[Row, ...]  # every mapping once, in the order of measuring, single devices first
+    standings: tuple[Standing, ...]
+    longer: Standing | None  # of the longer search, where there was one
+    best: Row  # measured side by side at the end, as best_single was
+    best_single: Row | None
+    side_by_side_s: dict[Mapping, float]  # seconds of all that were measured side by side at the end
+    untouched: Measured  # the step as TensorFlow runs it in this process with all its cores
+    tf_default_s: float | None  # the same, but only where this process has the topology's devices
+    lower_bound_s: float
+    settings: CompareSettings
+    interrupted: bool
+    seconds: float
+    unkept: str = ""  # why some of it is not in the store
+
+    @property
+    def singles(self) -> tuple[Row, ...]:
+        """The single devices, from which all searchers start."""
+        return tuple(row for row in self.measured if row.searcher == "single")
+
+    def best_so_far_s(self, standing: Standing) -> list[float | None]:
+        """The step time of what a searcher would deliver before its first and after each of its measurements: the
+        winner of the races until then, one that was stopped early in them and measured again at the end, or the best
+        single device, whichever is fastest; None while nothing ran.
+
+        The last is that of the mapping it would deliver, measured at the end: its own or the best single device.
+        """
+        ends = [step_s(row) for row in (standing.final, self.best_single) if row is not None]
+        least_s = min(ends, default=self.best_known_s)
+        best, again = by_merit(self.singles)[:1], list[Row]()
+        so_far = [self._figure_s(best, least_s)]
+        for row in standing.rows:
+            best = by_merit([*best, row])[:1]
+            early = row.measured is not None and row.measured.stopped_early
+            again += [row] if early and row.mapping in self.side_by_side_s else []
+            so_far.append(self._figure_s([*best, *again], least_s))
+        so_far[-1] = min(ends, default=so_far[-1])
+        return [s if s < inf else None for s in so_far]
+
+    def regret(self, standing: Standing) -> list[float | None]:
+        """Best so far / best known - 1."""
+        known_s = self.best_known_s
+        return [None if s is None else s / known_s - 1 for s in self.best_so_far_s(standing)]
+
+    @property
+    def best_known_s(self) -> float:
+        """The fastest of all that were measured side by side at the end."""
+        return min(self.side_by_side_s.values())
+
+    def _figure_s(self, best: list[Row], least_s: float) -> float:
+        """The least of their times at the end, or else in their races, but then not below what the searcher delivers: a
+        race is short, the luckiest of many looks too good, and it was beaten later.
+        """
+        raced = (self.side_by_side_s.get(row.mapping) or max(step_s(row), least_s) for row in best)
+        alone = () if self.best_single is None else (step_s(self.best_single),)
+        return min((*raced, *alone), default=inf)
