@@ -8,41 +8,47 @@ from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import command_facts
+from experiments.benches.seeds import QUICK, SEEDS, seeds_of
 from search.offline.plan import DEFAULT_SEARCHER
 from search.session.registry import SEARCHERS
 
 MEASUREMENTS = 20  # of every searcher
+LONGER = 50  # of the longer search, after the first comparison of a network
 LEFT_OUT = ("single", "exact")  # single devices are measured anyway; `exact` asks what it proves, for minutes
-LIMIT_S = 5400.0  # for one network
+LIMIT_S = 5400.0  # for one comparison
 MINUTES = 30.0  # after which no searcher asks any more; only networks that are slow to switch reach it
 
 
-def comparisons(options: BenchOptions) -> dict[str, Facts]:
-    """{network: what `placer compare --json` said of it}, or {"failed": line}."""
-    found = {}
+def comparisons(options: BenchOptions) -> dict[str, dict[int, Facts]]:
+    """{network: {seed: what `placer compare --json` said of it, or {"failed": line}}}."""
+    found: dict[str, dict[int, Facts]] = {}
     for name in options.models or zoo.names():
-        found[name] = compared(name, options)
-        print(f"{name}: {_outcome(found[name])}", file=sys.stderr)
+        found[name] = {}
+        for seed in seeds_of(name):
+            found[name][seed] = compared(name, options, seed)
+            print(f"{name}, seed {seed}: {_outcome(found[name][seed])}", file=sys.stderr)
     return found
 
 
-def compared(model: str, options: BenchOptions) -> Facts:
-    """One network, in a process of its own, so that none inherits another's state."""
+def compared(model: str, options: BenchOptions, seed: int = SEEDS[0]) -> Facts:
+    """One comparison, in a process of its own, so that none inherits another's state."""
     settings = {
         "model": model,
         "workers": options.workers,
         "measurements": options.measurements or MEASUREMENTS,
+        "longer": LONGER if seed == SEEDS[0] else 0,
         "minutes": MINUTES,
         "searchers": [name for name in SEARCHERS if name not in LEFT_OUT],
         "default": DEFAULT_SEARCHER,
-        "seed": 0,
+        "seed": seed,
     }
-    return kept(options, model, settings, lambda: compare_in_process(settings))
+    name = model if seed == SEEDS[0] else f"{model}-seed-{seed}"
+    return kept(options, name, settings, lambda: compare_in_process(settings))
 
 
 def compare_in_process(settings: Facts) -> Facts:
     """`placer compare MODEL` with these settings; {"failed": line} also where a signal ended it before its time."""
-    numbers = ("workers", "measurements", "minutes", "seed")
+    numbers = ("workers", "measurements", "longer", "minutes", "seed")
     options = [word for name in numbers for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
     searchers = [word for name in settings["searchers"] for word in ("--searcher", name)]
     found = command_facts("compare", settings["model"], *options, *searchers, seconds=LIMIT_S)
@@ -66,6 +72,41 @@ def how_raced(facts: Facts) -> str:
         "that the gaps after 5 and 10 measurements are too large, except for the leading searcher "
         "([why](docs/decisions/040-races-apart.md))."
     )
+
+
+def how_seeded(facts: Facts) -> str:
+    """A sentence on the seeds of a record."""
+    seeds = facts.get("seeds", [])
+    if len(seeds) < 2:
+        return "Each searcher ran with one seed."
+    several = ", ".join(f"`{name}`" for name in QUICK if name in facts["by_model"])
+    return (
+        f"Seeds: {', '.join(map(str, seeds))} on the networks on which a comparison is quick ({several}), which count "
+        f"by their mean; {seeds[0]} on the others."
+    )
+
+
+def best_known(facts: Facts) -> str:
+    """A sentence on what the best known is of."""
+    those = (
+        "The best known of a network is the fastest of all mappings that were stepped side by side at the end: the "
+        "choices of all searchers"
+    )
+    longer = {name: row["longer"] for name, row in facts["by_model"].items() if row.get("longer")}
+    if not longer:
+        return f"{those}, and the next fastest of all."
+    won = [f"`{name}`" for name, row in longer.items() if row["step_s"] == facts["by_model"][name]["best_known_s"]]
+    short = [f"`{name}` ({row['measured']})" for name, row in longer.items() if row["measured"] < facts["longer"]]
+    return (
+        f"{those}, the next fastest of all, and what one more search found (`genetic` with another seed and "
+        f"{facts['longer']} measurements), from which no searcher learnt. That search found the best known of "
+        f"{len(won)} of {len(longer)} networks{_listed(won)}."
+        + (f" It measured less on {', '.join(short)}: the minutes were up, or it asked nothing more." if short else "")
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return f" ({', '.join(names)})" if names else ""
 
 
 def not_compared(facts: Facts) -> str:

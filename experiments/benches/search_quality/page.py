@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from statistics import geometric_mean
+
 from experiments.benches.bench import Facts, ms, ms_spread
-from experiments.benches.comparisons import how_raced, not_compared
+from experiments.benches.comparisons import how_raced, how_seeded, not_compared
+from experiments.benches.intervals import geomean_in_words
 from experiments.benches.search_quality.enumerated import BEST, DRAWN, REPEATS
-from experiments.benches.search_quality.run import vs_peer
+from experiments.benches.search_quality.run import single_ratios, untouched_ratios, vs_peer
 from experiments.report.text import markdown_table
 
 HEADS = ("network", "best single device", "delivered", "ratio", "best peer", "its step", "against the peer",
-         "predicted bound", "measured", "seconds")  # fmt: skip
+         "TensorFlow alone", "predicted bound", "measured", "seconds")  # fmt: skip
+
+
+def headline(facts: Facts) -> str:
+    """Both geometric means, and the worst against peers and the optimum."""
+    ratios, untouched = single_ratios(facts["by_model"]), untouched_ratios(facts["by_model"])
+    if not ratios:
+        return "no network was compared"
+    worst, gap = _worst(facts), facts["gap_to_enumerated"]
+    return (
+        f"{geomean_in_words(ratios)} times as fast as the best single worker, {geometric_mean(untouched):.2f} times as "
+        "fast as TensorFlow alone on all cores"
+        + ("" if worst is None else f"; at the worst {worst:.3f} times as fast as the best of the other searchers")
+        + ("" if gap is None else f"; {gap:.1%} from the optimum where that was enumerated")
+    )
 
 
 def page_lines(facts: Facts) -> list[str]:
@@ -18,26 +35,58 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def _against_peers(facts: Facts) -> list[str]:
-    geomean = facts["geomean_ratio"]
-    fine = [row for row in facts["by_model"].values() if "failed" not in row]
-    worst = min((ratio for row in fine if (ratio := _against(row))), default=None)
+    ratios, untouched, worst = (
+        single_ratios(facts["by_model"]), untouched_ratios(facts["by_model"]), _worst(facts)
+    )  # fmt: skip
     return [
         f"What `{facts['searcher']}` delivers on {facts['workers']} one-core worker processes after at most "
         f"{facts['measurements']} measured mappings, the single devices aside, against the best single device and the "
         f"best of the other searchers, which had at most {facts['peer_measurements']} each. Networks are compared in "
-        "processes of their own, all searchers on the same profile, measured in turn. The figures "
-        "are from the end of the comparison, where the fastest mapping of each was stepped in turn with the others': "
-        "medians with the interquartile range. *Against the peer* below 1 means that the peer's was faster; a peer "
-        "whose mapping is slower than the best single device would deliver that one, too, and is held to it. The "
-        "fastest of many peers is a little flattered by noise, and so is what is delivered, the faster of a mapping "
-        "and the single device. Each searcher ran with one seed; `exact`, which asks what it proves, is not among them."
-        f" {how_raced(facts)}{not_compared(facts)}",
+        "processes of their own, all searchers on the same profile, measured in turn. The figures are from the end of "
+        "the comparison, where the fastest mapping of each was stepped in turn with the others': medians with the "
+        "interquartile range. *Against the peer* below 1 means that the peer's was faster; a peer whose mapping is "
+        "slower than the best single device would deliver that one, too, and is held to it. The fastest of many peers "
+        "is a little flattered by noise, and so is what is delivered, the faster of a mapping and the single device. "
+        "*TensorFlow alone*: the step on all cores, timed before the workers were started; main-job times the two in "
+        "turn. `exact` is left out: it does not learn from measurements, and can take minutes.",
+        "",
+        f"{how_raced(facts)} {how_seeded(facts)}{not_compared(facts)}",
         "",
         *markdown_table(HEADS, [_peer_cells(name, row) for name, row in facts["by_model"].items()], left=(0, 4)),
         "",
-        *([f"Geometric mean of the ratios: {geomean:.2f}."] if geomean else []),
+        *([f"Geometric mean of the ratios: {geomean_in_words(ratios)}."] if ratios else []),
+        *([f"To TensorFlow alone on all cores: {geomean_in_words(untouched)}."] if untouched else []),
         *([f"Worst against a peer: {worst:.3f}."] if worst else []),
+        *_by_seed(facts),
     ]
+
+
+def _worst(facts: Facts) -> float | None:
+    fine = [row for row in facts["by_model"].values() if "failed" not in row]
+    return min((ratio for row in fine if (ratio := _against(row))), default=None)
+
+
+def _by_seed(facts: Facts) -> list[str]:
+    """What each seed came to; nothing where each network has one."""
+    rows = {name: row["by_seed"] for name, row in facts["by_model"].items() if "by_seed" in row}
+    if not rows:
+        return []
+    seeds = list(next(iter(rows.values())))
+    return [
+        "",
+        "Each seed's ratio to the best single device, and against the best peer of that seed. The geometric mean takes "
+        "that of a network's seeds:",
+        "",
+        *markdown_table(
+            ("network", *(f"seed {seed}" for seed in seeds)),
+            [[f"`{name}`", *(_of_seed(row[seed]) for seed in seeds)] for name, row in rows.items()],
+        ),
+    ]
+
+
+def _of_seed(row: Facts) -> str:
+    ratio, against = row["ratio_to_best_single"], row["vs_peer"]
+    return "-" if ratio is None else f"{ratio:.2f}" + (f", {against:.3f} against {row['best_peer']}" if against else "")
 
 
 def _peer_cells(name: str, row: Facts) -> list[str]:
@@ -50,6 +99,7 @@ def _peer_cells(name: str, row: Facts) -> list[str]:
         ms_spread(row["step_s"], row["spread_s"]) + (" (single)" if row["delivers_single"] else ""),
         "" if ratio is None else f"{ratio:.2f}",
         *([peer, ms(row["best_peer_s"]), f"{_against(row):.3f}"] if peer else ["", "", ""]),
+        f"{ms(row['in_process_s'])} ({row['in_process_s'] / row['step_s']:.2f})",
         ms(row["lower_bound_s"]),
         str(row["measured"]),
         f"{row['seconds']:.0f}",

@@ -4,27 +4,34 @@ all there are where they can be enumerated.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import geometric_mean
 
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.benches.comparisons import MEASUREMENTS, comparisons
+from experiments.benches.comparisons import LONGER, MEASUREMENTS, comparisons
+from experiments.benches.intervals import of_geomean
 from experiments.benches.search_quality.enumerated import enumerated
+from experiments.benches.seeds import SEEDS
 from experiments.benches.takes import Takes
 from search.offline.plan import DEFAULT_SEARCHER
 
 KEPT = ("step_s", "spread_s", "repeats", "ratio_to_best_single", "measured", "asking_s", "ended")
+OF_SEEDS = ("ratio_to_best_single", "vs_peer", "best_peer")  # kept of each seed
 TAKES = Takes(workers=True, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
     """Every figure of a network was measured side by side at the end of its comparison."""
-    by_model = {name: judged(facts) for name, facts in comparisons(options).items()}
+    by_model = {name: _network(runs) for name, runs in comparisons(options).items()}
     spaces = enumerated(options)
     fine = [row for row in by_model.values() if "failed" not in row]
-    ratios = [row["ratio_to_best_single"] for row in fine if row["ratio_to_best_single"]]
+    ratios, untouched = single_ratios(by_model), untouched_ratios(by_model)
     gaps = [space["gap"] for space in spaces.values() if "failed" not in space]
     return {
         "geomean_ratio": geometric_mean(ratios) if ratios else None,
+        "geomean_interval": of_geomean(ratios),
+        "geomean_to_untouched": geometric_mean(untouched) if untouched else None,
+        "geomean_to_untouched_interval": of_geomean(untouched),
         "worst_vs_peer": min((row["vs_peer"] for row in fine if row["vs_peer"]), default=None),
         "gap_to_enumerated": max(gaps, default=None),
         "by_model": by_model,
@@ -33,13 +40,37 @@ def bench_facts(options: BenchOptions) -> Facts:
         "searcher": DEFAULT_SEARCHER,
         "measurements": options.measurements or MEASUREMENTS,
         "peer_measurements": options.measurements or MEASUREMENTS,
+        "longer": LONGER,
+        "seeds": list(SEEDS),
         "workers": options.workers,
     }
+
+
+def single_ratios(by_model: Mapping[str, Facts]) -> list[float]:
+    """How many times as fast as the best single device each network got: over its seeds, where there are several."""
+    of_seeds = [row.get("by_seed", {"0": row}).values() for row in by_model.values() if "failed" not in row]
+    known = [[row["ratio_to_best_single"] for row in rows if row["ratio_to_best_single"]] for rows in of_seeds]
+    return [geometric_mean(ratios) for ratios in known if ratios]
+
+
+def untouched_ratios(by_model: Mapping[str, Facts]) -> list[float]:
+    """How many times as fast as TensorFlow alone on all cores each network got."""
+    return [row["in_process_s"] / row["step_s"] for row in by_model.values() if "failed" not in row]
 
 
 def vs_peer(peer_s: float | None, single_s: float | None, delivered_s: float) -> float | None:
     """How many times as fast as what the best peer would deliver; None where no peer's mapping ran."""
     return min(peer_s, single_s or peer_s) / delivered_s if peer_s else None
+
+
+def _network(runs: Mapping[int, Facts]) -> Facts:
+    """One network: all of its first comparison, and the ratios of each seed where there are several."""
+    rows = {seed: judged(facts) for seed, facts in runs.items()}
+    failed = next((row for row in rows.values() if "failed" in row), None)
+    if failed is not None:
+        return failed
+    by_seed = {str(seed): {key: row[key] for key in OF_SEEDS} for seed, row in rows.items()}
+    return {**next(iter(rows.values())), **({"by_seed": by_seed} if len(rows) > 1 else {})}
 
 
 def judged(facts: Facts) -> Facts:
@@ -68,6 +99,8 @@ def judged(facts: Facts) -> Facts:
         "best_peer": peer,
         "best_peer_s": peer_s,
         "vs_peer": vs_peer(peer_s, single["step_s"] if single else None, delivered["step_s"]),
+        "best_known_s": facts["best_known_s"],
+        "longer": facts["longer"],
         "lower_bound_s": facts["lower_bound_s"],
         "in_process_s": facts["in_process_s"],
         "measured": facts["measured"],

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.benches import comparisons, run_bench, sample_efficiency
+from experiments.benches import comparisons, run_bench
 from experiments.benches.bench import BenchOptions
+from experiments.benches.sample_efficiency import page as efficiency_page
+from experiments.benches.sample_efficiency import run as sample_efficiency
 from experiments.benches.search_quality import enumerated
 from experiments.benches.search_quality import run as search_quality
 from experiments.benches.search_quality.enumerated import FINALISTS, _finalists, canonical, enumerate_job, placements
@@ -43,7 +45,8 @@ def comparison(ours, peers, single_s=0.2):
     return {
         "default_searcher": DEFAULT_SEARCHER, "searchers": rows, "best_known_s": best, "lower_bound_s": 0.05,
         "best": {"by": "x", "step_s": best, "spread_s": 0.001}, "in_process_s": 0.09, "measured": 30, "seconds": 60.0,
-        "best_single": {"step_s": single_s, "spread_s": 0.002, "repeats": 20},
+        "best_single": {"step_s": single_s, "spread_s": 0.002, "repeats": 20}, "seed": 0,
+        "longer": {"searcher": "genetic, longer", "measured": 50, "step_s": best, "ended": "used up."},
     }  # fmt: skip
 
 
@@ -67,9 +70,10 @@ def comparing(checkout, monkeypatch):
 
     def compare(settings):
         ran.append(settings["model"])
-        return FOUND[settings["model"]]
+        return FOUND[settings["model"]] | {"seed": settings["seed"]}
 
     monkeypatch.setattr(comparisons, "compare_in_process", compare)
+    monkeypatch.setattr(comparisons, "seeds_of", lambda network: (0,))
     monkeypatch.setattr(search_quality, "enumerated", lambda options: {"alexnet": SPACE})
     return SimpleNamespace(path=checkout, ran=ran)
 
@@ -120,12 +124,14 @@ def test_gaps_are_read_off_the_curves(comparing):
     assert facts["gap_at_20"] == moe["gap_at_20"] == 0.25
     assert towers["searchers"]["random"]["gap"] == pytest.approx(0.1)
     page = (comparing.path / "BENCHMARKS.md").read_text()
-    in_time = [towers["searchers"]["random"][f"gap_in_time_of_{count}"] for count in (5, 10, 20)]
-    assert in_time == [0.5, 0.1, 0.1]  # after 10, 20 and 22 s, with results after 8 and 16 s
-    assert towers["gap_in_time_of_10"] == towers["gap_at_10"] and towers["seconds"] == 22.0
-    assert f"| {DEFAULT_SEARCHER} | 22.5% +- 2.5% | 13.0% +- 12.0% | 12.5% +- 12.5% | 12 s |" in page
-    assert f"| {DEFAULT_SEARCHER} | 22.5% +- 2.5% | 13.0% +- 12.0% | 12.5% +- 12.5% | 1 of 2 |" in page
+    after = [towers["searchers"]["random"][f"gap_after_{seconds}_s"] for seconds in (10, 30, 60)]
+    assert after == [0.5, 0.1, 0.1]  # with results after 8 and 16 s
+    assert towers["gap_after_10_s"] == towers["gap_at_5"] and towers["seconds"] == 22.0
+    assert facts["mean_gaps"]["10"] == pytest.approx(0.13) and facts["mean_gap_intervals"]["10"] is None
+    assert f"| {DEFAULT_SEARCHER} | 22.5% | 12.5% | 12.5% | 12 s |" in page
+    assert f"| {DEFAULT_SEARCHER} | 22.5% | 13.0% | 12.5% | 1 of 2 | 1 to 11 |" in page
     assert "| `towers` | 100.0 ms |" in page and "20.0% / 1.0% / 0.0%" in page and "![Gap" in page
+    assert "Each searcher ran with one seed." not in page and "from which no searcher learnt" in page
     assert (comparing.path / "docs" / "regret.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -134,11 +140,47 @@ def test_near_is_who_delivers_what_is_near(comparing, monkeypatch):
     facts = run_bench("sample-efficiency", options(comparing), record=True)
     moe = facts["by_model"]["moe"]
     assert (moe["near_after"], moe["searchers"]["heft"]["near_after"]) == (None, 2)
-    old = {key: value for key, value in facts.items() if key != "measured_again_at"}
-    old["by_model"] = {"moe": {**moe, "near_after": 1}}
-    page = "\n".join(sample_efficiency.page_lines(old))
+    old = {key: value for key, value in facts.items() if key not in ("measured_again_at", "seeds")}
+    old["by_model"] = {"moe": {key: fact for key, fact in moe.items() if key != "longer"} | {"near_after": 1}}
+    page = "\n".join(efficiency_page.page_lines(old))
     assert "| heft | 0.0% | 0.0% | 0.0% | 1 of 1 |" in page and "| 20.0% | 20.0% | 20.0% | 0 of 1 |" in page
     assert "may count as fast" in page and "may count as fast" not in (comparing.path / "BENCHMARKS.md").read_text()
+    assert "Each searcher ran with one seed." in page and "one more search" not in page
+
+
+def test_quick_networks_are_compared_with_several_seeds_which_count_by_their_mean(comparing, monkeypatch):
+    monkeypatch.setattr(comparisons, "seeds_of", lambda network: (0, 1) if network == "towers" else (0,))
+    asked = []
+
+    def compare(settings):
+        asked.append((settings["model"], settings["seed"], settings["longer"]))
+        ours = (0.1, FALLING) if settings["seed"] == 0 else (0.125, [1.0, 0.25])
+        return comparison(ours, {"heft": (0.3, [1.0, 1.0])}) | {"seed": settings["seed"]}
+
+    monkeypatch.setattr(comparisons, "compare_in_process", compare)
+    two = BenchOptions(("towers", "alexnet"), runs=comparing.path / "runs")
+    facts = run_bench("sample-efficiency", two, record=False)
+    assert asked == [("towers", 0, comparisons.LONGER), ("towers", 1, 0), ("alexnet", 0, comparisons.LONGER)]
+    towers = facts["by_model"]["towers"]
+    assert towers["gap_at_20"] == 0.0 and towers["seeds"]["1"][DEFAULT_SEARCHER]["gap_at_20"] == 0.25
+    assert facts["mean_gaps"]["20"] == pytest.approx((0.125 + 0.0) / 2)
+    page = "\n".join(efficiency_page.page_lines(facts))
+    assert f"| {DEFAULT_SEARCHER} | 3.5% | 17.0% | 17.7% |" in page  # deviations of 0.2, 0.01 and 0 from 0.25
+    assert "on the networks on which a comparison is quick (`towers`)" in page
+    facts = run_bench("search-quality", two, record=False)
+    assert len(asked) == 3  # the same runs
+    by_seed = facts["by_model"]["towers"]["by_seed"]
+    assert [by_seed[seed]["ratio_to_best_single"] for seed in ("0", "1")] == pytest.approx([2.0, 1.6])
+    assert facts["geomean_ratio"] == pytest.approx(((2.0 * 1.6) ** 0.5 * 2.0) ** 0.5)
+    assert "| `towers` | 2.00, 2.000 against heft | 1.60, 1.600 against heft |" in page_lines(facts)
+
+
+def test_the_page_says_where_the_longer_search_found_the_best_known_and_where_it_was_cut_short(comparing):
+    facts = run_bench("sample-efficiency", options(comparing), record=False)
+    found = facts["by_model"]["moe"]["longer"]
+    facts["by_model"]["moe"]["longer"] = {**found, "step_s": 1.0, "measured": 7}
+    said = comparisons.best_known(facts)
+    assert "found the best known of 1 of 2 networks (`towers`)" in said and "`moe` (7)" in said
 
 
 def test_one_campaign_serves_both_benches_and_failures_are_tried_again(comparing):

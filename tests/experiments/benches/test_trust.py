@@ -9,9 +9,9 @@ import pytest
 
 from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
+from experiments.benches.sides import compared
 from experiments.benches.trust import run as trust
 from experiments.benches.trust.growth import slope
-from experiments.benches.trust.pace import compared
 from experiments.benches.trust.reading import ways
 from experiments.benches.trust.reads import READS
 from experiments.loops.catalogue import LOOPS
@@ -117,7 +117,7 @@ def test_bad_options_are_refused_before_any_part_runs(
 
 def test_a_ratio_is_of_pairs_of_blocks_and_growth_is_a_slope() -> None:
     """A machine that gets twice as slow slows both sides of a pair."""
-    found = compared([(1.1, 1.0), (2.2, 2.0), (1.1, 1.0)])
+    found = compared([(1.1, 1.0), (2.2, 2.0), (1.1, 1.0)], "wrapped_s", "alone_s")
     assert found["ratio"] == pytest.approx(1.1) and found["spread"] == pytest.approx(0.0)
     assert slope([10.0, 13.0, 16.0, 19.0]) == pytest.approx(3.0)
 
