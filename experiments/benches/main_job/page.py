@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.benches.bench import Facts, ms, ms_spread
 from experiments.benches.intervals import geomean_in_words
+from experiments.benches.main_job.plot import PICTURE
 from experiments.benches.main_job.run import searched, single_ratios
 from experiments.report.text import markdown_table
 
@@ -45,6 +46,8 @@ def page_lines(facts: Facts) -> list[str]:
         if singles
         else "No network was measured.",
         *([f"To TensorFlow alone on all cores: {untouched}."] if singles else []),
+        "",
+        f"![What the main job delivers, by network]({PICTURE})",
     ]
 
 

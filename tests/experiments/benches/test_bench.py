@@ -9,8 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from experiments import benches
-from experiments.benches import all_records, bench, main_job, run_bench
+from experiments.benches import all_records, bench, run_bench
 from experiments.benches.bench import RECORDS, BenchOptions, command_of
+from experiments.benches.main_job import page as main_job_page
+from experiments.benches.main_job import plot as main_job_plot
+from experiments.benches.main_job import run as main_job
 from placer.errors import BadInputError, PlacerError
 
 FOUND = {
@@ -31,9 +34,15 @@ MACHINE = {"date": "2026-01-01", "commit": "c0ffee", "machine": {"cpu": "a", "co
            "python": "3.13.0", "versions": {"tensorflow": "2.21.0"}}  # fmt: skip
 
 
-def answers(monkeypatch):
-    replies = {"towers": FOUND, "moe": {"failed": "placer: no."}}
+TURNS = {"ratio": 0.8, "spread": 0.05, "untouched_s": 0.08, "placed_s": 0.1, "pairs": 12, "steps": 144}
+
+
+def answers(monkeypatch, **replies):
+    """What searches come to, by network; {} = a failure."""
+    replies = replies or {"towers": FOUND, "moe": {"failed": "placer: no."}}
+    monkeypatch.setattr(main_job, "seeds_of", lambda network: (0,))
     monkeypatch.setattr(main_job, "command_facts", lambda command, model, *options, **limits: replies[model])
+    monkeypatch.setattr(main_job, "against_untouched", lambda model, mapping, workers: TURNS)
 
 
 def test_a_record_holds_figures_machine_versions_and_date(checkout, monkeypatch):
@@ -45,7 +54,9 @@ def test_a_record_holds_figures_machine_versions_and_date(checkout, monkeypatch)
     assert kept["geomean_to_untouched"] == pytest.approx(0.8)
     assert kept["models"]["towers"]["answer_s"] == 60.0
     assert kept["models"]["towers"]["near_s"] == 30.0
-    assert {"date", "machine", "versions", "python", "took_s"} <= set(kept)
+    assert {"date", "machine", "versions", "python", "took_s", "seeds", "clean"} <= set(kept)
+    assert {"numba", "scikit-learn", "ray"} <= set(kept["versions"])
+    assert kept["clean"] == (not kept["commit"].endswith("+"))
     assert kept["command"] == "placer bench main-job --record --model towers --model moe --measurements 4"
 
 
@@ -53,14 +64,46 @@ def test_the_page_tells_figures_and_failures(checkout, monkeypatch):
     answers(monkeypatch)
     run()
     page = (checkout / "BENCHMARKS.md").read_text()
-    assert "over 1 of 2 networks: 1.80." in page
+    assert "over 1 of 2 networks: 1.80 (median 1.80)." in page
     assert "| `towers` | 180.0 ms +- 20.0 ms | 100.0 ms +- 10.0 ms | 1.80 | local |" in page
+    assert "| 80.0 ms | 0.80 +- 0.05 |" in page and "took blocks of steps in turn" in page
     assert "failed: placer: no." in page
+    assert "| [main-job](#main-job) | 1.80 (median 1.80) times as fast as the best single worker" in page
+
+
+def test_a_search_with_other_seeds_counts_and_a_training_that_was_not_placed_fails_its_network(checkout, monkeypatch):
+    answers(monkeypatch, towers=FOUND, moe=FOUND)
+    ratios = iter((1.8, 1.6, 1.7))
+    monkeypatch.setattr(main_job, "seeds_of", lambda network: (0, 1, 2) if network == "towers" else (0,))
+
+    def search(command, model, *options, **limits):
+        ratio = next(ratios) if model == "towers" else 2.0
+        return {**FOUND, "best": {**FOUND["best"], "ratio_to_best_single": ratio}}
+
+    def train(model, mapping, workers):
+        if model == "moe":
+            raise PlacerError("the training was not placed: left alone.")
+        return TURNS
+
+    monkeypatch.setattr(main_job, "command_facts", search)
+    monkeypatch.setattr(main_job, "against_untouched", train)
+    facts = run()
+    assert facts["models"]["towers"]["by_seed"] == {"0": 1.8, "1": 1.6, "2": 1.7}
+    assert facts["geomean_ratio"] == pytest.approx((1.8 * 1.6 * 1.7) ** (1 / 3))
+    assert "not placed: left alone" in facts["models"]["moe"]["failed"]
+    assert "| `towers` | 1.80 | 1.60 | 1.70 |" in (checkout / "BENCHMARKS.md").read_text()
+
+
+def test_a_record_that_timed_tensorflow_alone_before_says_so(checkout, monkeypatch):
+    answers(monkeypatch)
+    facts = run()
+    del facts["models"]["towers"]["in_turn"]
+    page = "\n".join(main_job_page.page_lines(facts))
+    assert "minutes before the delivered mapping" in page and "| 80.0 ms | 0.80 |" in page
 
 
 def test_a_network_whose_switch_was_not_measured_or_that_has_no_single_device_is_on_the_page(checkout, monkeypatch):
-    replies = {"towers": {**FOUND, "switch_s": None}, "moe": {**FOUND, "best_single": None}}
-    monkeypatch.setattr(main_job, "command_facts", lambda command, model, *options, **limits: replies[model])
+    answers(monkeypatch, towers={**FOUND, "switch_s": None}, moe={**FOUND, "best_single": None})
     run()
     page = (checkout / "BENCHMARKS.md").read_text()
     assert "| not measured | 60 s |" in page and "| `moe` | failed: no single device ran it" in page
@@ -72,7 +115,11 @@ def test_a_record_during_which_code_was_committed_is_of_no_commit(checkout, monk
     for began, named in (("before", "before+"), ("before+", "before+"), ("after", "after"), (None, "after")):
         monkeypatch.setattr(benches, "commit", lambda began=began: began)
         run()
-        assert json.loads((checkout / "benchmarks" / "main-job.json").read_text())["commit"] == named
+        record = json.loads((checkout / "benchmarks" / "main-job.json").read_text())
+        assert record["commit"] == named
+        if began not in ("after", None):
+            assert "code was committed or changed" in record["failed"] and record["clean"] is False
+            assert "**Not a whole record: code was committed" in (checkout / "BENCHMARKS.md").read_text()
 
 
 def test_measurements_whose_picture_or_page_cannot_be_made_are_kept_but_are_no_whole_record(checkout, monkeypatch):
@@ -82,8 +129,7 @@ def test_measurements_whose_picture_or_page_cannot_be_made_are_kept_but_are_no_w
     answers(monkeypatch)
     for of, what in (("draw", "picture cannot be drawn"), ("page_lines", "page cannot be made")):
         with monkeypatch.context() as patch, pytest.raises(ValueError, match="no"):
-            patch.setattr(main_job, of, fails, raising=False)
-            patch.setattr(main_job, "PICTURE", checkout / "docs" / "p.png", raising=False)
+            patch.setattr(main_job_plot if of == "draw" else main_job_page, of, fails)
             run()
         record = json.loads((checkout / "benchmarks" / "main-job.json").read_text())
         assert what in record["failed"] and record["models"]["towers"]["ratio_to_best_single"] == 1.8
@@ -108,12 +154,18 @@ def test_the_page_says_which_records_are_of_one_commit(checkout, monkeypatch):
     answers(monkeypatch)
     run()
     facts = json.loads((checkout / "benchmarks" / "main-job.json").read_text())
-    for name, at in (("main-job", "abc"), ("plan", "def"), ("trust", "abc"), ("spoc", None)):
-        (checkout / "benchmarks" / f"{name}.json").write_text(json.dumps({**facts, "commit": at}))
-    page = bench.whole_page(checkout / "benchmarks", dict.fromkeys(("main-job", "plan", "trust", "spoc"), lambda _: []))
-    assert [line for line in page.splitlines() if line.startswith("- ")] == [
-        "- abc: main-job, trust", "- def: plan", "- not named: spoc",
+    for name, at in (("main-job", "abc"), ("plan", "def+"), ("spoc", None)):
+        record = {**facts, "commit": at, "took_s": 90.0}
+        del record["clean"]
+        (checkout / "benchmarks" / f"{name}.json").write_text(json.dumps(record))
+    shown = SimpleNamespace(page_lines=lambda facts: [], headline=lambda facts: "fast")
+    page = bench.whole_page(checkout / "benchmarks", dict.fromkeys(("main-job", "plan", "spoc"), shown))
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| [")]
+    assert [(row[0], row[1], row[3].split(",")[0], row[4]) for row in rows] == [
+        ("| [main-job](#main-job)", "fast", "abc", "2 min |"), ("| [plan](#plan)", "fast", "def+", "2 min |"),
+        ("| [spoc](#spoc)", "fast", "not named", "2 min |"),
     ]  # fmt: skip
+    assert "with changes that were not committed" in page
 
 
 def test_commits_of_records_tests_and_documents_do_not_change_which_code_ran(tmp_path, monkeypatch):

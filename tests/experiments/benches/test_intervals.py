@@ -1,0 +1,34 @@
+"""Intervals over networks: they hold the mean, shrink with more values, and say nothing of a few."""
+
+from __future__ import annotations
+
+import random
+from statistics import geometric_mean, mean
+
+import pytest
+
+from experiments.benches.intervals import geomean_in_words, mean_in_words, of_geomean, of_mean
+
+
+def test_an_interval_holds_the_mean_and_shrinks_with_more_values():
+    rng = random.Random(1)
+    few, many = ([rng.gauss(1.0, 0.2) for _ in range(count)] for count in (8, 200))
+    (low, high), (least, most) = of_mean(few), of_mean(many)
+    assert low < mean(few) < high and least < mean(many) < most
+    assert most - least < (high - low) / 2
+    assert most - least == pytest.approx(2 * 1.96 * 0.2 / 200**0.5, rel=0.25)
+    assert of_mean(few) == of_mean(few)  # the same record gives the same page
+
+
+def test_ratios_are_averaged_by_their_logarithms():
+    ratios = [0.5, 1.0, 2.0, 4.0, 1.5]
+    low, high = of_geomean(ratios)
+    assert low < geometric_mean(ratios) < high
+    assert of_geomean([1 / ratio for ratio in ratios]) == pytest.approx([1 / high, 1 / low], rel=0.1)
+
+
+def test_too_few_or_equal_values_are_no_distribution():
+    assert of_mean([1.0, 2.0]) is None and of_mean([]) is None
+    assert of_mean([0.5, 0.5, 0.5]) == [0.5, 0.5]
+    assert geomean_in_words([2.0, 0.5]) == "1.00 (median 1.25)"
+    assert mean_in_words([0.1, 0.1, 0.1]) == "10.0% (95% interval 10.0% to 10.0%; median 10.0%)"
