@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -10,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benches.bench import EVERY, FOLDER, PAGE, BenchOptions, Facts, command_of, machine
+from experiments.benches.bench import EVERY, PAGE, BenchOptions, Facts, command_of, machine, record_of
 from placer.errors import PlacerError
+
+SHARING = ("sample-efficiency", "search-quality")  # made of the same runs, which take the time of either
 
 
 def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
@@ -39,7 +40,7 @@ def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
         raise PlacerError(f"{', '.join(failed)} could not be recorded: the lines above say why; run the same again.")
     if machine()["commit"] != here["commit"]:
         raise PlacerError(f"code was committed since {here['commit']} began to be recorded: run the same again.")
-    if partly := [name for name in took_s if _has_failures(_record(name))]:
+    if partly := [name for name in took_s if _has_failures(record_of(name))]:
         raise PlacerError(f"parts of {', '.join(partly)} failed, as {PAGE} says: run the same again.")
     return {"recorded_s": took_s}
 
@@ -49,7 +50,7 @@ def _is_recorded(name: str, here: Facts) -> bool:
 
     here: commit, machine and versions. Changes that are not committed have no name: what they gave never counts.
     """
-    record, at = _record(name), here["commit"]
+    record, at = record_of(name), here["commit"]
     if at is None or at.endswith("+") or any(record.get(key) != fact for key, fact in here.items()):
         return False
     return record.get("command") in (_command(name), _command(name, EVERY)) and not _has_failures(record)
@@ -68,14 +69,11 @@ def _has_failures(found: Any) -> bool:
 
 
 def _ahead(names: Sequence[str]) -> str:
-    """How long these will take, as far as the last records of whole benches say. Runs that two share count twice."""
-    records = [record for name in names if (record := _record(name)).get("command") == _command(name)]
-    known_s = [record["took_s"] for record in records if "took_s" in record]
+    """How long these will take, as far as the last records of whole benches say."""
+    records = {name: record_of(name) for name in names}
+    whole = {name: record for name, record in records.items() if record.get("command") == _command(name)}
+    known_s = {name: record["took_s"] for name, record in whole.items() if "took_s" in record}
+    shared_s = [known_s[name] for name in SHARING if name in known_s]
+    ahead_s = sum(known_s.values()) - sum(shared_s) + max(shared_s, default=0.0)
     more = f", and {len(names) - len(known_s)} of unknown length" if len(known_s) < len(names) else ""
-    return f"about {sum(known_s) / 60:.0f} min to go{more}."
-
-
-def _record(name: str) -> Facts:
-    """The last record; empty where there is none."""
-    path = FOLDER / f"{name}.json"
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    return f"about {ahead_s / 60:.0f} min to go{more}."

@@ -84,6 +84,12 @@ def keep(name: str, facts: Facts, command: str, begun_at: str | None, pages: Map
     write_whole(PAGE, whole_page(FOLDER, pages).encode())
 
 
+def record_of(name: str) -> Facts:
+    """The last record of a bench; empty where there is none."""
+    path = FOLDER / f"{name}.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
 def command_of(name: str, options: BenchOptions) -> str:
     """What to type for the same measurement; where runs are kept makes no difference to it."""
     words = ["placer", "bench", name, "--record"]

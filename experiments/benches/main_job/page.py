@@ -46,6 +46,7 @@ def page_lines(facts: Facts) -> list[str]:
         if singles
         else "No network was measured.",
         *([f"To TensorFlow alone on all cores: {untouched}."] if singles else []),
+        *(_elsewhere_in_words(row) for row in facts.get("elsewhere", [])),
         "",
         f"![What the main job delivers, by network]({PICTURE})",
     ]
@@ -74,6 +75,12 @@ def _untouched_in_words(facts: Facts) -> list[str]:
         "- *TensorFlow alone*: the step as TensorFlow runs it on all cores, timed before the workers were started, "
         "minutes before the delivered mapping. Newer records time the two in turn.",
     ]
+
+
+def _elsewhere_in_words(row: Facts) -> str:
+    at, singles, untouched = row["machine"], row["geomean_ratio"], row["geomean_to_untouched"]
+    where = f"On {at['cores']} cores of {at['cpu']} ({row['date']}, commit {row['commit']})"
+    return f"{where}: {singles:.2f}, and {untouched:.2f} to TensorFlow alone."
 
 
 def _counted(models: dict[str, Facts]) -> str:

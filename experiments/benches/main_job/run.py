@@ -12,7 +12,7 @@ from statistics import geometric_mean, median
 from tempfile import TemporaryDirectory
 
 from experiments import zoo
-from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.bench import BenchOptions, Facts, machine, record_of
 from experiments.benches.intervals import of_geomean
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import command_facts, tried
@@ -53,7 +53,19 @@ def bench_facts(options: BenchOptions) -> Facts:
         "workers": options.workers,
         "measurements": measurements,
         "seeds": list(SEEDS),
+        "elsewhere": elsewhere(record_of("main-job"), machine()["machine"]),
     }
+
+
+def elsewhere(before: Facts, here: Facts) -> list[Facts]:
+    """The latest record of each other machine, in brief: the record before, if it is of another one, and those that it
+    names. before: may be empty.
+    """
+    named = [row for row in before.get("elsewhere", []) if row["machine"] != here]
+    if not before or before["machine"] == here:
+        return named
+    brief = {key: before[key] for key in ("machine", "commit", "date", "geomean_ratio", "geomean_to_untouched")}
+    return [brief, *(row for row in named if row["machine"] != before["machine"])]
 
 
 def single_ratios(per_model: Mapping[str, Facts]) -> list[float]:

@@ -94,6 +94,19 @@ def test_a_search_with_other_seeds_counts_and_a_training_that_was_not_placed_fai
     assert "| `towers` | 1.80 | 1.60 | 1.70 |" in (checkout / "BENCHMARKS.md").read_text()
 
 
+def test_the_last_record_of_another_machine_stays_in_brief(checkout, monkeypatch):
+    answers(monkeypatch)
+    here, there, old = ({"cpu": cpu, "cores": 2} for cpu in ("here", "there", "old"))
+    brief = {"machine": there, "commit": "a", "date": "2026-01-01", "geomean_ratio": 1.5, "geomean_to_untouched": 0.9}
+    assert main_job.elsewhere({}, here) == []
+    assert main_job.elsewhere({**brief, "models": {}}, here) == [brief]
+    assert main_job.elsewhere({**brief, "elsewhere": [{**brief, "machine": old}]}, there) == [{**brief, "machine": old}]
+    known = [{**brief, "machine": here}, {**brief, "machine": old}]
+    assert main_job.elsewhere({**brief, "elsewhere": known}, here) == [brief, known[1]]
+    page = "\n".join(main_job_page.page_lines({**run(), "elsewhere": [brief]}))
+    assert "On 2 cores of there (2026-01-01, commit a): 1.50, and 0.90 to TensorFlow alone." in page
+
+
 def test_a_record_that_timed_tensorflow_alone_before_says_so(checkout, monkeypatch):
     answers(monkeypatch)
     facts = run()
@@ -227,6 +240,13 @@ def test_all_are_recorded_but_those_that_this_commit_recorded(checkout, ran, cap
     assert set(facts["recorded_s"]) == {"spoc", "trust"}
     said = capsys.readouterr().err
     assert "1 of 3 are recorded" in said and "spoc; about 10 min to go, and 1 of unknown length." in said
+
+
+def test_runs_that_two_share_are_counted_once(checkout, ran, capsys):
+    for name, took_s in (("sample-efficiency", 600.0), ("search-quality", 900.0), ("plan", 60.0)):
+        recorded(checkout, name, "before", took_s=took_s)
+    all_records.record_each({"plan": False, "sample-efficiency": False, "search-quality": False}, None)
+    assert "plan; about 16 min to go." in capsys.readouterr().err
 
 
 def test_a_record_of_every_network_stands_for_the_sample_and_one_of_some_does_not(checkout, ran):
