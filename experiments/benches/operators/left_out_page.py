@@ -20,7 +20,8 @@ LEGEND = (
     "- *guessed*: the share of the predicted step in ops that no model times.",
     "- *seconds for costs*, *for the plan*: what predicting all costs took, and then asking for the plan.",
     "- *plan*: what the default searcher asks first, before any step is measured. The step on one worker and both "
-    "plans were stepped in turn in one process; medians, with the interquartile range.",
+    "plans were stepped in turn in one process; medians, with the interquartile range. In brackets: how far the plan's "
+    "own predicted step is off.",
     "- *worth*: step of the plan by its profile over that of the plan by predicted costs; above 1, predicted wins.",
 )
 
@@ -98,7 +99,10 @@ def _cells(name: str, row: Facts) -> list[str]:
         f"{row['profiled_error']:+.1%}",
         percent(row["guessed_share"]),
         *("" if seconds is None else f"{seconds:.1f}" for seconds in (row.get("costs_s"), predicted.get("plan_s"))),
-        ms_spread(predicted["step_s"], predicted["spread_s"]),
-        ms_spread(profiled["step_s"], profiled["spread_s"]),
+        *(ms_spread(plan["step_s"], plan["spread_s"]) + _off(plan) for plan in (predicted, profiled)),
         f"{profiled['step_s'] / predicted['step_s']:.2f}",
     ]
+
+
+def _off(plan: Facts) -> str:
+    return f" ({plan['predicted_s'] / plan['step_s'] - 1:+.0%})" if "predicted_s" in plan else ""

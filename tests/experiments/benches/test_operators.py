@@ -26,7 +26,8 @@ def row(step_s: float, predicted_s: float, by_prediction_s: float, by_profile_s:
         "step_s": step_s, "spread_s": 0.0, "predicted_s": predicted_s, "profiled_s": step_s,
         "error": predicted_s / step_s - 1, "profiled_error": 0.0, "levelled_error": 0.5 * (predicted_s / step_s - 1),
         "guessed": {"Odd": 1}, "guessed_share": 0.02,
-        "costs_s": 6.8, "by_prediction": {"step_s": by_prediction_s, "spread_s": 0.001, "plan_s": 0.9},
+        "costs_s": 6.8,
+        "by_prediction": {"step_s": by_prediction_s, "spread_s": 0.001, "plan_s": 0.9, "predicted_s": 0.4},
         "by_profile": {"step_s": by_profile_s, "spread_s": 0.001},
     }  # fmt: skip
 
@@ -53,7 +54,7 @@ def test_the_page_shows_each_network_and_failures(monkeypatch: pytest.MonkeyPatc
     assert facts["step_mape_left_out"] == pytest.approx(0.2)
     page = "\n".join(left_out_lines(facts | {"networks": ["towers", "moe", "vgg16"]}))
     assert "| `towers` | 1000.0 ms +- 0.0 ms | 1200.0 ms | +20.0% | +10.0% | +0.0% | 2.0% | 6.8 | 0.9 |" in page
-    assert "| 500.0 ms +- 1.0 ms | 600.0 ms +- 1.0 ms | 1.20 |" in page
+    assert "| 500.0 ms +- 1.0 ms (-20%) | 600.0 ms +- 1.0 ms | 1.20 |" in page
     assert "failed: a worker was lost" in page
     assert "(2 of the 3, to save time)" in page and "common factor of the other networks" not in page
     assert list(left_out_lines({"mape": 0.1})) == []
