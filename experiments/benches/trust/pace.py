@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from math import sqrt
 from multiprocessing.connection import Connection
 from statistics import median
 from types import TracebackType
@@ -50,12 +51,14 @@ def pace_facts(loop: str, workers: int, budget: int, seconds: float = PAIRS_S) -
 
 
 def compared(pairs: Sequence[tuple[float, float]]) -> Facts:
-    """(seconds wrapped, seconds alone) of each pair of blocks."""
+    """(seconds wrapped, seconds alone) of each pair of blocks. error: the standard error of the median ratio."""
     ratios = [wrapped / alone for wrapped, alone in pairs]
     low, high = np.percentile(ratios, [25, 75])
     return {
         "ratio": median(ratios),
         "spread": float(high - low),
+        "error": float(high - low) / 1.349 * 1.253 / sqrt(len(ratios)),  # of a median, were it normal
+        "pairs": len(ratios),
         "wrapped_s": median(wrapped for wrapped, _ in pairs),
         "alone_s": median(alone for _, alone in pairs),
     }
