@@ -37,7 +37,8 @@ def _fine(facts: Facts) -> dict[str, Facts]:
 
 def page_lines(facts: Facts) -> list[str]:
     """Times side by side, what limits them, and whether divided steps train as whole ones."""
-    fine, heads = _fine(facts), TIMES
+    fine = _fine(facts)
+    heads: tuple[str, ...] = TIMES
     if any("untouched_s" in row for row in fine.values()):
         heads = (*TIMES[:1], UNTOUCHED, *TIMES[1:])
     failed = [f"- `{name}`: {row['failed']}" for name, row in facts["by_model"].items() if "failed" in row]
