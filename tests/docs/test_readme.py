@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import median
 
 HOME = Path(__file__).parents[2]
 GAINS = (HOME / "README.md").read_text().split("## What it gains")[1].split("\n## ")[0]
 RECORD = json.loads((HOME / "benchmarks" / "main-job.json").read_text())
+TRUST = json.loads((HOME / "benchmarks" / "trust.json").read_text())
 MEASURED = {name: row for name, row in RECORD["models"].items() if "failed" not in row}
 
 
@@ -24,3 +26,11 @@ def test_its_sentences_are_the_record() -> None:
     to_untouched = f"{RECORD['geomean_to_untouched']:.2f}"
     said = " ".join(GAINS.split())
     assert f"On {beaten} of the {len(MEASURED)} networks" in said and f"a geometric mean of {to_untouched}" in said
+
+
+def test_what_wrapping_costs_is_the_record() -> None:
+    paces = [pace for pace in TRUST["paces"].values() if all(state.endswith(": untouched") for state in pace["ended"])]
+    longer = [pace["ratio"] - 1 for pace in paces if pace["ratio"] > 1]
+    said = " ".join((HOME / "README.md").read_text().split())
+    assert f"{len(longer)} of {len(paces)} loops that ended untouched" in said
+    assert f"{median(longer):.0%} in the median, {max(longer):.0%} at the worst".replace("%", " %") in said
