@@ -9,6 +9,7 @@ from statistics import geometric_mean, mean, median
 CONFIDENCE = 0.95
 FEWEST = 3  # values; an interval of fewer says nothing
 RESAMPLES = 9999
+UNKNOWN = "unknown"  # the mean of nothing
 
 Interval = list[float]
 """[low, high], a list because records are JSON."""
@@ -41,11 +42,15 @@ def of_geomean(ratios: Sequence[float]) -> Interval | None:
 
 def geomean_in_words(ratios: Sequence[float]) -> str:
     """'1.47 (95 % interval 1.36 to 1.58; median 1.45)'; without the interval where there are too few."""
+    if not ratios:
+        return UNKNOWN
     return f"{geometric_mean(ratios):.2f} ({_beside(of_geomean(ratios), f'median {median(ratios):.2f}', '.2f')})"
 
 
 def mean_in_words(shares: Sequence[float]) -> str:
     """'6.7 % (95 % interval 4.1 % to 11 %; median 3.7 %)'."""
+    if not shares:
+        return UNKNOWN
     return f"{mean(shares):.1%} ({_beside(of_mean(shares), f'median {median(shares):.1%}', '.1%')})"
 
 

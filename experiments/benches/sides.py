@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from math import sqrt
 from multiprocessing.connection import Connection
 from statistics import median
 from types import TracebackType
@@ -111,14 +112,15 @@ def blocks_in_turn(one: Side, other: Side, seconds: float = PAIRS_S) -> tuple[li
 
 
 def compared(pairs: Sequence[tuple[float, float]], one: str, other: str) -> Facts:
-    """The ratio of one's seconds by the other's, the median over the pairs, with its interquartile range, and the
-    median seconds of both, under these names.
+    """The ratio of one's seconds by the other's, the median over the pairs, with its interquartile range and standard
+    error, and the median seconds of both, under these names.
     """
     ratios = [mine / theirs for mine, theirs in pairs]
     low, high = np.percentile(ratios, [25, 75])
     return {
         "ratio": median(ratios),
         "spread": float(high - low),
+        "error": float(high - low) / 1.349 * 1.253 / sqrt(len(ratios)),  # of a median, were it normal
         one: median(mine for mine, _ in pairs),
         other: median(theirs for _, theirs in pairs),
         "pairs": len(pairs),

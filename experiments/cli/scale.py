@@ -130,6 +130,8 @@ def sgd(
 ) -> None:
     """Predict synchronous data-parallel training of a captured step by formula; TensorFlow is not needed.
 
+    Only --form server --batch shared was checked against the clock (placer bench scaling), not the defaults.
+
     Example: placer scale sgd graph.json topology.json --devices 1..16 --plot sgd.png
     """
     from experiments.cli.scale_words import check_pays, counts

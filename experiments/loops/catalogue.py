@@ -12,6 +12,7 @@ from placer.errors import BadInputError
 if TYPE_CHECKING:
     from experiments.loops.run import Run
 
+SEED = 7  # of every loop, wrapped and alone
 SETTLED = ("steady", "left alone")  # phases of a wrapped step that no longer searches
 
 

@@ -17,14 +17,13 @@ import numpy as np
 import tensorflow as tf
 
 import placer
-from experiments.loops.catalogue import SETTLED
+from experiments.loops.catalogue import SEED, SETTLED
 from experiments.loops.fit_callbacks import Moves, Notes, Until
 from experiments.loops.moved import Moved, MovedStep
 from experiments.loops.outcome import Array, Outcome
 from placer.errors import PlacerError
 from placer.keras import AutoPlace
 
-SEED = 7
 STEPS, EPOCHS = 42, 7  # of a loop that is moved by hand
 AFTER = 20  # steps after all searches have ended
 MOST_STEPS = 20_000

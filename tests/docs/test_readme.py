@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import median
 
 from experiments.benches.intervals import of_geomean
 from experiments.benches.main_job.run import single_ratios
@@ -13,6 +14,7 @@ HOME = Path(__file__).parents[2]
 GAINS = (HOME / "README.md").read_text().split("## What it gains")[1].split("\n## ")[0]
 RECORD = json.loads((HOME / "benchmarks" / "main-job.json").read_text())
 ELSEWHERE = RECORD["elsewhere"]
+TRUST = json.loads((HOME / "benchmarks" / "trust.json").read_text())
 MEASURED = {name: row for name, row in RECORD["models"].items() if "failed" not in row}
 
 
@@ -36,3 +38,11 @@ def test_its_sentences_are_the_record() -> None:
         f"on two cores of an {at['machine']['cpu']} it was {at['geomean_ratio']:.2f}" in said for at in ELSEWHERE
     )
     assert f"On {beaten} of the {len(MEASURED)} networks" in said and f"a geometric mean of {to_untouched}" in said
+
+
+def test_what_wrapping_costs_is_the_record() -> None:
+    paces = [pace for pace in TRUST["paces"].values() if all(state.endswith(": untouched") for state in pace["ended"])]
+    longer = [pace["ratio"] - 1 for pace in paces if pace["ratio"] > 1]
+    said = " ".join((HOME / "README.md").read_text().split())
+    assert f"{len(longer)} of {len(paces)} loops that ended untouched" in said
+    assert f"{median(longer):.0%} in the median, {max(longer):.0%} at the worst".replace("%", " %") in said

@@ -14,7 +14,7 @@ import pytest
 from experiments import soak as soaking
 from experiments.benches.bench import BenchOptions
 from experiments.benches.faults import run as faults
-from experiments.benches.faults.page import page_lines
+from experiments.benches.faults.page import headline, page_lines
 from experiments.benches.faults.suite_runs import SuiteRun, append, failures, read, suite_facts
 from experiments.soak import KILLED, soak
 from placer.errors import BadInputError
@@ -139,24 +139,20 @@ def test_facts_are_those_of_one_commit(tmp_path: Path) -> None:
     assert suite_facts("abc", path) == none  # no file
     for run in (run_of("abc"), run_of("abc", "a", "b"), run_of("abc", "a"), run_of("abc+", "c"), run_of("def")):
         append(path, run)
-    three = {"commit": "abc", "runs": 3, "beside_hog": 2, "pythons": {"3.12.1": 3}}
+    three = {"commit": "abc", "of_this_code": True, "runs": 3, "beside_hog": 2, "pythons": {"3.12.1": 3}}
     assert suite_facts("abc", path) == {"suite_runs": three, "flakes": 2}
     assert suite_facts("def", path) == {
-        "suite_runs": {"commit": "def", "runs": 1, "beside_hog": 0, "pythons": {"3.12.1": 1}},
+        "suite_runs": {"commit": "def", "of_this_code": True, "runs": 1, "beside_hog": 0, "pythons": {"3.12.1": 1}},
         "flakes": 0,
     }
 
 
-def test_a_commit_without_runs_has_those_of_the_commit_with_most_and_says_which(tmp_path: Path) -> None:
-    path = tmp_path / "soak.jsonl"
-    for commit in ("abc+", "abc+", "abc+", None):
+def test_a_commit_without_runs_has_no_flakes_to_tell(tmp_path: Path) -> None:
+    path, none = tmp_path / "soak.jsonl", {"suite_runs": None, "flakes": None}
+    for commit in ("abc+", "abc", "def", None):  # changes have no name
         append(path, run_of(commit, "c"))
-    assert suite_facts("123", path) == {"suite_runs": None, "flakes": None}  # changes have no name
-    for commit in ("abc", "abc", "def", "def", "012"):
-        append(path, run_of(commit))
     for asked in ("abc+", None, "123"):
-        facts = suite_facts(asked, path)
-        assert (facts["suite_runs"]["commit"], facts["suite_runs"]["runs"], facts["flakes"]) == ("def", 2, 0)
+        assert suite_facts(asked, path) == none
 
 
 def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
@@ -178,5 +174,17 @@ def test_the_bench_of_faults_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path:
     facts = faults.bench_facts(BenchOptions())
     assert (facts["suite_runs"]["runs"], facts["flakes"]) == (1, 1)
     assert any(
-        "| 1 | tests that failed in any of 1 runs" in line and "commit abc" in line for line in page_lines(facts)
+        "| 1 | tests that failed in any of 1 runs" in line and "commit abc;" in line for line in page_lines(facts)
     )
+    assert headline(facts).endswith("1 flaky tests in 1 runs")
+
+
+def test_the_page_of_an_older_record_says_that_the_suite_ran_at_another_commit() -> None:
+    record = json.loads((HOME / "benchmarks" / "faults.json").read_text(encoding="utf-8"))
+    suite = {"commit": "abc", "runs": 20, "beside_hog": 10, "pythons": {"3.12.1": 20}}
+    older = {**record, "commit": "def", "suite_runs": suite, "flakes": 0}
+    assert "of commit abc, which is not the commit of this record;" in "\n".join(page_lines(older))
+    assert headline(older).endswith("in 20 runs, of another commit")
+    assert headline({**older, "commit": "abc"}).endswith("in 20 runs")
+    assert "flak" not in headline({**older, "suite_runs": None})
+    assert "| flakes | 0 | not measured |" in "\n".join(page_lines({**older, "suite_runs": None}))

@@ -7,12 +7,39 @@ from experiments.benches.campaign import speed, warm_start
 from experiments.benches.campaign.kills import MEASUREMENTS, OPS, SEARCHERS, SEEDS
 from experiments.benches.campaign.networks import ALIKE, FIRST
 from experiments.report.text import markdown_table
+from search.offline.plan import DEFAULT_SEARCHER
+
+RAY_WANTED = 1.7
 
 
 def page_lines(facts: Facts) -> list[str]:
     """The section of BENCHMARKS.md: each question that was asked."""
     missing = missing_lines(facts.get("missing", {}))
     return [*_kills(facts), *_speed(facts), *_report(facts), *_warm_start(facts), *missing]
+
+
+def headline(facts: Facts) -> str:
+    """What kills cost, what Ray brings, and what a warm start is worth to the default searcher and to the others."""
+    parts = []
+    if "kills" in facts:
+        parts.append(f"{facts['kills']} SIGKILLs, {facts['lost']} measurements lost")
+    if "ray_speedup" in facts:
+        parts.append(f"Ray {facts['ray_speedup']:.2f}x on {facts['ray_cpus']:g} cores (wanted: {RAY_WANTED}x)")
+    if facts.get("warm_start_rows"):
+        parts.append(f"measurements needed after a warm start: {_worth(facts['warm_start_rows'])}")
+    return "; ".join(parts) or "not measured"
+
+
+def _worth(rows: list[Facts]) -> str:
+    """Measurements of all warm searches by those of the cold ones: of the default searcher, and of all others."""
+    mine = [row for row in rows if row["searcher"] == DEFAULT_SEARCHER]
+    others = [row for row in rows if row["searcher"] != DEFAULT_SEARCHER]
+    named = ((f"`{DEFAULT_SEARCHER}` (the default)", mine), ("other searchers", others))
+    return ", ".join(f"{name} {_together(some):.2f}x" for name, some in named if some)
+
+
+def _together(rows: list[Facts]) -> float:
+    return float(sum(row["warm"] for row in rows) / sum(row["cold"] for row in rows))
 
 
 def _kills(facts: Facts) -> list[str]:
@@ -46,8 +73,8 @@ def _speed(facts: Facts) -> list[str]:
         f"{len(speed.SEEDS)} seeds, {facts['ray_measurements']} measurements) took "
         f"{facts['ray_per_s']:.0f} measurements a second, in one process {facts['one_process_per_s']:.0f}: "
         f"{facts['ray_speedup']:.2f} times as many (interquartile range {facts['ray_speedup_spread']:.2f} over "
-        f"{facts['ray_repeats']} repeats, the two in turn; wanted: 1.7 on two cores). The start of Ray and of its "
-        "processes is not counted.",
+        f"{facts['ray_repeats']} repeats, the two in turn; wanted: {RAY_WANTED} on two cores). The start of Ray and of "
+        "its processes is not counted.",
     ]
 
 
@@ -77,18 +104,24 @@ def _warm_start(facts: Facts) -> list[str]:
     ]
     rows = facts["warm_start_rows"]
     saved, lost = (sum(row[less] < row[more] for row in rows) for less, more in (("warm", "cold"), ("cold", "warm")))
-    # From the rows, because the ratio of older records is a median.
-    together = sum(row["warm"] for row in rows) / sum(row["cold"] for row in rows)
     return [
         "",
         f"What a campaign over one network saves a second one over a network that is alike ({', '.join(ALIKE)}; "
         f"{len(FIRST.graph())} ops, a GPU and a CPU, a clock on which each op takes other seconds than were profiled, "
         f"by {warm_start.OFF:.0%}): measurements until a search is within {warm_start.NEAR - 1:.0%} of the best that "
-        "all cold searches found. Cold searches have HEFT and the other starts, too; "
-        f"{facts['warm_start_at_once']:.0%} of them were there with their first measurement, so that nothing could be "
-        f"saved. Of {len(rows)} searches, {saved} took fewer measurements warm than cold, and {lost} more. All warm "
-        f"ones together took {together:.2f} of what the cold ones did, where one that never came there counts as "
-        f"{budget + 1}. Medians over networks and seeds:",
+        "all cold searches found. Cold searches have HEFT and the other starts, too. "
+        f"{facts['warm_start_at_once']:.0%} of the cold searches{_all_of(rows)} were within {warm_start.NEAR - 1:.0%} "
+        f"at once, so a warm start could not help them. Of {len(rows)} searches, {saved} took fewer measurements warm "
+        f"than cold, and {lost} more. Measurements of all warm searches by those of all cold ones: "
+        f"{_together(rows):.2f}; by searcher: {_worth(rows)}. A search that never came near counts as {budget + 1}. "
+        "Medians over networks and seeds:",
         "",
         *markdown_table(("searcher", "cold", "warm"), table),
     ]
+
+
+def _all_of(rows: list[Facts]) -> str:
+    """The searchers of which each cold search was there at once."""
+    searchers = dict.fromkeys(row["searcher"] for row in rows)
+    there = [name for name in searchers if all(row["cold"] == 1 for row in rows if row["searcher"] == name)]
+    return f" (all those of {', '.join(f'`{name}`' for name in there)})" if there else ""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.campaign import kills, report, speed, warm_start
 from experiments.benches.campaign.kills import kill_facts
 from experiments.benches.campaign.report import report_facts
 from experiments.benches.campaign.speed import speed_facts
@@ -32,4 +33,6 @@ def bench_facts(options: BenchOptions) -> Facts:
             missing[name] = found
         else:
             facts |= found
-    return facts | {"missing": missing}
+    seeds = sorted({seed for part in (kills, speed, report, warm_start) for seed in part.SEEDS})
+    repeats = {"over Ray and without": speed.REPEATS, "report made and opened": report.REPEATS}
+    return facts | {"missing": missing, "seeds": seeds, "repeats": repeats}

@@ -42,6 +42,20 @@ def page_lines(facts: Facts) -> list[str]:
     ]  # fmt: skip
 
 
+def headline(facts: Facts) -> str:
+    """What was survived, lost, left behind and mishandled, and the tests that are not steady."""
+    found = (
+        f"{facts['survived']} of {facts['injected']} faults survived, {facts['state_lost']} states lost, "
+        f"{facts['left_behind']} things left behind; {facts['mishandled']} of {facts['fuzzed']:,} hostile inputs "
+        "mishandled"
+    )
+    suite = facts["suite_runs"]
+    if suite is None:
+        return found
+    elsewhere = "" if _is_of_this_code(facts) else ", of another commit"
+    return f"{found}; {facts['flakes']} flaky tests in {suite['runs']} runs{elsewhere}"
+
+
 def _headlines(facts: Facts) -> Iterator[list[str]]:
     late = f"; {facts['late']} came too late, and are not counted" if facts["late"] else ""
     each = f"{facts['repeats']} of each kind in each stage of the work, at random moments{late}"
@@ -56,14 +70,24 @@ def _headlines(facts: Facts) -> Iterator[list[str]]:
     yield ["left behind", "0", str(facts["left_behind"]), left]
     kinds = f"{len(facts['hostile'])} kinds: files, rows of stores, command lines"
     yield [f"mishandled of {facts['fuzzed']:,} hostile inputs", "0", str(facts["mishandled"]), kinds]
-    if facts["suite_runs"] is not None:
-        yield ["flakes", "0", str(facts["flakes"]), _suite_runs(facts["suite_runs"])]
+    if facts["suite_runs"] is None:
+        yield ["flakes", "0", "not measured", "the test suite was not run again and again (`make soak`) at this commit"]
+    else:
+        yield ["flakes", "0", str(facts["flakes"]), _suite_runs(facts)]
 
 
-def _suite_runs(suite: Facts) -> str:
+def _is_of_this_code(facts: Facts) -> bool:
+    """Whether the suite ran at the record's commit; in older records it may have run at an older one."""
+    suite = facts["suite_runs"]
+    return bool(suite.get("of_this_code") or suite.get("commit", facts.get("commit")) == facts.get("commit"))
+
+
+def _suite_runs(facts: Facts) -> str:
+    suite = facts["suite_runs"]
     pythons = ", ".join(f"{count} on Python {version}" for version, count in suite["pythons"].items())
     runs = f"{suite['runs']} runs of `make test`, {suite['beside_hog']} beside a CPU hog"
     at = f", of commit {suite['commit']}" if "commit" in suite else ""
+    at += "" if _is_of_this_code(facts) else ", which is not the commit of this record"
     return f"tests that failed in any of {runs}{at}; {pythons}"
 
 

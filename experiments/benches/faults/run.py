@@ -39,7 +39,7 @@ def bench_facts(options: BenchOptions) -> Facts:
     repeats = options.measurements or REPEATS
     model, workers = (options.models or (SEARCHED,))[0], options.workers
     at = commit(RECORDS)
-    suite_facts(at)  # what cannot be read is said now, and what `make soak` adds meanwhile counts, too
+    suite_facts(at)  # what cannot be read is said now; what `make soak` adds meanwhile counts, too
     end_s = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     ending = threading.Event()
 
@@ -131,6 +131,7 @@ def judged(found: dict[str, Facts], model: str, workers: int, repeats: int) -> F
         "trained": TRAINED,
         "workers": workers,
         "repeats": repeats,
+        "seeds": [0],  # of moments and workers; hostile input is seeded by the name of its kind
     }  # fmt: skip
 
 

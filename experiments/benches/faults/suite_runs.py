@@ -53,20 +53,18 @@ def failures(runs: Iterable[SuiteRun]) -> Counter[str]:
 
 
 def suite_facts(commit: str | None, path: Path = FILE) -> Facts:
-    """What the runs of one commit came to, by `suite_runs`: which it is, how many runs there were, how many of them
+    """What the runs of a commit came to, by `suite_runs`: which it is, how many runs there were, how many of them
     beside a hog, and on which Pythons; and `flakes`, how many tests failed in any of them. Both None without runs.
 
-    commit: that is asked for. Where it has none, because twenty runs take hours, those of the commit that has most of
-    them, the latest of several. What ran with files changed since is of no commit.
+    commit: that is recorded; runs of another one say nothing of it. What ran with files changed since is of no commit.
     """
-    by_commit: dict[str, list[SuiteRun]] = {}
-    for run in read(path):
-        if run.commit is not None and not run.commit.endswith("+"):
-            by_commit.setdefault(run.commit, []).append(run)
-    if not by_commit:
+    known = commit is not None and not commit.endswith("+")
+    runs = [run for run in read(path) if known and run.commit == commit]
+    if not runs:
         return {"suite_runs": None, "flakes": None}
-    at = commit if commit in by_commit else max(reversed(by_commit), key=lambda name: len(by_commit[name]))
-    runs = by_commit[at]
     pythons = dict(sorted(Counter(run.python for run in runs).items()))
-    counts = {"commit": at, "runs": len(runs), "beside_hog": sum(run.hog for run in runs), "pythons": pythons}
+    counts = {
+        "commit": commit, "of_this_code": True, "runs": len(runs), "beside_hog": sum(run.hog for run in runs),
+        "pythons": pythons,
+    }  # fmt: skip
     return {"suite_runs": counts, "flakes": len(failures(runs))}

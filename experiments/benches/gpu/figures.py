@@ -173,7 +173,8 @@ def all_facts(found: Mapping[str, Mapping[str, Any]], tight: Facts | None, autop
         "unseen_mape": mape(pairs),
         "n_unseen": len(pairs),
         "worst_ratio_to_tf_default": min(over, default=None),
-        "overhead": None if autoplace is None else autoplace.get("overhead"),
+        "overhead": None if autoplace is None else autoplace.get("overhead_total"),
+        "overhead_medians": None if autoplace is None else autoplace.get("overhead"),
         "autoplace": autoplace,
         "published": PUBLISHED,
     }

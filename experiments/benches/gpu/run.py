@@ -63,6 +63,10 @@ def bench_facts(options: BenchOptions) -> Facts:
         "measurements": gpu_run.measurements,
         "minutes": minutes,
         "seconds": budget.spent_s,
+        "seeds": [0],
+        "repeats": {
+            task.title: facts["repeats"] for task, facts in zip(planned, results, strict=True) if "repeats" in facts
+        },  # of the last contest
     }
 
 

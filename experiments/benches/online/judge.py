@@ -8,8 +8,10 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from experiments.benches.bench import Facts
+from experiments.benches.online.neighbours import SHARE
 
 TOLERANCE = 1e-5  # relative, of a loss
+EVENTS = ("landed", "left")  # of a load
 
 
 def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
@@ -18,12 +20,14 @@ def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
     loads, steady = found["loads"], found["steady"]
     stretches = [steady[name] for name in ("plain", "jitter") if name in steady]
     return {
-        "overhead": _worst(row.get("overhead") for row in found["overhead"].values()),
+        "overhead": _worst(row.get("overhead_total") for row in found["overhead"].values()),
+        "overhead_medians": _worst(row.get("overhead") for row in found["overhead"].values()),
         "vs_oracle": _worst(row.get("vs_oracle") for row in found["oracle"].values()),
         "vs_single": _worst(row.get("vs_single") for row in found["oracle"].values()),
-        "recovery_steps": _worst(recovered(loads, event) for event in ("landed", "left")),
+        "recovery_steps": _worst(recovered(loads, event) for event in EVENTS),
         "recovery_steps_landed": recovered(loads, "landed"),
         "recovery_steps_left": recovered(loads, "left"),
+        "nothing_to_recover": {event: sum(has_nothing_to_recover(row, event) for row in loads) for event in EVENTS},
         "vs_never": gained(loads, "vs_never"),
         "vs_anew": gained(loads, "vs_anew"),
         "false_alarms": sum(s["moves"] for s in stretches) if len(stretches) == 2 else None,
@@ -76,12 +80,33 @@ def wrong(mine: Sequence[float], losses: Sequence[float], begin: int, end: int, 
 
 
 def recovered(loads: Sequence[Facts], event: str) -> float | None:
-    """The median over all loads of the steps until recovery; None if the median one never recovered. A part that failed
-    never did.
+    """The median of the steps until recovery, over all loads after which there was something to recover; None without
+    any, and where the median one never recovered. A part that failed never did.
     """
-    found = [row[event]["steps"] if event in row else None for row in loads]
-    steps = median(inf if s is None else float(s) for s in found) if found else inf
-    return None if steps == inf else steps
+    steps = [inf if s is None else float(s) for s in steps_to_recover(loads, event)]
+    middle = median(steps) if steps else inf
+    return None if middle == inf else middle
+
+
+def steps_to_recover(loads: Sequence[Facts], event: str) -> list[int | None]:
+    """The steps until recovery, None for never, of each load after which there was something to recover."""
+    return [row[event]["steps"] if event in row else None for row in loads if not has_nothing_to_recover(row, event)]
+
+
+def has_nothing_to_recover(row: Facts, event: str) -> bool:
+    """Whether the mapping that the step had when the load landed, or left, is within 5 % of the optimum after that. For
+    a load that left this is only known where nothing had been moved under it.
+    """
+    if event not in row or (event == "left" and not _moved_nothing(row["landed"])):
+        return False
+    return bool(row[event]["optimum_s"] >= SHARE * row[event]["before_s"])
+
+
+def _moved_nothing(landed: Facts) -> bool:
+    """Whether the training ended on the mapping from before. Of an older record that is told by moves and times."""
+    if "ended_on_before" in landed:
+        return bool(landed["ended_on_before"])
+    return not landed["moved_after"] and landed["ended_s"] >= SHARE * landed["before_s"]
 
 
 def gained(loads: Sequence[Facts], what: str) -> float | None:

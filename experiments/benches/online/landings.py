@@ -11,13 +11,12 @@ from math import sqrt
 from statistics import median
 
 from experiments.benches.bench import Facts
-from experiments.benches.online.neighbours import HORIZON, LOADS, Place
+from experiments.benches.online.neighbours import HORIZON, LOADS, SHARE, Place
 from experiments.benches.online.training import Held, Training, raced, say
 from placer.devices.host.cores import usable_cores
 from placer.devices.workers.workers import share_cores
 from placer.graph.topology import Link
 
-SHARE = 0.95  # of the optimum's speed
 WINDOW = 5  # steps of a running median
 CALM = 40  # steps before the load lands
 EACH = 5  # steps of a mapping's turn in a race
@@ -128,6 +127,7 @@ def _compared(training: Training, before: Held, first_s: float, took: Sequence[f
         "ended_s": race[ended],
         "ended_share": optimum_s / race[ended],
         "before_s": race[before],
+        "ended_on_before": ended.built.devices == before.built.devices,
     }
     if found:
         facts |= {"anew_s": race[found[0]], "search_s": search_s}

@@ -15,6 +15,7 @@ from experiments.benches.own_network import slow_loopback
 
 GROWS_S = 20.0  # until a load that grows is whole
 HORIZON = 1000  # steps under a load over which what adapts, what does not, and a new search are compared
+SHARE = 0.95  # of the best possible speed, from which a step counts as recovered
 SLOWED = 50  # by which the links' measured bandwidth is divided
 
 # All end by themselves when their parent is gone.
@@ -94,10 +95,11 @@ Landing = Callable[[Place], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Load:
-    """said: what it is, in words. land: busy within the block. grows_s: until it is whole. links: whether it slows the
-    links, for which the training needs a network of its own.
+    """name, said: what it is, in short and in words. land: busy within the block. grows_s: until it is whole. links:
+    whether it slows the links, for which the training needs a network of its own.
     """
 
+    name: str
     said: str
     land: Landing
     grows_s: float = 0.0
@@ -131,11 +133,12 @@ def _on_each(program: str, cores: Sequence[int], *arguments: float) -> Iterator[
 
 
 LOADS = {
-    "hog": Load("a busy loop on all cores of a random device", _hog),
-    "ramp": Load(f"the same, growing from nothing within {GROWS_S:.0f} s", _ramp, grows_s=GROWS_S),
+    "hog": Load("CPU hog", "a busy loop on all cores of a random device", _hog),
+    "ramp": Load("growing hog", f"the same, growing from nothing within {GROWS_S:.0f} s", _ramp, grows_s=GROWS_S),
     "memory": Load(
+        "memory traffic",
         "copies of 64 MB, half the time, on a core without a worker; where there is none, on those of a random device",
         _memory,
     ),
-    "link": Load(f"all links at a {SLOWED}th of their measured bandwidth", _link, links=True),
+    "link": Load("slow links", f"all links at a {SLOWED}th of their measured bandwidth", _link, links=True),
 }

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from experiments.benches.bench import Facts, ms, ms_spread
-from experiments.benches.online.judge import recovered
-from experiments.benches.online.neighbours import HORIZON, LOADS
-from experiments.report.text import markdown_table
+from experiments.benches.online.judge import steps_to_recover
+from experiments.benches.online.loads_page import WANTED, load_lines, load_notes, middle, recovery_rows
+from experiments.benches.online.plot import PICTURE
+from experiments.report.text import markdown_table, percent
 
-OVERHEAD = ["overhead of a call", "1 %"]  # what, and what is promised
+OVERHEAD = ["overhead, by all seconds", "1 %"]  # what, and what is promised
 ORACLE = ["whole run against the oracle", "1.05"]
-NAMES = {"hog": "CPU hog", "ramp": "growing hog", "memory": "memory traffic", "link": "slow links"}
-LOAD_COLUMNS = (
-    "network", "load", "step in quiet", "never adapts, a step", "autoplace at the end (speed by the optimum's)",
-    "steps until 95 %", "anew, a step", f"{HORIZON} steps by those of never", "by those of anew",
-    "left: steps until 95 %", "step (speed by the optimum's)",
-)  # fmt: skip
+
+
+def headline(facts: Facts) -> str:
+    """The worst overhead, the worst run, and what came of loads, in quiet, and of kills."""
+    overheads = [row["overhead"] or {} for row in facts["by_model"].values() if row["overhead"] is not None]
+    total, medians = (_worst([row.get(key) for row in overheads]) for key in ("overhead_total", "overhead"))
+    run, moves = facts["vs_oracle"], facts["false_alarms"]
+    steps = steps_to_recover(facts["loads"], "landed")
+    there = sum(s is not None for s in steps)
+    return (
+        f"overhead {percent(total)}, by medians {percent(medians)} (wanted: 1%); "
+        f"{'-' if run is None else f'{run:.2f}'} x the oracle (wanted: 1.05); {there} of {len(steps)} loads recovered, "
+        f"median {middle(facts['loads'], 'landed')} steps (wanted: {WANTED}); "
+        f"{'-' if moves is None else moves} false moves; {facts['kills_survived']} of {facts['kills']} kills survived"
+    )
+
+
+def _worst(figures: list[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return max(known) if known and len(known) == len(figures) else None
 
 
 def page_lines(facts: Facts) -> list[str]:
     """One table of what was promised, and how each figure came about."""
-    rows = [*_networks(facts["by_model"]), *_recoveries(facts), *_steady(facts["steady"]), _kills(facts)]
+    rows = [*_networks(facts["by_model"]), *recovery_rows(facts), *_steady(facts["steady"]), _kills(facts)]
     return [
         f"`placer.autoplace` on {facts['workers']} one-core worker processes, in real time; each part in a process of "
         f"its own; searches measured at most {facts['budget']} mappings, half as many where loads land, fewer for the "
@@ -29,9 +44,14 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         *markdown_table(("", "promised", "network", "found", "details"), rows, left=(0, 2, 4)),
         "",
-        *_loads(facts),
+        *load_lines(facts),
         "",
-        *NOTES,
+        f"![Share of the best possible speed, step by step after a load landed]({PICTURE})",
+        "",
+        *OF_RUNS,
+        load_notes(facts),
+        "",
+        OF_KILLS,
     ]
 
 
@@ -49,10 +69,10 @@ def _overhead(name: str, found: Facts) -> list[str]:
     if "failed" in found:
         return [*OVERHEAD, f"`{name}`", "failed", found["failed"]]
     details = (
-        f"{ms(found['call_s'])} a call, {ms(found['bare_s'])} bare; {found['steps']} of each; by all seconds "
-        f"{found['overhead_total']:+.1%}"
+        f"by medians {found['overhead']:+.1%} +- {found['overhead_error']:.1%}: {ms(found['call_s'])} a call, "
+        f"{ms(found['bare_s'])} bare; {found['steps']} of each"
     )
-    return [*OVERHEAD, f"`{name}`", f"{found['overhead']:+.1%} +- {found['overhead_error']:.1%}", details]
+    return [*OVERHEAD, f"`{name}`", f"{found['overhead_total']:+.1%}", details]
 
 
 def _oracle(name: str, found: Facts) -> Iterator[list[str]]:
@@ -68,61 +88,6 @@ def _oracle(name: str, found: Facts) -> Iterator[list[str]]:
         single += f"; untouched, all cores, before there were workers {ms(found['untouched_before_s'])}"
     yield [*ORACLE, f"`{name}`", f"{found['vs_oracle']:.3f}", run]
     yield ["against the best single device", "1.00", f"`{name}`", f"{found['vs_single']:.3f}", single]
-
-
-def _recoveries(facts: Facts) -> Iterator[list[str]]:
-    """The steps until recovery, in the middle over all networks, for each load and for all that left."""
-    by_load = {load: [row for row in facts["loads"] if row["load"] == load] for load in LOADS}
-    for load, rows in by_load.items():
-        if rows:
-            yield [f"steps until 95 % of the optimum, {NAMES[load]}", "30", *_steps(rows, "landed")]
-    if facts["loads"]:
-        yield ["steps until 95 % of the optimum, the load left", "30", *_steps(facts["loads"], "left")]
-
-
-def _steps(rows: Sequence[Facts], event: str) -> tuple[str, str, str]:
-    """(networks, the median of the steps, all of them), of loads that landed or left."""
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    each = ", ".join("failed" if event not in row else str(row[event]["steps"] or "never") for row in rows)
-    watched = next((f", of {row['steps_watched']} watched" for row in rows if "steps_watched" in row), "")
-    middle = recovered(rows, event)
-    name = f"`{models[0]}`" if len(models) == 1 else f"{len(models)} networks"
-    return name, "never" if middle is None else f"{middle:.0f}", f"each: {each}{watched}"
-
-
-def _loads(facts: Facts) -> list[str]:
-    """Every landing: what it did to the step, and what adapting was worth."""
-    rows = [_load(row) for row in facts["loads"]]
-    totals = [_total(facts["vs_never"], "of never adapting"), _total(facts["vs_anew"], "of searching anew")]
-    return [
-        *markdown_table(LOAD_COLUMNS, rows, left=(0, 1)),
-        "",
-        f"{HORIZON} steps under the load take, in the geometric mean over all landings, {' and '.join(totals)}.",
-        *([] if all("first_s" in row.get("landed", {"first_s": 0.0}) for row in facts["loads"]) else ["", BEFORE]),
-    ]
-
-
-def _load(row: Facts) -> list[str]:
-    if "landed" not in row:
-        return [f"`{row['model']}`", NAMES[row["load"]], f"failed: {row['failed']}", *[""] * (len(LOAD_COLUMNS) - 3)]
-    landed, left = row["landed"], row["left"]
-    return [
-        f"`{row['model']}`",
-        NAMES[row["load"]] + ("" if row["device"] is None else f" on worker:{row['device']}"),
-        ms(row["calm_s"]),
-        ms(landed["before_s"]),
-        f"{ms(landed['ended_s'])} ({landed['ended_share']:.2f})",
-        "never" if landed["steps"] is None else str(landed["steps"]),
-        f"{ms(landed['anew_s'])} after {landed['search_s']:.0f} s",
-        f"{landed['vs_never']:.2f}",
-        f"{landed['vs_anew']:.2f}",
-        "never" if left["steps"] is None else str(left["steps"]),
-        f"{ms(left['ended_s'])} ({left['ended_share']:.2f})",
-    ]
-
-
-def _total(ratio: float | None, words: str) -> str:
-    return f"an unknown share of the time {words}" if ratio is None else f"{ratio:.2f} times the time {words}"
 
 
 def _steady(found: Facts) -> Iterator[list[str]]:
@@ -154,33 +119,21 @@ def _kills(facts: Facts) -> list[str]:
     return ["SIGKILLs of a worker survived", "all", "", f"{facts['kills_survived']} of {facts['kills']}", details]
 
 
-BEFORE = (
-    "In this record, how fast the machine was is taken from the training's own last steps, not from bare steps, and a "
-    "recovery is not confirmed by all later steps. Its steps until 95 % may be too few."
-)
-NOTES = (
+OF_RUNS = (
     "Overhead: calls and bare steps of the very same placed function on the same variables, outputs fetched, in "
-    "blocks in turn; the median over pairs of blocks, with its standard error. *By all seconds* includes snapshots "
-    "and outliers.",
+    "blocks in turn. By all seconds, snapshots and outliers count, as they do for a user. *By medians*: the median "
+    "over pairs of blocks of the ratio of their medians, with its standard error.",
     "",
     "Oracle: the fastest of the mappings that the run ended on, the single devices, and the best of a second "
     "search after the run. Machines drift, so these were stepped every 200 calls beside the run, on scratch "
-    "variables, and each call is counted in the oracle's steps of its time; calls before the end of the search by "
-    "the first such look. The oracle starts no workers, and it is only as good as what two searches found.",
+    "variables, and each call is divided by the best mapping's step time measured at about the same moment; calls "
+    "before the end of the search by the first such look. The oracle starts no workers, and it is only as good as what "
+    "two searches found.",
     "",
-    f"Loads: {'; '.join(f'{NAMES[name]}: {load.said}' for name, load in LOADS.items())}. The network is slowed in a "
-    "network namespace, where the workers are alone. Steps until 95 %: running medians of five steps, confirmed by the "
-    "next five and by the median of all later steps, so 5 is the minimum; counted from when the load is whole and has "
-    "been felt for a second. The optimum is the best, side by side, of "
-    "where the run ended up, the mapping from before, and, under the load, of a fresh profile and search with the "
-    "whole budget; how fast the machine was during the steps is taken from bare steps of the mapping from before, just "
-    f"before them and in that comparison. *Never adapts* keeps the mapping from before for {HORIZON} steps; *anew* "
-    "stands still while it profiles and searches from nothing, then takes the steps of what it found. Autoplace's are "
-    "those that were watched, and then steps of where it ended up. Below 1, adapting is faster; where the load leaves "
-    "the mapping from before the best one, 1.00 is the best there is.",
-    "",
+)
+OF_KILLS = (
     "Kills: at random moments within random steps, one after another when all devices were back. Afterwards the "
     "same steps are taken again without kills, from the state before the first. A kill is survived where "
     "the training went on, with all devices back if an op ran on the one killed, and every loss until the next "
-    "kill is the undisturbed one within 1e-5.",
+    "kill is the undisturbed one within 1e-5."
 )

@@ -100,7 +100,10 @@ def bench_facts(options: BenchOptions) -> Facts:
             for seed in range(effort.runs)
         ],
     }
-    return judged(found, effort.runs * effort.kills, options.workers, budget)
+    return judged(found, effort.runs * effort.kills, options.workers, budget) | {
+        "seeds": list(range(effort.runs)),  # of the trainings with kills; all else has the first
+        "repeats": {"pairs of blocks": effort.overhead_blocks, "trainings with kills": effort.runs},
+    }
 
 
 def _part(options: BenchOptions, name: str, of: str, limit_s: float, **settings: Any) -> Facts:

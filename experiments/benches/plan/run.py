@@ -119,6 +119,8 @@ def bench_facts(options: BenchOptions) -> Facts:
         "median_first_s": median(row["first_s"] for row in ran),
         "seconds": list(SECONDS),
         "peer_seconds": PEER_SECONDS,
+        "seeds": [0],
+        "repeats": 1,  # of each plan
     }
 
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.benches.bench import Facts, ms
+from experiments.benches.intervals import mean_in_words
 from experiments.benches.scaling.plot import GENERIC, PICTURE
-from experiments.benches.scaling.sgd_page import sgd_lines
+from experiments.benches.scaling.sgd_page import sgd_headline, sgd_lines
 from experiments.report.text import markdown_table, percent
+
+
+def headline(facts: Facts) -> str:
+    """What the formula errs on networks it has not seen and on larger ones, and what the formula of SGD errs."""
+    return (
+        f"step times off by {mean_in_words(_held_out(facts))} held out, {facts['mape_extrapolation']:.1%} on larger "
+        f"networks (best black box {facts['best_blackbox_extrapolation']:.1%}); {sgd_headline(facts.get('sgd'))}"
+    )
 
 
 def page_lines(facts: Facts) -> list[str]:
@@ -26,20 +35,21 @@ def page_lines(facts: Facts) -> list[str]:
         f"measurements of the same network, in two processes, differed by {facts['noise']:.1%} on average.{failed}",
         *_crowded(facts),
         "",
-        "One formula per kind of network (`generic`), chosen among three forms on the runs that it is shown, by the "
-        "kind of test that follows: by cross-validation, or by the error on the largest of them when fitted on the "
-        "others. `sum` is the plain form, each intrinsic column a summand of its own; `joined` lets columns that "
-        "multiply share a summand; `free` also gives each summand powers of its own of batch and devices, and has "
-        "chunks where the batch does not matter. The black boxes see the same columns of the same runs and the "
-        "products of these that the forms have, and learn seconds or, from logarithms, logarithms.",
+        "One formula per kind of network (`generic`), in one of three forms. The formula's form is chosen without "
+        "seeing the test runs: by cross-validation on the other runs, or, for larger networks, by the error on the "
+        "largest of these when fitted on the rest. `sum` is the plain form, each intrinsic column a summand of its "
+        "own; `joined` lets columns that multiply share a summand; `free` also gives each summand powers of its own of "
+        "batch and devices, and has chunks where the batch does not matter. The black boxes see the same columns of "
+        "the same runs and the products of these that the forms have, and learn seconds or, from logarithms, "
+        "logarithms.",
         "",
         "*Held out*: five folds, every run predicted once while unseen. *Larger*: fitted on the 70 % of runs with the "
         f"fewest operations, judged on the other 30 % (in the median, by operations: {larger}).",
         "",
         *markdown_table(("model", "held out, MAPE", "larger, MAPE"), [_model(row) for row in facts["table"]]),
         "",
-        f"Best black box on larger networks: {facts['best_blackbox']}, {facts['best_blackbox_extrapolation']:.1%}, "
-        f"against {facts['mape_extrapolation']:.1%}.",
+        f"`generic` held out: {mean_in_words(_held_out(facts))}; on larger networks: {mean_in_words(_larger(facts))}. "
+        f"Best black box on larger networks: {facts['best_blackbox']}, {facts['best_blackbox_extrapolation']:.1%}.",
         "",
         *markdown_table(
             ("network", "held out", "larger", "form chosen", "best black box, held out", "larger"),
@@ -62,6 +72,18 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         f"![Predicted and measured step times, errors, and larger networks]({PICTURE})",
     ]
+
+
+def _held_out(facts: Facts) -> list[float]:
+    """The absolute error of every run, predicted while unseen."""
+    points = [row["points"] for row in facts["by_kind"].values()]
+    pairs = (pair for of in points for pair in zip(of["predicted_s"], of["measured_s"], strict=True))
+    return [abs(predicted_s / measured_s - 1) for predicted_s, measured_s in pairs]
+
+
+def _larger(facts: Facts) -> list[float]:
+    """The absolute error of every larger run."""
+    return [abs(ratio - 1) for row in facts["by_kind"].values() for ratio in row["beyond"]["ratio"][GENERIC]]
 
 
 def _either(counts: Sequence[int] | int) -> str:

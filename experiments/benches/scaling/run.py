@@ -17,9 +17,9 @@ from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import SILENT, environment, facts_alone, some_failed
 from experiments.benches.scaling.design import CHUNKS, DEVICES, FORMS, SPACES, Config, check_kind, design
-from experiments.benches.scaling.judge import GENERIC, TARGET, pooled, study
-from experiments.benches.scaling.runs import measure
-from experiments.benches.scaling.sgd_clock import judged_sgd, measure_sgd, sgd_configs
+from experiments.benches.scaling.judge import GENERIC, SEEDS, TARGET, pooled, study
+from experiments.benches.scaling.runs import LEAST, MOST, measure
+from experiments.benches.scaling.sgd_clock import DESIGN_SEED, judged_sgd, measure_sgd, sgd_configs
 from experiments.benches.scaling.shared_cores import own_cores
 from experiments.benches.takes import Takes
 from placer.errors import BadInputError, PlacerError
@@ -55,6 +55,8 @@ def bench_facts(options: BenchOptions) -> Facts:
         "noise": noise,
         "measured_s": sum(row["took_s"] for row in rows if "failed" not in row),
         "seconds": time.perf_counter() - begin_s,
+        "seeds": [*range(len(kinds)), *(DESIGN_SEED + i for i in range(len(SPACES)))],  # of both designs
+        "repeats": {"steps at least": LEAST, "steps at most": MOST, "fits by seed": SEEDS},
     }
     if options.record:
         facts["data"] = [str(_keep_data(kind, good)) for kind in kinds]

@@ -97,6 +97,8 @@ def measured(wanted: Wanted) -> Facts:
             **_limits(whole, auto),
             **_plan(auto),
             **_same(whole.job, auto, single.mapping, others, wanted.steps),
+            "untouched_s": whole.found.untouched.step_s,
+            "untouched_spread_s": whole.found.untouched.spread_s,
             "ops": len(traced.captured.graph),
             "measured_off": len(whole.found.measured),
             "measured_auto": len(auto.found.measured),

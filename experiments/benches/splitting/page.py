@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from experiments.benches.bench import Facts, ms, ms_spread
+from experiments.benches.intervals import geomean_in_words
 from experiments.benches.splitting.plot import PICTURE
 from experiments.benches.splitting.run import is_slower
 from experiments.report.text import markdown_table
 
+WANTED = 1.6  # times as fast as the best single device, in the geometric mean
+UNTOUCHED = "untouched, all cores"
+OF_UNTOUCHED = " *Untouched, all cores*: TensorFlow by itself in one process, timed before the searches."
 TIMES = ("network", "best single device", "whole ops", "ops divided", "whole / single", "divided / single",
          "divided / whole", "delivered")  # fmt: skip
 LIMITS = ("network", "plan tried", "bound, whole", "bound, divided", "predicted, divided", "crossing, whole",
@@ -15,9 +21,26 @@ SAME = ("network", "gradients", "other threads", "rounded", "first loss", "other
         "other threads", "rounded")  # fmt: skip
 
 
+def headline(facts: Facts) -> str:
+    """What is gained where ops may be divided, and what `--split auto` costs."""
+    rows = list(_fine(facts).values())
+    return (
+        f"{geomean_in_words([row['ratio_to_best_single'] for row in rows])} times as fast as the best single device "
+        f"(wanted: {WANTED}); `--split auto` by `off` {geomean_in_words([row['ratio_on_vs_off'] for row in rows])}, "
+        f"slower on {len(facts['slower'])} of {len(rows)} networks"
+    )
+
+
+def _fine(facts: Facts) -> dict[str, Facts]:
+    return {name: row for name, row in facts["by_model"].items() if "failed" not in row}
+
+
 def page_lines(facts: Facts) -> list[str]:
     """Times side by side, what limits them, and whether divided steps train as whole ones."""
-    fine = {name: row for name, row in facts["by_model"].items() if "failed" not in row}
+    fine = _fine(facts)
+    heads: tuple[str, ...] = TIMES
+    if any("untouched_s" in row for row in fine.values()):
+        heads = (*TIMES[:1], UNTOUCHED, *TIMES[1:])
     failed = [f"- `{name}`: {row['failed']}" for name, row in facts["by_model"].items() if "failed" in row]
     same = {name: row["sameness"] for name, row in fine.items() if row["sameness"]}
     return [
@@ -25,9 +48,9 @@ def page_lines(facts: Facts) -> list[str]:
         f"each from the same profile, with at most {facts['measurements']} measured mappings and {facts['minutes']:g} "
         "minutes of asking. What the two delivered and the best single device were then stepped in turn, "
         f"{facts['repeats']} times each, so nothing is judged by the times it was chosen by. Medians, with the "
-        "interquartile range; speed-ups with their standard error.",
+        "interquartile range; speed-ups with their standard error." + (OF_UNTOUCHED if heads != TIMES else ""),
         "",
-        *markdown_table(TIMES, [_times(name, row) for name, row in fine.items()], left=(0, 7)),
+        *markdown_table(heads, [_times(name, row, heads) for name, row in fine.items()], left=(0, len(heads) - 1)),
         "",
         *_sums(facts),
         *(["", "Not measured:", "", *failed] if failed else []),
@@ -54,26 +77,48 @@ def page_lines(facts: Facts) -> list[str]:
 def _sums(facts: Facts) -> list[str]:
     if facts["geomean_ratio"] is None:
         return ["No network was measured."]
-    slower = ", ".join(f"`{name}`" for name in facts["slower"])
+    rows = list(_fine(facts).values())
+    off, auto, between = (
+        geomean_in_words([row[key] for row in rows])
+        for key in ("off_to_best_single", "ratio_to_best_single", "ratio_on_vs_off")
+    )
     return [
-        f"Geometric means of the speed-ups over the best single device: {facts['geomean_off']:.2f} with whole ops, "
-        f"{facts['geomean_ratio']:.2f} where ops may be divided. "
-        + (f"Slower than whole ops, by more than two standard errors: {slower}." if slower else
-           "On no network slower than whole ops by more than two standard errors."),
-    ]  # fmt: skip
+        f"Geometric means of the speed-ups over the best single device: {off} with whole ops, {auto} where ops may be "
+        f"divided. `--split auto` by `--split off`: {between}. {_slower(facts, len(rows))}",
+    ]
 
 
-def _times(name: str, row: Facts) -> list[str]:
+def _slower(facts: Facts, count: int) -> str:
+    """On how many networks `--split auto` costs, and how much."""
+    names: Sequence[str] = facts["slower"]
+    if not names:
+        return f"`--split auto` was slower than `off`, by more than two standard errors, on 0 of {count} networks."
+    rows = [facts["by_model"][name] for name in names]
+    losses = [1 - row["ratio_on_vs_off"] for row in rows]
+    how_much = f"{min(losses):.1%} to {max(losses):.1%}" if len(losses) > 1 else f"{losses[0]:.1%}"
+    whole = sum(not row["delivers_divided"] for row in rows)
+    return (
+        f"`--split auto` was slower than `off`, by more than two standard errors, on {len(names)} of {count} networks, "
+        f"by {how_much}: {', '.join(f'`{name}`' for name in names)}. On {whole} of these it delivered whole ops."
+    )
+
+
+def _times(name: str, row: Facts, heads: Sequence[str]) -> list[str]:
     names = ("best_single", "off", "auto")
     ratio, error = row["ratio_on_vs_off"], row["on_vs_off_error"]
     return [
         f"`{name}`",
+        *([_untouched(row)] if UNTOUCHED in heads else []),
         *(ms_spread(row[f"{which}_s"], row[f"{which}_spread_s"]) for which in names),
         f"{row['off_to_best_single']:.2f}",
         f"{row['ratio_to_best_single']:.2f} +- {row['ratio_error']:.2f}",
         f"{'**' if is_slower(row) else ''}{ratio:.2f} +- {error:.2f}{'**' if is_slower(row) else ''}",
         f"divided: {row['policy']}" if row["delivers_divided"] else "whole",
     ]
+
+
+def _untouched(row: Facts) -> str:
+    return ms_spread(row["untouched_s"], row["untouched_spread_s"]) if "untouched_s" in row else ""
 
 
 def _limits(name: str, row: Facts) -> list[str]:

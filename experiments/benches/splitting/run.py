@@ -54,6 +54,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "minutes": MINUTES,
         "repeats": REPEATS,
         "steps": STEPS,
+        "seeds": [0],
     }
 
 

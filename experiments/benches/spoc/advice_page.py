@@ -11,13 +11,24 @@ WHATS = {"batch": "a bigger batch", "devices": "more devices", "split": "split o
 def advice_lines(facts: Facts) -> list[str]:
     """How it was tried, a table by sentence, and the rule for batches over all pairs of measured batches."""
     found = facts["advice"]
-    return [_how(found), "", *_table(found), *_skipped(found), *_pairs(found["pairs"])]
+    counted = f"Right / wrong in all: {totals(found)}."
+    return [_how(found), "", *_table(found), "", counted, *_skipped(found), *_pairs(found["pairs"])]
+
+
+def totals(found: Facts) -> str:
+    """Of each promise, how often a sentence that speaks of it was right and wrong."""
+    counts = {
+        what: [sum(told[what][key] or 0 for told in found["sentences"].values()) for key in ("right", "wrong")]
+        for what in WHATS
+    }
+    return ", ".join(f"{WHATS[what]} {right} / {wrong}" for what, (right, wrong) in counts.items())
 
 
 def _how(found: Facts) -> str:
     least = found["helps"]
     return (
-        f"The sentences of `placer spoc`, tried on {len(found['networks'])} networks. *A bigger batch* helps where "
+        f"The sentences of `placer spoc`, tried on {len(found['networks'])} networks, "
+        "drawn only from those that are not heavy. *A bigger batch* helps where "
         f"{found['times']} times the examples make a training step do at least {least['batch']:.1f} times as many a "
         "second, on all cores. *More devices* help where a process with all cores, but one core per op, is at least "
         f"{least['devices']:.1f} times as fast as one core: an upper bound of what placing ops on one-core devices can "

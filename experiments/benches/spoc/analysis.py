@@ -137,6 +137,12 @@ def errors(predicted_s: Floats, measured_s: Floats) -> Facts:
     return {"mean": float(off.mean()), "median": float(np.median(off))}
 
 
+def flops_at_best(errors: Facts) -> tuple[str, Facts]:
+    """The regressor by which FLOPs alone err least, and their errors. errors: regressor -> set of metrics -> errors."""
+    kind = min(errors, key=lambda kind: float(errors[kind][FLOPS]["mean"]))
+    return kind, errors[kind][FLOPS]
+
+
 def correlation(values: Floats, seconds: Floats) -> Facts:
     """Pearson's of the logarithms, and Spearman's; 0 for what never changes."""
     from scipy.stats import pearsonr, spearmanr

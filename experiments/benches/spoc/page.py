@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections import Counter
 
 from experiments.benches.bench import Facts, ms
-from experiments.benches.spoc.advice_page import advice_lines
-from experiments.benches.spoc.analysis import FLOPS, GROUPED, METRICS, SETS, SPOC, TARGETS
+from experiments.benches.intervals import mean_in_words
+from experiments.benches.spoc.advice_page import advice_lines, totals
+from experiments.benches.spoc.analysis import FLOPS, GROUPED, METRICS, SETS, SPOC, TARGETS, flops_at_best
+from experiments.benches.spoc.networks import networks
 from experiments.benches.spoc.plot import PICTURE
+from experiments.benches.spoc.published_page import published_lines
 from experiments.report.text import markdown_table, percent
+
+
+def headline(facts: Facts) -> str:
+    """What SPOC errs on families left out, beside FLOPs alone, and how often the sentences of `placer spoc` are so."""
+    _, flops = flops_at_best(facts["targets"]["step"]["errors"])
+    told = f"SPOC off by {_in_words(facts, 'step')} on families left out, FLOPs alone by {flops['mean']:.1%} at best"
+    advice = facts.get("advice")
+    return told if not advice else f"{told}; advice right / wrong: {totals(advice)}"
+
+
+def _in_words(facts: Facts, target: str) -> str:
+    """The mean error of SPOC over all networks, each predicted while its family was left out."""
+    points = facts["targets"][target]["points"]
+    pairs = zip(points[SPOC], points["measured_s"], strict=True)
+    return mean_in_words([abs(predicted_s / measured_s - 1) for predicted_s, measured_s in pairs])
 
 
 def page_lines(facts: Facts) -> list[str]:
@@ -28,7 +46,7 @@ def page_lines(facts: Facts) -> list[str]:
         *_devices(facts),
         *(["", *advice_lines(facts)] if facts.get("advice") else []),
         "",
-        *_published(facts),
+        *published_lines(facts),
         *(["", f"SPOC and times of every network: `{facts['data']}`."] if facts.get("data") else []),
         "",
         f"![Predictions of families that the fit had not seen, and correlations]({PICTURE})",
@@ -48,13 +66,30 @@ def _how(facts: Facts) -> list[str]:
 
 
 def _skipped(facts: Facts) -> list[str]:
+    """What is not among the networks: those that were skipped, and those that are heavy."""
+    return ["", f"{_told(facts)}{_heavy(facts)}"]
+
+
+def _told(facts: Facts) -> str:
     if not facts["skipped"]:
-        return []
+        return "Skipped: none."
     reasons = Counter(row["skipped"] for row in facts["skipped"])
     told = ", ".join(f"{count} ({reason})" for reason, count in reasons.items())
     caps = f"{facts['cap_s']:.0f} s and {facts['cap_bytes'] / 2**30:.0f} GiB a network"
     names = (f"{row['name']} ({row['device']})" if "device" in row else row["name"] for row in facts["skipped"])
-    return ["", f"Skipped: {told} (caps: {caps}): {', '.join(names)}."]
+    return f"Skipped: {told} (caps: {caps}): {', '.join(names)}."
+
+
+def _heavy(facts: Facts) -> str:
+    """How many heavy networks the sample lacks; nothing where it has them."""
+    chosen = set(facts.get("networks", ()))
+    heavy = {network.name for network in networks() if network.heavy}
+    if not chosen or heavy & chosen:
+        return ""
+    return (
+        f" The sample is drawn only from networks that are not heavy, that is slow to build or to run: {len(heavy)} "
+        "heavy ones are not in it."
+    )
 
 
 def _fewer(facts: Facts) -> str:
@@ -64,8 +99,8 @@ def _fewer(facts: Facts) -> str:
 def _errors(facts: Facts) -> list[str]:
     parts = [facts["targets"][target] for target in TARGETS]
     step, kind = parts[0], facts["regressor"]
-    flops = [_flops_at_best(part) for part in parts]
-    ratios = [error / part["spoc_error"] for (_, error), part in zip(flops, parts, strict=True)]
+    flops = [flops_at_best(part["errors"]) for part in parts]
+    ratios = [error["mean"] / part["spoc_error"] for (_, error), part in zip(flops, parts, strict=True)]
     sets = [
         [f"{f'**{name}**' if name in (FLOPS, SPOC) else name}{_listed(facts, name)}",
          *(percent(part["errors"][kind][name][key]) for part in parts for key in ("mean", "median"))]
@@ -76,9 +111,11 @@ def _errors(facts: Facts) -> list[str]:
         for other in step["errors"]
     ]
     return [
-        f"By the {kind} regressor, SPOC errs by {step['spoc_error']:.1%} on training steps. FLOPs alone err by "
-        f"{flops[0][1]:.1%} with the regressor that suits them best ({flops[0][0]}): {ratios[0]:.1f} times as much. On "
-        f"inference ({flops[1][0]}) it is {ratios[1]:.1f} times.{_of_default(facts.get('part'))}",
+        f"By the {kind} regressor, SPOC errs by {_in_words(facts, 'step')} on training steps, by "
+        f"{_in_words(facts, 'inference')} on inference. FLOPs alone err by {flops[0][1]['mean']:.1%} (median "
+        f"{flops[0][1]['median']:.1%}) on training steps with the regressor that suits them best ({flops[0][0]}): "
+        f"{ratios[0]:.1f} times as much. On inference ({flops[1][0]}) it is {ratios[1]:.1f} times."
+        f"{_of_default(facts.get('part'))}",
         "",
         *markdown_table(
             (f"the {kind} regressor sees", "training step, mean", "median", "inference, mean", "median"), sets
@@ -88,13 +125,6 @@ def _errors(facts: Facts) -> list[str]:
             ("mean error by", "training step: SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone"), regressors
         ),
     ]
-
-
-def _flops_at_best(part: Facts) -> tuple[str, float]:
-    """The regressor by which FLOPs alone err least, and how much."""
-    by_kind = {kind: float(errors[FLOPS]["mean"]) for kind, errors in part["errors"].items()}
-    kind = min(by_kind, key=lambda kind: by_kind[kind])
-    return kind, by_kind[kind]
 
 
 def _listed(facts: Facts, name: str) -> str:
@@ -149,9 +179,8 @@ def _least_explained(facts: Facts) -> list[str]:
     lines = [
         "",
         f"In the fit to all networks, 1,000 bytes take {each['traffic_bytes'] * 1e9:.2f} us, and an op takes "
-        f"{each['ops'] * 1e6:.1f} us beside its work{_break_even(facts)}. The fit has no constant beside these: the "
-        "smallest of the other families take too long to tell one, and tiny chains, which are little else, would be "
-        "predicted from a guess.",
+        f"{each['ops'] * 1e6:.1f} us beside its work{_break_even(facts)}. The formula has no fixed cost per step, "
+        "because too few small networks were measured to tell one. So very small chains are predicted badly.",
     ]
     if most[1] > most[2]:
         lines += [
@@ -202,34 +231,4 @@ def _devices(facts: Facts) -> list[str]:
             between,
             left=(0, 1),
         ),
-    ]
-
-
-def _published(facts: Facts) -> list[str]:
-    found = facts["published"]
-    good = {kind: row for kind, row in found.items() if "skipped" not in row}
-    left = [f"{kind} ({row['skipped']}: {row['detail']})" for kind, row in found.items() if kind not in good]
-    exact, within = (sum(row[key] for row in good.values()) for key in ("exact", "within"))
-    heads = ("network", "parameters", "never read", "`count_params`", "multiply-adds", "published", "off", "source")
-    return [
-        "Counts of one image at native size, traced only. Parameters are those of the traced graph's variables and of "
-        f"variables that it never reads; they equal Keras's `count_params` for {exact} of {len(good)} networks, and "
-        f"for {facts['exact_parameters']} of the {facts['n_networks']} measured ones. Multiply-adds are within "
-        f"{facts['published_within']:.0%} of the published figure for {within} of {len(good)}.",
-        "",
-        *markdown_table(heads, [_counts(kind, row) for kind, row in good.items()], left=(0, 7)),
-        *(["", f"Not counted: {', '.join(left)}."] if left else []),
-    ]
-
-
-def _counts(kind: str, row: Facts) -> list[str]:
-    return [
-        kind,
-        f"{row['parameters']:,}",
-        str(row["parameters"] - row["parameters_read"]),
-        f"{row['count_params']:,}",
-        f"{row['multiply_adds'] / 1e6:,.1f} M",
-        f"{row['published'] / 1e6:,.0f} M",
-        f"{row['off']:+.1%}",
-        row["source"] + (f" ({row['counts']})" if row["counts"] else ""),
     ]

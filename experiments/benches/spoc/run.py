@@ -23,6 +23,7 @@ from experiments.benches.spoc.analysis import (
     TARGETS,
     analysed,
     errors,
+    flops_at_best,
     launch_operations,
     left_out,
     timed_of,
@@ -147,13 +148,18 @@ def analysed_rows(rows: Sequence[Facts]) -> Facts:
         raise PlacerError(f"{len(rows)} networks could be measured, too few to fit anything; see what was skipped.")
     by_target = {target: analysed(timed_of(rows, target)) for target in TARGETS}
     step = by_target["step"]
+    best, flops = flops_at_best(step["errors"])
     return {
         "n_networks": len(rows),
         "n_families": len({row["family"] for row in rows}),
         "spoc_error": step["spoc_error"],
-        "flops_error": step["flops_error"],
+        "flops_error": step["flops_error"],  # by the same regressor as SPOC
+        "flops_error_at_best": flops["mean"],  # by the one that suits FLOPs best
+        "flops_regressor_at_best": best,
         "cdl_spearman": step["correlations"]["span"]["spearman"],
         "regressor": DEFAULT,
+        "seeds": [0],  # of the regressors
+        "repeats": {"at least": min(row["repeats"] for row in rows), "at most": max(row["repeats"] for row in rows)},
         "sets": {name: list(metrics) for name, metrics in SETS.items()},
         "launch_operations": launch_operations(step["seconds_each"]),
         "exact_parameters": sum(row["step"]["parameters"] == row["count_params"] for row in rows),

@@ -79,6 +79,8 @@ def compared(samples: Sequence[MeasuredMappings]) -> Facts:
         "folds": FOLDS,
         "fold_repeats": CV_REPEATS,
         "top": TOP,
+        "seeds": [0],
+        "repeats": {"steps of each mapping": REPEATS, "cross-validations": CV_REPEATS},
         "by_model": by_model,
     }
 

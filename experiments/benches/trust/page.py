@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 from experiments.benches.bench import Facts, ms
+from experiments.benches.intervals import geomean_in_words
 from experiments.report.text import markdown_table
 
 MIB = 2**20
+PROMISED = 1.05  # times as long as alone, at the most
+
+
+def headline(facts: Facts) -> str:
+    """What was wrong, and what a loop that ended untouched costs."""
+    loops = _untouched(facts)
+    slow = sum(pace["ratio"] > PROMISED for pace in loops.values())
+    return (
+        f"{_figure(facts['differences'])} differences in {facts['loops']} loops, {_figure(facts['stale_reads'])} stale "
+        f"reads (wanted: 0); loops that ended untouched: {_over_loops(facts)} of the time alone{_worst(facts)}, "
+        f"{slow} of {len(loops)} above {PROMISED} (wanted: none)"
+    )
 
 
 def page_lines(facts: Facts) -> list[str]:
@@ -23,6 +37,7 @@ def page_lines(facts: Facts) -> list[str]:
             (_loop(name, ways, facts["paces"].get(name)) for name, ways in facts["by_loop"].items()), left=(0, 7),
         ),
         "",
+        *_cost(facts),
         *_details(facts),
         *NOTES,
     ]  # fmt: skip
@@ -38,7 +53,7 @@ def _headlines(facts: Facts) -> Iterator[list[str]]:
     yield [f"stale reads of {facts['reads'] or 0:,}", "0", _figure(facts["stale_reads"]), details]
     worst = facts["worst_vs_untouched"]
     yield [
-        "worst step against untouched", "1.05", "failed" if worst is None else f"{worst:.3f}",
+        "worst step against untouched", f"{PROMISED}", "failed" if worst is None else f"{worst:.3f}",
         f"default settings over {facts['workers']} worker processes of the same machine",
     ]  # fmt: skip
     growth = facts["growth"]
@@ -63,6 +78,61 @@ def _loop(name: str, ways: dict[str, Facts], pace: Facts | None) -> list[str]:
         return [*row, "failed", "", pace["failed"]]
     ended = ", ".join(state.partition(": ")[2] for state in pace["ended"])
     return [*row, f"{pace['ratio']:.3f} +- {pace['spread']:.3f}", ms(pace["alone_s"]), ended]
+
+
+def _untouched(facts: Facts) -> dict[str, Facts]:
+    """The step times of the loops whose steps all ended untouched."""
+    return {
+        name: pace
+        for name, pace in facts["paces"].items()
+        if "ratio" in pace and all(state.partition(": ")[2] == "untouched" for state in pace["ended"])
+    }
+
+
+def _over_loops(facts: Facts) -> str:
+    return geomean_in_words([pace["ratio"] for pace in _untouched(facts).values()])
+
+
+def _worst(facts: Facts) -> str:
+    ratios = [pace["ratio"] for pace in _untouched(facts).values()]
+    return f", worst {max(ratios):.2f}" if ratios else ""
+
+
+def _cost(facts: Facts) -> Iterator[str]:
+    """What wrapping costs where nothing is gained."""
+    loops = _untouched(facts)
+    if not loops:
+        return
+    longer = [pace["ratio"] - 1 for pace in loops.values() if pace["ratio"] > 1]
+    above = [name for name, pace in loops.items() if pace["ratio"] > PROMISED]
+    said = f"Of {len(loops)} loops that ended untouched, {len(longer)} took longer than alone"
+    if longer:
+        said += f", by {min(longer):.0%} to {max(longer):.0%}, {median(longer):.0%} in the median"
+    said += f"; {len(above)} took more than {PROMISED} times as long. "
+    said += f"Geometric mean over all of these: {_over_loops(facts)} times as long as alone."
+    if above:
+        said += _worst_of({name: loops[name] for name in above})
+    yield from (said, "")
+
+
+def _worst_of(above: dict[str, Facts]) -> str:
+    """The slowest, and the slowest of those that are not slow by chance, if that is another."""
+    worst, *others = sorted(above, key=lambda name: -above[name]["ratio"])
+    said = f" The worst is {_named(worst, above)}"
+    if not _may_be_noise(above[worst]):
+        return f"{said}."
+    said += ": its interval covers 1, so it may be noise."
+    sure = next((name for name in others if not _may_be_noise(above[name])), None)
+    return said if sure is None else f"{said} The worst whose interval does not is {_named(sure, above)}."
+
+
+def _named(name: str, paces: dict[str, Facts]) -> str:
+    return f"`{name}` with {paces[name]['ratio']:.3f} +- {paces[name]['spread']:.3f}"
+
+
+def _may_be_noise(pace: Facts) -> bool:
+    """Whether 1 is within twice the standard error; of an older record, within the interquartile range."""
+    return bool(pace["ratio"] - (2 * pace["error"] if "error" in pace else pace["spread"] / 2) <= 1)
 
 
 def _details(facts: Facts) -> Iterator[str]:

@@ -14,8 +14,9 @@ from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import Caps, Measurer, environment, facts_alone
 from experiments.benches.takes import Takes
+from experiments.benches.trust.pace import FEWEST_PAIRS
 from experiments.jobs.profile import Advance
-from experiments.loops.catalogue import LOOPS, Loop, find
+from experiments.loops.catalogue import LOOPS, SEED, Loop, find
 from experiments.loops.environment import EXACT
 from experiments.report.progress import progress_bar
 
@@ -49,7 +50,10 @@ def bench_facts(options: BenchOptions) -> Facts:
             advance(f"{loop.name}: step times")
             settings = {"loop": loop.name, "workers": options.workers, "budget": budget}
             paces[loop.name] = _part(options, "pace", loop.name, **settings)
-    return judged(compared, reading, paces, growth, options.workers, budget)
+    return judged(compared, reading, paces, growth, options.workers, budget) | {
+        "seeds": [SEED],
+        "repeats": {"reads": reads, "moves": MOVES, "pairs of blocks at least": FEWEST_PAIRS},
+    }
 
 
 def _beside(call: Callable[[], T]) -> Future[T]:

@@ -282,6 +282,7 @@ def test_what_is_counted() -> None:
     facts = run.judged(parts(), "towers", 2, 3)
     headlines = ("injected", "survived", "state_lost", "left_behind", "fuzzed", "mishandled")
     assert [facts[name] for name in headlines] == [4, 4, 0, 0, 7_500, 2]
+    assert facts["seeds"] == [0]
     late, lost = Outcome(KILL, "start", injected=False), Outcome(KILL, "start", ["no store"], 2, ["process 1: x"])
     facts = run.judged(parts(**{f"search-{KILL}": [late.facts(), lost.facts()]}), "towers", 2, 3)
     assert [facts[name] for name in headlines[:4]] == [4, 3, 2, 1]

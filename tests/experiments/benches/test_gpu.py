@@ -30,7 +30,7 @@ from experiments.benches.gpu.figures import (
     tight_facts,
     unseen,
 )
-from experiments.benches.gpu.page import page_lines
+from experiments.benches.gpu.page import headline, page_lines
 from experiments.benches.gpu.plot import draw, fill
 from experiments.benches.gpu.tasks import Budget, Task, hardware_of, tables_mib
 from experiments.jobs.search.finding import Row
@@ -79,7 +79,8 @@ TIGHT = tight_facts(
     },
 )  # fmt: skip
 AUTOPLACE = {
-    "overhead": 0.004, "overhead_error": 0.002, "bare_s": 0.01, "call_s": 0.01, "steps": 400, "settled_on": "gpu:0",
+    "overhead": 0.004, "overhead_total": 0.006, "overhead_error": 0.002, "bare_s": 0.01, "call_s": 0.01, "steps": 400,
+    "settled_on": "gpu:0",
 }  # fmt: skip
 PARTS = {
     "models": {
@@ -280,7 +281,8 @@ class TestFigures:
     def test_all_parts_count_together_and_failures_give_no_figure(self):
         facts = all_facts(PARTS, TIGHT, AUTOPLACE)
         assert facts["n_unseen"] == 8 and facts["unseen_mape"] == pytest.approx(0.1)
-        assert facts["worst_ratio_to_tf_default"] == 1.0 and facts["overhead"] == 0.004
+        assert facts["worst_ratio_to_tf_default"] == 1.0
+        assert (facts["overhead"], facts["overhead_medians"]) == (0.006, 0.004)
         nothing = all_facts({}, None, {"failed": "time: more than 9 s"})
         assert nothing["unseen_mape"] is None and nothing["overhead"] is None and nothing["models"] == {}
 
@@ -299,13 +301,33 @@ class TestPage:
         assert "Faster than TensorFlow's default: `alexnet` 1.20x, `mnist_softmax` 2.00x." in text
         assert "No mapping beat the default on `vgg16`" in text
         assert "the GPU alone is the place for all that is heavy" in text
-        assert "- `vgg16` 1.13x; here 1.00x, and more than 1.02x is not to be had" in text
+        assert "- `vgg16` 1.13x; here 1.00x. Predictions allow at most 1.02x." in text
         assert "- `alexnet` 1.18x; here 1.20x." in text
-        assert "- `mnist_softmax` 3.33x; here 2.00x, though the bound is 5.00x" in text
+        assert (
+            "- `mnist_softmax` 3.33x; here 2.00x. Predictions allow up to 5.00x; the search did not find that." in text
+        )
+        assert "`alexnet`: predictions allowed at most 1.10x; measured 1.20x, so they were wrong here." in text
+        assert "Geometric mean over the networks: 1.34 (95% interval" in text
         assert "| `moe` | failed: died" in text and "| gpus:2 | `towers` |" in text
         assert "TensorFlow's default: fails: memory (when the model was made)" in text and "2.50x of everything" in text
-        assert "off by 10.0%" in text and "+0.4% +- 0.2%" in text
+        assert "off by 10.0% on average, 10.0% in the median" in text
+        assert "+0.6% by all seconds, +0.4% +- 0.2% by medians, of 10.0 ms" in text
         assert "Not reached in 10 minutes: nasnet_mobile on CPU + GPU." in text
+
+    def test_what_was_delivered_without_a_placement_is_said(self):
+        facts = made_up()
+        facts["models"]["alexnet"]["delivered"] = facts["splits"]["gpus:2"]["towers"]["delivered"] = "gpu:0"
+        text = "\n".join(page_lines(facts))
+        plain = "On 1 of these what was delivered is the plain gpu:0, that is no placement."
+        assert text.count(plain) == 2 and plain not in "\n".join(page_lines(made_up()))
+        assert "faster on 2 of 3 networks measured, on 1 of these without placement" in headline(facts)
+
+    def test_a_ratio_that_was_not_allowed_for_shows_predictions_to_be_wrong(self):
+        facts = made_up()
+        facts["models"]["mnist_softmax"]["bound_ratio"] = 0.99
+        text = "\n".join(page_lines(facts))
+        wrong = "redictions allowed at most 0.99x; measured 2.00x, so they were wrong here."
+        assert text.count(wrong) == 1 and f"- `mnist_softmax` 3.33x; here 2.00x. P{wrong}" in text
 
     def test_tables_are_whole(self):
         lines = [line for line in page_lines(made_up()) if line.startswith("|")]
@@ -325,6 +347,8 @@ class TestPage:
     def test_nothing_measured_is_a_page_and_a_picture_too(self, tmp_path):
         facts = {**made_up(), **all_facts({}, None, None)}
         assert "No network was measured" in "\n".join(page_lines(facts))
+        assert headline(facts).startswith("unknown times TensorFlow's default; faster on 0 of 0 networks measured")
+        assert headline(facts).endswith("unseen mappings - off; overhead - (wanted: 1%)")
         draw(facts, tmp_path / "p.png")
 
     def test_it_goes_through_json(self):
@@ -386,7 +410,8 @@ class TestRun:
         facts, asked = self.run(monkeypatch)
         assert facts["device"] == "NVIDIA H200" and facts["not_reached"] == [] and facts["failed"] == {}
         assert set(facts["models"]) == set(zoo.names()) and set(facts["splits"]) == {"gpus:2"}
-        assert facts["tight_memory"]["default"] == "fails: memory" and facts["overhead"] == 0.004
+        assert facts["tight_memory"]["default"] == "fails: memory" and facts["overhead"] == 0.006
+        assert facts["seeds"] == [0] and facts["repeats"]["moe on CPU + GPU"] == 50
         first = asked.index(("gpus:1@1024", "default", asked[5][2]))
         assert asked[first - 1] == asked[first + 1] == "fresh"
         assert asked[first][2].model == "two_tower@1536MiB" and asked[first][2].limit_bytes == 2**30

@@ -12,7 +12,8 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.operators import run
 from experiments.benches.operators.elsewhere import elsewhere_facts
 from experiments.benches.operators.left_out import DEVICES, left_out
-from experiments.benches.operators.page import _elsewhere_lines, _left_out_lines
+from experiments.benches.operators.left_out_page import left_out_lines
+from experiments.benches.operators.page import _aims, _elsewhere_lines, headline
 from experiments.benches.operators.run import left_out_facts, profiled, summary
 from experiments.benches.process import alone
 from placer.measure.store import Store
@@ -25,7 +26,8 @@ def row(step_s: float, predicted_s: float, by_prediction_s: float, by_profile_s:
         "step_s": step_s, "spread_s": 0.0, "predicted_s": predicted_s, "profiled_s": step_s,
         "error": predicted_s / step_s - 1, "profiled_error": 0.0, "levelled_error": 0.5 * (predicted_s / step_s - 1),
         "guessed": {"Odd": 1}, "guessed_share": 0.02,
-        "by_prediction": {"step_s": by_prediction_s, "spread_s": 0.001},
+        "costs_s": 6.8,
+        "by_prediction": {"step_s": by_prediction_s, "spread_s": 0.001, "plan_s": 0.9, "predicted_s": 0.4},
         "by_profile": {"step_s": by_profile_s, "spread_s": 0.001},
     }  # fmt: skip
 
@@ -50,11 +52,36 @@ def test_the_page_shows_each_network_and_failures(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(run, "facts_alone", lambda call, model, *_, **__: rows[model])
     facts = left_out_facts(BenchOptions(), ["towers", "moe"], tmp_path, {"models": ["towers", "moe"]})
     assert facts["step_mape_left_out"] == pytest.approx(0.2)
-    page = "\n".join(_left_out_lines(facts))
-    assert "| `towers` | 1000.0 ms +- 0.0 ms | 1200.0 ms | +20.0% | +10.0% | +0.0% | 2.0% |" in page
-    assert "| 500.0 ms +- 1.0 ms | 600.0 ms +- 1.0 ms | 1.20 |" in page
+    page = "\n".join(left_out_lines(facts | {"networks": ["towers", "moe", "vgg16"]}))
+    assert "| `towers` | 1000.0 ms +- 0.0 ms | 1200.0 ms | +20.0% | +10.0% | +0.0% | 2.0% | 6.8 | 0.9 |" in page
+    assert "| 500.0 ms +- 1.0 ms (-20%) | 600.0 ms +- 1.0 ms | 1.20 |" in page
     assert "failed: a worker was lost" in page
-    assert list(_left_out_lines({"mape": 0.1})) == []
+    assert "(2 of the 3, to save time)" in page and "common factor of the other networks" not in page
+    assert list(left_out_lines({"mape": 0.1})) == []
+
+
+def lines_of(*errors: float) -> str:
+    rows = {str(i): row(1.0, 1 + error, 1.0, 1.0) for i, error in enumerate(errors)}
+    return "\n".join(left_out_lines({"left_out": rows, **summary(list(rows.values()))}))
+
+
+def test_the_page_says_whether_all_errors_go_one_way_and_gives_each_mean_a_line() -> None:
+    text = lines_of(-0.1, -0.2, -0.3)
+    assert "is off by 20.0% (95% interval " in text and "median 20.0%) on average. All 3 are predicted too fast" in text
+    assert "a common bias: -20.0% on average." in text
+    assert "- If all steps are corrected by the common factor of the other networks: " in text
+    assert "2 of 3 are predicted too fast; with its sign, the error is -10.0% on average." in lines_of(-0.1, -0.3, 0.1)
+    assert "None could be measured." in "\n".join(left_out_lines({"left_out": {"moe": {"failed": "no."}}}))
+
+
+def test_the_page_and_the_headline_say_which_aims_are_reached() -> None:
+    facts = {"mape": 0.14, "mape_time_weighted": 0.05, "mape_unseen_networks": None, "step_mape_left_out": 0.2}
+    (aims, _, networks, _) = _aims(facts | {"mape_by_unseen_network": {"moe": 0.25}})
+    assert aims.startswith("Wanted: unseen shapes 8%: not reached, 14.0%; unseen shapes, weighted by time 5%: reached,")
+    assert "unseen networks" not in aims and networks == "Unseen networks: moe 25.0%."
+    told = headline(facts | {"left_out": {"a": row(1.0, 1.2, 1.0, 1.0), "b": {"failed": "no."}}})
+    assert "unseen networks - (wanted: 20%)" in told and told.endswith("20.0% (median 20.0%) (wanted: 12%)")
+    assert headline({}).endswith("left out unknown (wanted: 12%)")
 
 
 def times_of(machine: str, launch_s: float, peak: float, idle: float) -> list[OperatorRow]:

@@ -5,7 +5,7 @@ import pytest
 from experiments.benches.bench import BenchOptions
 from experiments.benches.plan import run
 from experiments.benches.plan.graphs import attention, cells, gpus, inception, residual
-from experiments.benches.plan.page import page_lines
+from experiments.benches.plan.page import headline, page_lines
 from placer.errors import BadInputError, PlacerError
 from search.offline.plan import plan
 
@@ -45,7 +45,19 @@ def test_every_case_has_what_hybrid_and_the_others_found_over_one_bound(hurried,
     assert facts["worst_vs_peer"] == max(row["over_bound_10s"] / row["best_peer"] for row in facts["cases"])
     assert run.bench_facts(BenchOptions(runs=tmp_path)) == facts  # kept
     page = "\n".join(page_lines(facts))
-    assert "`small`" in page and "max-load" in page and f"{facts['worst_vs_peer']:.3f}" in page
+    assert "`small`" in page and "max-load" in page and "they hold for variables only" in page
+    assert (facts["seeds"], facts["repeats"]) == ([0], 1)
+
+
+def test_what_is_behind_another_method_is_said_to_be_slower():
+    def facts(*ratios):
+        cases = [{"over_bound_10s": 1.2 * ratio, "best_peer": 1.2} for ratio in ratios]
+        return {"cases": [*cases, {"case": "large", "failed": "no."}], "worst_vs_peer": max(ratios)}
+
+    told = headline(facts(0.9, 1.0, 1.005))
+    assert told.startswith("plans after 10 s are not behind the best other method on 2 of 3 graphs (wanted: all), 0.5%")
+    assert "0.5% slower on the worst; share of the best other's: 0.97 (95% interval" in told
+    assert "1 of 1 graphs (wanted: all), 10.0% faster on the worst" in headline(facts(0.9))
 
 
 def test_a_case_that_fails_is_a_row_and_the_others_go_on(hurried, monkeypatch):

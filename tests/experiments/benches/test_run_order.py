@@ -44,7 +44,20 @@ def test_gains_are_ratios_to_tensorflows_own_order(known):
     lines = "\n".join(run_order.page_lines(facts))
     assert "| `towers` | local | 100.0 ms +- 1.0 ms | 200.0 ms +- 1.0 ms | 200.0 ms +- 1.0 ms | 2.00 | 1.00 |" in lines
     assert "- moe: its process ended with code -9" in lines and "- transformer, heft: InternalError: no." in lines
+    assert "4 of the zoo's 12 networks, to save time." in lines
+    assert "*Gain*: TensorFlow's time divided by this one; above 1 is faster." in lines and facts["seeds"] == [0]
     assert "- two_tower: each of local, expert, heft puts all on one device" in lines
+
+
+def test_what_gets_slower_is_counted_and_the_median_mapping_stands_beside_the_mean(known):
+    facts = run_order.bench_facts(BenchOptions(tuple(FOUND)))
+    lines = "\n".join(run_order.page_lines(facts))
+    assert "geometric mean over networks: rank 1.41 (median 1.50), donf 0.84 (median 0.85)." in lines
+    assert "Of 3 mappings rank makes 1 slower, donf 1; the median gain of a mapping is 2.000 by rank, 1.000" in lines
+    assert run_order.headline(facts) == (
+        "gain over TensorFlow's own order: rank 1.41 (median 1.50), slower on 1 of 3 mappings; donf 0.84 (median "
+        "0.85), slower on 1"
+    )
 
 
 def test_where_no_network_could_be_measured_it_says_why(known):

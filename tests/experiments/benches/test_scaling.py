@@ -24,7 +24,7 @@ from experiments.benches.scaling.judge import (
     stability,
     study,
 )
-from experiments.benches.scaling.page import page_lines
+from experiments.benches.scaling.page import headline, page_lines
 from experiments.benches.scaling.plot import draw, fill
 from placer.errors import BadInputError, PlacerError
 from surrogate.scaling.fit import FitSettings
@@ -154,6 +154,12 @@ def test_the_page_tells_models_kinds_and_seeds(facts):
     assert "| `cnn` | plain | none |" in text and "| `mlp` | projected, rows drawn anew |" in text
     assert "(docs/scaling.png)" in text and "could not be measured: not measured here." in text
     assert "on 1, 2 or 4 one-core worker processes" in text and "in 1, 2 or 4 chunks" in text
+    held_out = f"`generic` held out: {facts['mape_heldout']:.1%} (95% interval "
+    assert held_out in text and f"on larger networks: {facts['mape_extrapolation']:.1%} (95% interval " in text
+    assert "form is chosen without seeing the test runs" in text
+    assert headline(facts).startswith(f"step times off by {facts['mape_heldout']:.1%} (95% interval ")
+    assert headline(facts).endswith("`scale sgd` not measured")
+    assert facts["seeds"][:2] == [0, 1] and facts["repeats"]["steps at least"] == 7
     assert "This process had 2 cores, so 4 workers are oversubscribed" in text
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.benches import sampling, simulator_accuracy
+from experiments.benches import sampling
 from experiments.benches.bench import BenchOptions
-from experiments.benches.simulator_accuracy import MeasuredNetwork, page_lines
+from experiments.benches.simulator_accuracy import run as simulator_accuracy
+from experiments.benches.simulator_accuracy.page import headline, page_lines
+from experiments.benches.simulator_accuracy.run import MeasuredNetwork
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
@@ -85,8 +87,47 @@ def test_no_network_at_all_is_an_honest_failure(monkeypatch):
 
 def test_the_page_has_a_row_per_network_and_the_mean(facts):
     rows = [line for line in page_lines(facts) if line.startswith("| ")]
-    assert [row.split(" | ")[0] for row in rows[2:]] == ["| one", "| other", "| mean"]
-    assert f"{facts['unseen_mape']:.1%}" in rows[-1]
+    assert [row.split(" | ")[0] for row in rows[2:]] == ["| one", "| other", "| mean", "| median"]
+    assert f"{facts['unseen_mape']:.1%}" in rows[-2]
+    assert facts["seeds"] == [0] and facts["repeats"] == 8
+
+
+def test_all_errors_are_of_the_same_mappings():
+    """Other step times of the mappings that calibrate leave every error of a calibration by single devices as it is."""
+    network = sample("one", 3)
+    spoilt = network.step_s.copy()
+    spoilt[network.singles : simulator_accuracy.CALIBRATED_ON] *= 5
+    before, after = (
+        simulator_accuracy._judged(n, [sample("other", 1)]) for n in (network, replace(network, step_s=spoilt))
+    )
+    assert before["n_judged"] == 14 - 8
+    for key in ("singles_only_mape", "held_out_mape", "held_out_tau"):
+        assert before[key] == after[key]
+    assert before["unseen_mape"] != after["unseen_mape"]
+
+
+def test_what_a_calibration_by_single_devices_was_shown_judges_nothing():
+    found = simulator_accuracy._judged(sample("one", 3, 2), [])
+    assert found["unseen_mape"] is None and found["n_judged"] == 0
+
+
+def row(unseen, singles):
+    return {"n_mappings": 18, "unseen_mape": unseen, "kendall_tau": 0.5, "replay_mape": 0.02, "held_out_mape": None,
+            "singles_only_mape": singles, "noise": 0.01}  # fmt: skip
+
+
+def test_an_older_record_says_what_each_column_is_of_and_where_calibration_does_harm():
+    by_model = {"a": row(0.34, 0.15), "b": row(0.02, 0.1), "c": row(0.105, 0.1)}
+    facts = {"n_mappings": 54, "workers": 2, "calibrated_on": 8, "by_model": by_model, "kendall_tau": 0.5,
+             "singles_only_mape": 0.1}  # fmt: skip
+    text = "\n".join(page_lines(facts))
+    assert "In this record the columns judge different mappings" in text and "those after the first 8, *network" in text
+    assert "single devices only for: a (34.0%, by single devices only 15.0%)." in text
+    assert "| median | 54 |  | 10.5% | 0.50 |" in text and "| mean | 54 |  | 15.5% |" in text
+    assert headline(facts).startswith("unseen mappings off by 15.5% (95% interval ")
+    assert headline(facts).endswith("tau 0.50 (wanted: 0.85); calibrated by single devices only 10.0%")
+    new = "\n".join(page_lines({**facts, "same_mappings": True, "by_model": {"b": by_model["b"]}}))
+    assert "All columns judge the same mappings: those after the first 8." in new and "For no network does" in new
 
 
 class FewUnits:

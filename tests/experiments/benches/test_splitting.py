@@ -15,6 +15,7 @@ from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.splitting import run
 from experiments.benches.splitting.measure import Wanted, measured
+from experiments.benches.splitting.page import headline, page_lines
 from experiments.benches.splitting.plot import fill
 from experiments.benches.splitting.sameness import gradient_slots, sameness, trained
 from placer.errors import BadInputError
@@ -34,7 +35,7 @@ DIVIDED = {
     "crossing_bytes_auto": 2**21, "crossings_auto": 6, "crossing_bytes_divided": 2**21, "crossings_divided": 6,
     "policy": "columns", "ops_divided": 40, "variables_divided": 12, "ways": {"axis0": 30, "columns": 10},
     "sameness": SAME, "loss_rel_err": 1e-7, "ops": 100, "measured_off": 24, "measured_auto": 24, "commit": "abc",
-    "seconds": 100.0,
+    "seconds": 100.0, "untouched_s": 0.15, "untouched_spread_s": 0.01,
 }  # fmt: skip
 WHOLE = DIVIDED | {
     "auto_s": 0.2, "ratio_to_best_single": 1.0, "ratio_on_vs_off": 0.9, "on_vs_off_error": 0.04,
@@ -78,8 +79,16 @@ def test_slower_is_what_is_slower_beyond_its_error(asked):
 def test_the_page_tells_figures_limits_sameness_and_failures(checkout, asked):
     facts = bench(models=("towers", "vgg16", "alexnet"), record=True)
     page = (checkout / "BENCHMARKS.md").read_text()
-    assert "| `towers` | 200.0 ms +- 10.0 ms | 180.0 ms +- 10.0 ms | 100.0 ms +- 20.0 ms | 1.11 | 2.00 +- " in page
-    assert "**0.90 +- 0.04**" in page and "Slower than whole ops" in page
+    times = "| 150.0 ms +- 10.0 ms | 200.0 ms +- 10.0 ms | 180.0 ms +- 10.0 ms | 100.0 ms +- 20.0 ms |"
+    assert f"| `towers` {times} 1.11 | 2.00 +- " in page
+    assert "**0.90 +- 0.04**" in page and "*Untouched, all cores*" in page
+    assert "on 1 of 2 networks, by 10.0%: `vgg16`. On 1 of these it delivered whole ops." in page
+    assert "1.41 (median 1.50) where ops may be divided. `--split auto` by `--split off`: 1.27 (median 1.35)." in page
+    assert headline(facts) == (
+        "1.41 (median 1.50) times as fast as the best single device (wanted: 1.6); `--split auto` by `off` 1.27 "
+        "(median 1.35), slower on 1 of 2 networks"
+    )
+    assert facts["seeds"] == [0]
     assert "columns: 30 along axis0, 10 along columns; 12 variables" in page and "2.0 MiB in 6" in page
     assert "| `towers` | 3.0e-07 | 2.0e-07 | 5.0e-07 |" in page
     assert "- `alexnet`: it did not end within 9 s" in page
@@ -88,6 +97,14 @@ def test_the_page_tells_figures_limits_sameness_and_failures(checkout, asked):
         == facts["by_model"]["vgg16"]
     )
     assert (checkout / "docs" / "splitting.png").stat().st_size > 10_000
+
+
+def test_an_older_record_has_no_column_of_untouched_steps(asked):
+    facts = bench(models=("towers",))
+    del facts["by_model"]["towers"]["untouched_s"]
+    page = "\n".join(page_lines(facts))
+    assert "ntouched, all cores" not in page and "| `towers` | 200.0 ms +- 10.0 ms | 180.0 ms" in page
+    assert "by more than two standard errors, on 0 of 1 networks." in page
 
 
 def test_where_nothing_could_be_measured_the_page_says_so(checkout, asked):

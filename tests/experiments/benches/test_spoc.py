@@ -29,6 +29,7 @@ from experiments.benches.spoc.analysis import (
     Additive,
     analysed,
     correlation,
+    flops_at_best,
     launch_operations,
     left_out,
     seconds_each,
@@ -38,7 +39,7 @@ from experiments.benches.spoc.asking import NOT_REACHED, Asking
 from experiments.benches.spoc.device_kinds import ALL_CORES, CORE_PER_OP, DEVICE_KINDS, ONE_CORE, settle
 from experiments.benches.spoc.measure import Repeats, SpocStudy, in_turn
 from experiments.benches.spoc.networks import Network, families, networks, stratified
-from experiments.benches.spoc.page import page_lines
+from experiments.benches.spoc.page import headline, page_lines
 from experiments.benches.spoc.plot import draw, fill
 from experiments.benches.spoc.published import PUBLISHED, judged
 from experiments.benches.spoc.run import skipped
@@ -168,7 +169,10 @@ def test_correlations_of_what_is_known():
 
 def test_facts_have_every_key_and_spoc_beats_flops(facts):
     assert facts["n_networks"] == 48 and facts["n_families"] == 6
-    assert facts["spoc_error"] < 0.05 < facts["flops_error"]
+    assert facts["spoc_error"] < 0.05 < facts["flops_error_at_best"] <= facts["flops_error"]
+    by_kind = facts["targets"]["step"]["errors"]
+    assert facts["flops_error_at_best"] == by_kind[facts["flops_regressor_at_best"]][FLOPS]["mean"]
+    assert (facts["seeds"], facts["repeats"]) == ([0], {"at least": 7, "at most": 7})
     assert -1 <= facts["cdl_spearman"] <= 1
     assert json.loads(json.dumps(facts)) == facts
     families_of = facts["targets"]["step"]["families"]
@@ -194,6 +198,27 @@ def test_the_page_tells_errors_skips_counts_and_where_the_picture_is(facts):
     assert "| VGG16 | 10 | 1 | 10 | 15,470.0 M | 15,300 M | +1.1% |" in text
     assert "within 2% of the published figure for 1 of 1" in text and "VGG19 (time: slow)" in text
     assert "(docs/spoc.png)" in text and "`benchmarks/spoc.csv`" in text
+
+
+def test_the_page_names_heavy_networks_that_are_not_in_the_sample_and_medians(facts):
+    heavy = [network.name for network in networks() if network.heavy]
+    text = "\n".join(page_lines(facts | {"skipped": [], "networks": ["MobileNet-64px"]}))
+    assert "Skipped: none. The sample is drawn only from networks that are not heavy, that is slow" in text
+    assert f"{len(heavy)} heavy ones are not in it." in text
+    assert "heavy ones" not in "\n".join(page_lines(facts | {"networks": heavy}))
+    assert f"SPOC errs by {facts['spoc_error']:.1%} (95% interval " in text and "FLOPs alone err by" in text
+    assert "The formula has no fixed cost per step" in text
+
+
+def test_the_headline_gives_flops_the_regressor_that_suits_them(facts):
+    errors = {"a": {FLOPS: {"mean": 0.9}}, "b": {FLOPS: {"mean": 0.4, "median": 0.2}}}
+    assert flops_at_best(errors) == ("b", {"mean": 0.4, "median": 0.2})
+    assert headline(facts).endswith(f"on families left out, FLOPs alone by {facts['flops_error_at_best']:.1%} at best")
+    sentence = {what: {"right": 2, "wrong": 1} for what in ("batch", "devices")} | {
+        "split": {"right": None, "wrong": 0}
+    }
+    told = headline(facts | {"advice": {"sentences": {"launch-bound": sentence, "wide": sentence}}})
+    assert told.endswith("; advice right / wrong: a bigger batch 4 / 2, more devices 4 / 2, split ops 0 / 0")
 
 
 def test_the_record_is_shown_as_it_was_even_where_it_is_older_than_the_code():

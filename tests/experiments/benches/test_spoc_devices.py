@@ -118,6 +118,8 @@ def test_a_promise_that_is_kept_counts_as_right_and_one_that_is_not_as_wrong():
     assert told["split"] == {"says": None, "right": None, "wrong": None, "median": pytest.approx(2.0)}
     text = "\n".join(advice_lines({"advice": found | {"pairs": advice.batch_pairs([])}}))
     assert "| launch-bound | 2 | will help: 1 right, 1 wrong, median 2.50x | will not: 2 right, 0 wrong" in text
+    assert "Right / wrong in all: a bigger batch 1 / 1, more devices 2 / 0, split ops 0 / 0." in text
+    assert "tried on 2 networks, drawn only from those that are not heavy." in text
     assert "| wide | 0 | - | - | - |" in text
     ax = Figure().subplots()
     _draw_gains(ax, found)

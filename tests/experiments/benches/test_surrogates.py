@@ -15,7 +15,7 @@ from experiments.benches import run_bench, sampling
 from experiments.benches.bench import BenchOptions
 from experiments.benches.sampling import MeasuredMappings, kinds
 from experiments.benches.surrogates import run as surrogates
-from experiments.benches.surrogates.page import page_lines
+from experiments.benches.surrogates.page import headline, page_lines
 from experiments.benches.surrogates.plot import draw, fill
 from experiments.benches.surrogates.run import folds_of, keep_data
 from placer.errors import BadInputError, PlacerError
@@ -116,8 +116,20 @@ def test_the_page_tells_the_winner_the_networks_and_where_the_picture_is(facts):
     won = next(row for row in facts["table"] if row["model"] == facts["winner"])
     assert f"| **{won['model']}** | {won['mape']:.1%} +- " in text
     assert "| `one` | 20 | 12 |" in text and "| `other` | 20 | 12 |" in text
+    by_network = [r["mape"] for row in facts["by_model"].values() for r in row["table"] if r["model"] == won["model"]]
+    median = f"(median {sum(by_network) / 2:.1%})"
+    assert f"Over networks its MAPE is {won['mape']:.1%} {median}, its regret " in text
+    assert headline(facts).startswith(f"`{won['model']}` off by {won['mape']:.1%} {median}, regret ")
+    assert (facts["seeds"], facts["repeats"]["cross-validations"]) == ([0], facts["fold_repeats"])
     assert "(docs/surrogates.png)" in text and "`benchmarks/surrogates.csv`" in text
     assert "benchmarks/surrogates.csv" not in "\n".join(page_lines({**facts, "data": None}))
+
+
+def test_the_page_says_in_plain_words_why_the_winner_won(facts):
+    text = "\n".join(page_lines({**facts, "eligible": ["ridge", "neighbours"]}))
+    assert "2 regressors err about equally (`ridge`, `neighbours`): the MAPE of each" in text
+    assert "Of these, this one loses least when only its favourite mapping is measured." in text
+    assert "No other errs as little." in "\n".join(page_lines({**facts, "eligible": [facts["winner"]]}))
 
 
 def test_the_picture_shows_what_the_facts_say(facts, tmp_path):

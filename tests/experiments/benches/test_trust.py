@@ -12,6 +12,7 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.sides import compared
 from experiments.benches.trust import run as trust
 from experiments.benches.trust.growth import slope
+from experiments.benches.trust.page import headline, page_lines
 from experiments.benches.trust.reading import ways
 from experiments.benches.trust.reads import READS
 from experiments.loops.catalogue import LOOPS
@@ -61,6 +62,11 @@ def test_every_loop_is_run_and_the_page_has_it(checkout: Any, monkeypatch: pytes
     assert {"scratch moved", "scratch searched", "summary searched"} <= set(ran) and "summary moved" not in ran
     page = (checkout / "BENCHMARKS.md").read_text()
     assert all(f"| `{name}` |" in page for name in LOOPS) and "1.010 +- 0.020" in page
+    assert (facts["seeds"], facts["repeats"]["reads"]) == ([7], 100_000)
+    assert headline(facts) == (
+        "0 differences in 26 loops, 0 stale reads (wanted: 0); loops that ended untouched: 1.01 (95% interval 1.01 to "
+        "1.01; median 1.01) of the time alone, worst 1.01, 0 of 21 above 1.05 (wanted: none)"
+    )
     assert json.loads((checkout / "benchmarks" / "trust.json").read_text())["by_loop"]["gan"]
 
 
@@ -119,7 +125,32 @@ def test_a_ratio_is_of_pairs_of_blocks_and_growth_is_a_slope() -> None:
     """A machine that gets twice as slow slows both sides of a pair."""
     found = compared([(1.1, 1.0), (2.2, 2.0), (1.1, 1.0)], "wrapped_s", "alone_s")
     assert found["ratio"] == pytest.approx(1.1) and found["spread"] == pytest.approx(0.0)
+    assert found["pairs"] == 3 and found["error"] == pytest.approx(0.0)
+    assert compared([(1.0, 1.0), (1.1, 1.0), (1.2, 1.0), (1.3, 1.0)], "a", "b")["error"] == pytest.approx(
+        0.15 / 1.349 * 1.253 / 2
+    )
     assert slope([10.0, 13.0, 16.0, 19.0]) == pytest.approx(3.0)
+
+
+def paced(**ratios: tuple[float, float]) -> dict[str, Any]:
+    """Facts of loops: their names, and ratio and spread of each."""
+    paces = {name: {**PARTS["pace"], "ratio": ratio, "spread": spread} for name, (ratio, spread) in ratios.items()}
+    return trust.judged({}, PARTS["reads"], paces, PARTS["growth"], 2, 16)
+
+
+def test_what_wrapping_costs_loops_that_end_untouched_is_summed_up_and_noise_is_called_noise() -> None:
+    facts = paced(vae=(0.78, 0.1), a=(1.03, 0.02), b=(1.07, 0.02), c=(1.15, 0.4))
+    facts["paces"]["placed"] = {**PARTS["pace"], "ratio": 0.3, "ended": ["steady: placed"]}
+    text = "\n".join(page_lines(facts))
+    assert "Of 4 loops that ended untouched, 3 took longer than alone, by 3% to 15%, 7% in the median; 2 took" in text
+    assert "The worst is `c` with 1.150 +- 0.400: its interval covers 1, so it may be noise." in text
+    assert "The worst whose interval does not is `b` with 1.070 +- 0.020." in text
+    assert "2 of 4 above 1.05 (wanted: none)" in headline(facts)
+    facts["paces"]["c"]["error"] = 0.05
+    assert "The worst is `c` with 1.150 +- 0.400.\n" in "\n".join(page_lines(facts))
+    assert "untouched: unknown of the time" in headline(paced()) and "ended untouched, " not in "\n".join(
+        page_lines(paced())
+    )
 
 
 def test_every_way_of_reading_has_its_turn() -> None:

@@ -18,15 +18,22 @@ def test_a_placement_that_a_cell_measured_twice_is_counted_and_that_of_another_c
 
 def test_the_page_says_what_was_seen() -> None:
     facts = {"kills": 3, "lost": 1, "duplicated": 2, "asks_identical": False, "store_ms": 0.5, "store_spread_ms": 0.1}
-    rows = [{"cold": 4, "warm": 1}, {"cold": 1, "warm": 2}, {"cold": 11, "warm": 1}, {"cold": 1, "warm": 1}]
+    of = ("bayes-et", "hybrid", "bayes-et", "hybrid")
+    counts = ((4, 1), (1, 2), (11, 1), (1, 1))
+    rows = [{"searcher": s, "cold": cold, "warm": warm} for s, (cold, warm) in zip(of, counts, strict=True)]
     warm = {"warm_start_ratio": 5 / 17, "warm_start_at_once": 0.25, "warm_start_rows": rows}
     by_searcher = {"hybrid": {"cold": 11, "warm": 1.5}}
     found = {**facts, **warm, "measurements": 9, "at_kills": 8, "warm_start_by_searcher": by_searcher}
     text = "\n".join(page.page_lines(found))
-    said = ("25% of them", "Of 4 searches, 2 took fewer measurements warm than cold, and 1 more", "took 0.29 of",
+    said = ("25% of the cold searches (all those of `hybrid`) were within 5% at once",
+            "Of 4 searches, 2 took fewer measurements warm than cold, and 1 more", "all cold ones: 0.29;",
             "| hybrid | more than 10 | 1.5 |")  # fmt: skip
     for row in ("| 3 |", "| 8 of 9 |", "| 1 |", "| 2 |", "| no |", "0.50 ms +- 0.10 ms", *said):
         assert row in text
+    assert page.headline(found) == (
+        "3 SIGKILLs, 1 measurements lost; measurements needed after a warm start: `hybrid` (the default) 1.50x, other "
+        "searchers 0.13x"
+    )
 
 
 def test_a_question_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +45,8 @@ def test_a_question_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest
         monkeypatch.setattr(run, name, ask)
     facts = run.bench_facts(BenchOptions())
     why = {"failed": "OSError: no browser"}
+    assert (facts.pop("seeds"), facts.pop("repeats")["over Ray and without"]) == ([0, 1, 2, 3, 4, 5], 5)
+    assert page.headline(facts) == "not measured"
     assert facts == {"warm_start": 1, "missing": {"kills": why, "report": why}}
     assert page.page_lines(facts)[-1] == "- Not measured: report: OSError: no browser."
 

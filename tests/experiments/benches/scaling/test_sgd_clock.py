@@ -19,8 +19,9 @@ from experiments.benches.scaling.sgd_clock import (
     on_shared_cores,
     sgd_configs,
 )
-from experiments.benches.scaling.sgd_page import sgd_lines
+from experiments.benches.scaling.sgd_page import sgd_headline, sgd_lines
 from experiments.benches.scaling.shared_cores import dealt, workers_per_core
+from experiments.cli.scale import sgd
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 
@@ -100,6 +101,19 @@ def test_the_page_shows_every_iteration_and_marks_what_is_oversubscribed(judged)
     assert "4, 2 a core" in text and "2 (oversubscribed)" in text and "as long as workers share its core: 50.0%" in text
     assert sgd_lines(None) == []
     assert "could not be measured: lost." in "\n".join(sgd_lines({"failed": "lost"}))
+
+
+def test_the_page_tells_the_error_of_the_speed_up_and_which_manner_was_checked(judged):
+    text = "\n".join(sgd_lines(judged))
+    assert "Its defaults, `--form ring` and `--batch fixed`, are not checked against the clock." in text
+    assert "several workers, where each worker has a core of its own: 10.0% (median 10.0%); by input" in text
+    assert "on one worker is predicted +30.0% off; with 2 workers -10.0%, so the speed-up is 44.4% off; with 4" in text
+    assert sgd_headline(judged) == "`scale sgd`: speed-up 44.4% off, oversubscribed 13.3%, iteration 10.0%"
+    assert sgd_headline(None) == sgd_headline({"failed": "lost"}) == "`scale sgd` not measured"
+
+
+def test_the_help_of_the_command_says_what_was_checked():
+    assert "Only --form server --batch shared was checked against the clock" in sgd.__doc__
 
 
 def test_networks_are_others_than_the_studys_and_on_one_device():

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from experiments import zoo
-from experiments.benches.bench import BenchOptions, Facts, missing_lines, ms
+from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.sampling import TIRED, measured_networks, not_seen
 from experiments.benches.takes import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
-from experiments.report.text import markdown_table
 from placer.result import Failed, Measured, standard_error
 from search.initial.baselines import random_placement
 from search.local.hill_climb import kicked
@@ -76,6 +75,9 @@ def bench_facts(options: BenchOptions) -> Facts:
         "wanted": wanted,
         "calibrated_on": CALIBRATED_ON,
         "workers": options.workers,
+        "same_mappings": True,  # all errors are of those after the first ones; in older records of others, too
+        "seeds": [0],
+        "repeats": REPEATS,
         "by_model": by_model,
         "missing": missing,
     }
@@ -139,20 +141,24 @@ def _cut_by_depth(job: Job, rng: random.Random) -> Placement:
 
 
 def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts:
-    """Errors of one network's predictions, by what the calibration was shown."""
-    n, splits = len(sample.step_s), slice(sample.singles, None)
-    shown = min(CALIBRATED_ON, n - 1)
+    """Errors of one network's predictions, by what the calibration was shown. All are of the same mappings: those after
+    the first CALIBRATED_ON, or after the single devices where there are fewer.
+    """
+    n = len(sample.step_s)
+    shown = max(min(CALIBRATED_ON, n - 1), sample.singles)
     known, replayed, singles = (sample.calibrated(count) for count in (shown, n, sample.singles))
     held_out = sample.calibrated(sample.singles, _from_others(others)) if others else None
+    judged = slice(shown, None)
     return {
-        "unseen_mape": _mape(sample, known, slice(shown, None)),
-        "kendall_tau": _tau(sample, known, slice(shown, None)),
-        "replay_mape": _mape(sample, replayed, slice(None)),
-        "held_out_mape": _mape(sample, held_out, splits) if held_out else None,
-        "held_out_tau": _tau(sample, held_out, splits) if held_out else None,
-        "singles_only_mape": _mape(sample, singles, splits),
+        "unseen_mape": _mape(sample, known, judged),
+        "kendall_tau": _tau(sample, known, judged),
+        "replay_mape": _mape(sample, replayed, judged),
+        "held_out_mape": _mape(sample, held_out, judged) if held_out else None,
+        "held_out_tau": _tau(sample, held_out, judged) if held_out else None,
+        "singles_only_mape": _mape(sample, singles, judged),
         "noise": float(np.median(sample.spread_s / sample.step_s)),
         "n_mappings": n,
+        "n_judged": n - shown,
         "tried": sample.tried,
         "ops": len(sample.profiled.launches),
         "fastest_s": float(sample.step_s.min()),
@@ -184,52 +190,3 @@ def _tau(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float |
     """None where fewer than two are to be predicted."""
     real_s = sample.step_s[which]
     return float(kendalltau(predictor.step_s(sample.placements[which]), real_s).statistic) if len(real_s) > 1 else None
-
-
-HEADS = ("network", "mappings", "step times", "unseen mappings", "Kendall tau", "replay", "network held out",
-         "single devices only", "noise")  # fmt: skip
-
-
-def page_lines(facts: Facts) -> list[str]:
-    """The errors as a table."""
-    rows = [*facts["by_model"].items(), ("mean", facts)]
-    return [
-        f"Predicted against measured step times on {facts['workers']} one-core worker processes: mean absolute error. "
-        f"*Unseen mappings*: calibrated on the first {facts['calibrated_on']} measured mappings, single devices "
-        "included, predicting the others. *Replay*: calibrated on all. *Network held out*: the cost of transfers is "
-        "taken from the other networks, and only this one's single-device steps are known. *Single devices only*: "
-        "links as the link probes measured them. *Noise*: interquartile range of one mapping's step times.",
-        "",
-        *markdown_table(HEADS, [_cells(name, row) for name, row in rows]),
-        *_exhausted(facts),
-        *missing_lines(facts.get("missing", {})),
-    ]
-
-
-def _exhausted(facts: Facts) -> Iterator[str]:
-    """The networks that had fewer mappings than were wanted."""
-    for name, row in facts["by_model"].items():
-        if row.get("tried", inf) < facts.get("wanted", 0):
-            yield ""
-            yield (
-                f"{name}: {row['tried']} mappings instead of {facts['wanted']}, because hardly any others differ by "
-                "more than the names of equal devices."
-            )
-
-
-def _cells(name: str, row: Facts) -> list[str]:
-    return [
-        name,
-        str(row["n_mappings"]),
-        f"{ms(row['fastest_s'])} to {ms(row['slowest_s'])}" if "fastest_s" in row else "",
-        _percent(row["unseen_mape"]),
-        "" if row["kendall_tau"] is None else f"{row['kendall_tau']:.2f}",
-        _percent(row["replay_mape"]),
-        _percent(row["held_out_mape"]),
-        _percent(row["singles_only_mape"]),
-        _percent(row["noise"]),
-    ]
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"

@@ -1,0 +1,73 @@
+"""Parts of the page of the bench `gpu` beside its tables: tight memory, predictions, autoplace, what is missing."""
+
+from __future__ import annotations
+
+from statistics import mean, median
+
+from experiments.benches.bench import Facts, ms
+from experiments.benches.intervals import mean_in_words
+
+
+def tight_line(tight: Facts | None, limit_mib: int) -> str:
+    """What became of a model that does not fit into the GPU."""
+    if tight is None:
+        return "Tight memory was not measured."
+    where = f" ({tight['default_where']})" if tight.get("default_where") else ""
+    said = f"Tight memory: `two_tower` with a GPU of {limit_mib} MiB. TensorFlow's default: {tight['default']}{where}."
+    if "failed" in tight:
+        return f"{said} Placed: failed, {tight['failed']}."
+    (first, last), ratio, scoped_s = tight["losses"], tight["ratio_to_cpu_only"], tight["scoped_s"]
+    said += (
+        f" Its tables take {tight['table_bytes'] / 2**20:.0f} MiB. Made on the CPU and placed, it "
+        f"{'trains' if tight['trains'] else 'does not train'}: the loss went from {first:.4f} to {last:.4f} in "
+        f"{tight['steps']} steps of {ms(tight['step_s'])}"
+    )
+    if ratio is not None:
+        said += f", {ratio:.2f}x of everything on the CPU ({ms(tight['cpu_only_s'])})"
+    if scoped_s is not None:
+        return f"{said}. The tables put on the CPU by hand, the rest left to TensorFlow: {ms(scoped_s)}."
+    return f"{said}."
+
+
+def accuracy_lines(facts: Facts) -> list[str]:
+    """How far predictions were off; nothing where none was made."""
+    error = facts["unseen_mape"]
+    if error is None:
+        return []
+    by_network = errors_of(facts)
+    middle = median(off for errors in by_network.values() for off in errors)
+    return [
+        f"Simulator: {facts['n_unseen']} mappings, predicted before they were measured, were off by {error:.1%} on "
+        f"average, {middle:.1%} in the median; those that were dropped after their first step do not count. Each "
+        f"network averaged first: {mean_in_words([mean(errors) for errors in by_network.values()])}.",
+        "",
+    ]
+
+
+def errors_of(facts: Facts) -> dict[str, list[float]]:
+    """The absolute errors of what was predicted before it was measured, by network."""
+    found: dict[str, list[float]] = {}
+    for part in (facts["models"], *facts["splits"].values()):
+        for name, row in part.items():
+            for predicted_s, took_s in row.get("unseen", ()):
+                found.setdefault(name, []).append(abs(predicted_s / took_s - 1))
+    return found
+
+
+def overhead_line(found: Facts | None) -> str:
+    """What a call of autoplace costs."""
+    if found is None or "failed" in found:
+        why = "not measured" if found is None else f"failed, {found['failed']}"
+        return f"Overhead of `placer.autoplace`: {why}."
+    return (
+        f"Overhead of a call of `placer.autoplace` once its search is over (it settled on {found['settled_on']}): "
+        f"{found['overhead_total']:+.1%} by all seconds, {found['overhead']:+.1%} +- {found['overhead_error']:.1%} by "
+        f"medians, of {ms(found['bare_s'])}; {found['steps']} steps of each, in blocks in turn."
+    )
+
+
+def missing_parts(facts: Facts) -> list[str]:
+    """What there was no time for, and what failed."""
+    missing = facts["not_reached"]
+    lines = [f"Not reached in {facts['minutes']:g} minutes: {', '.join(missing)}."] if missing else []
+    return lines + [f"{title} failed: {why}." for title, why in facts["failed"].items()]

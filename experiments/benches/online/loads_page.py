@@ -1,0 +1,156 @@
+"""The part of the page of the bench `online` that tells what happens when a load lands on a training, and leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import geometric_mean
+
+from experiments.benches.bench import Facts, ms
+from experiments.benches.intervals import geomean_in_words
+from experiments.benches.online.judge import has_nothing_to_recover, recovered, steps_to_recover
+from experiments.benches.online.neighbours import HORIZON, LOADS, SHARE
+from experiments.report.text import markdown_table
+
+WANTED = 30  # steps until the step has recovered
+COLUMNS = (
+    "network", "load", "step in quiet", "not adapting, a step", "step at the end (share of the best possible speed)",
+    "steps until 95 %", "searching again, a step",
+    f"time for {HORIZON} steps, as a share of: not adapting", "searching again",
+    "left: steps until 95 %", "left: step at the end (share)",
+)  # fmt: skip
+
+
+def recovery_rows(facts: Facts) -> Iterator[list[str]]:
+    """The steps until recovery, in the middle over all networks: for each load, for all of them, for all that left."""
+    loads = facts["loads"]
+    for name, load in LOADS.items():
+        if rows := [row for row in loads if row["load"] == name]:
+            yield _recovery(load.name, rows, "landed")
+    if loads:
+        yield _recovery("all loads", loads, "landed", each=False)
+        yield _recovery("the load left", loads, "left")
+
+
+def _recovery(what: str, rows: Sequence[Facts], event: str, *, each: bool = True) -> list[str]:
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    name = f"`{models[0]}`" if len(models) == 1 else f"{len(models)} networks"
+    watched = next((f", of {row['steps_watched']} watched" for row in rows if "steps_watched" in row), "")
+    details = reached(rows, event)
+    if each:
+        details += f"; each: {', '.join(_steps(row, event) for row in rows)}{watched}"
+    return [f"steps until 95 % of the optimum, {what}", str(WANTED), name, middle(rows, event), details]
+
+
+def middle(rows: Sequence[Facts], event: str) -> str:
+    """The median of the steps until recovery, of those that had something to recover."""
+    if not steps_to_recover(rows, event):
+        return "nothing to recover"
+    found = recovered(rows, event)
+    return "never" if found is None else f"{found:g}"
+
+
+def reached(rows: Sequence[Facts], event: str) -> str:
+    """How many of those that had something to recover did, and how many soon."""
+    steps = steps_to_recover(rows, event)
+    there = [s for s in steps if s is not None]
+    soon = sum(s <= WANTED for s in there)
+    said = f"reached 95 % of the optimum: {len(there)} of {len(steps)}, within {WANTED} steps {soon} of {len(steps)}"
+    left_out = len(rows) - len(steps)
+    return said + (f"; nothing to recover (in brackets): {left_out}" if left_out else "")
+
+
+def _steps(row: Facts, event: str) -> str:
+    if event not in row:
+        return "failed"
+    said = str(row[event]["steps"] or "never")
+    return f"({said})" if has_nothing_to_recover(row, event) else said
+
+
+def load_lines(facts: Facts) -> list[str]:
+    """Every landing: what it did to the step, what adapting was worth, and which ended far from the best possible."""
+    loads = facts["loads"]
+    is_new = all("first_s" in row.get("landed", {"first_s": 0.0}) for row in loads)
+    return [
+        *markdown_table(COLUMNS, [_load(row) for row in loads], left=(0, 1)),
+        "",
+        f"{HORIZON} steps under the load, as a share of the time of not adapting, in the geometric mean over "
+        f"all landings: {_total(facts, 'vs_never')}; of the time of searching again: {_total(facts, 'vs_anew')}. "
+        "Intervals over networks.",
+        *_missed(loads),
+        *([] if is_new else ["", BEFORE]),
+    ]
+
+
+def _load(row: Facts) -> list[str]:
+    if "landed" not in row:
+        return [f"`{row['model']}`", LOADS[row["load"]].name, f"failed: {row['failed']}"]
+    landed, left = row["landed"], row["left"]
+    return [
+        f"`{row['model']}`",
+        _named(row),
+        ms(row["calm_s"]),
+        ms(landed["before_s"]),
+        f"{ms(landed['ended_s'])} ({landed['ended_share']:.2f})",
+        _steps(row, "landed"),
+        f"{ms(landed['anew_s'])} after {landed['search_s']:.0f} s",
+        f"{landed['vs_never']:.2f}",
+        f"{landed['vs_anew']:.2f}",
+        _steps(row, "left"),
+        f"{ms(left['ended_s'])} ({left['ended_share']:.2f})",
+    ]
+
+
+def _named(row: Facts) -> str:
+    return LOADS[row["load"]].name + ("" if row["device"] is None else f" on worker:{row['device']}")
+
+
+def _total(facts: Facts, what: str) -> str:
+    """The mean over networks of the mean over each one's landings; every network has as many."""
+    if facts[what] is None:
+        return "unknown"
+    by_model: dict[str, list[float]] = {}
+    for row in facts["loads"]:
+        by_model.setdefault(row["model"], []).append(row["landed"][what])
+    return geomean_in_words([geometric_mean(ratios) for ratios in by_model.values()])
+
+
+def _missed(loads: Sequence[Facts]) -> Iterator[str]:
+    """The landings after which the training ended far from the best possible speed, without and with an alarm."""
+    far = [row for row in loads if "landed" in row and row["landed"]["ended_share"] < SHARE]
+    for said, rows in (
+        ("No load was noticed in the steps watched, although the step ended", [r for r in far if not _alarms(r)]),
+        ("A load was noticed, but the step ended", [r for r in far if _alarms(r)]),
+    ):
+        if rows:
+            each = ", ".join(
+                f"`{row['model']}` with {_named(row)} ({row['landed']['ended_share']:.2f})" for row in rows
+            )
+            yield from ("", f"{said} below {SHARE:.0%} of the best possible speed: {each}.")
+
+
+def _alarms(row: Facts) -> int:
+    return int(row["landed"].get("alarms", 0))
+
+
+def load_notes(facts: Facts) -> str:
+    """How the figures about loads came about."""
+    return (
+        f"Loads: {'; '.join(f'{load.name}: {load.said}' for load in LOADS.values())}. The network is slowed in a "
+        "network namespace, where the workers are alone. Steps until 95 %: running medians of five steps, confirmed by "
+        "the next five and by the median of all later steps, so 5 is the minimum. They are counted from when the load "
+        "is whole and has been felt for a second. The optimum is the best known mapping: side by side, the best of "
+        "where the run ended, of the mapping from before, and, under the load, of a fresh profile and search of at "
+        f"most {-(-facts['budget'] // 2)} mappings. A better one may exist. How fast the machine was during the steps "
+        "is taken from bare steps of the mapping from before, just before them and in that comparison. There is "
+        "nothing to recover where the mapping from before is within 5 % of the optimum (and, when the load left, "
+        "nothing had been moved); this does not count in medians. *Not adapting* keeps the mapping from before for "
+        f"{HORIZON} steps; *searching again* stands still while it profiles and searches from nothing, then takes the "
+        "steps of what it found. Autoplace's are those that were watched, and then steps of where it ended. Below 1, "
+        "adapting is faster; where there is nothing to recover, 1.00 is the best there is."
+    )
+
+
+BEFORE = (
+    "In this record, how fast the machine was is taken from the training's own last steps, not from bare steps, and a "
+    "recovery is not confirmed by all later steps. Its steps until 95 % may be too few."
+)
