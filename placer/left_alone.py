@@ -20,7 +20,6 @@ class LeftAlone:
 
     mapping = splits = step_s = speedup = best_single_s = untouched_s = None
     device_names: tuple[str, ...] = ()
-    on_workers = False
     phase = "left alone"
 
     def __init__(self, step: Callable[..., Any], why: str) -> None:

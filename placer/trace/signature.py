@@ -95,13 +95,6 @@ def flat_tensors(args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -
     return _flat(_leaves(args, kwargs)) if tensors is None else tensors
 
 
-def with_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A call's arguments with tensors in the place of arrays. Raises BadInputError where TensorFlow makes none."""
-    call = tuple(args), dict(kwargs)
-    found: tuple[tuple[Any, ...], dict[str, Any]] = tf.nest.pack_sequence_as(call, _leaves(args, kwargs))
-    return found
-
-
 def _bits(tensor: tf.Tensor) -> Any:
     array = np.asarray(tensor.numpy())
     return array.tolist() if array.dtype == object else array.tobytes()  # NaN equals itself

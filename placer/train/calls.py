@@ -79,7 +79,7 @@ class Calls:
             return self.untouched.within(args, kwargs), None
         with self.session.lock:
             if self.session.runs_untouched:
-                return self.untouched.nested(args, kwargs), None
+                return self.untouched.step(*args, **kwargs), None
             main = self.variants.main
             variant, tensors = self.variants.of(args, kwargs)
             if self.variants.main is not main:
@@ -89,7 +89,7 @@ class Calls:
             self._give_way_to_readers()
             takes_batch = self._takes_batch(variant)
         # A reader in another thread, which the batch may wait for, may need the lock.
-        given = variant.taken(tensors, plain=self.untouched.plain is not None) if takes_batch else None
+        given = variant.taken(tensors) if takes_batch else None
         with self.session.lock:
             if self.session.suspected:
                 self.session.check_for_losses()
@@ -126,11 +126,10 @@ class Calls:
             self.variants.leave_alone("it changes an array that it is given, which a placed step would not")
 
     def _needs_no_care(self, variant: Variant) -> bool:
-        """Whether a call is just the user's: untouched, of a tf.function that was compiled for such calls."""
+        """Whether a call is just the user's: untouched, of a tf.function."""
         return (
             variant is self.variants.main
             and self._mode is UNTOUCHED
-            and variant.compiled
             and self.untouched.plain is None
             and not variant.layout.numbers
             and not (self.session.suspected or self.session.replicas.aside)

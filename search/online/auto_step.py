@@ -184,11 +184,6 @@ class AutoStep:
         return self._live.joined.topology.names if self._live.is_joined else ()
 
     @property
-    def on_workers(self) -> bool:
-        """Whether its devices are other processes, and joined now."""
-        return self._session.fragile
-
-    @property
     def left_alone(self) -> str | None:
         """Why the step runs untouched for good; None where it does not."""
         return self._live.left_alone

@@ -170,7 +170,7 @@ class TrainFunction:
         self._step: AutoStep | None = None
 
     def __call__(self, iterator: Any) -> Any:
-        """The last step's logs. Raises StopIteration where no batch is left, and what the step raises."""
+        """The last step's logs. Raises what the step raises; where no batch is left, what Keras's own function does."""
         if not isinstance(iterator, tf.data.Iterator):  # what `fit` trains comes from one
             return self._between(iterator)
         if not self.expected:
@@ -178,7 +178,7 @@ class TrainFunction:
         self.expected = False
         try:
             return self._steps(iterator)
-        except StopIteration:
+        except (StopIteration, tf.errors.OutOfRangeError):
             raise
         except BaseException:  # Ctrl-C, too: `fit` ends here and calls no callback
             self.close()
@@ -198,7 +198,11 @@ class TrainFunction:
             self._step = self._wrapped(_step_of(model, self._spec))
         if count > 1 and self._step.pass_over(count):
             return self._own(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
-        logs = self._step(*_tensors(next(iterator)))
+        try:
+            first = next(iterator)
+        except StopIteration:
+            return self._own(iterator)  # which counts `iterations` on before it meets the end, too
+        logs = self._step(*_tensors(first))
         for _, data in zip(range(count - 1), iterator, strict=False):
             logs = self._step(*_tensors(data))
         return logs
@@ -207,11 +211,7 @@ class TrainFunction:
         """A batch of `train_on_batch`, while `fit` runs or after one that was interrupted: a step like any other."""
         data = next(batches)
         if self._step is None or not _has_spec(data, self._spec):
-            model = self._model()
-            if model is None or self._step is None or not self._step.on_workers:
-                return self._own(iter([data]))
-            # op by op: functions that are first compiled while workers are joined lose updates
-            return model.train_step(tf.nest.map_structure(lambda a: a if a is None else tf.convert_to_tensor(a), data))
+            return self._own(iter([data]))
         return self._step(*map(tf.convert_to_tensor, _tensors(data)))
 
     def _anew(self, iterator: Any) -> Any:

@@ -100,9 +100,10 @@ def test_the_reason_is_said_once_for_each_step(loop: Loop, judge: Measurer) -> N
 
 @pytest.mark.slow
 @pytest.mark.workers
-def test_a_loop_over_two_workers_trains_as_it_does_alone(judge: Measurer) -> None:
-    """Workers are joined in a process that ends with this test."""
+@pytest.mark.parametrize("name", ["generator_gan", "partial_batch"])
+def test_a_loop_over_two_workers_trains_as_it_does_alone(judge: Measurer, name: str) -> None:
+    """Workers are joined in a process that ends with this test. A partial batch comes first while they are joined."""
     with Measurer(Judge, Caps(LIMIT_S)) as own:
-        found = asked(own, "on_workers", LOOPS["generator_gan"])
+        found = asked(own, "on_workers", LOOPS[name])
     assert found["different"] == []
     assert found["placed"] > 0 and found["alone"] == []

@@ -20,7 +20,6 @@ from placer.trace.owners import owners
 from placer.trace.python.eager_difference import eager_difference
 from placer.trace.python.number_use import number_misused
 from placer.trace.random_streams import repeating_draws
-from placer.trace.signature import with_tensors
 from placer.trace.tracing import trace
 from placer.train.session import DeviceSession
 from placer.train.steps.plain_step import PlainStep
@@ -101,7 +100,7 @@ class UntouchedFunction:
             return self._timed(variant, args, kwargs)
 
     def run_untimed(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The same without waiting for what it returns. For a tf.function that was compiled for this signature."""
+        """The same without waiting for what it returns. For a tf.function, and for calls that nothing records."""
         with self._own_variables():
             try:
                 return self.step(*args, **kwargs)
@@ -139,14 +138,7 @@ class UntouchedFunction:
                 "untouched.", stacklevel=6,
             )  # fmt: skip
         with self.session.lock:
-            with self._own_variables():
-                outputs = self._eagerly(args, kwargs)
-            self.session.after_untouched()
-        return outputs
-
-    def nested(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A call by another step of the session that runs untouched, and says itself what it has trained."""
-        return self._eagerly(args, kwargs) if self.session.fragile else self.step(*args, **kwargs)
+            return self.run_untimed(args, kwargs)
 
     @contextmanager
     def _own_variables(self) -> Iterator[None]:
@@ -165,11 +157,7 @@ class UntouchedFunction:
             self.plain.before()
         begin = self.clock()
         try:
-            if self.session.fragile and not variant.compiled:
-                outputs = self._eagerly(args, kwargs)
-            else:
-                outputs = self.step(*args, **kwargs)
-                variant.compiled = True
+            outputs = self.step(*args, **kwargs)
             returned(outputs)
             drain()
             step_s = self.clock() - begin
@@ -178,15 +166,6 @@ class UntouchedFunction:
             return outputs, step_s
         finally:
             self.session.after_untouched()
-
-    def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Op by op in this process: functions first compiled while workers are joined lose updates. A tf.function's own
-        function is given tensors in the place of arrays, as TensorFlow gives them to it.
-        """
-        if self.plain is not None:
-            return self.step(*args, **kwargs)
-        args, kwargs = with_tensors(args, kwargs)
-        return getattr(self.step, "python_function", self.step)(*args, **kwargs)
 
 
 def _misused(variant: Variant) -> str | None:

@@ -27,7 +27,6 @@ class Variant:
     calls: int = 0
     recent: int = 0  # those among the latest calls of the step
     last: int = 0  # the call of the step that was the latest of this signature
-    compiled: bool = False  # whether the untouched function ran before devices were joined
     is_traced: bool = False  # whether it was tried
     traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of Python that its key counts
     feeding: Feeding | None = None  # set where the step takes its batches from iterators
@@ -50,19 +49,18 @@ class Variant:
         """
         return self.feeding is None or self.feeding.shapes(given) == self.captured_shapes
 
-    def taken(self, tensors: Sequence[Any], *, plain: bool) -> Sequence[Any] | None:
-        """What a captured step takes: a batch where the user gave an iterator. plain: whether the step is plain Python.
+    def taken(self, tensors: Sequence[Any]) -> Sequence[Any] | None:
+        """What a captured step takes: a batch where the user gave an iterator.
 
-        At the end of the iterator this is None for a plain step, which may do something before it asks for a batch and
-        raises StopIteration; otherwise raises OutOfRangeError.
+        None at the end of the iterator: the user's own step has to meet it, because what does not depend on the batch
+        happens nevertheless. TensorFlow counts an optimizer's `iterations` on before the step fails, and a plain step
+        may do something before it asks for a batch.
         """
         if self.feeding is None:
             return tensors
         try:
             given = self.feeding.taken(tensors)
         except tf.errors.OutOfRangeError:
-            if not plain:
-                raise
             return None
         self.shapes = self.feeding.shapes(given)
         return given

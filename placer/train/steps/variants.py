@@ -152,8 +152,8 @@ class Variants:
         if variant.refused or self.left_alone is not None:
             return False
         if not variant.is_traced:
-            variant.is_traced = True
             why = self.untouched.trace(variant)
+            variant.is_traced = True  # not before: Ctrl-C may end the trace, and the next call traces again
             if why is None:
                 variant.feeding = Feeding.of(variant.layout)
             elif variant is self.main and not self.is_settled:
@@ -175,13 +175,14 @@ class Variants:
         return self.main
 
     def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
-        variant = self._known[key] = Variant(key, args, kwargs, self._signatures.layout(args, kwargs))
-        plain = self.untouched.plain
+        variant = Variant(key, args, kwargs, self._signatures.layout(args, kwargs))
         if self.main is None:
-            self.main = variant
+            plain = self.untouched.plain
             self.leave_alone(untouchable(self.untouched.step) or unwatchable())
             if plain is not None:
                 self.leave_alone(plain.why_by_call(args, kwargs))
+            self.main = variant  # not before: where Ctrl-C ends this, the next call asks again
+        self._known[key] = variant
         if len(self._known) > MOST_VARIANTS:
             self._drop_one()
         return variant

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from placer.errors import BadInputError
 from placer.train.session import DeviceSession
+from placer.train.steps import untouched, variants
+from placer.train.steps.untouched import UntouchedFunction
 
 UNTOUCHED_STEPS, STEPS = 4, 55
 
@@ -397,6 +399,94 @@ def test_under_a_gradient_tape_steps_run_untouched_and_can_be_differentiated(two
     hand.close()
 
 
+def test_under_a_gradient_tape_a_function_stays_one(two_cpus, live_hand):
+    """What only a graph can compute, the numbers that it draws, and what its trace has read of Python."""
+
+    def trained_by(wrap):
+        tf.random.set_seed(5)
+        weight, scale = tf.Variable(tf.ones([2, 2])), [1.0]
+
+        @tf.function
+        def step(x):
+            noise = tf.random.normal([2, 2])
+            slope = tf.gradients(tf.reduce_sum(tf.tanh(x @ weight) * scale[0]), x)[0]
+            weight.assign_sub(0.1 * (slope + noise))
+            return tf.reduce_sum(slope)
+
+        called = wrap(step)
+        called(tf.ones([2, 2]))
+        scale[0] = 7.0
+        for i in range(3):
+            with tf.GradientTape():
+                called(tf.ones([2, 2]) * i)
+        return weight.numpy()
+
+    with pytest.warns(UserWarning, match="under a tf.GradientTape"):
+        mine = trained_by(live_hand)
+    np.testing.assert_array_equal(mine, trained_by(lambda step: step))
+
+
+def interrupted_once(monkeypatch, target, name):
+    """Ctrl-C the first time that it is called."""
+    before, pressed = getattr(target, name), []
+
+    def call(*args, **kwargs):
+        if not pressed:
+            pressed.append(True)
+            raise KeyboardInterrupt
+        return before(*args, **kwargs)
+
+    monkeypatch.setattr(target, name, call)
+
+
+@pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
+def test_ctrl_c_in_the_trace_is_no_trace(two_cpus, live_hand, monkeypatch, wrap):
+    """In a notebook, the same step goes on after it."""
+    weight, train = counted()
+    hand = live_hand(wrap(lambda x: train(x) * 0 + x))
+    interrupted_once(monkeypatch, untouched, "trace" if wrap is not tf.function else "unrepeatable_effect")
+    with pytest.raises(KeyboardInterrupt):
+        placed(hand, tf.constant(1.0))
+    before = weight.numpy()
+    placed(hand, tf.constant(1.0))
+    assert hand(tf.constant(1.0)).numpy() == 1.0 and weight.numpy() < before
+    hand.close()
+
+
+def test_ctrl_c_in_the_first_call_does_not_hide_why_the_step_is_left_alone(two_cpus, live_hand, monkeypatch):
+    hand = live_hand(lambda x: print("seen") or x)
+    interrupted_once(monkeypatch, variants, "unwatchable")
+    with pytest.raises(KeyboardInterrupt):
+        hand(tf.constant(1.0))
+    hand(tf.constant(1.0))
+    assert "print" in hand.live.left_alone
+    hand.close()
+
+
+def test_what_a_step_wrote_under_a_tape_before_it_failed_is_not_lost(two_cpus, live_hand):
+    _, train = counted()
+    count = tf.Variable(0.0)
+
+    def step(x, skips=False):
+        count.assign_add(1.0)
+        if skips:
+            raise ValueError("skipped")
+        train(x)
+        return count + 0.0
+
+    hand = placed(live_hand(step), tf.constant(1.0))
+    hand.move(lambda classes: dict.fromkeys(classes, 1))
+    hand(tf.constant(1.0))
+    before = count.numpy()
+    with (
+        pytest.warns(UserWarning, match="under a tf.GradientTape"), tf.GradientTape(),
+        pytest.raises(ValueError, match="skipped"),
+    ):  # fmt: skip
+        hand(tf.constant(1.0), skips=True)
+    assert hand(tf.constant(1.0)).numpy() == before + 2
+    hand.close()
+
+
 @pytest.mark.slow
 def test_within_a_function_the_step_is_a_part_of_it(two_cpus, live_hand):
     weight, train = counted()
@@ -446,7 +536,7 @@ def on_iterator(make):
 
 @pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
 def test_batches_are_taken_from_an_iterator_one_a_step(two_cpus, live_hand, wrap):
-    """Also the last short one, and the end of data ends it as untouched."""
+    """Also the last short one, and the end of data ends it as untouched: a function's optimizer counts it as a step."""
 
     def trained_with(moves, placing=True):
         with by_hand(live_hand, lambda: on_iterator(momentum), wrap) as (hand, variables):
@@ -463,6 +553,29 @@ def test_batches_are_taken_from_an_iterator_one_a_step(two_cpus, live_hand, wrap
     moved = trained_with(True)
     assert same(moved, trained_with(False))
     np.testing.assert_allclose(np.ravel(trained_with(False, placing=False)[0]), np.ravel(moved[0]), rtol=1e-4)
+
+
+def test_the_end_of_data_meets_the_function_as_it_was_written(two_cpus, live_hand, monkeypatch):
+    """Before it fails there, TensorFlow runs what needs no batch: an optimizer counts its iterations on."""
+    met = []
+
+    def run(self, variant, args, kwargs, before=UntouchedFunction.run):
+        met.append(variant)
+        return before(self, variant, args, kwargs)
+
+    with by_hand(live_hand, lambda: on_iterator(momentum), tf.function) as (hand, _):
+        iterator = iter(rows(100))
+        for _ in range(UNTOUCHED_STEPS):
+            hand(iterator)
+        hand.place()
+        hand(iterator)
+        monkeypatch.setattr(UntouchedFunction, "run", run)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            for _ in range(99):
+                hand(iterator)
+        assert len(met) == 1 and hand.live.mode is hand.placed[0]
+        hand(iter(rows()))
+        assert len(met) == 1
 
 
 def test_iterators_used_in_other_ways_leave_the_step_alone(two_cpus, live_hand):
