@@ -93,7 +93,7 @@ def _breadth(spoc: Spoc) -> float:
 
 
 def _devices(step: Spoc) -> str:
-    """What more devices can gain at most (Brent 1974), as long as ops take what their operations say. It promises nothing.
+    """What more devices can gain at most (Brent 1974), if ops take as long as their operations say; it is no promise.
 
     `placer bench spoc` tried 15 networks with a core per op and nothing to send, and none gained more. Chains gained
     1.20 to 1.43 times, with a bound of 1.44 to 1.55: gradients of weights are beside the chain.

@@ -167,7 +167,7 @@ class HtfMpr(Searcher):
 
 
 class HtfMprPlain(HtfMpr):
-    """HTF-MPR without a simulator, as it was published: no HEFT, and the regressors see only where ops run.
+    """HTF-MPR without simulator features: no HEFT, and the regressors see only where ops run.
 
     Their features are the shares of each stretch of units on each device.
     """
