@@ -55,6 +55,18 @@ class HeldRow(msgspec.Struct, array_like=True):
     final: str | None
 
 
+class SearchedRow(msgspec.Struct):
+    """What is read of a searcher's state."""
+
+    notes: list[str] = msgspec.field(default_factory=list)
+
+
+class StateRow(msgspec.Struct):
+    """What is read of the state of a search."""
+
+    session: SearchedRow = msgspec.field(default_factory=SearchedRow)
+
+
 class FailureRow(msgspec.Struct, array_like=True):
     """A failure of a measurement or of a case."""
 

@@ -61,6 +61,7 @@ def _cell(held: Held, opened: Facts | None, failures: int) -> Facts:
         "seconds": held.spent_s,
         "failures": failures,
         "ended": held.ended,
+        "notes": list(held.notes),
     }
 
 

@@ -25,6 +25,7 @@ from experiments.campaign.rows import (
     Number,
     Opened,
     Seconds,
+    StateRow,
     checked,
     placement_of,
     plain,
@@ -106,6 +107,7 @@ class Held:
     ended: str | None  # why nothing more is to be measured
     final: dict[str, Any] | None  # its best mapping and the best single device side by side
     trials: tuple[Trial, ...]
+    notes: tuple[str, ...] = ()  # what its searcher noted of its search
 
     @property
     def spent_s(self) -> float:
@@ -378,7 +380,7 @@ def _held(found: Sequence[Any], trials: tuple[Trial, ...]) -> Held:
     state = unsealed(row.state)
     return Held(
         row.key, row.case_key, row.kind, row.searcher, row.seed, row.wanted or None, row.minutes, state, row.ended,
-        final, trials,
+        final, trials, () if state is None else tuple(typed(state, StateRow).session.notes),
     )  # fmt: skip
 
 

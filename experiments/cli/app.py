@@ -107,7 +107,7 @@ def search(
             "which changes the mathematics."
         ),
     ] = "exact",
-    costs: options.Costs = "measured",
+    costs: options.Costs = options.PROFILED,
     operators: options.Operators = None,
     out: Annotated[Path | None, typer.Option(help="Folder for mapping.json, graph.json, topology.json.")] = None,
     report: options.Page = None,
@@ -221,7 +221,7 @@ def plan(
     seed: options.Seed = 0,
     batch: options.Batch = None,
     pin: options.Pins = None,
-    costs: options.Costs = "measured",
+    costs: options.Costs = options.PROFILED,
     operators: options.Operators = None,
     max_memory: options.MaxMemory = None,
     out: Annotated[Path | None, typer.Option(help="Write the mapping (placer.mapping/1).")] = None,

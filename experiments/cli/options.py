@@ -52,13 +52,19 @@ MaxMemory = Annotated[
 
 # What ops take.
 Costs = Annotated[
-    str, typer.Option("--costs", help="measured, or predicted from --operators, so that nothing is profiled.")
+    str, typer.Option("--costs", help="profiled, or predicted from --operators, so that nothing is profiled.")
 ]
 Operators = Annotated[
     Path | None,
-    typer.Option("--operators", help="For --costs predicted: the SQLite file that `placer profile --store` fills."),
+    typer.Option(
+        "--operators",
+        help="For --costs predicted: the SQLite file that `placer profile --store` fills; by default "
+        "operators.sqlite in this folder.",
+    ),
 ]
-COSTS = ("measured", "predicted")
+PROFILED, PREDICTED = "profiled", "predicted"
+COSTS = (PROFILED, PREDICTED)
+DEFAULT_OPERATORS = Path("operators.sqlite")
 
 # How to search and simulate.
 Searchers = Annotated[list[str] | None, typer.Option("--searcher", help="Only this searcher; may be repeated.")]
@@ -86,25 +92,28 @@ def device_spec(workers: int | None, spec: str | None) -> str | None:
 
 
 def predicting_from(costs: str, operators: Path | None) -> Path | None:
-    """The store of op times that --costs predicted takes; None for measured costs. Raises BadInputError."""
+    """The store of op times that --costs predicted takes; None for profiled costs. Raises BadInputError."""
     if costs not in COSTS:
         raise BadInputError(f"--costs is {short(costs)}; give {' or '.join(COSTS)}.")
-    if costs == "measured" and operators is not None:
-        raise BadInputError("--operators is for --costs predicted; add that, or leave it out.")
-    if costs == "predicted" and operators is None:
+    if costs == PROFILED:
+        if operators is not None:
+            raise BadInputError("--operators is for --costs predicted; add that, or leave it out.")
+        return None
+    if operators is None and not DEFAULT_OPERATORS.exists():
         raise BadInputError(
-            "--costs predicted takes times of ops from --operators STORE; fill one with "
-            "placer profile MODEL... --store STORE."
+            f"--costs predicted takes times of ops from a store, and there is no {DEFAULT_OPERATORS} in this folder; "
+            "name another with --operators STORE, or fill one with "
+            f"placer profile MODEL... --store {DEFAULT_OPERATORS}."
         )
-    return operators
+    return operators or DEFAULT_OPERATORS
 
 
 def planned_files(graph: str, topology: Path | None, spec: str | None, batch: int | None) -> tuple[str, Path]:
-    """The two files of a plan with measured costs. Raises BadInputError where something else is given."""
+    """The two files of a plan with profiled costs. Raises BadInputError where something else is given."""
     if topology is None or spec is not None or batch is not None:
         raise BadInputError(
             "with the costs of a graph file, give GRAPH and TOPOLOGY, and no --workers, --devices or --batch; a model "
-            "is planned with --costs predicted --operators STORE."
+            "is planned with --costs predicted."
         )
     return graph, topology
 

@@ -64,7 +64,7 @@ VALUES: dict[str, Sequence[str]] = {
     "workers": ("0", "-1", "\u00b2", "9" * 30),
     "out": OUTPUTS, "report": OUTPUTS, "trace": OUTPUTS, "gantt": OUTPUTS, "store": OUTPUTS, "export": OUTPUTS,
     "curves": OUTPUTS, "plot": OUTPUTS, "best": OUTPUTS, "warm_start": FILES, "runs": OUTPUTS, "operators": FILES,
-    "costs": ("measured", "predicted", "nosuch"), "max_memory": ("gpu:0=1kB", "gpu:0=9GiB", "gpu:0=0", "=1", *WORDS),
+    "costs": ("profiled", "predicted", "nosuch"), "max_memory": ("gpu:0=1kB", "gpu:0=9GiB", "gpu:0=0", "=1", *WORDS),
     "seconds": ("0", "0.01", "nan", "-1", "x", ""), "samples": ("0", "2", "-1", "x"),
     "searcher": ("heft", "local", "hybrid", "random", "nosuch"), "objective": ("makespan", "max-load", "nosuch"),
     "schedule": ("rank", "donf", "fifo", "nosuch"), "pin": ("a=cpu", "a=gpu:0", ".*=cpu:0", *WORDS),

@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 from experiments.jobs.interrupt import interruptible
 from placer.errors import BadInputError
 from placer.graph.graph_files import read_graph, read_topology
+from placer.graph.held_memory import Lack, fullest_bytes, most_bytes
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, read_mapping
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin, pinned
 from placer.graph.topology import Link, Topology
 from search.offline.plan import DEFAULT_SEARCHER, Plan, plan
+from search.problem.memory_fit import with_tensors
 from search.problem.problem import OBJECTIVES, Problem
+from search.session.session import LackOf, nothing
 from surrogate.costs.cost_matrix import cost_matrix
 from surrogate.simulate.max_load import loads
 from surrogate.simulate.priority import FIFO
@@ -24,6 +27,7 @@ from surrogate.simulate.run_order import run_order
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
+UNCOUNTED = "Of memory, only memory_bytes of ops are counted, and no tensors:"
 FREE = Link("*", "*", latency_s=0.0, bandwidth_bytes_per_s=float("inf"))
 
 
@@ -54,16 +58,41 @@ def plan_command(
 ) -> Planned:
     """Search on files. A signal ends the search with the best so far.
 
-    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. max_memory: lowers the memory of the topology's devices.
-    Raises BadInputError for bad files or options.
+    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. max_memory: lowers the memory of the topology's devices, and
+    has the search count tensors, too; the memory that a topology file says is for `memory_bytes` alone (the format).
+    Raises BadInputError for bad files or options, and PlacerError where no mapping that was asked fits.
     """
     check_seconds(seconds)
     topology = max_memory.on(read_topology(topology_path))
     graph = pinned(read_graph(graph_path), [parse_pin(pin) for pin in pins], topology)
     problem = Problem(graph, topology, objective, schedule)
+    room = counting_tensors(problem) if max_memory.by_device else Room(problem)
     with interruptible(quick=True) as pressed:
-        found = plan(problem, searcher, seconds, seed, over=pressed)
-    return planned(found, objective, schedule, seed)
+        found = plan(room.problem, searcher, seconds, seed, over=pressed, lack=room.lack)
+    return planned(found, objective, schedule, seed, room.notes)
+
+
+class Room(NamedTuple):
+    """A problem, and what memory its mappings lack where tensors are counted, too."""
+
+    problem: Problem
+    lack: LackOf = nothing
+    notes: tuple[str, ...] = ()
+
+
+def counting_tensors(problem: Problem) -> Room:
+    """The problem in which devices must have memory for all that they hold at once, as simulated; or a note that says
+    why variables alone are counted.
+    """
+    graph, headroom = problem.graph, problem.headroom
+    if most_bytes(graph) <= min(problem.capacity_bytes):
+        return Room(problem)
+    if problem.objective == "max-load":
+        return Room(problem, notes=(f"{UNCOUNTED} how many batches are under way in a pipeline is not known.",))
+    if not any(graph.tensor_bytes.values()):
+        return Room(problem, notes=(f"{UNCOUNTED} the graph's edges have no bytes.",))
+    roomier = with_tensors(problem, fullest_bytes(graph))
+    return Room(roomier, lambda mapping: roomier.simulator.timeline(mapping.devices).lack(headroom))
 
 
 def check_seconds(seconds: float) -> None:
@@ -72,9 +101,10 @@ def check_seconds(seconds: float) -> None:
         raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
 
 
-def planned(found: Plan, objective: str, schedule: str, seed: int) -> Planned:
-    """What a plan says, and its file."""
+def planned(found: Plan, objective: str, schedule: str, seed: int, notes: Sequence[str] = ()) -> Planned:
+    """What a plan says, and its file. notes: what is to be said of it beside what the searcher notes."""
     timeline = timeline_of(found.mapping, objective, schedule)
+    lack = timeline.lack() if objective == "makespan" else None
     facts = {
         **_facts(found.mapping, timeline, objective, schedule, found.value),
         "lower_bound": found.lower_bound,
@@ -82,10 +112,16 @@ def planned(found: Plan, objective: str, schedule: str, seed: int) -> Planned:
         "searcher": found.searcher,
         "evaluations": found.evaluations,
         "seconds": found.seconds,
-        "notes": [f"{found.searcher}: {note}" for note in found.notes],
+        "notes": [*(f"{found.searcher}: {note}" for note in found.notes), *notes, *([_over(lack)] if lack else [])],
     }
     order = [] if objective == "max-load" or schedule == FIFO else run_order(timeline)
     return Planned(facts, _file(found, objective, seed, order))
+
+
+def _over(lack: Lack) -> str:
+    """What is said of a mapping that was searched by the memory of variables alone."""
+    limit = f"--max-memory {lack.device}={lack.limit_bytes:.0f}"
+    return f"{lack}, as simulated: only memory_bytes of ops were limited; {limit} limits that."
 
 
 def simulate_command(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from experiments import zoo
 from experiments.jobs.interrupt import interruptible
 from experiments.jobs.operator_store import OperatorStore
-from experiments.jobs.plan import Planned, check_seconds, planned
+from experiments.jobs.plan import Planned, Room, check_seconds, counting_tensors, planned
 from experiments.jobs.search.stages import check_several
 from placer.errors import BadInputError, short
 from placer.graph.coarsen import Groups, coarsen
@@ -79,11 +79,11 @@ def plan_model(
     store = OperatorStore.read(wanted.operators, wanted.devices)
     topology, graph = _predicted(wanted, store, seed)
     groups = coarsen(pinned(graph, [parse_pin(pin) for pin in wanted.pins], topology), GROUPS, topology)
-    problem = _problem(groups, topology, objective, schedule)
+    room = _room(groups, topology, objective, schedule)
     prepared_s = clock() - begin_s
     with interruptible(quick=True) as pressed:
-        found = plan(problem, searcher, seconds, seed, over=pressed)
-    facts, file = planned(_of_ops(found, groups, problem), objective, schedule, seed)
+        found = plan(room.problem, searcher, seconds, seed, over=pressed, lack=room.lack)
+    facts, file = planned(_of_ops(found, groups, room), objective, schedule, seed, room.notes)
     counts = {"model": wanted.model, "ops": len(graph), "groups": len(groups.graph)}
     notes = [graph.source, *facts["notes"]]
     return Planned({**counts, **facts, "prepared_s": prepared_s, "notes": notes}, file)
@@ -98,17 +98,20 @@ def _check_options(objective: str, searcher: str, schedule: str, seconds: float)
         raise BadInputError(f"the objective {short(objective)} is none of {', '.join(OBJECTIVES)}.")
 
 
-def _problem(groups: Groups, topology: Topology, objective: str, schedule: str) -> Problem:
-    """The groups to place."""
+def _room(groups: Groups, topology: Topology, objective: str, schedule: str) -> Room:
+    """The groups to place, and what memory mappings of them lack."""
     if objective == "makespan":
-        return Prediction.profiled(groups, topology, HEADROOM, schedule).problem  # which predicts ops where it matters
-    return Problem(groups.graph, topology, objective, schedule, HEADROOM)
+        prediction = Prediction.profiled(groups, topology, HEADROOM, schedule)  # of ops where it matters
+        return Room(prediction.problem, prediction.lack)
+    return counting_tensors(Problem(groups.graph, topology, objective, schedule, HEADROOM))
 
 
-def _of_ops(found: Plan, groups: Groups, problem: Problem) -> Plan:
+def _of_ops(found: Plan, groups: Groups, room: Room) -> Plan:
     """The plan op by op: its mapping, or a single device that is predicted to be faster then."""
+    problem = room.problem
     ops = Problem(groups.fine, problem.topology, problem.objective, problem.schedule, HEADROOM)
-    coarse = [found.mapping, *map(problem.mapping, problem.singles())]
+    singles = (mapping for mapping in map(problem.mapping, problem.singles()) if room.lack(mapping) is None)
+    coarse = [found.mapping, *singles]
     mappings = [groups.expand_mapping(mapping) for mapping in coarse]
     values = ops.predict_many([ops.placement(mapping) for mapping in mappings]).tolist()
     value, best = min(zip(values, range(len(values)), strict=True))

@@ -159,15 +159,15 @@ class HtfMpr(Searcher):
 
     def _remember(self) -> Any:
         population = [list(placement) for placement in self.population]
-        return {"population": population, "chosen": self.chosen, "compared": self.compared, "notes": self.notes}
+        return {"population": population, "chosen": self.chosen, "compared": self.compared}
 
     def _recall(self, memory: Any) -> None:
         self.population = [tuple(placement) for placement in memory["population"]]
-        self.chosen, self.compared, self.notes = memory["chosen"], memory["compared"], list(memory["notes"])
+        self.chosen, self.compared = memory["chosen"], memory["compared"]
 
 
 class HtfMprPlain(HtfMpr):
-    """HTF-MPR without a simulator, as it was published: no HEFT, and the regressors see only where ops run.
+    """HTF-MPR without simulator features: no HEFT, and the regressors see only where ops run.
 
     Their features are the shares of each stretch of units on each device.
     """

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
+from placer.errors import PlacerError, short
+from placer.graph.held_memory import Lack
 from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result
 from search.exact.bounds import lower_bound
 from search.list_scheduling.heft import heft_placement
-from search.problem.memory_fit import packed
+from search.problem.memory_fit import packed, with_more_tensors
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Deadline, Stop, never
 from search.session.registry import SEARCHERS
-from search.session.session import SearchSession
+from search.session.session import MOST_REFUSED, LackOf, SearchSession, nothing
 
 DEFAULT_SEARCHER = "hybrid"
 CLOSE = 1e-9  # share of the lower bound: a value this close to it cannot be improved
@@ -41,52 +44,96 @@ def plan(
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
     over: Stop = never,
+    lack: LackOf = nothing,
 ) -> Plan:
     """Ask, simulate, tell, until time is up, nothing is left to ask, or `over()`; never worse than a single device.
 
-    The time that numba takes to compile, once on a machine, is not counted. Raises BadInputError for an unknown
-    searcher, and where no mapping fits into memory, with what is missing.
+    The time that numba takes to compile, once on a machine, is not counted. lack: what memory a mapping lacks; it is
+    asked of mappings that are better than all before, because it takes longer than a prediction. Raises BadInputError
+    for an unknown searcher, and where no mapping fits into memory, with what is missing; PlacerError where one might,
+    but all that were asked lack some.
     """
     problem.predict_many([heft_placement(problem)])
     if searcher_name in SEARCHERS:  # else the session refuses it
         SEARCHERS[searcher_name].prepare(problem.objective)
     start_s = clock()
-    session = SearchSession(searcher_name, problem, seed=seed, stop=Deadline(seconds, clock, over))
-    searcher = session.searcher
-    singles = [(problem.predict(placement), placement) for placement in problem.singles()]
-    value, best = min(singles) if singles else _any_fitting(problem)
-    bound = lower_bound(problem)
+    stop = Deadline(seconds, clock, over)
+    session = SearchSession(searcher_name, problem, seed=seed, stop=stop)
+    best = _Best(problem, lack)
+    singles = [best.judge(placement) for placement in problem.singles()]
+    best_single = None if best.placement is None else best.value
+    if best.placement is None:
+        best.judge(packed(problem))
+    bound = lower_bound(replace(problem, kept_bytes=None))  # an estimate, which proves nothing
     evaluations = max(1, len(singles))
-    while value > bound * (1 + CLOSE) and (asked := session.ask()):
-        value, best = min((value, best), *(_judged(session, mapping) for mapping in asked))
-        bound = max(bound, searcher.bound())
+    while best.value > bound * (1 + CLOSE) and (asked := session.ask()):
+        session.tell([(mapping, best.judge(problem.placement(mapping))) for mapping in asked])
+        bound = max(bound, 0.0 if problem.kept_bytes else session.searcher.bound())
         evaluations += 1
-        if searcher.stop():
+        if stop() and not best.is_to_be_found:
             break
+        if best.problem is not session.searcher.problem:  # where more memory is left, another search begins
+            evaluations += session.searcher.evaluations
+            session = SearchSession(searcher_name, best.problem, seed=seed, stop=stop)
     return Plan(
-        mapping=problem.mapping(best),
-        value=value,
+        mapping=best.mapping(),
+        value=best.value,
         lower_bound=bound,
-        best_single=min(singles)[0] if singles else None,
+        best_single=best_single,
         searcher=searcher_name,
-        evaluations=evaluations + searcher.evaluations,
+        evaluations=evaluations + session.searcher.evaluations,
         seconds=clock() - start_s,
-        notes=tuple(session.notes),
+        notes=(*session.notes, *best.notes),
     )
 
 
-def _any_fitting(problem: Problem) -> tuple[float, Placement]:
-    placement = packed(problem)
-    return problem.predict(placement), placement
+class _Best:
+    """The best placement so far that fits, and how much memory better ones lacked."""
 
+    def __init__(self, problem: Problem, lack: LackOf) -> None:
+        self.problem, self._lack = problem, lack
+        self.value = inf
+        self.placement: Placement | None = None
+        self.refused = 0
+        self.nearest: Lack | None = None  # the least that one of them lacked
 
-def _judged(session: SearchSession, mapping: Mapping) -> tuple[float, Placement]:
-    """Predict a mapping and tell the searcher."""
-    problem = session.searcher.problem
-    placement = problem.placement(mapping)
-    value = problem.predict(placement)
-    result: Result = Failed("link", "a tensor would cross a link that is missing")
-    if value < float("inf"):
-        result = Measured(value)
-    session.tell([(mapping, result)])
-    return value, placement
+    def judge(self, placement: Placement) -> Result:
+        """Predict a placement. One that is better than all before is kept, if memory suffices."""
+        value = self.problem.predict(placement)
+        if value == inf:
+            return Failed("link", "a tensor would cross a link that is missing")
+        if self.placement is None or (value, placement) < (self.value, self.placement):
+            lack = self._lack(self.problem.mapping(placement))
+            if lack is not None:
+                return self._refuse(placement, lack)
+            self.value, self.placement = value, placement
+        return Measured(value)
+
+    def _refuse(self, placement: Placement, lack: Lack) -> Failed:
+        self.refused += 1
+        self.problem = with_more_tensors(self.problem, placement, lack)
+        if self.nearest is None or lack.missing_bytes < self.nearest.missing_bytes:
+            self.nearest = lack
+        return Failed("memory", f"{lack}, as simulated.")
+
+    @property
+    def is_to_be_found(self) -> bool:
+        """Whether only memory has been in the way yet, so that a few more questions are worth more than the time."""
+        return self.placement is None and 0 < self.refused < MOST_REFUSED
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out for lack of memory."""
+        if self.nearest is None:
+            return []
+        many = "1 mapping" if self.refused == 1 else f"{self.refused} mappings"
+        return [f"{many} left out for lack of memory, as simulated; of the nearest, {self.nearest}."]
+
+    def mapping(self) -> Mapping:
+        """It. Raises PlacerError where all that were asked lack memory."""
+        if self.placement is None and self.nearest is not None:
+            raise PlacerError(
+                f"no mapping of {short(self.problem.graph.name)} that was asked fits into the devices' memory, as "
+                f"simulated; of the nearest, {self.nearest}: add a device, give them more memory, or search longer."
+            )
+        return self.problem.mapping(self.placement or packed(self.problem))

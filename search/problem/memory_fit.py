@@ -8,7 +8,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from placer.errors import BadInputError, listed, short
-from placer.graph.held_memory import may_lack_memory
+from placer.graph.held_memory import Lack, may_lack_memory
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from search.problem.problem import Placement, Problem
@@ -45,6 +45,34 @@ def packed(problem: Problem) -> Placement:
         raise _no_packing(problem, all_tried)
     _PACKED[problem] = placement
     return placement
+
+
+def with_tensors(problem: Problem, kept_bytes: tuple[float, ...]) -> Problem:
+    """The problem in which ops also hold these tensors, those of each op that are there when the step holds most, so
+    that searchers leave room for them (docs/decisions/026); the problem as it is where no placement fits then: that is
+    an estimate.
+    """
+    found = replace(problem, kept_bytes=kept_bytes)
+    try:
+        packed(found)
+    except BadInputError:
+        return problem
+    return found
+
+
+def with_more_tensors(problem: Problem, placement: Placement, lack: Lack) -> Problem:
+    """The same where a placement that fits by that estimate lacks memory: with tensors that count as many times as much
+    as they did on that device. The problem as it is where none count, or no placement fits then.
+    """
+    if problem.kept_bytes is None:
+        return problem
+    full = problem.topology.index[lack.device]
+    here = [v for v, d in enumerate(problem.devices(placement)) if d == full]
+    counted = sum(problem.kept_bytes[v] for v in here)
+    held = lack.peak_bytes - sum(problem.graph.ops[v].memory_bytes for v in here)
+    if not 0 < counted < held:
+        return problem
+    return with_tensors(problem, tuple(kept * held / counted for kept in problem.kept_bytes))
 
 
 def refuse_too_large(graph: OpGraph, topology: Topology, headroom: float) -> None:

@@ -98,6 +98,7 @@ class Searcher(ABC):
             "repeats": [list(placement) for placement in self.repeats],
             "rng": self.rng.getstate(),
             "evaluations": self.evaluations,
+            "notes": self.notes,
             "memory": self._remember(),
         }
 
@@ -119,6 +120,7 @@ class Searcher(ABC):
         version, words, gauss = state["rng"]
         self.rng.setstate((version, tuple(words), gauss))
         self.evaluations = state["evaluations"]
+        self.notes = list(state.get("notes", ()))  # a state that was stored earlier has none
         self._recall(state["memory"])
 
     def _history(self) -> dict[str, Any]:

@@ -10,14 +10,13 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.errors import BadInputError
 from placer.graph.coarsen import Groups
 from placer.graph.held_memory import Lack, fullest_bytes, most_bytes, worst_lack
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
 from placer.result import Failed, Measured, Result, standard_error
 from search.exact.bounds import lower_bound
-from search.problem.memory_fit import packed
+from search.problem.memory_fit import with_tensors
 from search.problem.problem import Problem
 from surrogate.calibrate.calibration import Predictor, launches
 from surrogate.costs.cost_matrix import cost_matrix, with_cost_matrix
@@ -95,7 +94,7 @@ class Prediction:
             base_s=calibration.base_s,
             judge=self._judge,
         )
-        return problem if self._is_roomy_by_limits else _with_tensors(problem, self.groups)
+        return problem if self._is_roomy_by_limits else with_tensors(problem, _kept_bytes(self.groups))
 
     def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Predicted seconds of steps op by op. rows: [placements, units of `problem`]."""
@@ -181,16 +180,9 @@ class Prediction:
         return lower_bound(Problem(graph, topology, schedule=self.schedule, cost_s=costs, base_s=base_s))
 
 
-def _with_tensors(problem: Problem, groups: Groups) -> Problem:
-    """The problem in which units also hold the tensors that they keep when the step holds most, so that searchers leave
-    room for them (docs/decisions/026); the problem as it is where no placement fits then: that is an estimate.
-    """
+def _kept_bytes(groups: Groups) -> tuple[float, ...]:
+    """The bytes of tensors of each group that are there when the step holds most."""
     kept = [0.0] * len(groups.graph)
     for group, held in zip(groups.group_of, fullest_bytes(groups.fine), strict=True):
         kept[group] += held
-    with_tensors = replace(problem, kept_bytes=tuple(kept))
-    try:
-        packed(with_tensors)
-    except BadInputError:
-        return problem
-    return with_tensors
+    return tuple(kept)

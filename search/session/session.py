@@ -14,6 +14,8 @@ from search.session.registry import make_searcher
 
 BATCH = 4  # mappings that are asked for, and measured, together
 MOST_REFUSED = 24  # mappings in a row that lack memory, after which no more are asked for
+LackOf = Callable[[Mapping], Lack | None]
+"""What memory a mapping lacks as simulated, tensors included; None where it suffices."""
 
 
 def nothing(mapping: Mapping) -> Lack | None:
@@ -31,9 +33,9 @@ class SearchSession:
         *,
         seed: int = 0,
         stop: Stop = never,
-        lack: Callable[[Mapping], Lack | None] = nothing,
+        lack: LackOf = nothing,
     ) -> None:
-        """lack: the memory that a mapping lacks as simulated, tensors included. Such mappings are not handed on."""
+        """lack: what memory a mapping lacks. Such mappings are not handed on."""
         self.searcher = make_searcher(name, problem, seed=seed, stop=stop)
         self.ended: str | None = None  # why the last `ask` gave fewer than it was asked for
         self.refused = 0  # mappings asked by the searcher that lack memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from experiments.campaign.cells import MEASURED
-from experiments.report.campaign.terminal import Facts, best, ratio, standing_lines, untouched_lines
+from experiments.report.campaign.terminal import Facts, best, note_lines, ratio, standing_lines, untouched_lines
 from experiments.report.text import markdown_table, ms
 
 
@@ -30,6 +30,7 @@ def _case(rows: list[Facts]) -> list[str]:
         "",
         *markdown_table(heads, table, left=(0, 5)),
         "",
+        *(f"{line}\n" for line in note_lines(rows)),
     ]
 
 

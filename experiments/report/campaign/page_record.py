@@ -13,7 +13,7 @@ from experiments.campaign.standing import best_single_s, standing
 from experiments.campaign.store import Held, Store
 from experiments.report.campaign.best import Best, GoneError, best_of
 from experiments.report.campaign.curves import Course, curves_of
-from experiments.report.campaign.terminal import is_raced, standing_lines, untouched_lines
+from experiments.report.campaign.terminal import is_raced, note_lines, standing_lines, untouched_lines
 from experiments.report.text import ms
 from placer.result import Failed, Measured
 from search.page.campaign_record import CampaignRecord, CellRow, Failure
@@ -109,6 +109,7 @@ def _said(rows: list[Facts]) -> Iterator[str]:
         over = best["best_s"] / best["bound_s"] - 1
         above = f", which it is {over:.1%} above" if best["kind"] == PREDICTED else ""
         yield f"No mapping can be predicted below {ms(best['bound_s'], None)}{above}."
+    yield from note_lines(rows)
 
 
 def _baselines(rows: list[Facts]) -> Iterator[Baseline]:

@@ -151,6 +151,11 @@ def untouched_lines(rows: list[Facts]) -> list[str]:
     return ["The untouched step is faster than every mapping: TensorFlow's own placement is the best one here."]
 
 
+def note_lines(rows: list[Facts]) -> list[str]:
+    """What the searchers of a case noted of their searches, such as a change of stage."""
+    return [f"{row['searcher']}, seed {row['seed']}: {note}" for row in rows for note in row["notes"]]
+
+
 def best(row: Facts) -> str:
     """The best step of a cell; "" where nothing ran."""
     return "" if row["best_s"] is None else ms(row["best_s"], None)

@@ -43,6 +43,7 @@ class Proposal:
     predicted_s: float  # seconds of a step, by the calibration at that moment
     searcher: str  # that proposed it
     plan: int = 0  # number of the plan of splits by which ops are divided
+    notes: tuple[str, ...] = ()  # what the searcher noted of its search when it asked this and the next ones
 
 
 def below(bar_s: float, proposals: Sequence[Proposal]) -> list[Proposal]:

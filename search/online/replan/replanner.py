@@ -202,11 +202,13 @@ class Replanner:
         """Up to `count` proposals of the searcher `name`, and why there are no more."""
         session = self._informed(view, name)
         session.searcher.stop = stop
-        before = session.refused
+        before, noted = session.refused, len(session.notes)
         asked = session.ask(count)
         if session.refused > before:
             self._nearest = session.nearest
         proposals = [self._proposal(view, view.problem.placement(mapping), name) for mapping in asked]
+        if proposals:
+            proposals[0] = replace(proposals[0], notes=tuple(session.notes[noted:]))
         return proposals, session.ended if asked or not session.refusals else session.refusals
 
     def _informed(self, view: _View, name: str) -> SearchSession:

@@ -144,6 +144,8 @@ class Trials:
         """
         entered = []
         for proposal in proposals:
+            for note in proposal.notes:
+                self.say("plan", f"{proposal.searcher}: {note}", searcher=proposal.searcher)
             if not self._is_known(proposal):
                 built = yield from self._made(proposal)
                 if built is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured.profiled import Profiled
-from experiments.campaign.run import wanted
+from experiments.campaign.run import Campaign, wanted
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, best_single_s, standing
 from experiments.campaign.store import PROFILE, Held, Store, Trial, Wanted
@@ -19,6 +19,7 @@ from placer.errors import BadInputError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
+from search.initial.baselines import Random
 from tests.experiments.campaign.conftest import towers
 
 
@@ -115,6 +116,25 @@ def test_a_store_alone_makes_a_page_without_the_best_mapping(done):
         page = report_content(store, None, "html").decode()
     assert "spec" in case.missing[0] and case.nodes == ()
     assert "No timelines, no graph and no loads of the best mapping" in page
+
+
+def test_what_searchers_noted_is_in_every_report(folder, monkeypatch):
+    def noting(searcher):
+        if not searcher.notes:
+            searcher.notes.append("stage 2 after 2 mappings: the fitness is ridge.")
+        return propose(searcher)
+
+    propose = Random._propose
+    monkeypatch.setattr(Random, "_propose", noting)
+    spec = read_spec(folder / "campaign.toml")
+    with Store(spec.store) as store:
+        Campaign(spec, store).run()
+        facts = standing(store)
+        (case,) = campaign_record(store, {}).cases
+        text = report_markdown(facts, [])
+    assert {row["searcher"]: len(row["notes"]) for row in facts["cells"]} == {"random": 1, "local": 0}
+    lines = [f"random, seed {seed}: stage 2 after 2 mappings: the fitness is ridge." for seed in (0, 1)]
+    assert set(lines) <= set(case.summary) and set(lines) <= set(text.splitlines())
 
 
 def test_failures_are_told_with_their_cell(folder):

@@ -47,6 +47,20 @@ def test_a_state_comes_back_as_it_was(spec):
         assert store.held()[0].state == state
 
 
+def test_what_a_searcher_noted_is_held_with_its_cell(spec):
+    def keep(cell, session):
+        store.keep(spec.cells[cell].key, Trial(0, (0,), RESULTS[0], 0.5), {"session": session})
+
+    with Store(spec.store) as store:
+        store.want(wanted(spec))
+        keep(0, {"notes": ["stage 2."]})
+        keep(1, {})  # as it was stored before notes were
+        assert [held.notes for held in store.held()] == [("stage 2.",), (), *[()] * (len(spec.cells) - 2)]
+        keep(2, {"notes": 3})
+        with pytest.raises(BadInputError, match="no campaign wrote"):
+            store.held()
+
+
 def test_two_campaigns_on_one_store(spec):
     with Store(spec.store) as store:
         with pytest.raises(PlacerError, match="another campaign writes to") as refused:

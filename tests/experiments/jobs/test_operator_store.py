@@ -166,15 +166,25 @@ def test_workers_with_other_cores_and_workers_elsewhere_are_other_hardware() -> 
     assert found == [ONE_CORE, machine_name("2 cores"), machine_name("@10.0.0.6")]
 
 
-def test_options_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
+def test_options_that_contradict_one_another_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     for costs, operators, says in (
-        ("guessed", None, "measured or predicted"),
-        ("measured", tmp_path, "--costs predicted; add that"),
-        ("predicted", None, "placer profile MODEL... --store STORE"),
+        ("guessed", None, "profiled or predicted"),
+        ("profiled", tmp_path, "--costs predicted; add that"),
+        ("predicted", None, "no operators.sqlite in this folder; .* placer profile MODEL... --store operators.sqlite"),
     ):
         with pytest.raises(BadInputError, match=says):
             predicting_from(costs, operators)
-    assert predicting_from("measured", None) is None and predicting_from("predicted", tmp_path) == tmp_path
+    assert predicting_from("profiled", None) is None and predicting_from("predicted", tmp_path) == tmp_path
     for topology, spec, batch in ((None, None, None), (tmp_path, "workers:2", None), (tmp_path, None, 8)):
-        with pytest.raises(BadInputError, match="--costs predicted --operators STORE"):
+        with pytest.raises(BadInputError, match="with --costs predicted"):
             planned_files("graph.json", topology, spec, batch)
+
+
+def test_the_store_of_this_folder_is_taken_where_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store(Path("operators.sqlite")) as kept:
+        kept.add_operators(rows(ONE_CORE))
+    found = predicting_from("predicted", None)
+    assert found is not None and OperatorStore.read(found).rows
+    assert predicting_from("predicted", Path("other.sqlite")) == Path("other.sqlite")

@@ -13,9 +13,10 @@ import pytest
 from experiments.jobs.plan_model import ModelToPlan, plan_model
 from experiments.zoo import load
 from placer.devices.host.machine import machine_name
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import write_topology
 from placer.graph.mapping_files import read_mapping
+from placer.graph.memory_limits import MemoryLimits
 from placer.graph.topology import Device, Link, Topology
 from placer.measure.store import Store
 from placer.profile.operators.dataset import Operator, OperatorRow, Tensor
@@ -98,6 +99,19 @@ def test_pins_and_max_load_hold_here_too(folder: Path) -> None:
     assert products == {"worker:1"}
     loads = [device["load"] for device in found.facts["devices"].values()]
     assert found.facts["value"] == pytest.approx(max(loads))
+
+
+def test_a_plan_has_room_for_the_tensors_of_the_step(folder: Path) -> None:
+    """The step holds 2.2 MiB on one device, of which its variables are 1 MiB."""
+    alone = plan_model(wanted(folder), seconds=0.2).facts
+    whole = sum(device["memory_peak_bytes"] for device in alone["devices"].values())
+    limits = MemoryLimits.parsed([f"worker:{i}={0.75 * whole:.0f}" for i in range(2)])
+    found = plan_model(wanted(folder, max_memory=limits), seconds=0.5).facts
+    assert max(d["memory_peak_bytes"] for d in found["devices"].values()) <= 0.9 * 0.75 * whole
+    assert found["best_single"] is None
+    scarce = MemoryLimits.parsed([f"worker:{i}=700KiB" for i in range(2)])
+    with pytest.raises(PlacerError, match=r"of the nearest, worker:\d would hold .* MiB too few"):
+        plan_model(wanted(folder, max_memory=scarce), seconds=0.2)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph
+from placer.graph.held_memory import Lack, fullest_bytes
+from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from search.offline.plan import plan
+from search.problem.memory_fit import with_more_tensors, with_tensors
 from search.problem.problem import Problem
 from search.session.registry import SEARCHERS
 
@@ -59,6 +62,55 @@ def test_a_graph_that_no_single_device_holds_is_planned_all_the_same(tight):
 
 def test_no_time_at_all_still_gives_a_mapping(problem):
     assert plan(problem, seconds=0, clock=ticking()).value < float("inf")
+
+
+def test_only_what_is_better_than_all_before_is_asked_what_memory_it_lacks(towers):
+    """That takes as long as many predictions. What is refused is told as a failure, and said with how near it came."""
+    looked = []
+
+    def lack(mapping):
+        looked.append(towers.predict(towers.placement(mapping)))
+        return Lack("cpu:1", 12.0, 10.0) if mapping.memory_bytes[1] > 10 else None
+
+    found = plan(towers, "local", seconds=0.5, clock=ticking(0.02), lack=lack)
+    assert found.mapping.memory_bytes[1] <= 10 and found.value == found.best_single == looked[0]
+    assert len(looked) > 1 and max(looked[1:]) <= looked[0]
+    (note,) = found.notes
+    assert note.startswith(f"{len(looked) - 1} mapping") and "cpu:1 would hold" in note
+
+
+def test_where_all_that_was_asked_lacks_memory_the_nearest_is_said(towers):
+    def lack(mapping):
+        return Lack("cpu:0", 2**20 * (100 + sum(mapping.devices)), 2**20 * 90)
+
+    with pytest.raises(PlacerError, match=r"'towers' that was asked fits .* cpu:0 would hold 100.0 MiB at once"):
+        plan(towers, seconds=0.0, clock=ticking(), lack=lack)
+
+
+def test_what_is_refused_makes_the_search_leave_more_room():
+    """All that is best by the estimate of tensors lacks memory here, as simulated."""
+    graph = read_graph(GNMT)
+    problem = with_tensors(Problem(graph, gpus(4, memory_bytes=560_000_000)), fullest_bytes(graph))
+    found = plan(problem, seconds=1.0, clock=ticking(), lack=lambda m: problem.simulator.timeline(m.devices).lack())
+    assert problem.simulator.timeline(found.mapping.devices).lack() is None
+    assert "left out for lack of memory" in found.notes[0]
+    assert found.lower_bound <= found.value
+
+
+def test_with_more_tensors_what_was_refused_no_longer_fits():
+    chain = OpGraph(
+        "chain", tuple(Op(f"v{i}", cost_s={"gpu": 1.0}, memory_bytes=1) for i in range(12)),
+        tuple(Edge(i, 11, 40) for i in range(11)),
+    )  # fmt: skip
+    refused = (0,) * 6 + (1,) * 6
+    for devices, is_roomier in ((3, True), (1, False)):  # on one, no placement would fit
+        problem = with_tensors(Problem(chain, gpus(devices, memory_bytes=500)), fullest_bytes(chain))
+        found = with_more_tensors(problem, refused, Lack("gpu:0", 606.0, 500.0))
+        assert (found is not problem) == is_roomier
+        if is_roomier:
+            assert not found.fits(refused) and found.kept_bytes == (100.0,) * 11 + (0.0,)
+    alone = Problem(chain, gpus(3, memory_bytes=500))
+    assert with_more_tensors(alone, refused, Lack("gpu:0", 606.0, 500.0)) is alone
 
 
 def test_a_graph_that_fits_nowhere_is_refused_with_what_is_missing():

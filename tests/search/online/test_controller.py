@@ -5,6 +5,7 @@ predicted. Clock, background thread, planner and probes are simulated, too, with
 """
 
 import math
+import re
 import subprocess
 import sys
 from collections import deque
@@ -554,6 +555,16 @@ def test_any_searcher_proposes_live_and_all_that_it_asks_is_measured_until_the_b
     (said,) = training.said("end")
     if "nothing left to ask" not in said:
         assert len(tried) == 9 and "the budget is spent" in said
+
+
+def test_what_the_searcher_notes_of_its_search_is_in_the_journal():
+    """HTF-MPR says once when it goes over to the genetic algorithm, by which regressor, and by how much that errs."""
+    training = Training(Machine(planner=RealPlanner), searcher="htf-mpr", budget=12).until("steady")
+    (said,) = [entry for entry in training.journal.entries if "stage 2" in entry.sentence]
+    assert said.kind == "plan" and said.numbers == {"searcher": "htf-mpr"}
+    assert re.match(r"htf-mpr: stage 2 after \d+ mappings: the genetic algorithm's fitness is [\w-]+,", said.sentence)
+    measured = [entry.step for entry in training.journal.entries if entry.kind == "measured"]
+    assert measured[0] < said.step <= measured[-1]
 
 
 def test_under_a_load_the_searcher_that_was_chosen_is_asked_again():

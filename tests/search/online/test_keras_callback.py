@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -600,6 +601,32 @@ def test_a_search_ends_placed_and_the_bar_says_what_was_gained(
     assert np.isfinite(history["loss"]).all()
     assert "x the fastest single device" in placing.report()
     assert "measured" in (tmp_path / "placer.jsonl").read_text()
+
+
+@pytest.mark.slow
+def test_a_fit_whose_searcher_was_chosen_is_an_untouched_fit(monkeypatch: pytest.MonkeyPatch, two_cpus: Any) -> None:
+    """All that it asks is measured while the model trains, and the weights are those of as many plain steps."""
+    monkeypatch.setattr("search.online.controller.Planner", Immediately)
+    model, plain = make_model(), make_model()
+    placing = AutoPlace(searcher="random", budget=4, log_dir=None)
+    proposed: dict[str, int] = {}
+    steps = 0
+
+    def look(batch: int, logs: Any) -> None:
+        nonlocal steps
+        steps += 1
+        if placing.step is not None and placing.step.phase == "steady":
+            proposed.update(Counter(trial.name for trial in placing.step.tried if trial.devices))
+            model.stop_training = True
+
+    history = fitted(model, placing, On(train_batch_end=look), epochs=5000)
+    assert proposed == {"single": 2, "random": 2}, placing.report()
+
+    def end(batch: int, logs: Any) -> None:
+        plain.stop_training = int(plain.optimizer.iterations) == steps
+
+    assert_same(fitted(plain, On(train_batch_end=end), epochs=5000), history)
+    assert_same_weights(model, plain)
 
 
 def on_workers(folder: str) -> None:

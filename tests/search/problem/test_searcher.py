@@ -54,6 +54,7 @@ def test_a_search_resumed_without_its_history_goes_on_once_it_has_replayed_it(na
     for count in (1, 4):
         searcher = make_searcher(name, problem, seed=3)
         asks(searcher, count)
+        searcher.notes.append("what a report should say.")
         kept, state = list(searcher.told.items()), json.loads(json.dumps(searcher.state(history=False)))
         assert not {"asked", "told"} & state.keys()
         resumed = make_searcher(name, problem, seed=999)

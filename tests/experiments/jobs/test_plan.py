@@ -1,0 +1,71 @@
+"""`placer plan` on files: when tensors count as memory, and what it says where they do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.jobs.plan import plan_command
+from placer.errors import BadInputError, PlacerError
+from placer.graph.graph_files import write_graph, write_topology
+from placer.graph.memory_limits import MemoryLimits
+from placer.graph.op_graph import Edge, OpGraph
+from placer.graph.topology import Device, Link, Topology
+from tests.search.session.test_memory import keeping
+
+FREE_LINK = Link("*", "*", 1e-6, 1e12)
+
+
+@pytest.fixture
+def plans(tmp_path: Path) -> Any:
+    """Plans `keeping()`, on two devices with so many bytes each by the file: by variables alone, one holds all."""
+
+    def run(in_file: int | None = None, *limits: int, graph: OpGraph | None = None, **more: Any) -> dict[str, Any]:
+        write_graph(tmp_path / "graph.json", graph or keeping())
+        devices = tuple(Device(f"d{i}", "cpu", in_file) for i in range(2))
+        write_topology(tmp_path / "topology.json", Topology(devices, (FREE_LINK,)))
+        texts = [f"d{i}={limit}" for i, limit in enumerate(limits)]
+        found = plan_command(
+            tmp_path / "graph.json", tmp_path / "topology.json", seconds=0.3, max_memory=MemoryLimits.parsed(texts),
+            **more,
+        )  # fmt: skip
+        return json.loads(json.dumps(found.facts))  # type: ignore[no-any-return]
+
+    return run
+
+
+def peaks(facts: dict[str, Any]) -> list[float]:
+    return [device["memory_peak_bytes"] for device in facts["devices"].values()]
+
+
+def test_a_plan_keeps_to_max_memory_with_its_tensors(plans: Any) -> None:
+    facts = plans(None, 250, 250)
+    assert max(peaks(facts)) <= 250 and facts["best_single"] is None
+    roomy = plans(None, 1000, 1000)
+    assert roomy["best_single"] is not None and not roomy["notes"]
+
+
+def test_no_mapping_that_fits_is_a_failure_with_how_much_the_nearest_lacks(plans: Any) -> None:
+    with pytest.raises(PlacerError, match=r"'keeping' that was asked fits .*, as simulated; of the nearest, d\d would"):
+        plans(None, 150, 150)
+    with pytest.raises(BadInputError, match=r"needs 40 memory_bytes and all devices together hold 30 .*, 10 too few"):
+        plans(None, 15, 15)
+
+
+def test_the_memory_of_a_topology_file_is_for_variables_and_what_is_held_beside_it_is_said(plans: Any) -> None:
+    facts = plans(100)
+    assert max(peaks(facts)) > 100
+    (note,) = facts["notes"]
+    assert "would hold" in note and "only memory_bytes of ops were limited; --max-memory d" in note
+
+
+def test_where_tensors_cannot_be_counted_it_says_so(plans: Any) -> None:
+    whole = keeping()
+    bare = OpGraph("bare", whole.ops, tuple(Edge(e.src, e.dst, 0, e.output_index) for e in whole.edges))
+    (note,) = plans(None, 30, 30, graph=bare)["notes"]
+    assert note.endswith("the graph's edges have no bytes.")
+    (note,) = plans(None, 250, 250, objective="max-load")["notes"]
+    assert "under way in a pipeline is not known" in note
