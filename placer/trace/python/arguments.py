@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import BadInputError
-from placer.trace.python.kinds import is_plain, is_user_class
+from placer.trace.python.kinds import is_plain, is_user_class, own_dict
 from placer.trace.signature import objects_of, parts_of
 
 Subjects = tuple[tuple[str, Any], ...]
@@ -23,7 +23,7 @@ class Parameters:
         """step: the user's function, or any other callable."""
         try:
             self._signature: inspect.Signature | None = inspect.signature(step)
-        except (TypeError, ValueError):  # a callable that does not tell
+        except Exception:  # a callable that does not tell, or an object that raises whatever it is asked for
             self._signature = None
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         found = self._signature.parameters.values() if self._signature is not None else ()
@@ -55,7 +55,7 @@ class Parameters:
         """
         for value in (*args, *kwargs.values()):
             if isinstance(value, (dict, list)) and is_user_class(type(value)):
-                held = getattr(value, "__dict__", None)
+                held = own_dict(value)
                 if held and held is not value:
                     return f"a {type(value).__name__}, whose attribute `{next(iter(held))}` is none of its items"
         return None

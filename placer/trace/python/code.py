@@ -3,38 +3,61 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ITEM = "[]"  # stands for any item of a container among the attributes of a path
 PUSHES_NOTHING = ("STORE", "DELETE", "POP", "RETURN", "RAISE", "LIST_", "SET_", "DICT_", "MAP_", "RESUME", "NOP", "END")
 TWO = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 LEAVES = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
-REFLECTION = frozenset({"getattr", "hasattr", "vars", "dir", "__dict__", "asdict", "astuple", "attrgetter", "copy"})
-REFLECTION |= {"deepcopy", "replace", "dumps", "__getstate__", "__slots__", "getmembers", "fields"}
+REFLECTION = frozenset({"vars", "dir", "__dict__", "asdict", "astuple", "copy", "deepcopy", "replace", "dumps"})
+REFLECTION |= {"__getstate__", "__slots__", "getmembers", "fields", "__getattribute__"}
+NAMING = {"getattr": 1, "hasattr": 1, "getattr_static": 1, "attrgetter": 0, "methodcaller": 0}  # where they take a name
+MEMBERS = frozenset({"getmembers", "__getattribute__"})  # give any attribute
 VARARGS, VARKEYWORDS = 0x04, 0x08  # flags of a code object
 
 
 class Path(NamedTuple):
     """How code gets at an object: from a name, through attributes."""
 
-    root: str  # "global", "free" (of the enclosing function), "argument", "import", "fresh", or "unknown"
+    root: str  # "global", "free" (of the enclosing function), "argument", "import", "fresh", "unknown", or a string's:
+    # "constant", whose text the name is, or "begins", which begins with the name
     name: str = ""
     attributes: tuple[str, ...] = ()
 
     def then(self, attribute: str) -> Path:
         """The path to an attribute of this object."""
-        return self if self.root in ("fresh", "unknown") else self._replace(attributes=(*self.attributes, attribute))
+        if self.root in NOWHERE:  # then a call's name is all that is known
+            return Path("unknown" if self.root == "unknown" else "fresh", attributes=(attribute,))
+        return self._replace(attributes=(*self.attributes, attribute))
 
     def __str__(self) -> str:
         return ".".join((self.name, *self.attributes)).replace(f".{ITEM}", ITEM)
 
 
 FRESH, UNKNOWN = Path("fresh"), Path("unknown")
+TEXTS = ("constant", "begins")
+NOWHERE = ("fresh", "unknown", *TEXTS)
 Paths = frozenset[Path]
+
+
+class Asked(NamedTuple):
+    """Code that reads an attribute by a name that is made at run time."""
+
+    of: Paths
+    begins: str = ""  # what the name begins with
+    is_own: bool = False  # whether it is read from the `__dict__` of what it is asked of
+
+
+class Call(NamedTuple):
+    """A call with the paths of its arguments, those by keyword last."""
+
+    callee: Paths
+    arguments: tuple[Paths, ...]
+    keywords: tuple[str, ...]
 
 
 @dataclass
@@ -47,6 +70,8 @@ class Reads:
     globals: set[str] = field(default_factory=set)
     catches: list[Paths] = field(default_factory=list)  # what its `except` clauses name; unknown for a bare one
     reflects: bool = False  # whether it may read attributes that it does not name
+    asked: list[Asked] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
 
 @lru_cache(maxsize=4096)
@@ -68,6 +93,9 @@ class _Simulation:
         self.local |= {name: frozenset({Path("argument", name)}) for name in code.co_varnames[:count]}
         self.stack: list[Paths] = []
         self.at_target: dict[int, list[Paths]] = {}
+        self.latest: list[Any] = [None, None]  # the arguments of the latest two instructions
+        self.keywords: tuple[str, ...] = ()  # of the call that comes next
+        self.namings = 0  # functions of NAMING that were loaded, and are not called yet
 
     def run(self) -> None:
         """Fill `found`."""
@@ -87,14 +115,18 @@ class _Simulation:
             if before == "PUSH_EXC_INFO" and instruction.opname == "POP_TOP":  # `except:`, which asks for no class
                 self.found.catches.append(frozenset({UNKNOWN}))
             before = instruction.opname
+            if before != "EXTENDED_ARG":
+                self.latest = [self.latest[1], instruction.argval]
+        if self.namings > 0:  # one is passed on
+            self._ask(frozenset({UNKNOWN}))
         for constant in self.code.co_consts:
             if isinstance(constant, CodeType):
                 _Simulation(constant, self.local, self.found).run()
             self._constant(constant)
 
     def _constant(self, constant: object) -> None:
-        if isinstance(constant, str) and constant.isidentifier():
-            self.found.names.add(constant)
+        if isinstance(constant, str) and all(map(str.isidentifier, parts := constant.split("."))):
+            self.found.names.update(parts)
         if isinstance(constant, tuple):
             for part in constant:
                 self._constant(part)
@@ -129,12 +161,90 @@ class _Simulation:
     def _pop(self) -> Paths:
         return self.stack.pop() if self.stack else frozenset({UNKNOWN})
 
+    def _pop_lasting(self) -> Paths:
+        """What is on top, as far as the code did not make it."""
+        return frozenset(path for path in self._pop() if path.root not in ("fresh", *TEXTS))
+
+    def _top(self, depth: int) -> Paths:
+        return self.stack[-depth] if 0 < depth <= len(self.stack) else frozenset({UNKNOWN})
+
     def _push(self, paths: Paths, instruction: dis.Instruction, popped: int = 0) -> None:
         """Push paths, and below them what else the instruction pushes."""
         effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
         self.stack += [paths] * (effect + popped)
-        for path in paths - {FRESH, UNKNOWN}:
-            self.found.paths.add(path)
+        self.found.paths.update(path for path in paths if path.root not in NOWHERE)
+
+    # Calls, and names that are made at run time.
+
+    def _load_const(self, instruction: dis.Instruction) -> None:
+        text = instruction.argval
+        self.stack.append(frozenset({Path("constant", text) if isinstance(text, str) else FRESH}))
+
+    def _binary_op(self, instruction: dis.Instruction) -> None:
+        self._pop()
+        left = self._pop()
+        ends = {"+": "", "%": "%"}.get(instruction.argrepr)
+        self.stack.append(frozenset({FRESH}) if ends is None else _beginning(left, ends))
+
+    def _build_string(self, instruction: dis.Instruction) -> None:
+        parts = [self._pop() for _ in range(instruction.arg or 0)]
+        self.stack.append(_beginning(parts[-1]) if parts else frozenset({FRESH}))
+
+    def _kw_names(self, instruction: dis.Instruction) -> None:
+        self.keywords = self.code.co_consts[instruction.arg or 0]
+
+    def _call(self, instruction: dis.Instruction) -> None:
+        if "PRECALL" not in dis.opmap:
+            self._called(instruction.arg or 0)
+        self._other(instruction)
+
+    def _precall(self, instruction: dis.Instruction) -> None:
+        self._called(instruction.arg or 0)
+        self._other(instruction)
+
+    def _call_kw(self, instruction: dis.Instruction) -> None:
+        self.keywords = self.latest[1]
+        names = self._pop()
+        self._called(instruction.arg or 0)
+        self.stack.append(names)
+        self._other(instruction)
+
+    def _called(self, count: int) -> None:
+        """A call of what is below its `count` arguments on the stack, where there is a null or a `self`, too."""
+        arguments = tuple(self._top(count - i) for i in range(count))
+        callee = (self._top(count + 1) | self._top(count + 2)) - {FRESH, UNKNOWN}
+        self.found.calls.append(Call(callee, arguments, self.keywords))
+        self.keywords = ()
+        for name in {_last(path) for path in callee}:
+            if name == "vars" and arguments:
+                self.found.asked.append(Asked(arguments[0], is_own=True))
+            if name in NAMING:
+                self.namings -= 1
+                self._names(arguments, NAMING[name])
+
+    def _names(self, arguments: Sequence[Paths], at: int) -> None:
+        named = arguments[at] if at < len(arguments) else frozenset({UNKNOWN})
+        # What `__getattr__` is asked for, other code names.
+        own = Path("argument", "".join(self.code.co_varnames[1:2]))
+        if named == {own} and self.code.co_name == "__getattr__":
+            return
+        of = arguments[0] if at else frozenset({UNKNOWN})
+        for path in named:
+            if path.root != "constant":
+                self._ask(of, path.name if path.root == "begins" else "")
+
+    def _ask(self, of: Paths, begins: str = "") -> None:
+        self.found.reflects = True
+        self.found.asked.append(Asked(of, begins))
+
+    def _loaded(self, name: str, owner: Paths) -> None:
+        """A name or an attribute of an owner."""
+        self.found.reflects |= name in REFLECTION
+        self.namings += name in NAMING
+        if name in MEMBERS:
+            self._ask(frozenset({UNKNOWN}))
+        if name == "__dict__":
+            self.found.asked.append(Asked(owner, is_own=True))
 
     # Loads.
 
@@ -146,7 +256,7 @@ class _Simulation:
     def _load_global(self, instruction: dis.Instruction) -> None:
         name = instruction.argval
         self.found.globals.add(name)
-        self.found.reflects |= name in REFLECTION
+        self._loaded(name, frozenset())
         self._push(frozenset({Path("global", name)}), instruction)
 
     _load_name = _load_global
@@ -163,8 +273,9 @@ class _Simulation:
     def _load_attr(self, instruction: dis.Instruction) -> None:
         name = instruction.argval
         self.found.names.add(name)
-        self.found.reflects |= name in REFLECTION
-        self._push(frozenset(path.then(name) for path in self._pop()), instruction, popped=1)
+        owner = self._pop()
+        self._loaded(name, owner)
+        self._push(frozenset(path.then(name) for path in owner), instruction, popped=1)
 
     _load_method = _load_attr
 
@@ -173,13 +284,17 @@ class _Simulation:
         self._other(instruction)
 
     def _import_name(self, instruction: dis.Instruction) -> None:
+        """Gives `a` for `import a.b`, else the module that is named, with a dot in front for each level."""
         self._pop()
         self._pop()
-        self._push(frozenset({Path("import", instruction.argval)}), instruction, popped=2)
+        (level, wanted), name = self.latest, instruction.argval
+        name = "." * level + name if level or wanted else name.partition(".")[0]
+        self._push(frozenset({Path("import", name)}), instruction, popped=2)
 
     def _import_from(self, instruction: dis.Instruction) -> None:
-        owner = self.stack[-1] if self.stack else frozenset({UNKNOWN})
+        owner = self._top(1)
         self.found.names.add(instruction.argval)
+        self._loaded(instruction.argval, owner)
         self._push(frozenset(path.then(instruction.argval) for path in owner), instruction)
 
     def _binary_subscr(self, instruction: dis.Instruction) -> None:
@@ -221,7 +336,12 @@ class _Simulation:
         self._keep(instruction.argval, self._pop())
 
     def _keep(self, name: str, paths: Paths) -> None:
+        if any(_last(path) in NAMING for path in paths):  # then it may be called anywhere
+            self._ask(frozenset({UNKNOWN}))
         if name not in self.code.co_freevars or name in self.local:
+            paths = frozenset(
+                FRESH if path.root in TEXTS else path for path in paths
+            )  # a name may be changed in a loop
             self.local[name] = self.local.get(name, frozenset()) | paths
 
     def _store_global(self, instruction: dis.Instruction) -> None:
@@ -242,7 +362,7 @@ class _Simulation:
 
     def _delete_attr(self, instruction: dis.Instruction) -> None:
         self.found.names.add(instruction.argval)
-        self.found.writes += [self._written(path, instruction.argval) for path in self._pop() - {FRESH}]
+        self.found.writes += [self._written(path, instruction.argval) for path in self._pop_lasting()]
 
     def _store_subscr(self, instruction: dis.Instruction) -> None:
         self._delete_subscr(instruction)
@@ -250,7 +370,18 @@ class _Simulation:
 
     def _delete_subscr(self, instruction: dis.Instruction) -> None:
         self._pop()
-        self.found.writes += [self._written(path, ITEM) for path in self._pop() - {FRESH}]
+        self.found.writes += [self._written(path, ITEM) for path in self._pop_lasting()]
 
     def _written(self, path: Path, what: str) -> Path:
         return Path("unknown", "?", (what,)) if path.root == "unknown" else path.then(what)
+
+
+def _last(path: Path) -> str:
+    """The name of what a path leads to."""
+    return path.attributes[-1] if path.attributes else path.name if path.root in ("global", "import") else ""
+
+
+def _beginning(left: Paths, ends: str = "") -> Paths:
+    """What is known of a string that begins with one of these; `ends`: where what is known of it ends."""
+    texts = {path.name if path.root in TEXTS else "" for path in left}
+    return frozenset(Path("begins", text.partition(ends)[0] if ends else text) for text in texts)

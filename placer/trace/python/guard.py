@@ -9,7 +9,8 @@ from ctypes import string_at
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from placer.trace.python.impure import EMPTY, contents
+from placer.trace.python.impure import contents
+from placer.trace.python.kinds import EMPTY
 
 
 class _Alike(NamedTuple):
@@ -84,15 +85,15 @@ class Guard:
         """Whether all is as it was saved."""
         if self._flat is None:
             self._keep(self._saved())
-        if any(self._empty) or list(map(len, self._sized)) != self._sizes:
-            return False
         try:
+            if any(self._empty) or list(map(len, self._sized)) != self._sizes:
+                return False
             live = self._live()
             if _identities(live) != self._identities and not self._all_equal(live):
                 return False
-        except (KeyError, AttributeError, ValueError, RuntimeError):  # a place is gone, or is being written
+            return all(check() for check in self._checks)
+        except Exception:  # a place is gone, or is being written, or an object of the user's raises it
             return False
-        return all(check() for check in self._checks)
 
     def _live(self) -> list[Any]:
         """What the places hold now."""

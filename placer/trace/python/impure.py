@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import importlib.util
 import inspect
 import io
 import logging
@@ -25,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer.trace.python.code import ITEM, Path, Paths, reads_of
-from placer.trace.python.kinds import STANDARD, UNCHANGING, is_library
+from placer.trace.python.kinds import EMPTY, STANDARD, UNCHANGING, answers_any_name, is_library
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
 CALLS = frozenset(
@@ -63,7 +64,7 @@ FUNCTIONS = {  # that use files, or the library's own state, by their modules' f
     ),
 }  # fmt: skip
 CLOCKS = frozenset({"now", "today", "utcnow"})
-STREAMS = frozenset({"stdout", "stderr", "stdin"})
+STREAMS = frozenset({"stdout", "stderr", "stdin", "modules", "_getframe"})
 MUTATORS = frozenset(
     {
         "append", "extend", "insert", "pop", "popitem", "popleft", "appendleft", "extendleft", "rotate", "remove",
@@ -82,7 +83,6 @@ COMPILED_BY = frozenset(
 PURE_COMPILED = frozenset({"tree", "optree", "scipy"})  # other libraries whose compiled functions neither ask nor tell
 RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
-EMPTY = object()
 
 
 class Entered(NamedTuple):
@@ -92,7 +92,8 @@ class Entered(NamedTuple):
     owner: Any = None  # the object of which it is a method, where known
     is_method: bool = False
     is_step: bool = False
-    arguments: Mapping[str, Any] = MappingProxyType({})  # of the step's call, by name, where they are known
+    # By name, where they are known: those of the step's call, or those of a helper's call that outlive it.
+    arguments: Mapping[str, Any] = MappingProxyType({})
 
 
 def impurity(entered: Entered) -> str | None:
@@ -148,12 +149,30 @@ def _along(path: Path, entered: Entered) -> Iterator[Any]:
         yield value
 
 
+def reached(path: Path, entered: Entered) -> Any:
+    """The object that a path leads to; EMPTY where only running the code would find it."""
+    found = list(_along(path, entered))
+    end = found[-1] if len(found) > len(path.attributes) else EMPTY
+    is_computed = hasattr(type(end), "__get__") and not isinstance(end, FunctionType)  # a property, say
+    return EMPTY if is_computed else end
+
+
+def imported(path: Path, function: FunctionType) -> str:
+    """The name of the module that a function imports by a path, which may be relative to its own."""
+    held = function.__globals__
+    package = held.get("__package__") or str(held.get("__name__", "")).rpartition(".")[0]
+    try:
+        return importlib.util.resolve_name(path.name, package)
+    except ImportError:
+        return path.name
+
+
 def _root(path: Path, entered: Entered) -> Any:
     function: Any = entered.function
     if path.root == "global":
         return function.__globals__.get(path.name, getattr(builtins, path.name, EMPTY))
     if path.root == "import":
-        return sys.modules.get(path.name, EMPTY)
+        return sys.modules.get(imported(path, function), EMPTY)
     if path.root == "free":
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         return contents(cells[path.name]) if path.name in cells else EMPTY
@@ -203,6 +222,8 @@ def _is_impure(value: Any) -> bool:
         return True
     if not callable(value) and not isinstance(value, type):
         return False
+    if answers_any_name(type(value)):
+        return _is_module_impure(type(value).__module__)
     owner = getattr(value, "__self__", None)
     if owner is builtins:
         return value.__name__ in CALLS
@@ -218,7 +239,12 @@ def is_compiled_elsewhere(function: Any) -> bool:
     if not isinstance(function, COMPILED) and type(function).__name__ not in COMPILED_BY:
         return False
     name = str(getattr(function, "__module__", None) or _module_of_its_owner(function))
-    return bool(name) and not is_library(name) and _top(name) not in PURE_COMPILED
+    return bool(name) and not is_library(name) and not is_known_compiled(name)
+
+
+def is_known_compiled(module: str) -> bool:
+    """Whether what is compiled in a module of another library neither asks nor tells the world, and does not change."""
+    return _top(module) in PURE_COMPILED
 
 
 def _module_of_its_owner(function: Any) -> str:
@@ -297,7 +323,8 @@ def _written(path: Path, entered: Entered) -> str | None:
     code = entered.function.__code__
     arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     own = entered.is_method and path.name in arguments[:1] and entered.function.__name__ not in MAKES_ITSELF
-    return f"`{path}`" if own or (entered.is_step and path.name in arguments) else None
+    lasts = path.name in (arguments if entered.is_step else entered.arguments)
+    return f"`{path}`" if own or lasts else None
 
 
 def _is_optimizer(value: Any) -> bool:

@@ -24,7 +24,10 @@ import tensorflow as tf
 
 LIBRARIES = frozenset({"tensorflow", "keras", "numpy", "placer", "absl", "wrapt", "ml_dtypes", "h5py", "builtins"})
 LIBRARIES |= frozenset(sys.stdlib_module_names)
+VALUES = (int, float, complex, str, bytes)
+POINTER = struct.calcsize("P")
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...), tf.DType, np.dtype)
+TENSORS = (tf.Tensor, tf.Variable, tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)
 NO_CODE = frozenset(  # special methods that a step does not call, or that only make what they belong to
     {"__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__", "__setattr__"}
 ) | frozenset({"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__format__", "__dir__"})
@@ -43,7 +46,7 @@ KERAS_NOISE = frozenset(
         "call_signature_parameters", "_call_context_args", "_call_has_context_arg", "_call_has_training_arg",
         "_call_has_mask_arg", "_epoch_iterator", "_eval_epoch_iterator", "stop_evaluating", "stop_predicting",
         "_seed_generators", "supports_jit", "_input_spec", "_losses_override", "_trainable_variables_indices",
-        "_operations", "_variables", "_remat_mode", "lora_rank", "lora_alpha", "_distribution_strategy",
+        "_operations", "_variables", "_remat_mode", "_distribution_strategy",
     }
 )  # fmt: skip
 KERAS_VARIABLES = frozenset({"KerasVariable", "Variable"})
@@ -66,6 +69,7 @@ UNCHANGING = (  # classes of the standard library whose objects never change, an
 )  # fmt: skip
 
 
+EMPTY = object()  # stands for nothing where None may be something
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -94,9 +98,10 @@ def is_library(module: str | None) -> str:
     return top if top in LIBRARIES else ""
 
 
-def module_of(function: types.FunctionType) -> str:
-    """The name of the module that a function was defined in."""
-    return str(function.__module__ or function.__globals__.get("__name__", ""))
+def is_of_library(function: types.FunctionType) -> bool:
+    """Whether a function is a library's own: not the user's, though one wraps the other and took its name over."""
+    names = [name for name in (function.__module__, function.__globals__.get("__name__")) if name]
+    return bool(names) and all(map(is_library, names))
 
 
 @_by_type
@@ -127,6 +132,85 @@ def holds_unnamed(kind: type) -> bool:
 def is_out_of_sight(kind: type) -> bool:
     """Whether what objects of a class hold cannot be compared."""
     return kind is memoryview or any(base.__module__.partition(".")[0] in OUT_OF_SIGHT for base in kind.__mro__)
+
+
+@_by_type
+def is_tensor_class(kind: type) -> bool:
+    """Whether TensorFlow or Keras takes objects of a class for tensors, Keras's variables among them."""
+    return issubclass(kind, TENSORS) or has_base(kind, KERAS_VARIABLES)
+
+
+def is_tensor(value: Any) -> bool:
+    """As `tf.is_tensor`, which asks objects of the user's for attributes; they may answer anything."""
+    return is_tensor_class(type(value))
+
+
+@_by_type
+def hides_fields(kind: type) -> bool:
+    """Whether objects of a class of the user's have fields of C's, which no attribute shows: they are larger than their
+    slots, their dict and their weak references. What plain values and objects that never change hold is compared.
+    """
+    if not is_user_class(kind):
+        return False
+    for base in kind.__mro__:
+        own = base.__base__
+        if own is None or base in VALUES or issubclass(base, (*UNCHANGING, *LOCKS)):
+            continue
+        known = [name for name in slots_of(base) if name not in ("__dict__", "__weakref__")]
+        has_weak = base.__weakrefoffset__ > 0 == own.__weakrefoffset__
+        # A dict is among the fields, or in front of an object that has a fixed size; then its offset is below 0.
+        has_dict = own.__dictoffset__ == 0 and (base.__dictoffset__ > 0 or base.__itemsize__ > 0)
+        if base.__basicsize__ - own.__basicsize__ > POINTER * (len(known) + has_weak + has_dict):
+            return True
+    return False
+
+
+@_by_type
+def answers_any_name(kind: type) -> bool:
+    """Whether code of the user's decides what attributes objects of a class have."""
+    asked = ("__getattr__", "__getattribute__")
+    return any(name in vars(base) for base in kind.__mro__ if not is_library(base.__module__) for name in asked)
+
+
+def own_dict(value: Any) -> dict[str, Any] | None:
+    """The `__dict__` of an object, found without any code of the user's; None where it has none."""
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return held if isinstance(held, dict) else None
+
+
+def unwrapped(function: Any) -> Any:
+    """As `inspect.unwrap`, without any code of the user's."""
+    while "__wrapped__" in (held := own_dict(function) or {}):
+        function = held["__wrapped__"]
+    return function
+
+
+def in_slot(slot: Any, value: Any) -> Any:
+    """What an object has in a slot; EMPTY where that is nothing."""
+    try:
+        return slot.__get__(value)
+    except AttributeError:
+        return EMPTY
+
+
+@_by_type
+def is_message(kind: type) -> bool:
+    """Whether a class is a protobuf message."""
+    return any(base.__module__ == "google.protobuf.message" for base in kind.__mro__)
+
+
+@_by_type
+def is_function_of_tensorflow(kind: type) -> bool:
+    """Whether objects of a class are made by tf.function, which freezes their Python state when it traces them."""
+    return any("get_concrete_function" in vars(base) and is_library(base.__module__) for base in kind.__mro__)
+
+
+def plain_base(kind: type) -> Any:
+    """The plain class from which a class of the user's inherits its value; None where there is none."""
+    return next((base for base in kind.__mro__ if base in VALUES), None)
 
 
 @_by_type

@@ -6,15 +6,18 @@ A step that is a tf.function does not come here, because TensorFlow freezes its 
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from placer.errors import one_line
 from placer.trace.python.arguments import Subjects
-from placer.trace.python.impure import impurity
-from placer.trace.python.survey import Survey, UnguardableError
+from placer.trace.python.bindings import bound
+from placer.trace.python.impure import Entered, impurity
+from placer.trace.python.kinds import is_function_of_tensorflow
+from placer.trace.python.survey import Sought, Survey, UnguardableError
 
 MOST_STATES = 8  # in which a step was called with the same objects among its arguments
 MOST_SUBJECTS = 16  # of such combinations of objects, whose states are remembered
@@ -24,7 +27,7 @@ WHAT_TO_DO = "pass it as an argument, or keep it in a tf.Variable"
 
 def is_plain_step(step: Any) -> bool:
     """Whether a step is Python code that TensorFlow has not traced: no tf.function."""
-    return not hasattr(step, "get_concrete_function")
+    return not is_function_of_tensorflow(type(step))
 
 
 def why_not(step: Any, subjects: Subjects = (), arguments: Mapping[str, Any] = MappingProxyType({})) -> str | None:
@@ -34,11 +37,10 @@ def why_not(step: Any, subjects: Subjects = (), arguments: Mapping[str, Any] = M
     objects among its arguments, and all of them by name.
     """
     try:
-        survey = _surveyed(step, set(), False, subjects)
+        survey = _surveyed(step, Sought(), subjects)
     except UnguardableError as error:
         return str(error)
-    entered = (one._replace(arguments=arguments) if one.is_step else one for one in survey.entered)
-    return next(filter(None, map(impurity, entered)), None)
+    return _impurity([one._replace(arguments=arguments) if one.is_step else one for one in survey.entered])
 
 
 class PythonState:
@@ -47,8 +49,7 @@ class PythonState:
     def __init__(self, step: Any) -> None:
         self.why: str | None = None  # why the step must be left alone
         self._step = step
-        self._names: set[str] = set()
-        self._reflects = False
+        self._sought = Sought()
         self._keys: list[list[Hashable]] = []  # of the states, by number
         # By the ids of the objects among the arguments: number -> the state, which holds these objects.
         self._by_subjects: dict[tuple[int, ...], dict[int, Survey]] = {}
@@ -129,19 +130,18 @@ class PythonState:
             )
             return self._now
         if self._keys:  # what its code shows in the first state was judged before
-            self.why = self.why or next(filter(None, map(impurity, found.entered)), None)
+            self.why = self.why or _impurity(found.entered)
         self._keys.append(found.key)
         self._known[len(self._keys) - 1] = found
         return len(self._keys) - 1
 
     def _survey(self) -> Survey | None:
         try:
-            found = _surveyed(self._step, self._names, self._reflects, self._subjects)
+            found = _surveyed(self._step, self._sought, self._subjects)
         except UnguardableError as error:
             self.why = self.why or str(error)
             return None
-        if (found.names, found.reflects) != (self._names, self._reflects):
-            self._names, self._reflects = found.names, found.reflects
+        self._sought = found.sought
         return found
 
 
@@ -154,13 +154,37 @@ def difference(before: Survey, now: Survey) -> str | None:
     return f"`{longer[0][0]}`" if longer else None
 
 
-def _surveyed(step: Any, names: set[str], reflects: bool, subjects: Subjects) -> Survey:
-    """A survey with all names that the code found in it uses."""
+def _surveyed(step: Any, sought: Sought, subjects: Subjects) -> Survey:
+    """A survey of all that the code found in it reads."""
+    for may_fail in (True, False):
+        try:
+            return _all_sought(step, sought, subjects)
+        except UnguardableError:
+            raise
+        except Exception as error:  # another thread changed what was looked at, or an object of the user's raises it
+            if not may_fail:
+                raise UnguardableError(_out_of_sight(error)) from error
+    raise AssertionError
+
+
+def _impurity(entered: Sequence[Entered]) -> str | None:
+    try:
+        return next(filter(None, map(impurity, (*entered, *bound(entered)))), None)
+    except Exception as error:  # which an object of the user's raises
+        return _out_of_sight(error)
+
+
+def _out_of_sight(error: Exception) -> str:
+    kind = f"{type(error).__name__}: {one_line(str(error))}"
+    return f"what it reads of Python's state cannot be looked through ({kind})"
+
+
+def _all_sought(step: Any, sought: Sought, subjects: Subjects) -> Survey:
     for _ in range(MOST_ROUNDS):
-        found = Survey(step, names, reflects, subjects)
-        if found.found_names == names and found.found_reflection == reflects:
+        found = Survey(step, sought, subjects)
+        if found.found == sought:
             return found
-        names, reflects = found.found_names, found.found_reflection
+        sought = found.found
     raise UnguardableError("its code leads on and on to other code")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import enum
 import functools
 import inspect
 import io
@@ -12,7 +13,8 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,28 +22,46 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.python.arguments import Subjects
-from placer.trace.python.code import reads_of
+from placer.trace.python.code import UNKNOWN, Asked, reads_of
 from placer.trace.python.guard import Guard
-from placer.trace.python.impure import Entered, contents, is_compiled_elsewhere
+from placer.trace.python.impure import (
+    Entered,
+    contents,
+    imported,
+    is_compiled_elsewhere,
+    is_known_compiled,
+    reached,
+)
 from placer.trace.python.kinds import (
     CALLBACKS,
+    EMPTY,
     KERAS_OPAQUE,
     KERAS_VARIABLES,
     MAKERS,
     NO_CODE,
     NOT_CALLED,
+    UNCHANGING,
+    answers_any_name,
     has_base,
     has_library_base,
+    hides_fields,
     holds_unnamed,
+    in_slot,
+    is_function_of_tensorflow,
     is_library,
+    is_message,
     is_noise,
+    is_of_library,
     is_out_of_sight,
     is_plain,
+    is_tensor,
     is_unchanging,
     is_user_class,
-    module_of,
+    own_dict,
+    plain_base,
     plain_key,
     slots_of,
+    unwrapped,
 )
 from placer.trace.python.settings import settings
 from placer.trace.signature import Same
@@ -55,24 +75,42 @@ class UnguardableError(Exception):
     """The step reads something that cannot be watched; the message is the reason, in words."""
 
 
+@dataclass(frozen=True)
+class Sought:
+    """What a step's code reads of objects, as far as known."""
+
+    names: frozenset[str] = frozenset()  # attributes that it names
+    reflects: bool = False  # whether it may read any other that an object itself has
+    # A class or a module of which it reads what has a name that is made at run time, and what such a name begins with;
+    # None for any class and module.
+    asked: frozenset[tuple[Same | None, str]] = frozenset()
+
+    def asks(self, owner: Any, name: str) -> bool:
+        """Whether a name of a class or a module, but for what Python itself keeps there, may be made at run time."""
+        return not name.startswith("__") and any(
+            (of is None or of.held is owner) and name.startswith(begins) for of, begins in self.asked
+        )
+
+
 class Survey:
     """One walk through all that a step may read. Equal `tokens` mean an equal state."""
 
-    def __init__(self, step: Any, names: set[str], reflects: bool, subjects: Subjects = ()) -> None:
-        """names: attributes that the step's code names, as far as known; reflects: it may read any other. subjects:
-        objects among the arguments of a call.
+    def __init__(self, step: Any, sought: Sought, subjects: Subjects = ()) -> None:
+        """subjects: objects among the arguments of a call.
 
         Raises UnguardableError.
         """
-        self.names, self.reflects = names, reflects
+        self.sought = sought
+        self.names, self.reflects = sought.names, sought.reflects
         self.tokens: list[tuple[str, Hashable]] = []  # the place in words, and what is there
         self.entered: list[Entered] = []
-        self.found_names, self.found_reflection = set(names), reflects
+        self._found_names, self._found_asked = set(sought.names), set(sought.asked)
+        self._found_reflection = sought.reflects
         self.guard = Guard(lambda a, b: is_plain(a) and is_plain(b) and plain_key(a) == plain_key(b))
         self._number: dict[int, int] = {}
         self._held: list[Any] = []
         self._queue: deque[tuple[Callable[[Any, str], None], Any, str]] = deque()
-        self._classes: set[int] = set()
+        self._members: set[tuple[int, str]] = set()  # of classes, that were visited
         self._step = step
         self.subjects = subjects
         saved = settings()
@@ -94,6 +132,11 @@ class Survey:
                 )
 
     @property
+    def found(self) -> Sought:
+        """What the code that was found reads, and what was sought before."""
+        return Sought(frozenset(self._found_names), self._found_reflection, frozenset(self._found_asked))
+
+    @property
     def key(self) -> list[Hashable]:
         """What is compared."""
         return [token for _, token in self.tokens]
@@ -103,9 +146,13 @@ class Survey:
         self.tokens.append((label, self._token(label, value)))
 
     def _token(self, label: str, value: Any) -> Hashable:
-        if is_plain(value):
-            return plain_key(value)
         known = self._number.get(id(value))
+        if is_plain(value):
+            if known is None and isinstance(value, enum.Enum) and is_user_class(type(value)):  # may have methods
+                self._number[id(value)] = len(self._number)
+                self._held.append(value)
+                self._queue.append((self._object, value, label))
+            return plain_key(value)
         if known is not None:
             return ("as", known)
         self._number[id(value)] = len(self._number)
@@ -116,13 +163,16 @@ class Survey:
         if visit is None:
             return Same(value)
         self._queue.append((visit, value, label))
-        whole = visit in (self._module, self._class, self._keras_variable, self._named)
-        return Same(value if whole else type(value))
+        whole = visit in (self._module, self._class, self._keras_variable, self._named) or isinstance(value, UNCHANGING)
+        base = plain_base(type(value))
+        return Same(value if whole else type(value)) if base is None else (Same(type(value)), base.__repr__(value))
 
     def _visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
         """What looks into a value; None where its identity is all."""
-        if tf.is_tensor(value) or isinstance(value, tf.Variable) or has_base(type(value), KERAS_OPAQUE):
-            return self._keras_variable if has_base(type(value), KERAS_VARIABLES) else None
+        if has_base(type(value), KERAS_VARIABLES):
+            return self._keras_variable
+        if is_tensor(value) or has_base(type(value), KERAS_OPAQUE):
+            return None
         for kinds, visit in self._visits:
             if isinstance(value, kinds):
                 return visit
@@ -157,13 +207,19 @@ class Survey:
         kind = type(value)
         if is_out_of_sight(kind):
             raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
-        if has_base(kind, CALLBACKS) and not is_user_class(kind):
+        if has_base(kind, CALLBACKS) and is_library(kind.__module__) == "placer":
             return None
-        if hasattr(value, "get_concrete_function"):  # its Python state was frozen when it was traced
+        if is_function_of_tensorflow(kind):
             return None
+        if is_message(kind):
+            return self._message
+        if hides_fields(kind):
+            if is_known_compiled(kind.__module__):
+                return None
+            raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
         if is_user_class(kind) or is_library(kind.__module__) == "keras":
             return self._object
-        if not hasattr(value, "__dict__"):
+        if own_dict(value) is None:
             if is_library(kind.__module__) and is_unchanging(kind):
                 return None
             raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
@@ -172,7 +228,8 @@ class Survey:
     # Code.
 
     def _function(self, function: types.FunctionType, label: str, owner: Any = None, is_method: bool = False) -> None:
-        if is_library(module_of(function)):
+        if is_of_library(function):
+            self.tokens.append((label, Same(function)))
             return
         if len(self.entered) >= MOST_FUNCTIONS:
             raise UnguardableError(f"it calls more functions than can be looked through (`{label}` and more)")
@@ -180,6 +237,8 @@ class Survey:
         reads = reads_of(function.__code__)
         label = label if self.entered[1:] else ""
         self.tokens.append((label, Same(function.__code__)))
+        self.guard.attributes(function, ["__code__", "__defaults__", "__kwdefaults__"])
+        self._own(vars(function), f"{function.__name__}.")
         held = function.__globals__
         present = [name for name in sorted(reads.globals) if name in held]
         self._holder(held, present, "" if not label else f"{function.__module__}.")
@@ -193,23 +252,41 @@ class Survey:
         for part in (function.__defaults__, function.__kwdefaults__):
             if part:
                 self._child(f"{function.__name__}'s default arguments", part)
-        for path in sorted(reads.paths):
-            if path.root == "import" and path.name in sys.modules:
-                self._child(path.name, sys.modules[path.name])
+        for name in sorted({imported(path, function) for path in reads.paths if path.root == "import"}):
+            self._child(name, sys.modules.get(name))
+            self._guard_module(name)
+
+    def _guard_module(self, name: str) -> None:
+        module = sys.modules.get(name)
+        self.guard.check(lambda: sys.modules.get(name) is module)
 
     def _enter(self, entered: Entered) -> None:
         self.entered.append(entered)
         reads = reads_of(entered.function.__code__)
-        self.found_names |= reads.names
-        self.found_reflection |= reads.reflects
+        self._found_names |= reads.names
+        self._found_reflection |= reads.reflects
+        self._found_asked.update(one for asked in reads.asked for one in self._asked(asked, entered))
+
+    def _asked(self, asked: Asked, entered: Entered) -> Iterator[tuple[Same | None, str]]:
+        """What a function reads by a name that is made at run time, for `Sought`."""
+        for path in asked.of or {UNKNOWN}:
+            found = reached(path, entered)
+            kind = found if isinstance(found, type) else type(found)
+            if isinstance(found, types.ModuleType):
+                yield Same(found), asked.begins
+            elif found is EMPTY or (kind is not found and answers_any_name(kind)):
+                if not asked.is_own:
+                    yield None, asked.begins
+            elif kind is found or not asked.is_own:
+                yield from ((Same(base), asked.begins) for base in kind.__mro__ if not is_library(base.__module__))
 
     def _is_step(self, function: types.FunctionType) -> bool:
         step = self._step
         while isinstance(step, functools.partial):
             step = step.func
-        step = inspect.unwrap(step)
+        step = unwrapped(step)
         called = inspect.getattr_static(type(step), "__call__", None)
-        return function in (step, getattr(step, "__func__", None)) or (
+        return function in (step, step.__func__ if inspect.ismethod(step) else None) or (
             function is called and not isinstance(step, (types.FunctionType, types.MethodType))
         )
 
@@ -218,21 +295,19 @@ class Survey:
         if is_compiled_elsewhere(method):
             raise UnguardableError(f"it reads `{label}`, a compiled function, which Placer cannot look through")
         if isinstance(function, types.FunctionType):
-            if not is_library(module_of(function)):
-                self._function(function, label, owner, True)
-            else:
-                self.tokens.append((label, Same(function)))
+            self._function(function, label, owner, True)
         else:
             self.tokens.append((label, getattr(method, "__name__", None)))
-        if not isinstance(owner, types.ModuleType):
+        if isinstance(owner, types.ModuleType):
+            self.tokens.append((label, Same(owner)))
+        else:
             self._child("self" if label == "step" else f"{label}.__self__", owner)
 
     def _partial(self, partial: Any, label: str) -> None:
         self._child(label, partial.func)
         for i, value in enumerate(partial.args):
             self._child(f"{label}'s argument {i}", value)
-        for name, value in partial.keywords.items():
-            self._child(f"{label}'s argument {name}", value)
+        self._child(f"{label}'s arguments", partial.keywords)
 
     def _property(self, found: property, label: str) -> None:
         self._child(label, found.fget)
@@ -303,6 +378,15 @@ class Survey:
         self.guard.check(lambda: (found.shape, found.dtype.str, found.tobytes()) == saved)
         return saved
 
+    def _message(self, found: Any, label: str) -> None:
+        saved = found.SerializePartialToString(deterministic=True)
+        if len(saved) > MOST_ARRAY_BYTES:
+            raise UnguardableError(
+                f"it reads `{label}`, a {type(found).__name__} too large to compare before each call"
+            )
+        self.tokens.append((label, saved))
+        self.guard.check(lambda: found.SerializePartialToString(deterministic=True) == saved)
+
     def _rest(self, found: Any, plain: type, label: str) -> None:
         """The attributes of an object that is a container, too."""
         if type(found) is not plain and is_user_class(type(found)):
@@ -312,30 +396,40 @@ class Survey:
 
     def _module(self, module: types.ModuleType, label: str) -> None:
         if not is_library(module.__name__):
-            self._holder(vars(module), sorted(self.names & vars(module).keys()), f"{label}.")
+            held = vars(module)
+            self.guard.size(held)
+            names = [name for name in held if name in self.names or self.sought.asks(module, name)]
+            self._holder(held, sorted(names), f"{label}.")
 
     def _class(self, kind: type, label: str) -> None:
         self._class_code(kind, None, MAKERS)
 
     def _object(self, value: Any, label: str) -> None:
-        held = getattr(value, "__dict__", None)
-        if isinstance(held, dict):
-            names = list(self._attributes(value, held))
-            self.guard.size(held)
-            self._holder(held, names, f"{label}.")
-        slots = [name for kind in type(value).__mro__ for name in slots_of(kind) if self._is_read(name)]
-        slots = [name for name in slots if hasattr(value, name)]
-        self.guard.attributes(value, slots)
-        for name in slots:
-            self._child(f"{label}.{name}", getattr(value, name))
+        held = own_dict(value)
+        if held is not None:
+            self._own(held, f"{label}.", self._attributes(value, held))
+        slots = [(name, vars(kind).get(name)) for kind in type(value).__mro__ for name in slots_of(kind)]
+        slots = [(name, slot) for name, slot in slots if self._is_read(name) and inspect.ismemberdescriptor(slot)]
+        present = [(name, slot) for name, slot in slots if in_slot(slot, value) is not EMPTY]
+        self.guard.attributes(value, [name for name, _ in present])
+        for name, slot in present:
+            self._child(f"{label}.{name}", in_slot(slot, value))
+        absent = [slot for name, slot in slots if (name, slot) not in present]
+        if absent:
+            self.guard.check(lambda: all(in_slot(slot, value) is EMPTY for slot in absent))
         self._class_code(type(value), value)
+
+    def _own(self, held: dict[str, Any], label: str, names: Iterable[str] | None = None) -> None:
+        """What an object itself has in its `__dict__`; names: that are read."""
+        self.guard.size(held)
+        self._holder(held, [name for name in held if self._is_read(name)] if names is None else list(names), label)
 
     def _named(self, value: Any, label: str) -> None:
         """Of an object of TensorFlow's, what the user's code reads by name and cannot be TensorFlow's own: plain
         values, and all that a bare tf.Module holds.
         """
-        held = getattr(value, "__dict__", None)
-        if isinstance(held, dict):
+        held = own_dict(value)
+        if held is not None:
             is_bare = type(value) is tf.Module
             if is_bare:
                 self.guard.size(held)
@@ -352,8 +446,7 @@ class Survey:
         if holds_unnamed(type(value)):
             return list(held)
         if has_library_base(type(value)):
-            mine = self.names if is_user_class(type(value)) else frozenset()
-            return [name for name in held if not is_noise(name) or name in mine]
+            return [name for name in held if not is_noise(name) or name in self.names]
         return [name for name in held if self._is_read(name)]
 
     def _is_read(self, name: str) -> bool:
@@ -365,13 +458,19 @@ class Survey:
 
     def _class_code(self, kind: type, owner: Any, more: Iterable[str] = ()) -> None:
         """The methods of the user's classes that may be called, and their attributes that are read."""
+        if (id(kind), "") in self._members:
+            return
+        if owner is not None:
+            self._members.add((id(kind), ""))
         for base in kind.__mro__:
-            if id(base) in self._classes or is_library(base.__module__):
+            if is_library(base.__module__):
                 continue
-            if owner is not None:
-                self._classes.add(id(base))
             held = vars(base)
+            self.guard.size(held)
             names = sorted(name for name in held if name in more or self._is_used(kind, base, name))
+            names = [name for name in names if (id(base), name) not in self._members]
+            if owner is not None:
+                self._members.update((id(base), name) for name in names)
             self.guard.named(held, names)
             for name in names:
                 self._member(f"{base.__name__}.{name}", held[name], owner)
@@ -388,7 +487,7 @@ class Survey:
     def _is_used(self, kind: type, base: type, name: str) -> bool:
         if name.startswith("__") and name.endswith("__"):
             return name not in NO_CODE and isinstance(vars(base)[name], (types.FunctionType, property))
-        if name in self.names:
+        if name in self.names or self.sought.asks(base, name):
             return True
         overrides = any(name in vars(other) for other in kind.__mro__ if is_library(other.__module__))
         return overrides and name not in NOT_CALLED

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.python.kinds import is_library
+from placer.trace.python.kinds import is_library, is_tensor
 
 _patching = threading.RLock()  # one trace at a time is watched
 AUTOGRAPH = "tensorflow.python.autograph."
@@ -71,9 +71,9 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
         number, kind = NUMBERS[name]
 
         def convert(*args: Any, **kwargs: Any) -> Any:
-            taken = args[0] if args else None
-            is_exact = name == "int" and getattr(taken, "dtype", None) in EXACT
-            if tf.is_tensor(taken) and not is_exact and threading.get_ident() == thread:
+            taken: Any = args[0] if args else None
+            is_exact = name == "int" and is_tensor(taken) and taken.dtype in EXACT
+            if is_tensor(taken) and not is_exact and threading.get_ident() == thread:
                 where = _name(_caller(sys._getframe(1)))
                 note(
                     f"it makes {number} of a tensor in {where}, which is a tensor of {kind} once the step is traced; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import cmath
 import collections
 import configparser
 import contextlib
@@ -40,6 +41,7 @@ from absl import logging as absl_logging
 from PIL import _imaging
 
 from placer.trace.python.state import MOST_STATES, PythonState, why_not
+from placer.trace.python.survey import Survey
 
 WEIGHT = tf.Variable(1.0)
 RATE = 0.1
@@ -305,6 +307,61 @@ def leads_out_of_sight(x):
     return x * _imaging.getcodecstatus()
 
 
+def count_up(counts):
+    counts["n"] += 1
+
+
+def note(counts, *, more):
+    more.append(counts)
+
+
+def pass_on(counts):
+    count_up(counts)
+
+
+class Counter:
+    def __init__(self, counts=None):
+        self.counts = counts
+
+    def up(self, counts):
+        counts["n"] += 1
+
+    def step(self, x):
+        if x > 0:
+            count_up(self.counts)
+        return x
+
+    def other(self, x):
+        if x > 0:
+            Counter().up(self.counts)
+        return x
+
+
+def counts_in_a_helper(x):
+    if x > 0:
+        count_up(FLAGS)
+    return x
+
+
+def counts_in_a_helpers_helper(x):
+    if x > 0:
+        pass_on(counts=FLAGS)
+    return x
+
+
+def notes_by_keyword(x):
+    if x > 0:
+        note(x, more=HISTORY)
+    return x
+
+
+def counts_in_a_method(x):
+    counter = Counter()
+    if x > 0:
+        counter.up(FLAGS)
+    return x
+
+
 def large(values):
     def step(x):
         return x * values
@@ -328,6 +385,9 @@ REFUSED = [
     (logs_by_absl, "absl_logging"), (shows, "pprint"), (loads, "np.load"), (stores, "NUMBERS.tofile"),
     (sets_epsilon, "keras.config"), (leads_out_of_sight, "_imaging.getcodecstatus"),
     (functools.partial(lambda read, x: x * read(), _imaging.getcodecstatus), "compiled function"),
+    (counts_in_a_helper, "`counts[]` in count_up"), (counts_in_a_helpers_helper, "`counts[]` in count_up"),
+    (notes_by_keyword, "changes `more.append` in note"), (counts_in_a_method, "`counts[]` in Counter.up"),
+    (Counter({"n": 0}).step, "`counts[]` in count_up"), (Counter({"n": 0}).other, "`counts[]` in Counter.up"),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 
@@ -392,9 +452,19 @@ def from_the_standard_library(x):
         return functools.reduce(operator.add, parts.values()) * scale * np.prod(NUMBERS)
 
 
+def helped(x):
+    """Its helpers change what this call has made."""
+    counts, found = {"n": 0}, []
+    pass_on(counts)
+    Counter(counts).up(counts)
+    note(x, more=found)
+    count_up(dict(FLAGS, n=0))
+    return x * counts["n"] + found[0]
+
+
 @pytest.mark.parametrize(
     "step",
-    [clean, nested, guarded, from_the_standard_library, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate],
+    [clean, nested, guarded, helped, from_the_standard_library, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate],
 )
 def test_code_without_effects_may_be_traced(step):
     assert why_not(step) is None
@@ -669,6 +739,42 @@ def test_training_a_keras_model_and_looking_at_it_changes_no_state():
     assert state.number() == 1
     model.layers[0].trainable = False
     assert state.number() == 2
+
+
+@pytest.mark.parametrize(("times", "why"), [(1, None), (9, "RuntimeError: dictionary changed size")])
+def test_what_another_thread_changes_while_it_is_read_is_read_once_more(monkeypatch, times, why):
+    rates, failures = {"rate": 0.1}, [RuntimeError("dictionary changed size during iteration")] * times
+    read = Survey._dict
+
+    def interrupted(survey, found, label):
+        if found is rates and failures:
+            raise failures.pop()
+        read(survey, found, label)
+
+    state = PythonState(lambda x: x * rates["rate"])
+    monkeypatch.setattr(Survey, "_dict", interrupted)
+    assert state.number() == state.number() == 0
+    assert state.why is None if why is None else why in state.why
+
+
+def test_a_function_of_another_library_module_makes_a_state():
+    table = {"f": math.exp}
+    state = PythonState(lambda x: table["f"](1.0) * x)
+    assert state.number() == 0
+    table["f"] = cmath.exp
+    assert state.number() == 1
+
+
+class Day(datetime.date):
+    pass
+
+
+def test_an_object_of_the_users_that_never_changes_makes_a_state_where_it_is_replaced():
+    table = {"day": Day(2026, 1, 1)}
+    state = PythonState(lambda x: table["day"].year * x)
+    assert state.number() == 0
+    table["day"] = Day(2027, 1, 1)
+    assert state.number() == 1
 
 
 # Effects.
