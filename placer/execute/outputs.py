@@ -13,6 +13,7 @@ from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacementError
 from placer.graph.held_memory import mib
 from placer.result import Failed
+from placer.trace.python.kinds import is_tensor
 
 OUT_OF_MEMORY = (
     "Dst tensor is not initialized",
@@ -80,4 +81,4 @@ def returned(outputs: Any) -> list[np.ndarray[Any, Any]]:
         leaves = tf.nest.flatten(outputs, expand_composites=True)
     except (TypeError, ValueError):  # a dict whose keys have no order, say, of which no step can be traced
         return []
-    return values([leaf for leaf in leaves if tf.is_tensor(leaf)])
+    return values([leaf for leaf in leaves if is_tensor(leaf)])

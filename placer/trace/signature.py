@@ -133,7 +133,7 @@ class Layout:
         for i in numbers:
             given[i] = _number(given[i])
         for leaf in given:
-            if hasattr(leaf, "__next__") and not _is_composite(leaf):
+            if hasattr(type(leaf), "__next__") and not _is_composite(leaf):
                 kind = type(leaf).__name__
                 raise BadInputError(
                     f"the step takes a {kind}, which a traced step would read only once; pass iter(tf.data.Dataset)."
@@ -276,7 +276,7 @@ def _is_array(leaf: Any) -> bool:
     """Whether NumPy can read the leaf as an array; objects with `assign` are variables of some library, not arrays."""
     if isinstance(leaf, (tf.Tensor, tf.Variable, type)):
         return False
-    return hasattr(leaf, "__array__") and not hasattr(leaf, "assign")
+    return hasattr(type(leaf), "__array__") and not hasattr(type(leaf), "assign")
 
 
 def _is_numpy(leaf: Any) -> bool:

@@ -25,14 +25,15 @@ def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
     """(the concrete function, which flat tensor of a call each of its inputs is). Raises BadInputError where `step`
     cannot be traced.
     """
-    traceable: Any = _model_step(step) if hasattr(step, "compute_loss") else step
+    traceable: Any = _model_step(step) if hasattr(type(step), "compute_loss") else step
     if not callable(traceable):
         raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
     if tf_internals.compiles_for_xla(traceable):  # XLA ignores devices
         warnings.warn(f"{name}: jit_compile is switched off, for XLA ignores devices.", stacklevel=3)
         traceable = traceable.python_function
     try:
-        return _traced_anew(traceable, layout) if not hasattr(traceable, "python_function") else _own(traceable, layout)
+        is_function = hasattr(type(traceable), "python_function")
+        return _own(traceable, layout) if is_function else _traced_anew(traceable, layout)
     except Exception as error:
         raise BadInputError(
             f"{name}: TensorFlow could not trace the step: {type(error).__name__}: {gist(error)}"

@@ -36,10 +36,10 @@ def untouchable(step: Any) -> str | None:
         return "it is called while another function is traced"
     if tf.distribute.has_strategy():
         return f"it runs under the distribution strategy {type(tf.distribute.get_strategy()).__name__}"
-    if hasattr(step, "compute_loss"):
+    if hasattr(type(step), "compute_loss"):
         if getattr(step, "run_eagerly", False):
             return "the model was compiled with run_eagerly=True"
-    elif tf_internals.compiles_for_xla(step):
+    elif hasattr(type(step), "python_function") and tf_internals.compiles_for_xla(step):
         return "it is compiled by XLA (jit_compile=True), which ignores devices"
     return next(filter(None, map(_distribution, _within(step))), None)
 
@@ -48,12 +48,14 @@ def _within(step: Any) -> list[Any]:
     """The objects that a step's function refers to."""
     if isinstance(step, functools.partial):
         return [*step.args, *step.keywords.values(), *_within(step.func)]
-    function = inspect.unwrap(getattr(step, "python_function", step))
-    owner = getattr(step, "__self__", None) or getattr(function, "__self__", None)
-    found = [step, *getattr(owner, "__dict__", {}).values()]
-    function = getattr(function, "__func__", function)
+    function = step.python_function if hasattr(type(step), "python_function") else step
+    with contextlib.suppress(Exception):  # whatever an object of the user's raises when it is asked
+        function = inspect.unwrap(function)
+    owner = _attribute(step, "__self__") or _attribute(function, "__self__")
+    found = [step, *(_attribute(owner, "__dict__") or {}).values()]
+    function = function.__func__ if inspect.ismethod(function) else function
     if not inspect.isfunction(function):
-        return [*found, *getattr(function, "__dict__", {}).values()]
+        return [*found, *(_attribute(function, "__dict__") or {}).values()]
     with contextlib.suppress(ValueError):  # a closure cell is empty
         used = inspect.getclosurevars(function)
         found += [*used.nonlocals.values(), *used.globals.values()]
@@ -73,9 +75,13 @@ def _distribution(thing: Any) -> str | None:
 
 
 def _asked(thing: Any, name: str) -> Any:
+    found = None if isinstance(thing, type) else _attribute(thing, name)
+    return found if name == "value" or isinstance(found, (list, tuple)) else None
+
+
+def _attribute(thing: Any, name: str) -> Any:
     """An attribute of an arbitrary object, whose properties may raise anything; None where it has none."""
     try:
-        found = None if isinstance(thing, type) else getattr(thing, name, None)
-        return found if name == "value" or isinstance(found, (list, tuple)) else None
+        return getattr(thing, name, None)
     except Exception:
         return None

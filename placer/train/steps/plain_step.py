@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from placer.trace.python.arguments import Parameters, Subjects, changed
 from placer.trace.python.impure import ONCE
+from placer.trace.python.kinds import TENSORS
 from placer.trace.python.state import PythonState, is_plain_step, why_not
 from placer.trace.python.streams import GlobalStreams
 from placer.trace.python.tensor_reads import watched_shapes, watched_values
@@ -73,7 +74,7 @@ class PlainStep:
     def traceable(self) -> Any:
         """The step, to be traced; what it does then that its eager calls would not do alike is noted."""
         step: Any = self._step
-        if hasattr(step, "compute_loss"):  # a Keras model is traced by its training step
+        if hasattr(type(step), "compute_loss"):  # a Keras model is traced by its training step
             return step
         # AutoGraph converts what it is to trace, and would convert this, too.
         watched = tf.autograph.experimental.do_not_convert(self._watched)
@@ -134,12 +135,12 @@ def _no_tensor(outputs: Any) -> str | None:
     """What of a step's outputs is neither a tensor nor None, in words; None where nothing is."""
     try:
         leaves = tf.nest.flatten(outputs, expand_composites=True)
-    except (TypeError, ValueError):  # a dict whose keys have no order, say, of which TensorFlow makes no step
+    except Exception:  # a dict whose keys have no order, say, of which TensorFlow makes no step
         return None
     for leaf in leaves:
         if isinstance(leaf, tf.Variable):
             return "a tf.Variable"
-        if leaf is not None and not tf.is_tensor(leaf):
+        if leaf is not None and not isinstance(leaf, TENSORS):
             kind = type(leaf)
             return f"a Python {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__name__}"
     return None

@@ -41,7 +41,8 @@ class UntouchedFunction:
         self.session, self.name, self.clock = session, name, clock
         self.plain = PlainStep.of(step)  # None for a tf.function
         # TensorFlow traces a tf.function anew for each number, and reads Python's state each time.
-        python = None if getattr(step, "input_signature", None) is not None else getattr(step, "python_function", None)
+        traces_anew = self.plain is None and getattr(step, "input_signature", None) is None
+        python = getattr(step, "python_function", None) if traces_anew else None
         self.retraced = PlainStep(python, ran=True) if python is not None else None
         self._warned = False
 

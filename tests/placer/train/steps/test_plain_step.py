@@ -339,6 +339,11 @@ def takes_a_float():
     return lambda x: descend(held, x, 0.1 / (1.0 + abs(float(x[0, 0])))), held, lambda i: None
 
 
+def takes_the_float_of_a_variable():
+    held, optimizer = weights(), keras.optimizers.SGD(0.1)
+    return lambda x: descend(held, x, float(optimizer.learning_rate)), held, lambda i: None
+
+
 def takes_an_int():
     held = weights()
 
@@ -367,6 +372,7 @@ UNSAFE = [
     (prints, "print"), (seeded, "seed"), (seeded_op, "seed"), (changes_at_every_call, "pass it as an argument"),
     (skips_what_is_bad, "catches exceptions"), (untraceable, "trace"), (lazily_built, "layers"),
     (checks, "raises where a value is bad"), (takes_a_float, "a float of a tensor in "),
+    (takes_the_float_of_a_variable, "a float of a tensor in "),
     (takes_an_int, "an int of a tensor in of"), (takes_values_where_there_are_any, "(Tanh) for its value"),
     (kept_rows(lambda kept: kept.shape[0]), "shape"),
     (kept_rows(lambda kept: kept.get_shape().as_list()[0]), "shape"),
@@ -408,7 +414,7 @@ def close(one, other):
 
 RETURNED = [
     (0.1, "a Python float"), ("sgd", "a Python str"), (True, "a Python bool"), (np.float32(1.0), "a float32"),
-    (tf.Variable(1.0), "a tf.Variable"),
+    (tf.Variable(1.0), "a tf.Variable"), (keras.Variable(1.0), "a Variable"),
 ]  # fmt: skip
 
 
@@ -799,8 +805,8 @@ def test_what_a_step_reads_of_its_arguments_trains_as_unwrapped(two_cpus, live_h
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (logs_of_the_step, "changes `logs.update`"), (logs_of_a_helper, "changes `logs`"),
-        (losses_in_a_list, "changes `found`"), (losses_in_an_object, "changes `found.losses`"),
+        (logs_of_the_step, "changes `logs.update`"), (logs_of_a_helper, "`found[]` in remember"),
+        (losses_in_a_list, "changes `found`"), (losses_in_an_object, "changes `found.losses.append` in "),
         (prints_later, "print"), (attribute_of_a_dict, "whose attribute `rate`"),
     ],
 )  # fmt: skip
