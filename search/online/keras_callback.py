@@ -14,6 +14,7 @@ import tensorflow as tf
 from placer.errors import PlacerError
 from placer.files import write_whole
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
+from placer.trace.random_streams import repeating_draws
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
 from search.online.replan.proposal import DEFAULT_SEARCHER
@@ -168,6 +169,7 @@ class TrainFunction:
         self._wrapped = wrapped
         self._spec: Any = None  # of the batches
         self._step: AutoStep | None = None
+        self._repeats: str | None = None  # why its step draws the same numbers wherever it is built, if it does
 
     def __call__(self, iterator: Any) -> Any:
         """The last step's logs. Raises what the step raises; where no batch is left, what Keras's own function does."""
@@ -195,7 +197,13 @@ class TrainFunction:
         count = model.steps_per_execution if model is not None else 1
         if self._step is None:
             self._spec = iterator.element_spec
-            self._step = self._wrapped(_step_of(model, self._spec))
+            step = _step_of(model, self._spec)
+            self._step = self._wrapped(step)
+            self._repeats = repeating_draws(step.get_concrete_function().graph.as_graph_def())
+            if self._repeats is not None:
+                self._step.leave_alone(self._repeats)
+        if self._repeats is not None:
+            return self._own(iterator)  # its seeded streams go on from fit to fit; those of a new function begin anew
         if count > 1 and self._step.pass_over(count):
             return self._own(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
         try:
