@@ -445,10 +445,10 @@ def around_branches(around: Callable[[Callable[..., Any]], Callable[..., Any]]) 
     """
     thread, trace = threading.get_ident(), framework_func_graph.func_graph_from_py_func
 
-    def traced(name: str, function: Callable[..., Any], *args: Any, func_graph: Any = None, **kwargs: Any) -> Any:
+    def traced(name: str, python_func: Callable[..., Any], *args: Any, func_graph: Any = None, **kwargs: Any) -> Any:
         if isinstance(func_graph, BRANCHES) and threading.get_ident() == thread:
-            function = around(function)
-        return trace(name, function, *args, func_graph=func_graph, **kwargs)
+            python_func = around(python_func)
+        return trace(name, python_func, *args, func_graph=func_graph, **kwargs)
 
     framework_func_graph.func_graph_from_py_func = traced
     try:

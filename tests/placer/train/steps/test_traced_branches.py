@@ -86,7 +86,34 @@ def stopped(held, x):
     return switched_off(held, x) + square(tf.stop_gradient(held[1]))
 
 
-NONE = [switched_off, switched_off_by_cond, switched_off_by_case, switched_off_within, no_runs, stopped]
+@tf.function
+def compiled(x, weight):
+    return square(x @ weight) if tf.reduce_sum(x) > -1e9 else tf.constant(0.0)
+
+
+@tf.custom_gradient
+def reversed_gradient(x):
+    return x * 1.0, lambda upstream: -0.1 * upstream
+
+
+def switched_off_in_a_call(held, x):
+    loss = compiled(x, held[0])
+    if loss > 0.5:
+        loss = loss + compiled(x, held[1])
+    return loss
+
+
+def switched_off_behind_a_gradient_of_its_own(held, x):
+    loss = square(reversed_gradient(x @ held[0]))
+    if loss > 0.5:
+        loss = loss + square(reversed_gradient(x @ held[1]))
+    return reversed_gradient(loss)
+
+
+NONE = [
+    switched_off, switched_off_by_cond, switched_off_by_case, switched_off_within, no_runs, stopped,
+    switched_off_in_a_call, switched_off_behind_a_gradient_of_its_own,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("loss_of", NONE)
@@ -123,7 +150,14 @@ def without_any_gradient(held, x):
     return loss + 0.1 * loss * square(held[1]) if loss > -1.0 else loss * (1.0 + square(held[1]))
 
 
-@pytest.mark.parametrize("loss_of", [in_each_branch, in_loops, without_any_gradient])
+def in_calls(held, x):
+    loss = compiled(x, held[0]) + square(reversed_gradient(x @ held[1]))
+    if loss > 0.5:
+        loss = loss + compiled(x, held[1])
+    return loss
+
+
+@pytest.mark.parametrize("loss_of", [in_each_branch, in_loops, in_calls, without_any_gradient])
 def test_a_gradient_that_is_none_in_no_step_may_be_placed(two_cpus, live_hand, loss_of):
     found, hand = wrapped(live_hand, descending(loss_of))
     assert close(found, alone(descending(loss_of)))
