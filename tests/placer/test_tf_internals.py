@@ -32,6 +32,18 @@ def test_optimize_graph_folds_constants_and_keeps_what_it_is_told():
     assert "Mul" not in nodes.values()
 
 
+@pytest.mark.parametrize(
+    "make",
+    [lambda x: 0.0 * x, lambda x: tf.zeros([3]) * x, lambda x: x - x, lambda x: tf.zeros([3]) / x, lambda x: x / x],
+)
+def test_the_graph_optimizer_folds_nothing_that_may_be_nan(make):
+    with tf.Graph().as_default() as graph:
+        make(tf.compat.v1.placeholder(tf.float32, [3], name="x"))
+        name = graph.get_operations()[-1].name
+    folded = tf_internals.optimize_graph(graph.as_graph_def(), ["x", name])
+    assert next(node for node in folded.node if node.name == name).op in ("Mul", "Sub", "RealDiv")
+
+
 def test_generators_of_the_whole_program_are_found_and_so_is_their_being_replaced():
     shared = "tf.random.get_global_generator()"
     before = tf.random.get_global_generator()

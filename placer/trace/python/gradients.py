@@ -6,6 +6,7 @@ Optimizers leave a variable alone whose gradient is None; of zeros, momentum and
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -25,13 +26,14 @@ COUNTS = frozenset(  # ops that make a loop's condition of constants
 @contextmanager
 def watched_gradients(note: Callable[[str], None]) -> Iterator[None]:
     """Call `note` with the reason, in words, where a gradient is asked for in this block that is None on some way
-    through the branches and loops of the step, but not on all. Under the lock `patching`.
+    through the branches and loops of the step, but not on all. Only this thread's count. Under the lock `patching`.
     """
-    gradient = tf.GradientTape.gradient
+    thread, gradient = threading.get_ident(), tf.GradientTape.gradient
 
     def noted(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         found = gradient(tape, target, sources, *args, **kwargs)
-        if tf.UnconnectedGradients.ZERO not in map(_kind, (*args, *kwargs.values())):
+        gives_zeros = tf.UnconnectedGradients.ZERO in map(_kind, (*args, *kwargs.values()))
+        if not gives_zeros and threading.get_ident() == thread:
             targets = [one for one in tf.nest.flatten(target) if tf.is_symbolic_tensor(one)]
             pairs = zip(tf.nest.flatten(sources), tf.nest.flatten(found), strict=False)
             name = _sometimes_none(targets, [source for source, value in pairs if value is not None])
