@@ -228,7 +228,7 @@ class TrainFunction:
         return self._own(iterator)
 
 
-def _step_of(model: Any, spec: Any) -> Callable[..., Any]:
+def _step_of(model: Any, spec: Any) -> Any:
     """The model's training step as `fit` makes it: a tf.function without AutoGraph, with one trace for all batches of
     this spec, of whatever size. It takes the tensors of a batch, and does not keep the model alive.
     """
@@ -243,7 +243,7 @@ def _step_of(model: Any, spec: Any) -> Callable[..., Any]:
 
     # TensorFlow takes no None in a signature
     signature = [leaf for leaf in tf.nest.flatten(spec) if not _is_none(leaf)]
-    return tf.function(train_step, input_signature=signature)  # type: ignore[no-any-return]
+    return tf.function(train_step, input_signature=signature)
 
 
 def _has_spec(data: Any, spec: Any) -> bool:
