@@ -38,6 +38,9 @@ class LeftAlone:
         self.steps += calls
         return True
 
+    def leave_alone(self, why: str) -> None:
+        """It is."""
+
     def sync(self) -> None:
         """Variables are true."""
 

@@ -26,23 +26,27 @@ check_version(tf.__version__)  # another release may lack what is imported next
 from tensorflow.core.framework import function_pb2
 from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.autograph.operators import py_builtins
+from tensorflow.python.autograph.operators import control_flow, py_builtins
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import config as framework_config
+from tensorflow.python.framework import func_graph as framework_func_graph
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
 from tensorflow.python.framework import ops as framework_ops
 from tensorflow.python.grappler import cluster as grappler_cluster
 from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.ops import (
+    cond_v2,
+    control_flow_util_v2,
     data_flow_ops,
     lookup_ops,
     resource_variable_ops,
     stateful_random_ops,
     summary_ops_v2,
+    while_v2,
 )
 from tensorflow.python.trackable import data_structures
 
@@ -425,6 +429,69 @@ def autograph_overloads() -> dict[str, Callable[..., Any]]:
     """What AutoGraph calls in the place of Python's builtins, by their names: the dict itself."""
     found: dict[str, Callable[..., Any]] = py_builtins.BUILTIN_FUNCTIONS_MAP
     return found
+
+
+BRANCHES = (
+    control_flow_util_v2.CondBranchFuncGraph,
+    control_flow_util_v2.WhileBodyFuncGraph,
+    control_flow_util_v2.WhileCondFuncGraph,
+)
+
+
+@contextmanager
+def around_branches(around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Within the block, `around` is given what this thread traces as a branch (of an If or a Case), or as the condition
+    or the body of a While; what it returns is traced instead. Only one thread may be in such a block.
+    """
+    thread, trace = threading.get_ident(), framework_func_graph.func_graph_from_py_func
+
+    def traced(name: str, python_func: Callable[..., Any], *args: Any, func_graph: Any = None, **kwargs: Any) -> Any:
+        if isinstance(func_graph, BRANCHES) and threading.get_ident() == thread:
+            python_func = around(python_func)
+        return trace(name, python_func, *args, func_graph=func_graph, **kwargs)
+
+    framework_func_graph.func_graph_from_py_func = traced
+    try:
+        yield
+    finally:
+        framework_func_graph.func_graph_from_py_func = trace
+
+
+def branches_of(op: Any) -> list[Any]:
+    """The graphs of the branches of a traced If or Case; none for any other op. They take all inputs but the first."""
+    return list(cond_v2.get_func_graphs(op)) if op.type in ("If", "StatelessIf", "Case", "StatelessCase") else []
+
+
+def loop_of(op: Any) -> tuple[Any, Any] | None:
+    """The graphs of (the condition, the body) of a traced While; None for any other op."""
+    if op.type not in ("While", "StatelessWhile"):
+        return None
+    return while_v2._get_graph(op, "cond", "_cond_graph"), while_v2._get_graph(op, "body", "_body_graph")
+
+
+def has_gradient(op: Any) -> bool:
+    """Whether a gradient may flow through a traced op."""
+    try:
+        return framework_ops.get_gradient_function(op) is not None
+    except LookupError:
+        return False
+
+
+def is_step_graph(graph: Any) -> bool:
+    """Whether a graph is that of a trace itself, or of a branch or a loop there; that of a function called in it is
+    not.
+    """
+    while isinstance(graph, BRANCHES):
+        graph = graph.outer_graph
+    function_graph = framework_func_graph.FuncGraph
+    return isinstance(graph, function_graph) and not isinstance(graph.outer_graph, function_graph)
+
+
+def managed_names(frame: FrameType) -> tuple[str, ...]:
+    """The names that AutoGraph itself sets for the branch or loop that it makes in this frame."""
+    if frame.f_globals.get("__name__") != control_flow.__name__:
+        return ()
+    return tuple(map(str, frame.f_locals.get("symbol_names", ())))
 
 
 def is_deterministic() -> bool:

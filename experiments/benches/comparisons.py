@@ -30,6 +30,20 @@ def comparisons(options: BenchOptions) -> dict[str, dict[int, Facts]]:
     return found
 
 
+def terms(options: BenchOptions) -> Facts:
+    """On what terms searchers were compared, for the record."""
+    measurements = options.measurements or MEASUREMENTS
+    return {
+        "races_apart": True,
+        "searcher": DEFAULT_SEARCHER,
+        "measurements": measurements,
+        "peer_measurements": measurements,
+        "longer": LONGER,
+        "seeds": list(SEEDS),
+        "workers": options.workers,
+    }
+
+
 def compared(model: str, options: BenchOptions, seed: int = SEEDS[0]) -> Facts:
     """One comparison, in a process of its own, so that none inherits another's state."""
     settings = {

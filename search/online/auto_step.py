@@ -106,6 +106,11 @@ class AutoStep:
             self._after_another()
         return outputs
 
+    def leave_alone(self, why: str) -> None:
+        """Run the step untouched for good, from the next call on, and say why."""
+        self._live.leave_alone(why)
+        self._leave_alone()
+
     def pass_over(self, calls: int) -> bool:
         """Whether the caller may take so many steps itself, in place of as many calls: at rest few are looked at. They
         are counted, so take them.

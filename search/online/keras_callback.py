@@ -14,6 +14,7 @@ import tensorflow as tf
 from placer.errors import PlacerError
 from placer.files import write_whole
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
+from placer.trace.random_streams import repeating_draws
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
 from search.online.replan.proposal import DEFAULT_SEARCHER
@@ -168,6 +169,7 @@ class TrainFunction:
         self._wrapped = wrapped
         self._spec: Any = None  # of the batches
         self._step: AutoStep | None = None
+        self._repeats: str | None = None  # why its step draws the same numbers wherever it is built, if it does
 
     def __call__(self, iterator: Any) -> Any:
         """The last step's logs. Raises what the step raises; where no batch is left, what Keras's own function does."""
@@ -195,7 +197,13 @@ class TrainFunction:
         count = model.steps_per_execution if model is not None else 1
         if self._step is None:
             self._spec = iterator.element_spec
-            self._step = self._wrapped(_step_of(model, self._spec))
+            step = _step_of(model, self._spec)
+            self._step = self._wrapped(step)
+            self._repeats = repeating_draws(step.get_concrete_function().graph.as_graph_def())
+            if self._repeats is not None:
+                self._step.leave_alone(self._repeats)
+        if self._repeats is not None:
+            return self._own(iterator)  # its seeded streams go on from fit to fit; those of a new function begin anew
         if count > 1 and self._step.pass_over(count):
             return self._own(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
         try:
@@ -220,7 +228,7 @@ class TrainFunction:
         return self._own(iterator)
 
 
-def _step_of(model: Any, spec: Any) -> Callable[..., Any]:
+def _step_of(model: Any, spec: Any) -> Any:
     """The model's training step as `fit` makes it: a tf.function without AutoGraph, with one trace for all batches of
     this spec, of whatever size. It takes the tensors of a batch, and does not keep the model alive.
     """
@@ -235,7 +243,7 @@ def _step_of(model: Any, spec: Any) -> Callable[..., Any]:
 
     # TensorFlow takes no None in a signature
     signature = [leaf for leaf in tf.nest.flatten(spec) if not _is_none(leaf)]
-    return tf.function(train_step, input_signature=signature)  # type: ignore[no-any-return]
+    return tf.function(train_step, input_signature=signature)
 
 
 def _has_spec(data: Any, spec: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from contextlib import nullcontext
 from threading import Thread
@@ -29,6 +30,18 @@ def test_optimize_graph_folds_constants_and_keeps_what_it_is_told():
     assert "kept" in nodes
     assert "unused" not in nodes
     assert "Mul" not in nodes.values()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda x: 0.0 * x, lambda x: tf.zeros([3]) * x, lambda x: x - x, lambda x: tf.zeros([3]) / x, lambda x: x / x],
+)
+def test_the_graph_optimizer_folds_nothing_that_may_be_nan(make):
+    with tf.Graph().as_default() as graph:
+        make(tf.compat.v1.placeholder(tf.float32, [3], name="x"))
+        name = graph.get_operations()[-1].name
+    folded = tf_internals.optimize_graph(graph.as_graph_def(), ["x", name])
+    assert next(node for node in folded.node if node.name == name).op in ("Mul", "Sub", "RealDiv")
 
 
 def test_generators_of_the_whole_program_are_found_and_so_is_their_being_replaced():
@@ -352,6 +365,77 @@ def test_what_autograph_calls_for_a_builtin_can_be_replaced(monkeypatch):
     monkeypatch.setitem(tf_internals.autograph_overloads(), "int", convert)
     function = tf.function(lambda x: int(x) + 1).get_concrete_function(tf.TensorSpec([], tf.float32))
     assert len(seen) == 1 and function(tf.constant(2.5)) == 3
+
+
+def branching(x, i):
+    y = x * 2.0
+    if i > 0:
+        y = y + x
+    for _ in tf.range(3):
+        y = y + tf.switch_case(i, [lambda: x, lambda: 2.0 * x])
+    return y
+
+
+def test_what_is_traced_as_a_branch_or_a_loop_can_be_replaced_and_autographs_names_are_known():
+    traced, names = [], []
+
+    def around(function):
+        def noted(*args):
+            traced.append(function)
+            frame = sys._getframe(1)
+            while frame is not None:
+                names.extend(tf_internals.managed_names(frame))
+                frame = frame.f_back
+            return function(*args)
+
+        return noted
+
+    specs = tf.TensorSpec([]), tf.TensorSpec([], tf.int32)
+    with tf_internals.around_branches(around):
+        tf.function(branching).get_concrete_function(*specs)
+    assert len(traced) == 6  # two of the If, condition and body of the loop, two of the Case
+    assert "y" in names
+    tf.function(branching).get_concrete_function(*specs)
+    assert len(traced) == 6
+
+
+def test_the_graphs_of_branches_and_loops_are_found_also_once_a_gradient_went_through():
+    weight, seen = tf.Variable(1.0), []
+
+    def step(x, i):
+        with tf.GradientTape() as tape:
+            y = branching(x * weight, i)
+        gradient = tape.gradient(y, weight)
+        ops = y.graph.get_operations()
+        seen.extend((op, tf_internals.branches_of(op), tf_internals.loop_of(op)) for op in ops)
+        return gradient
+
+    tf.function(step).get_concrete_function(tf.TensorSpec([]), tf.TensorSpec([], tf.int32))
+    branches = [(op, graphs) for op, graphs, _ in seen if graphs and not op.name.startswith("gradient")]
+    loops = [(op, *loop) for op, _, loop in seen if loop is not None and not op.name.startswith("gradient")]
+    assert [len(graphs) for _, graphs in branches] == [2] and len(loops) == 1
+    for op, (one, other) in branches:
+        assert len(one.inputs) == len(other.inputs) == len(op.inputs) - 1 and len(one.outputs) == len(op.outputs)
+        assert tf_internals.is_step_graph(one)
+    for op, condition, body in loops:
+        assert len(condition.inputs) == len(body.inputs) == len(op.inputs) and len(body.outputs) == len(op.outputs)
+        cases = [graphs for inner in body.get_operations() if (graphs := tf_internals.branches_of(inner))]
+        assert [len(graphs) for graphs in cases] == [2] and tf_internals.is_step_graph(cases[0][0])
+
+
+def test_graphs_of_called_functions_are_told_from_the_steps_and_ops_without_a_gradient_are_known():
+    graphs = []
+
+    @tf.function
+    def inner(x):
+        graphs.append(tf.compat.v1.get_default_graph())
+        return x + tf.stop_gradient(tf.exp(x))
+
+    outer = tf.function(lambda x: inner(x)).get_concrete_function(tf.TensorSpec([]))
+    assert tf_internals.is_step_graph(outer.graph) and not tf_internals.is_step_graph(graphs[0])
+    assert not tf_internals.is_step_graph(tf.Graph())
+    kinds = {op.type: tf_internals.has_gradient(op) for graph in graphs for op in graph.get_operations()}
+    assert kinds["Exp"] and not kinds["StopGradient"]
 
 
 def test_what_a_program_sets_for_all_ops_is_seen():

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from statistics import mean
 
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.benches.comparisons import LONGER, MEASUREMENTS, comparisons
+from experiments.benches.comparisons import comparisons, terms
 from experiments.benches.intervals import of_mean
-from experiments.benches.seeds import SEEDS
 from experiments.benches.takes import Takes
 from experiments.jobs.search.compare import MARKS
 from search.offline.plan import DEFAULT_SEARCHER
@@ -32,13 +31,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "mean_gap_intervals": {count: of_mean(gaps) for count, gaps in means.items()},
         "by_model": by_model,
         "measured_again_at": list(MARKS),
-        "races_apart": True,
-        "searcher": DEFAULT_SEARCHER,
-        "measurements": options.measurements or MEASUREMENTS,
-        "peer_measurements": options.measurements or MEASUREMENTS,
-        "longer": LONGER,
-        "seeds": list(SEEDS),
-        "workers": options.workers,
+        **terms(options),
     }
 
 

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from statistics import geometric_mean
 
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.benches.comparisons import LONGER, MEASUREMENTS, comparisons
+from experiments.benches.comparisons import comparisons, terms
 from experiments.benches.intervals import of_geomean
 from experiments.benches.search_quality.enumerated import enumerated
-from experiments.benches.seeds import SEEDS
 from experiments.benches.takes import Takes
-from search.offline.plan import DEFAULT_SEARCHER
 
 KEPT = ("step_s", "spread_s", "repeats", "ratio_to_best_single", "measured", "asking_s", "ended")
 OF_SEEDS = ("ratio_to_best_single", "vs_peer", "best_peer")  # kept of each seed
@@ -36,13 +34,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "gap_to_enumerated": max(gaps, default=None),
         "by_model": by_model,
         "enumerated": spaces,
-        "races_apart": True,
-        "searcher": DEFAULT_SEARCHER,
-        "measurements": options.measurements or MEASUREMENTS,
-        "peer_measurements": options.measurements or MEASUREMENTS,
-        "longer": LONGER,
-        "seeds": list(SEEDS),
-        "workers": options.workers,
+        **terms(options),
     }
 
 

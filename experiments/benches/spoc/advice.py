@@ -28,11 +28,11 @@ HELPS = {"batch": 1.5, "devices": 1.3, "split": 1.3}
 per op over one core; of all cores over one core.
 """
 CLAIMS: dict[Limit, dict[str, bool]] = {
-    Limit.LAUNCH: {"batch": True, "devices": False},
+    Limit.LAUNCH: {"batch": True},
     Limit.WIDE_LAUNCH: {"batch": True, "devices": True},
     Limit.WIDE: {"devices": True},
-    Limit.WEIGHTS: {"batch": True, "devices": False},
-    Limit.MEMORY: {"batch": False, "devices": False},
+    Limit.WEIGHTS: {"batch": True},
+    Limit.MEMORY: {"batch": False},
     Limit.COMPUTE: {"batch": False, "devices": True, "split": True},  # of training steps, as all that is measured here
 }
 """What the sentences say; what they do not speak of is measured, too. A sentence that names other helps than a bigger
@@ -70,7 +70,8 @@ def tried(network: Network, limit: Limit, rows: Mapping[str, Mapping[str, Facts]
     keep = ("step_s", "inference_s", "reference_s")
     measured = {"batch": found["batch"], "devices": found["devices"], "all": rows[ALL_CORES.name][network.name],
                 "one": rows[ONE_CORE.name][network.name]}  # fmt: skip
-    return {"name": network.name, "limit": limit.value} | {
+    bound = Spoc(**rows[ONE_CORE.name][network.name]["step"]).breadth
+    return {"name": network.name, "limit": limit.value, "bound": bound} | {
         of: {key: row[key] for key in keep} for of, row in measured.items()
     }
 
@@ -106,6 +107,7 @@ def _gains(rows: Sequence[Facts]) -> list[Facts]:
             "limit": row["limit"],
             "batch": TIMES * seconds(row, "all") / seconds(row, "batch"),
             "devices": seconds(row, "one") / seconds(row, "devices"),
+            "bound": row["bound"],
             "devices_inference": seconds(row, "one", "inference") / seconds(row, "devices", "inference"),
             "split": seconds(row, "one") / seconds(row, "all"),
         }

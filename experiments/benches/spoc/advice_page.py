@@ -12,7 +12,20 @@ def advice_lines(facts: Facts) -> list[str]:
     """How it was tried, a table by sentence, and the rule for batches over all pairs of measured batches."""
     found = facts["advice"]
     counted = f"Right / wrong in all: {totals(found)}."
-    return [_how(found), "", *_table(found), "", counted, *_skipped(found), *_pairs(found["pairs"])]
+    return [
+        _how(found), "", *_table(found), "", counted, *_bounds(found), *_skipped(found), *_pairs(found["pairs"]),
+    ]  # fmt: skip
+
+
+def _bounds(found: Facts) -> list[str]:
+    """How often more devices gained more than the advice says that they can; nothing where a record has no bounds."""
+    known = [row for row in found["networks"] if row.get("bound")]
+    over = [f"`{row['name']}` ({row['devices']:.2f}x, bound {row['bound']:.2f}x)" for row in known
+            if row["devices"] > row["bound"]]  # fmt: skip
+    if not known:
+        return []
+    which = f": {', '.join(over)}" if over else ""
+    return [f"More devices gained more than the bound that the advice gives on {len(over)} of {len(known)}{which}."]
 
 
 def totals(found: Facts) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dis
 import importlib.util
 import inspect
 import io
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, 
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
+    CodeType,
     FunctionType,
     MappingProxyType,
     MethodDescriptorType,
@@ -64,7 +66,7 @@ FUNCTIONS = {  # that use files, or the library's own state, by their modules' f
     ),
 }  # fmt: skip
 CLOCKS = frozenset({"now", "today", "utcnow"})
-STREAMS = frozenset({"stdout", "stderr", "stdin", "modules", "_getframe"})
+OF_SYS = frozenset({"stdout", "stderr", "stdin", "exit", "modules", "_getframe"})
 MUTATORS = frozenset(
     {
         "append", "extend", "insert", "pop", "popitem", "popleft", "appendleft", "extendleft", "rotate", "remove",
@@ -81,6 +83,7 @@ COMPILED_BY = frozenset(
     {"cython_function_or_method", "fused_cython_function", "instancemethod", "nb_func", "nb_method"}
 )
 PURE_COMPILED = frozenset({"tree", "optree", "scipy"})  # other libraries whose compiled functions neither ask nor tell
+NO_CATCH = (None, False)  # what an `__exit__` returns that lets an exception go on
 RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
 
@@ -113,7 +116,35 @@ def impurity(entered: Entered) -> str | None:
                 f"it catches exceptions{_named(paths)}{_place(entered)}, and what ops raise does not come by there "
                 "once the step is traced; decorate it with @tf.function if that is meant"
             )
+    exits = [code for code in _codes(entered.function.__code__) if code.co_name == "__exit__"]
+    if not all(map(_lets_go_on, exits)):
+        return (
+            f"it may catch exceptions{_place(entered)}, and what ops raise does not come by there once the step is "
+            "traced; have `__exit__` return None, or decorate the step with @tf.function"
+        )
     return None
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of what is defined in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _lets_go_on(code: CodeType) -> bool:
+    """Whether a function returns nothing but None or False, as far as its code shows."""
+    before = None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname.startswith("RETURN_") and instruction.opname != "RETURN_GENERATOR":
+            at = instruction if instruction.opname == "RETURN_CONST" else before
+            if at is None or "CONST" not in at.opname or at.argval not in NO_CATCH:
+                return False
+            if at is before and instruction.is_jump_target:  # what is returned may be what it jumps with
+                return False
+        before = instruction
+    return True
 
 
 def _is_raised_in_a_trace(path: Path, entered: Entered) -> bool:
@@ -202,7 +233,7 @@ def _read(path: Path, values: list[Any]) -> str | None:
             return f"calls `{path}`"
         if isinstance(value, type) and value.__module__ == "datetime" and attribute in CLOCKS:
             return f"reads the clock (`{path}`)"
-        if isinstance(value, ModuleType) and value.__name__ == "sys" and attribute in STREAMS:
+        if isinstance(value, ModuleType) and value.__name__ == "sys" and attribute in OF_SYS:
             return f"uses `{path}`"
         if value is contextlib.suppress:
             return f"catches exceptions (`{path}`)"
@@ -218,7 +249,7 @@ def _is_impure(value: Any) -> bool:
         return True
     if isinstance(value, ModuleType):
         return _is_module_impure(value.__name__) or _is_tensorflow(value.__name__, *NAMESPACES)
-    if value in _questions():
+    if value in _questions() or value is sys.exit or _ends_the_program(value):
         return True
     if not callable(value) and not isinstance(value, type):
         return False
@@ -232,6 +263,13 @@ def _is_impure(value: Any) -> bool:
     module = str(getattr(value, "__module__", None) or "")
     name = getattr(value, "__name__", None)
     return _is_module_impure(module) or name in FUNCTIONS.get(_top(module), ()) or is_compiled_elsewhere(value)
+
+
+def _ends_the_program(value: Any) -> bool:
+    """Whether a value is an exception that no `except Exception` catches. A trace takes a branch that raises it in any
+    case, and would end the program with it.
+    """
+    return isinstance(value, type) and issubclass(value, BaseException) and not issubclass(value, Exception)
 
 
 def is_compiled_elsewhere(function: Any) -> bool:

@@ -2,7 +2,8 @@
 
 Python counts in 64 bits and without an end, a tensor in float32 or int32. As long as a number meets a tensor of the
 step first, it is rounded there either way. Arithmetic of numbers among themselves is done by Python in the untouched
-step, so a placed one may do what keeps the relative error of float32, and no more.
+step, so a placed one may do what keeps the relative error of float32, and no more: a comparison and an int of a float
+may jump where it is rounded.
 """
 
 from __future__ import annotations
@@ -13,19 +14,51 @@ from typing import Any
 import tensorflow as tf
 
 from placer.graph.op_flops import CALLS
-from placer.trace.graph_def.node_def import source_of
+from placer.trace.graph_def.node_def import called, parse_input, source_of
 
 PASSES = frozenset(
     {"Identity", "Cast", "Reshape", "ExpandDims", "Squeeze", "Neg", "Abs", "Fill", "BroadcastTo", "Pack"}
 )
-COMPARES = frozenset(
-    {"Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual", "Minimum", "Maximum", "Select", "SelectV2"}
-)
+CHOICES = frozenset({"Minimum", "Maximum", "Select", "SelectV2"})
+COMPARES = frozenset({"Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual"})
 FLOATS = frozenset({"Mul", "RealDiv", "Div", "Reciprocal", "Inv", "Sqrt", "Rsqrt", "Square"})
 INTS = frozenset({"AddV2", "Add", "Sub", "FloorMod", "FloorDiv"})
 BRANCHES = frozenset({"If", "StatelessIf", "Case"})
 CONSTANTS = frozenset({"Const"})
-DOUBLES = (tf.float64.as_datatype_enum, tf.complex128.as_datatype_enum)
+ROUNDED = tuple(kind.as_datatype_enum for kind in (tf.float32, tf.float16, tf.bfloat16, tf.complex64))
+
+NUMBER = "placer_number"  # the name of a constant that a branch gives for a float of Python's
+
+
+def branch_number_misused(graph_def: Any) -> str | None:
+    """The same for floats of Python's that a branch or a loop sets (`if step > 1000: decay = 0.9999`), which are known
+    by their name.
+    """
+    set_by = {body.signature.name: _numbers_of(body) for body in graph_def.library.function}
+    set_by = {name: outputs for name, outputs in set_by.items() if outputs}
+    if not set_by:
+        return None
+    bodies = [node for body in graph_def.library.function for node in body.node_def]
+    loops = [node for node in graph_def.node if node.op not in BRANCHES]
+    for node in (*bodies, *loops):
+        if set_by.keys() & set(called(node)):
+            return f"op {node.name} ({node.op}) sets it within a branch or a loop"
+    found = {(node.name, i) for node in graph_def.node for name in called(node) for i in set_by.get(name, ())}
+    taken = [node.name for node in graph_def.node if node.op == "Identity" and parse_input(node.input[0]) in found]
+    return number_misused(graph_def, taken)
+
+
+def _numbers_of(body: Any) -> list[int]:
+    """Which outputs of a function are floats of Python's."""
+    nodes = {node.name: node for node in body.node_def}
+    found = []
+    for i, output in enumerate(body.signature.output_arg):
+        name = source_of(body.ret[output.name])
+        while name in nodes and nodes[name].op == "Identity":
+            name = source_of(nodes[name].input[0])
+        if name.rpartition("/")[2].startswith(NUMBER):
+            found.append(i)
+    return found
 
 
 def number_misused(graph_def: Any, numbers: Iterable[str]) -> str | None:
@@ -54,7 +87,7 @@ def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) 
                 if made.intersection(data[1:]):
                     return f"op {node.name} ({node.op}) takes it into a branch"
             elif known.issuperset(data):
-                if node.op not in PASSES | COMPARES | (INTS if _is_int(node) else FLOATS) or _widens(node):
+                if node.op not in _allowed(node) or _retyped(node):
                     return f"op {node.name} ({node.op}) would be less exact than Python is"
                 made.add(node.name)
                 known.add(node.name)
@@ -70,14 +103,13 @@ def _within_call(node: Any, data: list[str], made: set[str], functions: Mapping[
     return _misused(list(body.node_def), set(given), functions)
 
 
-def _widens(node: Any) -> bool:
-    """Whether a float32 becomes a type of double precision, which the untouched step makes of Python's own number."""
-    return node.op == "Cast" and not _is_int_type(node.attr["SrcT"].type) and node.attr["DstT"].type in DOUBLES
+def _allowed(node: Any) -> frozenset[str]:
+    """The ops that may take numbers of this node's type. What `/` makes of ints is of float64, as Python's own is."""
+    kind = node.attr["T"].type if "T" in node.attr else 0
+    exact = frozenset() if kind in ROUNDED else COMPARES
+    return PASSES | CHOICES | exact | (INTS if kind and tf.as_dtype(kind).is_integer else FLOATS)
 
 
-def _is_int(node: Any) -> bool:
-    return _is_int_type(node.attr["T"].type if "T" in node.attr else 0)
-
-
-def _is_int_type(kind: int) -> bool:
-    return bool(kind and tf.as_dtype(kind).is_integer)
+def _retyped(node: Any) -> bool:
+    """Whether a float32 becomes an int or a double, which the untouched step makes of Python's own number."""
+    return node.op == "Cast" and node.attr["SrcT"].type in ROUNDED and node.attr["DstT"].type not in ROUNDED

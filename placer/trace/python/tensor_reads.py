@@ -14,7 +14,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.trace.python.kinds import is_library, is_tensor
 
-_patching = threading.RLock()  # one trace at a time is watched
+patching = threading.RLock()  # held while a trace is watched, because what watches replaces what all threads use
 AUTOGRAPH = "tensorflow.python.autograph."
 EXACT = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32)  # whose values int32 holds
 NUMBERS = {"int": ("an int", "int32"), "float": ("a float", "float32")}  # and the tensor that AutoGraph makes instead
@@ -44,7 +44,7 @@ def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
             return shape
         return _partly_known(shape, lambda: note(why))
 
-    with _patching:
+    with patching:
         replaced = []
         for kind in (tf_internals.symbolic_tensor(), tf.RaggedTensor, tf.SparseTensor):
             for name, value in _patches(kind, read).items():
@@ -92,7 +92,7 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
             )
         raise AttributeError(f"{type(tensor).__name__!r} object has no attribute 'numpy'")
 
-    with _patching:
+    with patching:
         before, had = {name: overloads[name] for name in NUMBERS}, vars(tensor_kind).get("numpy")
         overloads.update({name: converted(name, overload) for name, overload in before.items()})
         tensor_kind.numpy = property(numpy)

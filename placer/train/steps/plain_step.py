@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
 
 from placer.trace.python.arguments import Parameters, Subjects, changed
+from placer.trace.python.branches import watched_branches
+from placer.trace.python.gradients import watched_gradients
 from placer.trace.python.impure import ONCE
-from placer.trace.python.kinds import TENSORS
+from placer.trace.python.kinds import KERAS_VARIABLES, has_base, is_tensor
+from placer.trace.python.lasting import no_new_variables, watched_losses
 from placer.trace.python.state import PythonState, is_plain_step, why_not
 from placer.trace.python.streams import GlobalStreams
-from placer.trace.python.tensor_reads import watched_shapes, watched_values
+from placer.trace.python.tensor_reads import patching, watched_shapes, watched_values
+
+Watch = Callable[[Callable[[str], None]], AbstractContextManager[None]]
+WATCHES: tuple[Watch, ...] = (
+    watched_shapes, watched_values, watched_branches, watched_gradients, watched_losses, no_new_variables,
+)  # fmt: skip
+WATCHES_OF_NUMBERS: tuple[Watch, ...] = (watched_branches, watched_gradients)
 
 
 class PlainStep:
@@ -76,8 +85,17 @@ class PlainStep:
         step: Any = self._step
         if hasattr(type(step), "compute_loss"):  # a Keras model is traced by its training step
             return step
+        return self._traceable(step, self._watched)
+
+    def with_numbers(self, python: Callable[..., Any]) -> Any:
+        """The Python function of a tf.function, to be traced with tensors in the place of numbers; what it does then in
+        branches that TensorFlow's own trace, one for each number, would take or not is noted.
+        """
+        return self._traceable(python, self._watched_numbers)
+
+    def _traceable(self, step: Callable[..., Any], watched: Callable[..., AbstractContextManager[None]]) -> Any:
         # AutoGraph converts what it is to trace, and would convert this, too.
-        watched = tf.autograph.experimental.do_not_convert(self._watched)
+        watched = tf.autograph.experimental.do_not_convert(watched)
 
         def traced_step(*args: Any, **kwargs: Any) -> Any:
             with watched(args, kwargs):
@@ -90,11 +108,21 @@ class PlainStep:
     def _watched(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
         """A trace takes copies of containers, which shows in them what the step would do to the user's own."""
         before = self._parameters.contents(args, kwargs)
-        with watched_shapes(self._note), watched_values(self._note):
+        with self._watched_by(WATCHES):
             yield
         where = changed(before, self._parameters.contents(args, kwargs))
         if where is not None:
             self._note(f"it changes {where}, {ONCE}")
+
+    def _watched_numbers(self, *_: Any) -> AbstractContextManager[None]:
+        return self._watched_by(WATCHES_OF_NUMBERS)
+
+    @contextmanager
+    def _watched_by(self, watches: Sequence[Watch]) -> Iterator[None]:
+        with patching, ExitStack() as entered:
+            for watch in watches:
+                entered.enter_context(watch(self._note))
+            yield
 
     def _note(self, why: str) -> None:
         self._effect = self._effect or why
@@ -140,7 +168,9 @@ def _no_tensor(outputs: Any) -> str | None:
     for leaf in leaves:
         if isinstance(leaf, tf.Variable):
             return "a tf.Variable"
-        if leaf is not None and not isinstance(leaf, TENSORS):
+        if has_base(type(leaf), KERAS_VARIABLES):
+            return "a Keras variable"
+        if leaf is not None and not is_tensor(leaf):
             kind = type(leaf)
             return f"a Python {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__name__}"
     return None

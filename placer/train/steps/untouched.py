@@ -18,7 +18,7 @@ from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, several, unrepeatable
 from placer.trace.owners import owners
 from placer.trace.python.eager_difference import eager_difference
-from placer.trace.python.number_use import number_misused
+from placer.trace.python.number_use import branch_number_misused, number_misused
 from placer.trace.random_streams import repeating_draws
 from placer.trace.tracing import trace
 from placer.train.session import DeviceSession
@@ -62,7 +62,7 @@ class UntouchedFunction:
             else:
                 concrete = self.step.get_concrete_function(*variant.args, **variant.kwargs)
         except BadInputError as error:
-            return str(error)
+            return str(error) if self.plain is None or self.plain.why is None else self.plain.why
         except Exception as error:  # whatever the user's code raises under tracing
             line = next(iter(str(error).strip().splitlines()), "")
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
@@ -70,6 +70,8 @@ class UntouchedFunction:
         if self.plain is not None:
             why = self.plain.after_trace() or eager_difference(concrete) or _unseen_array(variant)
             why = why or several(variant.layout)
+        elif self.retraced is not None and variant.layout.numbers and self.retraced.why is not None:
+            why = f"a number among its arguments changes, and {self.retraced.why}."
         graph_def = concrete.graph.as_graph_def()
         why = why or _misused(variant) or unrepeatable(variant.layout, concrete)
         why = why or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
@@ -84,7 +86,8 @@ class UntouchedFunction:
         if self.retraced is None or not variant.layout.numbers:
             return self.step
         python = self.step.python_function
-        return python if tf_internals.uses_autograph(self.step) else tf.autograph.experimental.do_not_convert(python)
+        converted = tf_internals.uses_autograph(self.step)
+        return self.retraced.with_numbers(python if converted else tf.autograph.experimental.do_not_convert(python))
 
     def trained(self, variant: Variant) -> Sequence[tf.Variable]:
         """The variables that a traced signature uses. Raises BadInputError where one of them is nowhere to be found."""
@@ -177,7 +180,8 @@ def _misused(variant: Variant) -> str | None:
     captured = {inner.op.name for _, inner in concrete.graph.captures}
     names = [tensor.op.name for tensor in concrete.inputs if tensor.op.name not in captured]
     numbers = [names[order.index(position)] for position in variant.layout.number_tensors]
-    why = number_misused(concrete.graph.as_graph_def(), numbers)
+    graph_def = concrete.graph.as_graph_def()
+    why = number_misused(graph_def, numbers) or branch_number_misused(graph_def)
     return why and f"a number among its arguments changes from call to call, and {why}; pass it as a tensor"
 
 

@@ -114,11 +114,16 @@ def test_a_promise_that_is_kept_counts_as_right_and_one_that_is_not_as_wrong():
     assert [gain["split"] for gain in found["networks"]] == pytest.approx([2.0, 2.0])
     told = found["sentences"][Limit.LAUNCH.value]
     assert (told["batch"]["right"], told["batch"]["wrong"]) == (1, 1)
-    assert (told["devices"]["right"], told["devices"]["wrong"]) == (2, 0)
+    assert told["devices"]["says"] is None
+    assert all(gain["bound"] >= 1 for gain in found["networks"])
     assert told["split"] == {"says": None, "right": None, "wrong": None, "median": pytest.approx(2.0)}
     text = "\n".join(advice_lines({"advice": found | {"pairs": advice.batch_pairs([])}}))
-    assert "| launch-bound | 2 | will help: 1 right, 1 wrong, median 2.50x | will not: 2 right, 0 wrong" in text
-    assert "Right / wrong in all: a bigger batch 1 / 1, more devices 2 / 0, split ops 0 / 0." in text
+    assert "| launch-bound | 2 | will help: 1 right, 1 wrong, median 2.50x |" in text
+    assert "Right / wrong in all: a bigger batch 1 / 1, more devices 0 / 0, split ops 0 / 0." in text
+    assert "the bound that the advice gives on 0 of 2." in text
+    first = found["networks"][0]
+    over = found | {"networks": [first | {"devices": first["bound"] + 1}], "pairs": advice.batch_pairs([])}
+    assert "on 1 of 1: `kept" in "\n".join(advice_lines({"advice": over}))
     assert "tried on 2 networks, drawn only from those that are not heavy." in text
     assert "| wide | 0 | - | - | - |" in text
     ax = Figure().subplots()

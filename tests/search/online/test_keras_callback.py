@@ -523,6 +523,32 @@ def test_a_mapping_of_another_model_ends_the_fit_in_words(stored: Any) -> None:
     assert len(fitted(model)["loss"]) == 2
 
 
+class Noise(keras.layers.Layer):
+    """Draws as code does that is older than Keras 3."""
+
+    def call(self, x: Any) -> Any:
+        return x + tf.random.normal(tf.shape(x))
+
+
+@pytest.mark.slow
+def test_seeded_draws_go_on_from_fit_to_fit_as_in_plain_ones() -> None:
+    def trained(*fits: tuple[Any, ...]) -> keras.Model:
+        tf.random.set_seed(4)
+        inputs = keras.Input((6,))
+        model = keras.Model(inputs, keras.layers.Dense(3)(Noise()(inputs)))
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.set_weights([np.full(weight.shape, 0.1, "float32") for weight in model.get_weights()])
+        for callbacks in fits:
+            fitted(model, *callbacks, epochs=1)
+        return model
+
+    placing = AutoPlace(budget=1, log_dir=None)
+    wrapped, plain = trained((placing,), (placing,), ()), trained((), (), ())
+    for mine, theirs in zip(wrapped.variables, plain.variables, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), theirs.numpy(), err_msg=mine.path)
+    assert "draws from a seeded stream" in placing.report()
+
+
 class OwnFunction(keras.Model):
     """Brings its own train_function."""
 

@@ -24,13 +24,17 @@ FINE = [
     lambda rate, n: WEIGHT * rate,
     lambda rate, n: WEIGHT - rate,
     lambda rate, n: WEIGHT * (rate * 0.1 / 3.0),
-    lambda rate, n: WEIGHT if rate > 0.1 else -WEIGHT,
+    lambda rate, n: WEIGHT if n > 3 else -WEIGHT,
+    lambda rate, n: WEIGHT if n / 10 >= 0.3 else -WEIGHT,
+    lambda rate, n: WEIGHT * tf.minimum(rate, 0.1),
     lambda rate, n: WEIGHT * tf.cast(n % 3 + 1, tf.float32),
     lambda rate, n: WEIGHT if n // 2 == 0 else -WEIGHT,
     lambda rate, n: inner(rate),
     lambda rate, n: tf.cast(WEIGHT, tf.float64) * tf.cast(n, tf.float64),
 ]
 MISUSED = [
+    lambda rate, n: WEIGHT if rate >= 0.8 else -WEIGHT,
+    lambda rate, n: WEIGHT * tf.cast(int(rate * 100), tf.float32),
     lambda rate, n: WEIGHT * (1.0 - rate),
     lambda rate, n: WEIGHT * rate**2.5,
     lambda rate, n: WEIGHT * tf.exp(rate),

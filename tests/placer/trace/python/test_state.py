@@ -26,11 +26,13 @@ import pprint
 import queue
 import random
 import re
+import sys
 import threading
 import time
 import types
 from dataclasses import dataclass
 from os.path import exists
+from sys import exit as leave
 
 import keras
 import numpy as np
@@ -362,6 +364,89 @@ def counts_in_a_method(x):
     return x
 
 
+def ends(x):
+    if tf.reduce_mean(x) > 1e9:
+        sys.exit("it diverged")
+    return x
+
+
+def ends_by_name(x):
+    if tf.reduce_mean(x) > 1e9:
+        leave()
+    return x
+
+
+def raises_the_end(x):
+    if tf.reduce_mean(x) > 1e9:
+        raise SystemExit
+    return x
+
+
+class Stop(BaseException):
+    """Caught by no `except Exception`."""
+
+
+def raises_its_own(x):
+    if tf.reduce_mean(x) > 1e9:
+        raise Stop
+    return x
+
+
+class Skips:
+    kinds = (tf.errors.InvalidArgumentError,)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        return issubclass(kind, self.kinds) or False
+
+
+class Lets:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            return None
+        for _ in range(2):
+            self.leave()
+        return False
+
+    def leave(self):
+        pass
+
+
+SKIPS, LETS = Skips(), Lets()
+
+
+def lets(x):
+    with LETS, Lets():
+        return x * 2.0
+
+
+def skips(x):
+    with Skips():
+        return tf.debugging.check_numerics(x, "bad")
+
+
+def skips_by_an_object(x):
+    with SKIPS:
+        return tf.debugging.check_numerics(x, "bad")
+
+
+def skips_by_its_own(x):
+    class Own:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return True
+
+    with Own():
+        return tf.debugging.check_numerics(x, "bad")
+
+
 def large(values):
     def step(x):
         return x * values
@@ -379,6 +464,9 @@ REFUSED = [
     (catches, "catches exceptions (`tf.errors.InvalidArgumentError`)"), (catches_one_of, "catches exceptions"),
     (catches_all, "catches exceptions"), (catches_the_end, "`StopIteration`"), (suppresses, "contextlib.suppress"),
     (calls_one_that_catches, "in catches"),
+    (skips, "may catch exceptions in Skips.__exit__"), (skips_by_an_object, "may catch exceptions in Skips.__exit__"),
+    (skips_by_its_own, "may catch exceptions"), (ends, "sys.exit"), (ends_by_name, "leave"),
+    (raises_the_end, "SystemExit"), (raises_its_own, "Stop"),
     (writes_rows, "ROWS"), (writes_rows_of_a_table, "TABLE"), (queues, "QUEUE"), (locks, "LOCK"),
     (waits, "CONDITION"),
     (looks_at_files, "tf.io.gfile"), (looks_at_paths, "exists"), (looks_by_a_path, "HOME.exists"),
@@ -464,8 +552,11 @@ def helped(x):
 
 @pytest.mark.parametrize(
     "step",
-    [clean, nested, guarded, helped, from_the_standard_library, Rates().of, tf.nn.relu, lambda x: x * CONFIG.rate],
-)
+    [
+        clean, nested, guarded, helped, lets, from_the_standard_library, Rates().of, tf.nn.relu,
+        lambda x: x * CONFIG.rate,
+    ],
+)  # fmt: skip
 def test_code_without_effects_may_be_traced(step):
     assert why_not(step) is None
 

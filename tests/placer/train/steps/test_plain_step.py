@@ -414,7 +414,7 @@ def close(one, other):
 
 RETURNED = [
     (0.1, "a Python float"), ("sgd", "a Python str"), (True, "a Python bool"), (np.float32(1.0), "a float32"),
-    (tf.Variable(1.0), "a tf.Variable"), (keras.Variable(1.0), "a Variable"),
+    (tf.Variable(1.0), "a tf.Variable"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,146 @@
+"""What Python code changes while a branch, or a loop's body, is traced: a trace takes each once, whichever is taken."""
+
+from __future__ import annotations
+
+import array
+import functools
+import inspect
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CellType, FrameType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.trace.python.impure import contents
+from placer.trace.python.kinds import (
+    has_library_base,
+    in_slot,
+    is_library,
+    is_plain,
+    is_user_class,
+    own_dict,
+    plain_key,
+    slots_of,
+)
+from placer.trace.python.number_use import NUMBER
+
+WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
+MOST_PLACES = 20_000  # that are compared around a branch
+CONTAINERS = (dict, list, set, deque, bytearray, array.array)
+
+
+@contextmanager
+def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
+    """Call `note` with the reason, in words, where a branch, or the condition or body of a loop, that is traced in this
+    thread and block changes what was there before it: `terms.append(penalty)` in an `if` that depends on a tensor.
+    AutoGraph sees to names that are assigned there, not to what is done to an object. Under the lock `patching`.
+    """
+
+    def around(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            places = _Places(sys._getframe(1))
+            outputs = function(*args, **kwargs)
+            changed = places.changed()
+            if changed is not None:
+                note(
+                    f"it changes `{changed}` in a branch or loop that depends on a tensor, which a traced step would "
+                    "do once, whichever way is taken; use tf.where or a tf.TensorArray, or decorate the step with "
+                    "@tf.function if that is meant"
+                )
+            return _marked(outputs)
+
+        return traced
+
+    with tf_internals.around_branches(around):
+        yield
+
+
+def _marked(outputs: Any) -> Any:
+    """What a branch returns, with a constant of a known name for each float of Python's (`number_use`)."""
+    if not any(type(leaf) is float for leaf in tf.nest.flatten(outputs)):
+        return outputs
+    return tf.nest.map_structure(lambda leaf: tf.constant(leaf, name=NUMBER) if type(leaf) is float else leaf, outputs)
+
+
+class _Places:
+    """What the functions that run now hold in their variables, and in the containers and objects there."""
+
+    def __init__(self, frame: FrameType) -> None:
+        self._held: list[tuple[str, Any, list[Any]]] = []  # words, what holds, and what it held
+        self._seen: set[int] = set()
+        self._left: deque[tuple[str, Any]] = deque()
+        names: set[str] = set()  # that AutoGraph sets
+        for at in _frames(frame):
+            names.update(tf_internals.managed_names(at))
+            if not is_library(at.f_globals.get("__name__")):
+                self._left.extend(at.f_locals.items())
+        self._managed = names
+        while self._left and len(self._held) < MOST_PLACES:
+            self._look(*self._left.popleft())
+        self._overflow = bool(self._left)
+
+    def changed(self) -> str | None:
+        """The first that holds something else now, in words; None where none does."""
+        if self._overflow:
+            return "more than can be compared"
+        for words, holder, before in self._held:
+            now = _parts(holder)
+            if len(now) != len(before) or not all(map(_same, before, now)):
+                return words
+        return None
+
+    def _look(self, words: str, value: Any) -> None:
+        if id(value) in self._seen or is_plain(value):
+            return
+        self._seen.add(id(value))
+        if isinstance(value, FunctionType):
+            if not is_library(value.__module__):
+                cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+                self._left.extend(cells)
+        elif isinstance(value, MethodType):
+            self._left += [(words, value.__self__), (words, value.__func__)]
+        elif isinstance(value, CellType) and words in self._managed:
+            self._left.append((words, contents(value)))
+        else:
+            parts = _parts(value)
+            self._left.extend((words, part) for part in parts)
+            if parts or isinstance(value, CONTAINERS) or is_user_class(type(value)):  # what is empty may be filled
+                self._held.append((words, value, parts))
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Those that run now, from this one to the step's."""
+    while frame is not None and not str(frame.f_globals.get("__name__")).startswith(WRAPPED_BY):
+        yield frame
+        frame = frame.f_back
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a container, a closure's cell, or an object of a class of the user's own holds."""
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return list(value)
+    if isinstance(value, (bytearray, array.array)):
+        return [bytes(value)]
+    if isinstance(value, np.ndarray):
+        held = value.ravel().tolist() if value.dtype.hasobject else [value.tobytes()]
+        return [str(value.shape), *held]
+    if isinstance(value, CellType):
+        return [contents(value)]
+    kind = type(value)
+    if isinstance(value, type) or not is_user_class(kind) or has_library_base(kind):
+        return []
+    slots = [vars(base).get(name) for base in kind.__mro__ for name in slots_of(base)]
+    held = [in_slot(slot, value) for slot in slots if inspect.ismemberdescriptor(slot)]
+    return [*(own_dict(value) or {}).values(), *held]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or (is_plain(one) and is_plain(other) and plain_key(one) == plain_key(other))

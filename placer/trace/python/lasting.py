@@ -1,0 +1,56 @@
+"""What libraries do for a step while it is traced that outlasts the trace: variables made, losses that layers keep."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from placer.errors import BadInputError, short
+
+
+@contextmanager
+def no_new_variables(note: Callable[[str], None]) -> Iterator[None]:
+    """Raise BadInputError, and call `note` with the same reason, where anything in this thread and block makes a
+    variable. A trace takes branches that no step took, and would build what they use; the user's optimizer knows
+    nothing of that.
+    """
+
+    def refuse(_: Any, **kwargs: Any) -> Any:
+        what = f"a variable ({short(kwargs['name'])})" if kwargs.get("name") else "a variable"
+        why = f"it makes {what} once it is traced, which its latest calls did not; make all in the first call"
+        note(why)
+        raise BadInputError(why)
+
+    with ExitStack() as scopes:
+        with tf.init_scope():  # where Keras makes them
+            scopes.enter_context(tf.variable_creator_scope(refuse))
+        scopes.enter_context(tf.variable_creator_scope(refuse))
+        yield
+
+
+@contextmanager
+def watched_losses(note: Callable[[str], None]) -> Iterator[None]:
+    """Call `note` with the reason, in words, where a layer of Keras's keeps a loss in this block: `model.losses` would
+    hold tensors of the trace, and no placed step puts values in their place. Under the lock `patching`.
+    """
+    thread = threading.get_ident()
+    add_loss = tf.keras.layers.Layer.add_loss
+
+    def noted(layer: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread:
+            note(
+                f"its layer {short(layer.name)} keeps a loss (by add_loss, or an activity regularizer), which "
+                "`model.losses` would not show once the step is traced; decorate it with @tf.function if nothing reads "
+                "that between steps"
+            )
+        return add_loss(layer, *args, **kwargs)
+
+    tf.keras.layers.Layer.add_loss = noted
+    try:
+        yield
+    finally:
+        tf.keras.layers.Layer.add_loss = add_loss
