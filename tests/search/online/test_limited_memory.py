@@ -29,6 +29,7 @@ def test_a_search_with_limits_hands_back_a_mapping_over_both() -> None:
     assert min(found["held_mib"]) > 0 and max(found["held_mib"]) <= 0.9 * found["may_mib"], found
 
 
+@pytest.mark.nightly
 def test_a_training_with_limits_goes_on_over_both_as_it_would_without() -> None:
     found = ran("trained")
     assert found["left_alone"] is None and found["placed"] > 0, found
