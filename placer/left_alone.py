@@ -39,7 +39,7 @@ class LeftAlone:
         return True
 
     def leave_alone(self, why: str) -> None:
-        """It is."""
+        """Harmless: it is left alone already."""
 
     def sync(self) -> None:
         """Variables are true."""

@@ -218,7 +218,7 @@ class TrainFunction:
     def _between(self, batches: Any) -> Any:
         """A batch of `train_on_batch`, while `fit` runs or after one that was interrupted: a step like any other."""
         data = next(batches)
-        if self._step is None or not _has_spec(data, self._spec):
+        if self._step is None or self._repeats is not None or not _has_spec(data, self._spec):
             return self._own(iter([data]))
         return self._step(*map(tf.convert_to_tensor, _tensors(data)))
 

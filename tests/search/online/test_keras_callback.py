@@ -539,7 +539,9 @@ def test_seeded_draws_go_on_from_fit_to_fit_as_in_plain_ones() -> None:
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         model.set_weights([np.full(weight.shape, 0.1, "float32") for weight in model.get_weights()])
         for callbacks in fits:
-            fitted(model, *callbacks, epochs=1)
+            batch = first_batch(*data(), np.ones(STEPS, "float32"))
+            train = On(epoch_end=lambda epoch, logs, batch=batch: model.train_on_batch(*batch))
+            fitted(model, *callbacks, train, epochs=1, **with_sample_weight())
         return model
 
     placing = AutoPlace(budget=1, log_dir=None)
