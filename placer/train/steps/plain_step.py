@@ -9,15 +9,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer.trace.eager.branches import watched_branches
+from placer.trace.eager.gradients import watched_gradients
+from placer.trace.eager.lasting import no_new_variables, watched_losses
+from placer.trace.eager.tensor_reads import patching, watched_shapes, watched_values
 from placer.trace.python.arguments import Parameters, Subjects, changed
-from placer.trace.python.branches import watched_branches
-from placer.trace.python.gradients import watched_gradients
 from placer.trace.python.impure import ONCE
 from placer.trace.python.kinds import KERAS_VARIABLES, has_base, is_tensor
-from placer.trace.python.lasting import no_new_variables, watched_losses
 from placer.trace.python.state import PythonState, is_plain_step, why_not
 from placer.trace.python.streams import GlobalStreams
-from placer.trace.python.tensor_reads import patching, watched_shapes, watched_values
 
 Watch = Callable[[Callable[[str], None]], AbstractContextManager[None]]
 WATCHES: tuple[Watch, ...] = (

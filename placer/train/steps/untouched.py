@@ -14,11 +14,11 @@ from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import returned
+from placer.trace.eager.number_use import branch_number_misused, number_misused
+from placer.trace.eager.ops import eager_difference
 from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, several, unrepeatable
 from placer.trace.owners import owners
-from placer.trace.python.eager_difference import eager_difference
-from placer.trace.python.number_use import branch_number_misused, number_misused
 from placer.trace.random_streams import repeating_draws
 from placer.trace.tracing import trace
 from placer.train.session import DeviceSession

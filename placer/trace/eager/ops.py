@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from placer.trace.eager.number_use import branch_number_misused
 from placer.trace.graph_def.node_def import nodes_within
-from placer.trace.python.number_use import branch_number_misused
 from placer.trace.random_streams import draws_within, has_seeds
 
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})

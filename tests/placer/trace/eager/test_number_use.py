@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from placer.trace.python.number_use import number_misused
+from placer.trace.eager.number_use import number_misused
 
 WEIGHT = tf.Variable([1.0, 2.0])
 

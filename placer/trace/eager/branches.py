@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.trace.eager.number_use import NUMBER
 from placer.trace.python.impure import contents
 from placer.trace.python.kinds import (
     has_library_base,
@@ -27,7 +28,6 @@ from placer.trace.python.kinds import (
     plain_key,
     slots_of,
 )
-from placer.trace.python.number_use import NUMBER
 
 WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
 MOST_PLACES = 20_000  # that are compared around a branch

@@ -1,0 +1,6 @@
+"""What a step does where TensorFlow runs it op by op, as it runs plain Python, and does otherwise once it is traced.
+
+`ops` finds ops that do something else, and `number_use` numbers that must not be tensors, both in a finished trace. The
+others watch one: `tensor_reads` code that reads what is not known then, `branches` what a branch by a tensor changes,
+`gradients` those that are None on some way through branches, `lasting` what libraries keep of a trace.
+"""
