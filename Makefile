@@ -76,7 +76,7 @@ nightly: $(STAMP)
 	$(BIN)/pytest -m nightly -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 # The quick tests RUNS times, whatever comes of them; with HOG=1 beside a process that never rests. Each run's outcome is kept
-# in benchmarks/soak.jsonl, of which `placer bench faults` takes those of its commit, or of the one that has most.
+# in benchmarks/soak.jsonl, of which `placer bench faults` takes those of its own commit.
 soak: $(STAMP)
 	$(BIN)/python -m experiments.soak $(RUNS) $(if $(HOG),hog) -- $(TEST)
 

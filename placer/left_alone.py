@@ -15,16 +15,31 @@ from placer.errors import BadInputError, PlacerError
 LOGGER = logging.getLogger("placer")
 
 
+class Said:
+    """The journal of a step that runs untouched for good: no decision was taken."""
+
+    entries = ()
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def lines(self) -> str:
+        """Why, in a line."""
+        return f"left alone: {self.why}"
+
+
 class LeftAlone:
     """A training step that runs untouched for good, with what programs ask of an `AutoStep`."""
 
     mapping = splits = step_s = speedup = best_single_s = untouched_s = None
     device_names: tuple[str, ...] = ()
+    tried: tuple[Any, ...] = ()
     phase = "left alone"
 
     def __init__(self, step: Callable[..., Any], why: str) -> None:
         """why: one line."""
         self.step, self.left_alone, self.steps = step, why, 0
+        self.journal = Said(why)
         self.name = getattr(step, "__name__", None) or type(step).__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -55,6 +70,10 @@ class LeftAlone:
     def report_html(self, path: str | Path | None = None) -> str:
         """Raises PlacerError: there is no page."""
         raise PlacerError(f"{self.name} runs untouched, so that there is no page to write: {self.left_alone}")
+
+    def later_report_html(self) -> Callable[[], str]:
+        """What raises PlacerError when it is called: there is no page."""
+        return self.report_html
 
     def close(self) -> None:
         """Harmless."""

@@ -44,7 +44,7 @@ class BenchOptions:
     record: bool = False  # the facts will be kept, so pictures and data beside them should be, too
     runs: Path | None = None  # the folder in which runs that benchmarks share are kept
     devices: str | None = None  # what to measure on (gpu only)
-    minutes: float | None = None  # for how long in all (gpu and spoc)
+    minutes: float | None = None  # for how long in all (faults, gpu, splitting, spoc)
     begun_at: str | None = None  # the commit when the bench began, where it is run for a record
     spared_s: list[float] = field(default_factory=list, compare=False)  # what runs took that --runs had from before
 

@@ -22,7 +22,7 @@ def bench(
     measurements: Annotated[int | None, typer.Option(help="Mappings to measure per model (spoc: networks).")] = None,
     runs: Annotated[Path | None, typer.Option(help="Folder for runs that benchmarks share; none is run twice.")] = None,
     spec: Annotated[str | None, typer.Option("--devices", help="gpu only: cpus:N tries it without a GPU.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="gpu, splitting, spoc: begin nothing new then.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="faults, gpu, splitting, spoc: begin nothing new then.")] = None,
 ) -> None:
     """Run one of the benchmarks behind BENCHMARKS.md; the last line on stdout is one JSON object.
 

@@ -31,7 +31,7 @@ DevicesSpec = Annotated[
     ),
 ]
 IncludeLocal = Annotated[bool, typer.Option("--include-local", help="Let the coordinating process compute, too.")]
-Batch = Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models).")]
+Batch = Annotated[int | None, typer.Option("--batch", help="Batch size (zoo models, functions with that parameter).")]
 Pins = Annotated[
     list[str] | None,
     typer.Option(

@@ -134,7 +134,8 @@ def read_placed(
         theirs, ours = _distinct_prefixes(file.graph.fingerprint, graph.fingerprint)
         raise BadInputError(
             f"{path} was made for graph {plain(theirs)} ({len(assignment)} ops); "
-            f"this model is {ours} ({len(graph)}). Run placer search again, or pass --match-by-name."
+            f"this model is {ours} ({len(graph)}). Run placer search again, or match ops by name "
+            "(placer simulate --match-by-name, placer.place with match_by_name=True)."
         )
     try:
         mapping = Mapping.of(graph, topology, assignment, headroom)

@@ -177,17 +177,18 @@ def capture(
     """
     layout = layout or layout_of(args, kwargs, name)
     concrete, order = traced if traced is not None else trace(step, layout, name)
-    variables, feeds = _captures(concrete, name)
+    names = _stable_names(concrete, order)
+    variables, feeds = _captures(concrete, names, name)
     if (loose := next((v for v in variables.values() if not v.shape.is_fully_defined()), None)) is not None:
         raise BadInputError(f"{name}: its variable {short(loose.name)} has a shape that may change, {loose.shape}.")
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
-    if trains and not _updates(concrete, variables):
+    if trains and not _updates(concrete, names, variables):
         raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
-    graph_def = _renamed(concrete)
+    graph_def = _renamed(concrete, names)
     repeats = repeating_draws(graph_def)
     give_seeds(graph_def)
-    whole = _traced(concrete, graph_def, order)
+    whole = _traced(concrete, graph_def, names, order)
     _give_shapes(graph_def, {name: layout.specs[i] for name, i in zip(whole.inputs, order, strict=True)})
     inputs, outputs = whole.given, whole.outputs
     try:
@@ -214,28 +215,24 @@ def capture(
     return Captured(name, graph_def, variables, feeds, inputs, outputs, writes, graph, whole, host, draws, repeats)
 
 
-def _traced(concrete: Any, graph_def: Any, order: Sequence[int]) -> Traced:
+def _traced(concrete: Any, graph_def: Any, names: Mapping[str, str], order: Sequence[int]) -> Traced:
     """graph_def: the function's, with stable names and seeds. order: which flat tensor of a call each input is."""
-    stable = _stable_names(concrete)
-    captures = {stable.get(inner.op.name, inner.op.name): outer for outer, inner in concrete.graph.captures}
-    numbered = {inner.op.name for _, inner in concrete.graph.captures}
     return Traced(
         concrete=concrete,
-        captures=captures,
-        inputs=tuple(t.op.name for t in concrete.inputs if t.op.name not in numbered),
+        captures={names.get(inner.op.name, inner.op.name): outer for outer, inner in concrete.graph.captures},
+        inputs=tuple(names[name] for name in _given(concrete)),
         order=tuple(order),
-        outputs=tuple(t.name for t in concrete.outputs),
+        outputs=tuple(redirected(t.name, names) for t in concrete.outputs),
         writes=_writes(concrete),
         seeded=type(graph_def).FromString(graph_def.SerializeToString()) if draws_within(graph_def) else None,
     )
 
 
-def _captures(concrete: Any, step: str) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
+def _captures(concrete: Any, names: Mapping[str, str], step: str) -> tuple[dict[str, tf.Variable], dict[str, Any]]:
     try:
         by_handle = owners(concrete)
     except BadInputError as error:
         raise BadInputError(f"{step}: {error}") from error
-    names = _stable_names(concrete)
     variables, feeds = {}, {}
     for outer, inner in concrete.graph.captures:
         name = names.get(inner.op.name, inner.op.name)
@@ -247,18 +244,27 @@ def _captures(concrete: Any, step: str) -> tuple[dict[str, tf.Variable], dict[st
     return variables, feeds
 
 
-def _stable_names(concrete: Any) -> dict[str, str]:
-    """Captures of a nested function are named by numbers that differ between processes: that name -> "captured_i" with
-    the capture's position.
+def _given(concrete: Any) -> list[str]:
+    """The inputs' nodes in the function's own graph, without those of captures."""
+    captured = {inner.op.name for _, inner in concrete.graph.captures}
+    return [tensor.op.name for tensor in concrete.inputs if tensor.op.name not in captured]
+
+
+def _stable_names(concrete: Any, order: Sequence[int]) -> dict[str, str]:
+    """Name of an input's or a capture's node -> the name that it has in every trace of the step.
+
+    What cuts a divided input is named after it, and only a tf.function's inputs are named after its parameters. Captures
+    of a nested function are named by numbers that differ between processes. order: which flat tensor of a call each
+    input is.
     """
-    names = (inner.op.name for _, inner in concrete.graph.captures)
-    return {name: f"captured_{i}" for i, name in enumerate(names) if name.isdigit()}
+    captured = [inner.op.name for _, inner in concrete.graph.captures]
+    names = {name: f"captured_{i}" for i, name in enumerate(captured) if name.isdigit()}
+    return names | {name: f"placer/input_{i}" for name, i in zip(_given(concrete), order, strict=True)}
 
 
-def _renamed(concrete: Any) -> Any:
-    """The traced GraphDef with stable names of captures."""
+def _renamed(concrete: Any, names: Mapping[str, str]) -> Any:
+    """The traced GraphDef with stable names of inputs and captures."""
     graph_def = concrete.graph.as_graph_def()
-    names = _stable_names(concrete)
     for node in graph_def.node:
         node.name = names.get(node.name, node.name)
         set_inputs(node, [redirected(text, names) for text in node.input])
@@ -279,9 +285,8 @@ def _writes(concrete: Any) -> tuple[str, ...]:
     return tuple(op.name for op in concrete.graph.control_outputs if op.type not in READS)
 
 
-def _updates(concrete: Any, variables: Mapping[str, Any]) -> bool:
+def _updates(concrete: Any, names: Mapping[str, str], variables: Mapping[str, Any]) -> bool:
     """Whether an op with an effect takes the handle of a variable."""
-    names = _stable_names(concrete)
     effects = (op for op in concrete.graph.control_outputs if op.type not in READS)
     return any(names.get(tensor.op.name, tensor.op.name) in variables for op in effects for tensor in op.inputs)
 

@@ -148,7 +148,7 @@ class AutoStep:
             raise PlacerError(f"{self.name} runs untouched, so that there is no mapping to save; see its report().")
         found = mapping_file(
             mapping, objective="makespan", measured_s=self.step_s, seed=self.settings.seed, searcher=mode.name,
-            baseline={"best single": self.best_single_s, "untouched": self.untouched_s},
+            baseline={"best_single": self.best_single_s, "in_process": self.untouched_s},
             splits=regions_of(self._live.plan(mode.plan)), in_flight=self._live.plan(mode.plan).in_flight,
             order=mode.order,
         )  # fmt: skip

@@ -76,6 +76,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
             self.model.train_function.close()
         reason = _untouchable(self.model)
         if reason is not None:
+            self._report, self._page = f"{self.model.name}: left alone: {reason}", None
             warnings.warn(f"placer: {self.model.name} trains untouched: {reason}.", stacklevel=2)
             return
         self._function = self.model.train_function = TrainFunction(self.model, self._wrapped, self._end)

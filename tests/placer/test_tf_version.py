@@ -120,7 +120,10 @@ def test_a_training_runs_untouched_and_one_line_says_why(other: dict[str, str]) 
 def test_the_stand_in_has_what_an_auto_step_has() -> None:
     public = {name for name in dir(placer.AutoStep) if not name.startswith("_")}
     left = LeftAlone(abs, "why")
-    assert public - set(dir(left)) == {"controller", "journal", "later_report_html", "tried"}  # of the search
+    assert public - set(dir(left)) == {"controller"}
+    assert left.tried == left.journal.entries == () and left.journal.lines() == "left alone: why"
+    with pytest.raises(placer.PlacerError, match="no page to write: why"):
+        left.later_report_html()()
     assert left.pass_over(3) and left.steps == 3 and left(-2) == 2
     with pytest.raises(placer.PlacerError, match="no mapping to save: why"):
         left.save("mapping.json")

@@ -338,7 +338,8 @@ def test_a_mapping_for_another_graph_is_refused_with_both_fingerprints(small, pu
     ours = small[0].fingerprint[:4]
     assert refused(read_mapping, path, *small) == (
         f"{path} was made for graph 0123 (1 ops); this model is {ours} (3). "
-        "Run placer search again, or pass --match-by-name."
+        "Run placer search again, or match ops by name "
+        "(placer simulate --match-by-name, placer.place with match_by_name=True)."
     )
 
 

@@ -12,6 +12,8 @@ import tensorflow as tf
 from placer.errors import BadInputError
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.coarsen import SCALAR_BYTES, coarsen
+from placer.splits.plan import Division, SplitPlan
+from placer.splits.step import split_step
 from placer.trace.capture import capture
 from placer.trace.graph_def.node_def import called
 from placer.trace.untouchable import untouchable, untouchable_now
@@ -113,6 +115,16 @@ def test_the_same_step_has_the_same_fingerprint(captured, make_step):
     step, inputs = make_step()
     again = capture(step, inputs, "small")
     assert sorted(op.type for op in again.graph.ops) == sorted(op.type for op in captured.graph.ops)
+
+
+def test_a_plan_divides_a_function_and_a_tf_function_into_the_same_ops(two_cpus, make_step):
+    """A mapping of a function that a search divided is for the tf.function that trains, too."""
+    step, inputs = make_step()
+    one, other = (capture(s, inputs, "small") for s in (step, tf.function(lambda images, kinds: step(images, kinds))))
+    assert one.input_names == other.input_names
+    first = next(op.name for op in one.graph.ops if op.type == "MatMul")  # takes a part of the images
+    plan = SplitPlan.of_regions([(Division("rows", 2), [first])])
+    assert len({split_step(c, plan, stored=False).captured.graph.fingerprint for c in (one, other)}) == 1
 
 
 def test_dense_flops_are_two_per_multiply_add(captured):

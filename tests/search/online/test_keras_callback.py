@@ -571,7 +571,9 @@ def test_a_model_left_alone_trains_with_one_warning(kind: Any, compiling: dict[s
     model = make_model(kind, **compiling)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        history = fitted(model, AutoPlace(log_dir=None))
+        callback = AutoPlace(log_dir=None)
+        history = fitted(model, callback)
+    assert "left alone" in callback.report() and reason in callback.report()
     assert [str(w.message) for w in told if "placer" in str(w.message)] == [
         str(w.message) for w in told if reason in str(w.message)
     ]
