@@ -253,9 +253,9 @@ def _given(concrete: Any) -> list[str]:
 def _stable_names(concrete: Any, order: Sequence[int]) -> dict[str, str]:
     """Name of an input's or a capture's node -> the name that it has in every trace of the step.
 
-    What cuts a divided input is named after it, and only a tf.function's inputs are named after its parameters. A nested
-    function's captures are named by numbers that differ between processes. order: which flat tensor of a call each
-    input is.
+    What cuts a divided input is named after it, and only a tf.function's inputs are named after its parameters. A
+    nested function's captures are named by numbers that differ between processes. order: which flat tensor of a call
+    each input is.
     """
     captured = [inner.op.name for _, inner in concrete.graph.captures]
     names = {name: f"captured_{i}" for i, name in enumerate(captured) if name.isdigit()}
