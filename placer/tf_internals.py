@@ -101,6 +101,14 @@ def new_function(name: str) -> FunctionDef:
     return function
 
 
+def rewrites_precision() -> str | None:
+    """The option of `tf.config.optimizer` that has TensorFlow compute in short floats, where one is set. Asked before
+    each call: `get_experimental_options` takes ten times as long.
+    """
+    options = eager_context.context()._optimizer_experimental_options
+    return next((name for name in options if name.startswith("auto_mixed_precision") and options[name]), None)
+
+
 @cache
 def plain_config() -> bytes:
     """A serialized ConfigProto for functions that run as they are, without optimising again."""
@@ -535,6 +543,42 @@ def dataset_captures() -> Iterator[Any]:
         function = getattr(wrapper, "_function", None)  # none while it is traced, and where that failed
         if function is not None:
             yield from (outer for outer, _ in function.graph.captures if outer.dtype == tf.resource)
+
+
+def called_graphs() -> Iterator[Any]:
+    """The graphs of this process's functions, without Placer's own, and without those of tf.data pipelines, which have
+    kernels of their own.
+    """
+    wrappers = instances_of([structured_function.StructuredFunctionWrapper])
+    piped = {id(f.graph) for wrapper in wrappers if (f := getattr(wrapper, "_function", None)) is not None}
+    for graph in instances_of([framework_func_graph.FuncGraph]):
+        within = graph
+        while within is not None and id(within) not in piped:
+            within = getattr(within, "outer_graph", None)
+        if within is None and not getattr(graph, MARK, False):
+            yield graph
+
+
+def mark_graph() -> None:
+    """The graph that is built now is Placer's own."""
+    setattr(framework_ops.get_default_graph(), MARK, True)
+
+
+def draws_from_seeds(graph: Any) -> bool:
+    """Whether an op of a function's graph draws random numbers from a state of its own that begins with a seed."""
+    if (known := _seeded.get(graph)) is None or known[0] != graph.version:
+        ops = [op for op in graph.get_operations() if _has_seed(op.type)]
+        _seeded[graph] = known = graph.version, any(op.get_attr("seed") or op.get_attr("seed2") for op in ops)
+    return known[1]
+
+
+_seeded: weakref.WeakKeyDictionary[Any, tuple[int, bool]] = weakref.WeakKeyDictionary()
+
+
+@cache
+def _has_seed(op_type: str) -> bool:
+    found = op_def_registry.get(op_type)
+    return found is not None and found.is_stateful and {"seed", "seed2"} <= {attr.name for attr in found.attr}
 
 
 def is_handle_of_variable(handle: Any) -> bool:

@@ -177,7 +177,8 @@ def reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
         while True:
             try:
                 with tf.device(src):
-                    tensor = tf.random.uniform([])  # not a constant, which would be made where it is used
+                    # Not a constant, which would be made where it is used, nor drawn from the program's own stream.
+                    tensor = tf.random.stateless_uniform([], [1, 2], alg="philox")
                 with tf.device(dst):
                     tf.identity(tensor).numpy()
                 break

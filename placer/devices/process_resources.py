@@ -1,7 +1,8 @@
-"""What of this process TensorFlow drops when workers are joined: everything that it finds by name.
+"""What of this process TensorFlow drops when workers are joined: everything that it finds by name, and what ops keep.
 
 After joining, a table, a summary writer or a queue made before raises NotFoundError wherever it is used. Variables are
-given other handles (placer/train/variables/hooks.py), but functions of tf.data pipelines go on with the former ones.
+given other handles (placer/train/variables/hooks.py), but functions of tf.data pipelines go on with the former ones. An
+op that draws random numbers from a seed draws them from the beginning; leaving workers does not do that.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ if TYPE_CHECKING:
 
 IN_WORDS = {"table": "a lookup table", "writer": "a summary writer", "queue": "a queue"}
 PIPELINE = "a variable's handle in a function of a tf.data pipeline (an augmentation layer's, say)"
+SEEDED = "a tf.function that draws random numbers from a seed, its own or that of tf.random.set_seed"
 USERS = ("LookupTable", "Queue", "Summary")  # parts of the types of ops that use one
 
 
-def dropped_by_joining() -> str | None:
-    """In words, what this program holds that would be gone after workers are joined; None where there is nothing."""
-    return PIPELINE if any(map(_is_used, tf_internals.dataset_captures())) else _named()
+def dropped_by_joining(*, left: bool = False) -> str | None:
+    """In words, what this program holds that would be gone after workers are joined, or only `left`; None where there
+    is nothing.
+    """
+    if any(map(_is_used, tf_internals.dataset_captures())):
+        return PIPELINE
+    if (named := _named()) is not None or left:
+        return named
+    return SEEDED if any(map(tf_internals.draws_from_seeds, tf_internals.called_graphs())) else None
 
 
 def _is_used(handle: Any) -> bool:
@@ -32,7 +40,12 @@ def _is_used(handle: Any) -> bool:
 
 def refusal(done: str) -> str | None:
     """Why workers must not be joined, or left (`done`), now; None where they may be."""
-    dropped = dropped_by_joining()
+    dropped = dropped_by_joining(left=done == "left")
+    if dropped == SEEDED:
+        return (
+            f"this program holds {SEEDED}, and TensorFlow would begin these anew when workers are {done}; use a "
+            "tf.random.Generator, a keras.random.SeedGenerator or stateless ops, or set no seed"
+        )
     return dropped and f"this program holds {dropped}, which TensorFlow drops when workers are {done}"
 
 
@@ -40,6 +53,8 @@ def remedy(dropped: str) -> str:
     """What to do now that it is dropped. dropped: what `dropped_by_joining` said before."""
     if dropped == PIPELINE:
         return "a tf.data pipeline of this program goes on with the former value of a variable; make the pipeline anew"
+    if dropped == SEEDED:
+        return f"this program holds {SEEDED}, which it now draws from the beginning"
     return f"TensorFlow has dropped {dropped} of this program, whose use is an error from now on; make it anew"
 
 

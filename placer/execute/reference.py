@@ -95,6 +95,7 @@ def _seeded_function(captured: Captured) -> Any:
     used = {source_of(text) for node in body.node for text in node.input}
 
     def step(*tensors: Any) -> list[Any]:
+        tf_internals.mark_graph()
         fed = {f"{name}:0": tensor for name, tensor in zip(arguments, tensors, strict=True) if name in used}
         names = [*traced.outputs, *traced.writes]
         found = tf.graph_util.import_graph_def(body, input_map=fed, return_elements=names, name="")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Collection, Sequence
 from collections.abc import Mapping as MappingABC
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -38,10 +38,13 @@ class Template:
     """The FunctionDef of a captured step without devices, from which placed functions are made.
 
     Arguments in order: those of `Captured.arguments`. host: the device of the step's host ops; "" leaves them to
-    TensorFlow. stages_from: as in `Devices`.
+    TensorFlow. stages_from: as in `Devices`. arrived: positions of the inputs that lie on a GPU already when the step
+    is called.
     """
 
-    def __init__(self, captured: Captured, host: str = "", stages_from: int | None = None) -> None:
+    def __init__(
+        self, captured: Captured, host: str = "", stages_from: int | None = None, arrived: Collection[int] = ()
+    ) -> None:
         self.captured = captured
         self.host = host
         self.host_ops = dict.fromkeys(captured.host_ops, host)
@@ -50,7 +53,7 @@ class Template:
             if not tf_internals.has_function(function.signature.name):
                 tf_internals.add_function(function)
         self.constants = _constant_uses(self.function_def)
-        self.staged = {} if stages_from is None or not host else self._at_least(stages_from)
+        self.staged = {} if stages_from is None or not host else self._at_least(stages_from, arrived)
 
     def placed(self, name: str, devices: MappingABC[str, str], order: Sequence[str] = (), home: str = "") -> Any:
         """The FunctionDef `name` with node n on devices[n]; constants are copied to where they are used.
@@ -74,15 +77,15 @@ class Template:
         chain(placed.node_def, order, sends)
         return placed
 
-    def _at_least(self, size_bytes: int) -> dict[str, int]:
-        """Name -> type of each argument that is a tensor of the batch of so many bytes."""
+    def _at_least(self, size_bytes: int, arrived: Collection[int]) -> dict[str, int]:
+        """Name -> type of each argument that is a tensor of the batch of so many bytes, and in the host's memory."""
         found = {}
         arguments = self.function_def.signature.input_arg
-        for name, argument in zip(self.captured.input_names, arguments, strict=False):
+        for i, (name, argument) in enumerate(zip(self.captured.input_names, arguments, strict=False)):
             shape = tf.TensorShape(self.captured.nodes[name].attr["shape"].shape)
             dtype = tf.as_dtype(argument.type)
-            is_plain = dtype not in NEVER_COPIED
-            if is_plain and (shape.num_elements() or 0) * dtype.size >= size_bytes:
+            is_sent = dtype not in NEVER_COPIED and i not in arrived
+            if is_sent and (shape.num_elements() or 0) * dtype.size >= size_bytes:
                 found[argument.name] = argument.type
         return found
 
@@ -210,6 +213,7 @@ def _function_def(captured: Captured) -> Any:
     specs = [tf.TensorSpec(None, _argument_type(captured, name)) for name in arguments]
 
     def step(*tensors: Any) -> list[Any]:
+        tf_internals.mark_graph()
         graph = tf.compat.v1.get_default_graph()
         fed = {f"{name}:0": tensor for name, tensor in zip(arguments, tensors, strict=True) if name in used}
         names = [*captured.output_names, *captured.writes]

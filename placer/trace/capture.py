@@ -27,7 +27,7 @@ from placer.trace.iterator_inputs import fed, redirect_element
 from placer.trace.owners import owners
 from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, make_stateless, repeating_draws
 from placer.trace.signature import Layout, flat_tensors
-from placer.trace.tracing import gist, layout_of, trace
+from placer.trace.tracing import gist, given_to, layout_of, trace
 from placer.trace.variable_parts import VariableParts
 
 # Ops of an untaken branch are dead, and so is all that waits for them, as ops wait that run in a given order.
@@ -220,7 +220,7 @@ def _traced(concrete: Any, graph_def: Any, names: Mapping[str, str], order: Sequ
     return Traced(
         concrete=concrete,
         captures={names.get(inner.op.name, inner.op.name): outer for outer, inner in concrete.graph.captures},
-        inputs=tuple(names[name] for name in _given(concrete)),
+        inputs=tuple(names[name] for name in given_to(concrete)),
         order=tuple(order),
         outputs=tuple(redirected(t.name, names) for t in concrete.outputs),
         writes=_writes(concrete),
@@ -244,12 +244,6 @@ def _captures(concrete: Any, names: Mapping[str, str], step: str) -> tuple[dict[
     return variables, feeds
 
 
-def _given(concrete: Any) -> list[str]:
-    """The inputs' nodes in the function's own graph, without those of captures."""
-    captured = {inner.op.name for _, inner in concrete.graph.captures}
-    return [tensor.op.name for tensor in concrete.inputs if tensor.op.name not in captured]
-
-
 def _stable_names(concrete: Any, order: Sequence[int]) -> dict[str, str]:
     """Name of an input's or a capture's node -> the name that it has in every trace of the step.
 
@@ -259,7 +253,7 @@ def _stable_names(concrete: Any, order: Sequence[int]) -> dict[str, str]:
     """
     captured = [inner.op.name for _, inner in concrete.graph.captures]
     names = {name: f"captured_{i}" for i, name in enumerate(captured) if name.isdigit()}
-    return names | {name: f"placer/input_{i}" for name, i in zip(_given(concrete), order, strict=True)}
+    return names | {name: f"placer/input_{i}" for name, i in zip(given_to(concrete), order, strict=True)}
 
 
 def _renamed(concrete: Any, names: Mapping[str, str]) -> Any:

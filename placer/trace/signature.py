@@ -45,6 +45,7 @@ class Signatures:
                 self.varied = False
                 key: Hashable = tuple([(t.dtype, t.shape) for t in tensors])
                 return (key, tuple(map(type, args))) if self._is_plain else key, tensors
+        args, kwargs = self._given(args, kwargs)
         leaves = _leaves(args, kwargs)
         self.varied = False
         structure = _structure((tuple(args), dict(kwargs or {})))
@@ -54,6 +55,19 @@ class Signatures:
                 leaves[i], self.varied = _number(leaves[i]), True
         key = structure, tuple(_leaf_key(leaf) for leaf in leaves)
         return (key, self._arrays(args, kwargs)) if self._is_plain else key, _flat(leaves)
+
+    def _given(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    ) -> tuple[Sequence[Any], Mapping[str, Any] | None]:
+        """A call's arguments, of a plain step with Python floats for NumPy's float64, which are such: as tensors they
+        would not multiply with others of float32, which the step does where it is not traced.
+        """
+        leaves = _nested(args, kwargs) if self._is_plain else []
+        if not any(type(leaf) is np.float64 for leaf in leaves):
+            return args, kwargs
+        floats = [float(leaf) if type(leaf) is np.float64 else leaf for leaf in leaves]
+        given, named = tf.nest.pack_sequence_as((tuple(args), dict(kwargs or {})), floats)
+        return given, named
 
     def _arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[bool, ...]:
         """Which leaves are arrays. Raises BadInputError for what is not NumPy's own and would become a tensor."""
@@ -68,6 +82,7 @@ class Signatures:
 
     def layout(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
         """The layout of a call whose key `of` gave. Raises BadInputError for plain Python iterators."""
+        args, kwargs = self._given(args, kwargs)
         leaves = _leaves(args, kwargs)
         numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
         varying = self._varying(_structure((tuple(args), dict(kwargs or {}))), leaves, numbers) if numbers else ()
@@ -239,11 +254,15 @@ def _plain(args: Sequence[Any]) -> list[Any] | None:
 
 def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
     """The leaves of the arguments, arrays as tensors."""
+    return [_converted(leaf) if _is_array(leaf) else leaf for leaf in _nested(args, kwargs)]
+
+
+def _nested(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
+    """The leaves of the arguments as they are."""
     try:
-        found = tf.nest.flatten((tuple(args), dict(kwargs or {})))
+        return list(tf.nest.flatten((tuple(args), dict(kwargs or {}))))
     except (TypeError, ValueError) as error:
         raise BadInputError(f"TensorFlow cannot take the step's arguments apart: {one_line(str(error))}") from error
-    return [_converted(leaf) if _is_array(leaf) else leaf for leaf in found]
 
 
 def _flat(leaves: Sequence[Any]) -> list[Any]:

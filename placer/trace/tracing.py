@@ -29,7 +29,7 @@ def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
     if not callable(traceable):
         raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
     if tf_internals.compiles_for_xla(traceable):  # XLA ignores devices
-        warnings.warn(f"{name}: jit_compile is switched off, for XLA ignores devices.", stacklevel=3)
+        warnings.warn(f"{name}: jit_compile is switched off, because XLA ignores devices.", stacklevel=3)
         traceable = traceable.python_function
     try:
         is_function = hasattr(type(traceable), "python_function")
@@ -38,6 +38,12 @@ def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
         raise BadInputError(
             f"{name}: TensorFlow could not trace the step: {type(error).__name__}: {gist(error)}"
         ) from error
+
+
+def given_to(concrete: Any) -> list[str]:
+    """The inputs' nodes in a concrete function's own graph, in its order, without those of captures."""
+    captured = {inner.op.name for _, inner in concrete.graph.captures}
+    return [tensor.op.name for tensor in concrete.inputs if tensor.op.name not in captured]
 
 
 def _traced_anew(step: Any, layout: Layout) -> tuple[Any, list[int]]:

@@ -23,6 +23,8 @@ def untouchable_now() -> str | None:
             "ops are set to be deterministic (tf.config.experimental.enable_op_determinism), and a mapping that is "
             "chosen by the clock may round otherwise in each run"
         )
+    if (option := tf_internals.rewrites_precision()) is not None:
+        return f"TensorFlow is to compute in short floats where it can ({option}), which a placed step would not"
     return None
 
 

@@ -246,7 +246,7 @@ class Connection:
         program goes with them is named in a warning.
         """
         leaves = self._whole is not None and self.workers is not None and not self.is_away
-        dropped = dropped_by_joining() if leaves else None
+        dropped = dropped_by_joining(left=True) if leaves else None
         try:
             if leaves:
                 self._leave(disconnect)  # joined to dead workers, nothing can be compiled

@@ -141,13 +141,14 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         """The same as one self-contained HTML page with figures, while `fit` runs and after it; written to `path`, too,
         where one is given.
 
-        Raises PlacerError where nothing was placed yet, and where it cannot be written.
+        Raises PlacerError where nothing was placed, with the reason where the model was left alone, and where it cannot
+        be written.
         """
         later = self.step.later_report_html() if self.step is not None else self._page
         if later is None:
-            raise PlacerError(
-                "nothing was placed yet, so that there is no report; call it while fit runs, or after it."
-            )
+            if self._report is not None:
+                raise PlacerError(f"{self._report}; so there is no page.")
+            raise PlacerError("nothing was placed yet, so there is no page; call it while fit runs, or after it.")
         page = later()
         if path is not None:
             write_whole(path, page.encode())
@@ -166,6 +167,7 @@ class TrainFunction:
         self.expected = False  # whether Keras announced the next batch to the callback
         self.close = close
         self._own: Callable[[Any], Any] = model.train_function  # Keras's, whose place this takes
+        self._traced: Callable[[Any], Any] = self._own  # Keras's loop over the trace of the first batch
         self._model = weakref.ref(model)
         self._wrapped = wrapped
         self._spec: Any = None  # of the batches
@@ -197,20 +199,22 @@ class TrainFunction:
         model = self._model()
         count = model.steps_per_execution if model is not None else 1
         if self._step is None:
+            assert model is not None  # `fit` holds it
             self._spec = iterator.element_spec
             step = _step_of(model, self._spec)
             self._step = self._wrapped(step)
+            self._traced = model._make_function(lambda data: step(*_tensors(data)))
             self._repeats = repeating_draws(step.get_concrete_function().graph.as_graph_def())
             if self._repeats is not None:
                 self._step.leave_alone(self._repeats)
         if self._repeats is not None:
             return self._own(iterator)  # its seeded streams go on from fit to fit; those of a new function begin anew
         if count > 1 and self._step.pass_over(count):
-            return self._own(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
+            return self._traced(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
         try:
             first = next(iterator)
         except StopIteration:
-            return self._own(iterator)  # which counts `iterations` on before it meets the end, too
+            return self._traced(iterator)  # which counts `iterations` on before it meets the end, too
         logs = self._step(*_tensors(first))
         for _, data in zip(range(count - 1), iterator, strict=False):
             logs = self._step(*_tensors(data))

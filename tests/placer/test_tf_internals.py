@@ -450,6 +450,17 @@ def test_what_a_program_sets_for_all_ops_is_seen():
     assert not tf_internals.is_deterministic() and tf_internals.op_callbacks() == ()
 
 
+def test_an_option_that_has_tensorflow_compute_in_short_floats_is_seen():
+    assert tf_internals.rewrites_precision() is None
+    try:
+        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": True, "remapping": True})
+        assert tf_internals.rewrites_precision() == "auto_mixed_precision"
+        tf.config.optimizer.set_experimental_options({"auto_mixed_precision": False})
+        assert tf_internals.rewrites_precision() is None
+    finally:
+        tf_internals.eager_context.context()._optimizer_experimental_options.clear()
+
+
 def test_an_iterators_spec_has_that_of_its_elements():
     iterator = iter(tf.data.Dataset.from_tensors((1.0, [2])))
     spec = tf.type_spec_from_value(iterator)
@@ -555,3 +566,20 @@ def test_tensors_of_a_trace_are_of_one_class_whose_attributes_can_be_replaced():
     kind.canary = property(lambda tensor: tensor.op.type)
     assert concrete.outputs[0].canary == "Identity"
     del kind.canary
+
+
+def test_functions_that_draw_from_seeds_are_found_and_placers_own_are_not():
+    @tf.function
+    def drawn(x):
+        return x + tf.random.uniform([2], seed=5)
+
+    def own(x):
+        tf_internals.mark_graph()
+        return x + tf.random.uniform([2], seed=5)
+
+    graphs = [drawn.get_concrete_function(tf.ones([2])).graph]
+    graphs.append(tf.compat.v1.wrap_function(own, [tf.TensorSpec([2])]).graph)
+    graphs.append(tf.function(lambda x: x + tf.random.stateless_uniform([2], [1, 2])).get_concrete_function(1.0).graph)
+    assert [tf_internals.draws_from_seeds(graph) for graph in graphs] == [True, True, False]
+    called = list(tf_internals.called_graphs())
+    assert [any(graph is one for one in called) for graph in graphs] == [True, False, True]

@@ -18,6 +18,8 @@ patching = threading.RLock()  # held while a trace is watched, because what watc
 AUTOGRAPH = "tensorflow.python.autograph."
 EXACT = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32)  # whose values int32 holds
 NUMBERS = {"int": ("an int", "int32"), "float": ("a float", "float32")}  # and the tensor that AutoGraph makes instead
+TEXTS = ("__str__", "__repr__")  # of a tensor, also where it is formatted
+ASKED = ("numpy", *TEXTS)
 WHOLE = (  # what reads all dimensions of a shape
     "__iter__", "__eq__", "__ne__", "__str__", "__repr__", "as_list", "as_proto", "dims", "num_elements",
     "is_fully_defined", "assert_is_fully_defined", "is_compatible_with", "is_subtype_of", "assert_is_compatible_with",
@@ -60,8 +62,9 @@ def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
 @contextmanager
 def watched_values(note: Callable[[str], None]) -> Iterator[None]:
     """Call `note` with the reason, in words, where `float` is called with a tensor, or `int` with one that int32 may
-    not hold, or code of the user's own asks whether a tensor has `numpy`, in this thread and block. Eagerly the former
-    give Python's numbers, a float of 64 bits or an int of any size, without a gradient, and the latter is true.
+    not hold, or code of the user's own asks whether a tensor has `numpy` or makes text of it, in this thread and block.
+    Eagerly the first two give Python's numbers, a float of 64 bits or an int of any size, without a gradient, the third
+    is true, and text shows the value.
     """
     thread = threading.get_ident()
     tensor_kind: Any = tf_internals.symbolic_tensor()
@@ -92,15 +95,31 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
             )
         raise AttributeError(f"{type(tensor).__name__!r} object has no attribute 'numpy'")
 
+    def shown(make: Callable[[Any], str]) -> Callable[[Any], str]:
+        def text(tensor: Any) -> str:
+            caller = _caller(sys._getframe(1))
+            if threading.get_ident() == thread and _is_users(caller):
+                note(
+                    f"it makes text of a tensor ({_made_by(tensor)}) in {_name(caller)}, which shows no value while "
+                    "the "
+                    "step is traced; decorate it with @tf.function if that is meant"
+                )
+            return make(tensor)
+
+        return text
+
     with patching:
-        before, had = {name: overloads[name] for name in NUMBERS}, vars(tensor_kind).get("numpy")
+        before, had = {name: overloads[name] for name in NUMBERS}, {n: vars(tensor_kind).get(n) for n in ASKED}
         overloads.update({name: converted(name, overload) for name, overload in before.items()})
-        tensor_kind.numpy = property(numpy)
+        texts = {name: shown(getattr(tensor_kind, name)) for name in TEXTS}
+        for name, value in {"numpy": property(numpy), **texts}.items():
+            setattr(tensor_kind, name, value)
         try:
             yield
         finally:
             overloads.update(before)
-            _restore(tensor_kind, "numpy", had)
+            for name, value in had.items():
+                _restore(tensor_kind, name, value)
 
 
 def _restore(kind: Any, name: str, value: Any) -> None:

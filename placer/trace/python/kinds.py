@@ -50,6 +50,8 @@ KERAS_NOISE = frozenset(
     }
 )  # fmt: skip
 KERAS_VARIABLES = frozenset({"KerasVariable", "Variable"})
+VARIABLE_SETTINGS = ("_trainable",)  # attributes of a variable that a step's mathematics depends on
+KERAS_VARIABLE_SETTINGS = (*VARIABLE_SETTINGS, "_regularizer", "_constraint", "_overwrite_with_gradient", "_autocast")
 KERAS_OPAQUE = frozenset({"KerasTensor", "Node", "Tracker", "CompileMetrics"})
 CALLBACKS = frozenset({"Callback"})
 STANDARD = frozenset(sys.stdlib_module_names)

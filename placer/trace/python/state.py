@@ -17,7 +17,8 @@ from placer.trace.python.arguments import Subjects
 from placer.trace.python.bindings import bound
 from placer.trace.python.impure import Entered, impurity
 from placer.trace.python.kinds import is_function_of_tensorflow
-from placer.trace.python.survey import Sought, Survey, UnguardableError
+from placer.trace.python.sought import Sought
+from placer.trace.python.survey import Survey, UnguardableError
 
 MOST_STATES = 8  # in which a step was called with the same objects among its arguments
 MOST_SUBJECTS = 16  # of such combinations of objects, whose states are remembered
@@ -181,10 +182,10 @@ def _out_of_sight(error: Exception) -> str:
 
 def _all_sought(step: Any, sought: Sought, subjects: Subjects) -> Survey:
     for _ in range(MOST_ROUNDS):
-        found = Survey(step, sought, subjects)
-        if found.found == sought:
-            return found
-        sought = found.found
+        survey = Survey(step, sought, subjects)
+        if (found := survey.found) == sought:
+            return survey
+        sought = found
     raise UnguardableError("its code leads on and on to other code")
 
 

@@ -13,8 +13,7 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.python.arguments import Subjects
-from placer.trace.python.code import UNKNOWN, Asked, reads_of
+from placer.trace.python.code import reads_of
 from placer.trace.python.guard import Guard
 from placer.trace.python.impure import (
     Entered,
@@ -30,18 +29,18 @@ from placer.trace.python.impure import (
     imported,
     is_compiled_elsewhere,
     is_known_compiled,
-    reached,
 )
 from placer.trace.python.kinds import (
     CALLBACKS,
     EMPTY,
     KERAS_OPAQUE,
+    KERAS_VARIABLE_SETTINGS,
     KERAS_VARIABLES,
     MAKERS,
     NO_CODE,
     NOT_CALLED,
     UNCHANGING,
-    answers_any_name,
+    VARIABLE_SETTINGS,
     has_base,
     has_library_base,
     hides_fields,
@@ -64,6 +63,7 @@ from placer.trace.python.kinds import (
     unwrapped,
 )
 from placer.trace.python.settings import settings
+from placer.trace.python.sought import Sought, sought_by
 from placer.trace.signature import Same
 
 MOST_ENTRIES = 30_000  # places that are compared before each call
@@ -73,23 +73,6 @@ MOST_ARRAY_BYTES = 64 * 2**10
 
 class UnguardableError(Exception):
     """The step reads something that cannot be watched; the message is the reason, in words."""
-
-
-@dataclass(frozen=True)
-class Sought:
-    """What a step's code reads of objects, as far as known."""
-
-    names: frozenset[str] = frozenset()  # attributes that it names
-    reflects: bool = False  # whether it may read any other that an object itself has
-    # A class or a module of which it reads what has a name that is made at run time, and what such a name begins with;
-    # None for any class and module.
-    asked: frozenset[tuple[Same | None, str]] = frozenset()
-
-    def asks(self, owner: Any, name: str) -> bool:
-        """Whether a name of a class or a module, but for what Python itself keeps there, may be made at run time."""
-        return not name.startswith("__") and any(
-            (of is None or of.held is owner) and name.startswith(begins) for of, begins in self.asked
-        )
 
 
 class Survey:
@@ -104,8 +87,6 @@ class Survey:
         self.names, self.reflects = sought.names, sought.reflects
         self.tokens: list[tuple[str, Hashable]] = []  # the place in words, and what is there
         self.entered: list[Entered] = []
-        self._found_names, self._found_asked = set(sought.names), set(sought.asked)
-        self._found_reflection = sought.reflects
         self.guard = Guard(lambda a, b: is_plain(a) and is_plain(b) and plain_key(a) == plain_key(b))
         self._number: dict[int, int] = {}
         self._held: list[Any] = []
@@ -134,7 +115,7 @@ class Survey:
     @property
     def found(self) -> Sought:
         """What the code that was found reads, and what was sought before."""
-        return Sought(frozenset(self._found_names), self._found_reflection, frozenset(self._found_asked))
+        return self.sought.joined(map(sought_by, self.entered))
 
     @property
     def key(self) -> list[Hashable]:
@@ -163,7 +144,7 @@ class Survey:
         if visit is None:
             return Same(value)
         self._queue.append((visit, value, label))
-        whole = visit in (self._module, self._class, self._keras_variable, self._named) or isinstance(value, UNCHANGING)
+        whole = visit in self._whole or isinstance(value, UNCHANGING)
         base = plain_base(type(value))
         return Same(value if whole else type(value)) if base is None else (Same(type(value)), base.__repr__(value))
 
@@ -171,6 +152,8 @@ class Survey:
         """What looks into a value; None where its identity is all."""
         if has_base(type(value), KERAS_VARIABLES):
             return self._keras_variable
+        if isinstance(value, tf.Variable) and own_dict(value) is not None:
+            return self._variable
         if is_tensor(value) or has_base(type(value), KERAS_OPAQUE):
             return None
         for kinds, visit in self._visits:
@@ -183,6 +166,11 @@ class Survey:
                 f"it reads `{label}` (a {type(value).__name__}), which a traced step would read only once"
             )
         return self._object_visitor(value, label)
+
+    @functools.cached_property
+    def _whole(self) -> tuple[Callable[[Any, str], None], ...]:
+        """The visits to objects that no other of their class may stand for."""
+        return (self._module, self._class, self._variable, self._keras_variable, self._named)
 
     @functools.cached_property
     def _visits(self) -> tuple[tuple[Any, Callable[[Any, str], None]], ...]:
@@ -233,7 +221,7 @@ class Survey:
             return
         if len(self.entered) >= MOST_FUNCTIONS:
             raise UnguardableError(f"it calls more functions than can be looked through (`{label}` and more)")
-        self._enter(Entered(function, owner, is_method, self._is_step(function)))
+        self.entered.append(Entered(function, owner, is_method, self._is_step(function)))
         reads = reads_of(function.__code__)
         label = label if self.entered[1:] else ""
         self.tokens.append((label, Same(function.__code__)))
@@ -259,26 +247,6 @@ class Survey:
     def _guard_module(self, name: str) -> None:
         module = sys.modules.get(name)
         self.guard.check(lambda: sys.modules.get(name) is module)
-
-    def _enter(self, entered: Entered) -> None:
-        self.entered.append(entered)
-        reads = reads_of(entered.function.__code__)
-        self._found_names |= reads.names
-        self._found_reflection |= reads.reflects
-        self._found_asked.update(one for asked in reads.asked for one in self._asked(asked, entered))
-
-    def _asked(self, asked: Asked, entered: Entered) -> Iterator[tuple[Same | None, str]]:
-        """What a function reads by a name that is made at run time, for `Sought`."""
-        for path in asked.of or {UNKNOWN}:
-            found = reached(path, entered)
-            kind = found if isinstance(found, type) else type(found)
-            if isinstance(found, types.ModuleType):
-                yield Same(found), asked.begins
-            elif found is EMPTY or (kind is not found and answers_any_name(kind)):
-                if not asked.is_own:
-                    yield None, asked.begins
-            elif kind is found or not asked.is_own:
-                yield from ((Same(base), asked.begins) for base in kind.__mro__ if not is_library(base.__module__))
 
     def _is_step(self, function: types.FunctionType) -> bool:
         step = self._step
@@ -452,9 +420,15 @@ class Survey:
     def _is_read(self, name: str) -> bool:
         return self.reflects or name in self.names
 
+    def _variable(self, variable: Any, label: str, settings: Iterable[str] = VARIABLE_SETTINGS) -> None:
+        """What decides how a variable is trained, and what the user has put on it; not its value."""
+        held = own_dict(variable) or {}
+        self.guard.size(held)
+        own = (name for name in held if not name.startswith("_") and self._is_read(name))
+        self._holder(held, [*(name for name in settings if name in held), *own], f"{label}.")
+
     def _keras_variable(self, variable: Any, label: str) -> None:
-        self.guard.named(vars(variable), ["_trainable"])
-        self._child(f"{label}.trainable", variable._trainable)
+        self._variable(variable, label, KERAS_VARIABLE_SETTINGS)
 
     def _class_code(self, kind: type, owner: Any, more: Iterable[str] = ()) -> None:
         """The methods of the user's classes that may be called, and their attributes that are read."""

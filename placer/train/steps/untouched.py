@@ -20,7 +20,7 @@ from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, several, unrepeatable
 from placer.trace.owners import owners
 from placer.trace.random_streams import repeating_draws
-from placer.trace.tracing import trace
+from placer.trace.tracing import given_to, trace
 from placer.train.session import DeviceSession
 from placer.train.steps.plain_step import PlainStep
 from placer.train.steps.variant import Variant
@@ -177,8 +177,7 @@ def _misused(variant: Variant) -> str | None:
     if not variant.layout.numbers or variant.traced is None:
         return None
     concrete, order = variant.traced
-    captured = {inner.op.name for _, inner in concrete.graph.captures}
-    names = [tensor.op.name for tensor in concrete.inputs if tensor.op.name not in captured]
+    names = given_to(concrete)
     numbers = [names[order.index(position)] for position in variant.layout.number_tensors]
     graph_def = concrete.graph.as_graph_def()
     why = number_misused(graph_def, numbers) or branch_number_misused(graph_def)

@@ -57,3 +57,14 @@ def test_a_worker_that_cannot_be_told_keeps_no_other_from_being_told_nor_any_fro
     monkeypatch.setattr(tf.io, "write_file", write_file)
     joining.part()
     assert told == ["g", {}]
+
+
+def test_workers_that_reach_one_another_draw_nothing_from_the_programs_stream(two_cpus):
+    tf.random.set_seed(3)
+    try:
+        expected = float(tf.random.uniform([]))
+        tf.random.set_seed(3)
+        joining.reach_one_another(list(two_cpus.tf_names.values()), [])
+        assert float(tf.random.uniform([])) == expected
+    finally:
+        tf.random.set_seed(None)

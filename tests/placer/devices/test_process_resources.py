@@ -27,6 +27,8 @@ def only_those_of_the_test(monkeypatch):
     captures = tf_internals.dataset_captures
     other = lambda: (h for h in captures() if not any(h is known for known in handles))  # noqa: E731
     monkeypatch.setattr(tf_internals, "dataset_captures", other)
+    graphs, called = {id(graph) for graph in tf_internals.called_graphs()}, tf_internals.called_graphs
+    monkeypatch.setattr(tf_internals, "called_graphs", lambda: (g for g in called() if id(g) not in graphs))
 
 
 def table(anonymous=False):
@@ -67,6 +69,42 @@ def test_what_stays_is_not(tmp_path):
     assert set(tf_internals.named_resource_kinds()) == set(process_resources.IN_WORDS)
 
 
+def noisy(**seed):
+    """A tf.function that draws, and was called."""
+
+    @tf.function
+    def noise(x):
+        return x + tf.random.normal([2], **seed)
+
+    noise(tf.ones([2]))
+    return noise
+
+
+@pytest.mark.parametrize("seed", [{}, {"seed": 5}])
+def test_a_function_that_draws_from_a_seed_keeps_workers_from_being_joined_and_not_from_being_left(seed):
+    tf.random.set_seed(None if seed else 3)
+    try:
+        held = noisy(**seed)
+    finally:
+        tf.random.set_seed(None)
+    assert held is not None and dropped_by_joining() == process_resources.SEEDED
+    assert "would begin these anew when workers are joined" in (process_resources.refusal("joined") or "")
+    assert dropped_by_joining(left=True) is None and process_resources.refusal("left") is None
+    assert process_resources.remedy(process_resources.SEEDED).endswith("which it now draws from the beginning")
+
+
+def test_draws_without_a_seed_of_a_generator_and_within_a_pipeline_are_kept():
+    @tf.function
+    def scattered(i):
+        return tf.cast(i, tf.float32) + tf.random.normal([2], seed=7)
+
+    generator = tf.random.Generator.from_seed(1)
+    drawn = tf.function(lambda: generator.normal([2]))
+    drawn()
+    pipelines = [tf.data.Dataset.range(3).map(f) for f in (scattered, lambda i: tf.random.uniform([], seed=5))]
+    assert [noisy(), pipelines] and dropped_by_joining() is None
+
+
 def test_a_pipeline_whose_function_could_not_be_traced_holds_nothing():
     level = tf.Variable(1.0)
     with pytest.raises(Exception, match="division by zero") as kept:
@@ -101,6 +139,35 @@ def test_a_pipeline_with_a_variable_of_its_own_keeps_workers_from_being_joined()
     assert "holds a variable's handle in a function of a tf.data pipeline" in ran.stdout, (
         ran.stdout + ran.stderr[-3000:]
     )
+
+
+SEEDED = """
+import sys, time
+import tensorflow as tf, placer
+tf.random.set_seed(1)
+weight = tf.Variable(tf.ones([4]))
+noise = tf.function(lambda x: x + tf.random.normal([4]))
+step = tf.function(lambda x: weight.assign(0.9 * weight + 0.1 * tf.tanh(x)))
+if wrapped := sys.argv[1] == "wrapped":
+    step = placer.autoplace(step, devices="workers:2")
+begin = time.monotonic()
+for i in range(200):
+    step(noise(tf.ones([4])))
+    while wrapped and i == 190 and not step.left_alone and time.monotonic() < begin + 60:
+        time.sleep(0.1)  # the search goes on beside the training
+print(weight.numpy().tolist(), step.left_alone if wrapped else None, sep="|")
+"""
+
+
+@pytest.mark.workers
+@pytest.mark.slow
+def test_a_program_that_draws_from_a_seed_goes_on_as_alone():
+    found = []
+    for how in ("alone", "wrapped"):
+        ran = subprocess.run([sys.executable, "-c", SEEDED, how], capture_output=True, text=True, timeout=300)
+        assert ran.returncode == 0, ran.stderr[-2000:]
+        found.append(ran.stdout.strip().split("|"))
+    assert found[0][0] == found[1][0] and "draws random numbers from a seed" in found[1][1]
 
 
 LOSS = """

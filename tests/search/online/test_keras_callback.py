@@ -291,6 +291,43 @@ def test_executions_that_nobody_looks_at_are_those_of_keras(monkeypatch: pytest.
     assert not isinstance(model.train_function, TrainFunction)
 
 
+class Annealed(keras.Model):
+    """Reads a number of Python's that a callback changes, of which a trace keeps that of its time."""
+
+    part = 1.0
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.part * self.compute_loss(x, y, self(x, training=True))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        return {"loss": loss}
+
+
+def test_executions_by_keras_are_of_the_trace_of_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keras's own function, traced when it is first needed, would read what Python holds by then."""
+    changed: list[keras.Model] = []
+
+    def pass_over(step: AutoStep, calls: int) -> bool:
+        return bool(changed)
+
+    monkeypatch.setattr(AutoStep, "pass_over", pass_over)
+    models = [make_model(Annealed, metrics=None, steps_per_execution=4) for _ in range(2)]
+
+    def anneal(model: keras.Model, epoch: int) -> None:
+        if epoch == 2:
+            model.part = 0.0
+            changed.append(model)
+
+    histories = []
+    for model, callbacks in zip(models, ([AutoPlace(budget=1, log_dir=None)], []), strict=True):
+        anneals = On(epoch_begin=lambda epoch, logs, model=model: anneal(model, epoch))
+        histories.append(fitted(model, *callbacks, anneals, epochs=4))
+        assert changed.pop() is model
+    assert_same(*histories)
+    assert_same_weights(*models)
+
+
 @pytest.mark.slow
 def test_fits_in_a_row_with_whatever_comes_between(stored: Any, tmp_path: Path) -> None:
     plain, model = make_model(), make_model()
@@ -574,6 +611,8 @@ def test_a_model_left_alone_trains_with_one_warning(kind: Any, compiling: dict[s
         callback = AutoPlace(log_dir=None)
         history = fitted(model, callback)
     assert "left alone" in callback.report() and reason in callback.report()
+    with pytest.raises(PlacerError, match=r"left alone: .*; so there is no page"):
+        callback.report_html()
     assert [str(w.message) for w in told if "placer" in str(w.message)] == [
         str(w.message) for w in told if reason in str(w.message)
     ]

@@ -158,6 +158,77 @@ def trainable_flag():
     return step, model.variables, change
 
 
+def rate_on_a_variable():
+    held = weights()
+    for variable in held:
+        variable.rate = 0.1
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.tanh(x @ held[0]) @ held[1]))
+        for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
+            variable.assign_sub(variable.rate * gradient)
+        return loss
+
+    def change(i):
+        held[1].rate = 0.1 if i < 12 else 0.01
+        if i == 20:
+            held[0].rate = tf.constant(0.0)
+
+    return step, held, change
+
+
+def rate_that_a_variable_may_have():
+    held = weights()
+
+    def step(x):
+        return descend(held, x, getattr(held[0], "rate", 0.1))
+
+    def change(i):
+        if i == 12:
+            held[0].rate = 0.01
+
+    return step, held, change
+
+
+def frozen_variable():
+    held = weights()
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.tanh(x @ held[0]) @ held[1]))
+        trained = [variable for variable in held if variable.trainable]
+        for variable, gradient in zip(trained, tape.gradient(loss, trained), strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return loss
+
+    def change(i):
+        held[0]._trainable = i < 12
+
+    return step, held, change
+
+
+def regularizer_of_a_variable():
+    begun = {"kernel_initializer": keras.initializers.GlorotUniform(seed=3)}
+    layer = keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(0.0), **begun)
+    model = keras.Sequential([keras.Input((3,)), layer])
+    held = layer.kernel.regularizer
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x))) + tf.add_n([*model.losses, 0.0])
+        for variable, gradient in zip(
+            model.trainable_variables, tape.gradient(loss, model.trainable_variables), strict=True
+        ):
+            variable.assign_sub(0.1 * gradient)
+        return loss
+
+    def change(i):
+        layer.kernel.regularizer = held if i < 12 else keras.regularizers.L2(0.5)
+
+    return step, model.variables, change
+
+
 def lazily_built():
     layers = {}
 
@@ -224,7 +295,8 @@ def settings_of_keras():
 SAFE = [
     list_rate, changed_before_the_second_call, back_and_forth, global_flag, replaced_helper, method, callable_object,
     partial, default_argument, trainable_flag, built_in_the_first_call,
-    known_shapes, settings_of_keras,
+    known_shapes, settings_of_keras, rate_on_a_variable, rate_that_a_variable_may_have, frozen_variable,
+    regularizer_of_a_variable,
 ]  # fmt: skip
 
 
@@ -362,6 +434,16 @@ def takes_values_where_there_are_any():
     return lambda x: descend(held, x, 0.1, lambda y: y * value(tf.tanh(y))), held, lambda i: None
 
 
+def takes_its_name_from_a_value():
+    held, rates = weights(), {"task 0": 0.01}
+
+    def step(x):
+        task = tf.cast(0 * tf.reduce_sum(x), tf.int32)
+        return descend(held, x, rates.get(f"task {task}", 0.1))
+
+    return step, held, lambda i: None
+
+
 def untraceable():
     held = weights()
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
@@ -374,6 +456,7 @@ UNSAFE = [
     (checks, "raises where a value is bad"), (takes_a_float, "a float of a tensor in "),
     (takes_the_float_of_a_variable, "a float of a tensor in "),
     (takes_an_int, "an int of a tensor in of"), (takes_values_where_there_are_any, "(Tanh) for its value"),
+    (takes_its_name_from_a_value, "it makes text of a tensor (Cast) in "),
     (kept_rows(lambda kept: kept.shape[0]), "shape"),
     (kept_rows(lambda kept: kept.get_shape().as_list()[0]), "shape"),
     (kept_rows(lambda kept: kept.shape.num_elements()), "shape"),
@@ -464,6 +547,7 @@ def test_a_step_that_no_trace_repeats_is_left_alone_and_has_a_reason(two_cpus, l
     [
         (tf.config.run_functions_eagerly, "run_functions_eagerly"),
         (lambda on: enable_op_determinism() if on else disable_op_determinism(), "enable_op_determinism"),
+        (lambda on: tf.config.optimizer.set_experimental_options({"auto_mixed_precision": on}), "auto_mixed_precision"),
     ],
 )
 def test_what_a_program_sets_in_the_middle_leaves_its_step_alone(two_cpus, live_hand, wrap, switch, reason):
