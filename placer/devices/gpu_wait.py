@@ -14,6 +14,11 @@ def drain() -> None:
             tf.raw_ops.SyncDevice()
 
 
+def is_waiting() -> bool:
+    """Whether there is a GPU to wait for."""
+    return bool(_gpus())
+
+
 @cache
 def _gpus() -> tuple[str, ...]:
     return tuple(device.name for device in tf.config.list_logical_devices("GPU") if "/job:worker" not in device.name)

@@ -10,6 +10,7 @@ from typing import Any
 
 from placer.devices.cluster import Devices
 from placer.devices.host.suspends import Suspends
+from placer.devices.links.staging import on_gpus
 from placer.devices.memory_room import short_of_room
 from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import waiting
@@ -104,7 +105,7 @@ class Runner:
         self.inputs = list(inputs)
         self.settings = settings or RunnerSettings()
         self.clock, self.suspends = clock, suspends or Suspends()
-        self.template = Template(captured, devices.host, devices.stages_from)
+        self.template = Template(captured, devices.host, devices.stages_from, on_gpus(self.inputs))
         self.check = StepCheck(captured, devices, self.inputs, references)
         devices.runners.add(self)
         self.anchor: PlacedStep | None = beside.anchor if beside else None

@@ -13,7 +13,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.connecting import times_connected
 from placer.devices.host.suspends import Suspends
-from placer.execute.agreement import Outcome, Returned, is_float
+from placer.execute.agreement import Outcome, Returned, is_float, rounds_coarsely
 from placer.execute.outputs import values
 from placer.execute.reference import captures, own_variables, reference
 from placer.measure.runner import RunnerSettings
@@ -78,25 +78,30 @@ def measure_untouched(
     clock: Callable[[], float] = time.perf_counter,
     suspends: Suspends | None = None,
 ) -> tuple[Measured, tuple[Outcome, ...], str | None]:
-    """(the untouched step's time, what its first CHECKED_STEPS steps do with and without the graph optimiser, in words
-    that its loss is not finite after these and the timed ones if that is so).
+    """(the untouched step's time, what its first CHECKED_STEPS steps do with and without the graph optimiser and, where
+    a GPU rounds to TensorFloat-32, without that; in words that its loss is not finite after these and the timed ones if
+    that is so).
 
-    The optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. A placed step has to agree with one
-    of the two.
+    The optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. So does TensorFloat-32, which no CPU
+    has: on an H100 the zoo's transformer did something else on the CPU, beyond what was allowed. A placed step has to
+    agree with one of them.
 
     Call it before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
     while it is connected to a cluster (docs/decisions/002-untouched-first.md).
     """
     settings, suspends = settings or RunnerSettings(), suspends or Suspends()
     with closing(UntouchedStep(captured)) as step, _graph_optimizer(on=False):
-        plain = step.outcome(inputs, CHECKED_STEPS)
+        references = [step.outcome(inputs, CHECKED_STEPS)]
+    if rounds_coarsely():
+        with closing(UntouchedStep(captured)) as step, _full_floats():
+            references.append(step.outcome(inputs, CHECKED_STEPS))
     with closing(UntouchedStep(captured)) as step:
         optimised = step.outcome(inputs, CHECKED_STEPS)
         for _ in range(settings.warm_up):
             timed(step, inputs, clock, suspends)
         seconds = [timed(step, inputs, clock, suspends) for _ in range(settings.repeats)]
         diverged = _diverged([*optimised.returned, values(step.last)], step.steps)
-    return summary(seconds), (optimised, plain), diverged
+    return summary(seconds), (optimised, *references), diverged
 
 
 def _diverged(returned: Returned, steps: int) -> str | None:
@@ -119,3 +124,14 @@ def _graph_optimizer(*, on: bool) -> Iterator[None]:
         yield
     finally:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
+
+
+@contextmanager
+def _full_floats() -> Iterator[None]:
+    """Have GPUs multiply in float32, not TensorFloat-32, in the block; for a process that does nothing else "
+    "meanwhile."""
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(True)

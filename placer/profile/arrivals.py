@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.links.staging import NEVER_COPIED, brought_s
+from placer.devices.links.staging import NEVER_COPIED, brought_s, on_gpus
 from placer.trace.capture import Captured
 from placer.trace.graph_def.node_def import source_of
 
@@ -26,14 +26,17 @@ Seconds = Mapping[str, Mapping[str, float]]
 def arrivals(captured: Captured, devices: Devices, inputs: Sequence[Any]) -> dict[str, dict[str, float]]:
     """Op name -> GPU of this process -> seconds to bring there what the op takes of the batch, as measured now.
 
-    Ops that take the same tensor share its seconds evenly.
+    Ops that take the same tensor share its seconds evenly. A tensor that lies on a GPU already costs nothing, because
+    the program brought it before the step.
     """
     if not (gpus := devices.own_gpus):
         return {}
     seconds_of = cache(lambda size_bytes, tf_name: _seconds(devices, tf_name, size_bytes))
+    arrived = on_gpus(inputs)
     took = {
         name: {gpu: seconds_of(copied_bytes(tensor), tf_name) for gpu, tf_name in gpus.items()}
-        for name, tensor in zip(captured.input_names, inputs, strict=True)
+        for i, (name, tensor) in enumerate(zip(captured.input_names, inputs, strict=True))
+        if i not in arrived
     }
     return shared(took, takers(captured.graph_def.node, captured.input_names, captured.graph.index))
 

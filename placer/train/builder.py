@@ -106,7 +106,7 @@ class Builder:
         if plan not in variant.templates:
             devices = self.session.devices
             host, stages_from = ("", None) if devices is None else (devices.host, devices.stages_from)
-            variant.templates[plan] = Template(self.divided(variant, plan), host, stages_from)
+            variant.templates[plan] = Template(self.divided(variant, plan), host, stages_from, variant.arrived)
         return variant.templates[plan]
 
     @waiting("a mapping was built", first=True)

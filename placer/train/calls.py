@@ -8,6 +8,7 @@ from typing import Any
 
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
+from placer.devices.links.staging import on_gpus
 from placer.errors import BadInputError, what_failed
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
@@ -59,6 +60,11 @@ class Calls:
         drain()
         self._mode = mode
         self._placed_run.mode_changed()
+
+    @property
+    def overlaps(self) -> bool:
+        """As `PlacedRun.overlaps`; never of the step untouched, which is waited for whenever it is timed."""
+        return isinstance(self.mode, Placed) and self._placed_run.overlaps
 
     def _may_run(self, mode: Placed) -> bool:
         main = self.variants.main
@@ -168,6 +174,7 @@ class Calls:
         except BadInputError as error:
             self.variants.leave_alone(str(error))
             return as_called()
+        variant.arrived = on_gpus(tensors)
         return recorder.record(trained, tensors, as_called)
 
     def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:

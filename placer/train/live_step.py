@@ -107,6 +107,12 @@ class LiveStep:
             self._calls.mode = mode
 
     @property
+    def overlaps(self) -> bool:
+        """Whether calls are timed from now on without waiting for GPUs, so that their seconds compare with no "
+        "others."""
+        return self._calls.overlaps
+
+    @property
     def failed(self) -> tuple[Placed, str] | None:
         """A placed step that could not train, and why; None again once the caller has seen to it."""
         return self._calls.failed

@@ -118,7 +118,8 @@ def _contest(finding: Finding, drift: float) -> dict[str, Facts]:
         elif before is not None and isinstance(before.result, Measured):
             found[name] = {**_figures(before.result), "predicted_s": before.predicted_s, "dropped": True}
         else:
-            found[name] = {"failed": next(row.result.reason for row in rows if isinstance(row.result, Failed))}
+            why = next(row.result for row in rows if isinstance(row.result, Failed))
+            found[name] = {"failed": why.reason, "detail": why.detail}
     return found
 
 

@@ -46,6 +46,7 @@ BLOCKS, BLOCK_S = 12, 0.4  # of calls of autoplace, and of bare steps
 MOST_EACH = 60  # steps a block
 BUDGET = 6  # of the search under autoplace
 PATIENCE = 1.5  # times the seconds of its task, which that search may take
+AT_PACE = 160  # calls without pauses before the blocks: kernels overlap then, and autoplace takes that for another load
 MEMORY_WORDS = ("resourceexhausted", "resource exhausted", "resource_exhausted", "oom when allocating", "out of memory")
 
 
@@ -104,10 +105,14 @@ class GpuStudy:
         """What a call of autoplace costs once its search is over, beside the bare step that it settled on."""
         with Training(wanted.model, None, min(BUDGET, wanted.measurements)) as training:
             took = training.until_steady(PATIENCE * wanted.seconds)
-            each = int(BLOCK_S / max(median(took[-10:]), 1e-6))
+            training.steps(AT_PACE)
+            took += training.until_steady(wanted.seconds, pause_s=0.0)
+            each, begin = int(BLOCK_S / max(median(took[-10:]), 1e-6)), training.auto.steps + 1
             found = in_blocks(training, BLOCKS, max(5, min(MOST_EACH, each)))
+            said = [entry.sentence for entry in training.auto.journal.entries if entry.step >= begin]
             mapping = training.auto.mapping
-            return {**found, "settled_on": "default" if mapping is None else _where(mapping), "calls": len(took)}
+            settled_on = "default" if mapping is None else _where(mapping)
+            return {**found, "settled_on": settled_on, "calls": len(took), "meanwhile": said}
 
     @staticmethod
     def forget() -> None:

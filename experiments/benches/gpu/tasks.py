@@ -14,6 +14,7 @@ SEARCHERS = ("expert", "heft", "hybrid")
 MINUTES = 10.0
 RESERVE_S = 20.0  # of these, for ending the last process and writing the facts
 LEAST_S = 15.0  # with less, no task is begun
+ENOUGH_S = 40.0  # of a run of MINUTES, for tracing and profiling a large network; with less, it would be in vain
 GRACE_S = 20.0  # beside twice its share, after which a task's process is ended
 PUBLISHED = ("vgg16", "alexnet", "mnist_softmax")  # HTF-MPR has figures of these
 SPLIT = ("towers", "alexnet")
@@ -140,7 +141,7 @@ class Budget:
         """Seconds that a task should take, of which `tasks_left` are left, this one included; None: no time is left."""
         if self.left_s < LEAST_S:
             return None
-        fair_s = self.left_s if task.first else max(self.left_s / tasks_left, LEAST_S)
+        fair_s = self.left_s if task.first else max(self.left_s / tasks_left, LEAST_S, self.part * ENOUGH_S)
         return min(max(self.part * task.most_s, LEAST_S), fair_s, self.left_s)
 
     def limit_s(self, share_s: float) -> float:

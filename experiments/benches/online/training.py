@@ -123,15 +123,15 @@ class Training:
             raise PlacerError(f"the step was left alone: {self.live.left_alone or self.auto.journal.lines()}")
         return self.auto.phase == "steady"
 
-    def until_steady(self, limit_s: float = STEADY_LIMIT_S) -> list[float]:
+    def until_steady(self, limit_s: float = STEADY_LIMIT_S, pause_s: float = PAUSE_S) -> list[float]:
         """Seconds of every call until the search ended. Raises PlacerError if it takes longer than `limit_s`.
 
-        Pauses between calls, so that a small step is not called thousands of times while workers start.
+        pause_s: between calls, so that a small step is not called thousands of times while workers start.
         """
         begin, took = self.clock(), [self.step()]
         while not self.is_steady:
             took.append(self.step())
-            time.sleep(PAUSE_S)
+            time.sleep(pause_s)
             if self.clock() - begin > limit_s:
                 raise PlacerError(f"the search did not end within {limit_s:.0f} s; it is {self.auto.phase}.")
         say(f"the search ended after {len(took)} calls, {self.clock() - begin:.0f} s")

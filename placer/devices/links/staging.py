@@ -8,7 +8,7 @@ threads, can save more time than it takes (docs/decisions/038-staging.md).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -38,6 +38,13 @@ def stages_from(host: str, gpus: Sequence[str], clock: Callable[[], float] = tim
             break
         found = size
     return found
+
+
+def on_gpus(tensors: Iterable[Any]) -> frozenset[int]:
+    """Positions of the tensors that lie on a GPU, where a program brought them itself. Staged, these would go back to
+    the host first.
+    """
+    return frozenset(i for i, tensor in enumerate(tensors) if "/device:GPU:" in str(getattr(tensor, "device", "")))
 
 
 def brought_s(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
-from placer.devices.gpu_wait import drain
+from placer.devices.gpu_wait import drain, is_waiting
 from placer.devices.workers.deadline import waiting
 from placer.train.session import DeviceSession
 from placer.train.steps.modes import Placed
@@ -26,6 +26,11 @@ class PlacedRun:
     def mode_changed(self) -> None:
         """Time the next calls to their end again."""
         self._calls_in_mode = 0
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the latest call was timed while what it started still ran, and will overlap with the next."""
+        return self._calls_in_mode > DRAINED and is_waiting()
 
     def kept(self, mode: Placed) -> dict[int, Any] | None:
         """What `Replicas.roll_back` needs to undo a step that has not trained yet; None for one that has."""

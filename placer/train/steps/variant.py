@@ -30,6 +30,7 @@ class Variant:
     is_traced: bool = False  # whether it was tried
     traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of Python that its key counts
     feeding: Feeding | None = None  # set where the step takes its batches from iterators
+    arrived: frozenset[int] = frozenset()  # which flat inputs lay on a GPU when a step was recorded
     shapes: dict[int, list[Any]] | None = None  # of the batch taken last
     captured_shapes: dict[int, list[Any]] | None = None  # of the one with which it was captured
     refused: bool = False  # whether a signature other than the main one cannot be placed

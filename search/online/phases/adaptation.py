@@ -61,6 +61,7 @@ class Adaptation:
         self.probes = MeteredProbes(probes)
         self._test = ChangeTest()
         self._backoff = Backoff()
+        self._overlaps = False  # whether the steps that the test knows were timed without waiting for GPUs
         self._ratio = 1.0  # of step times since the last adaptation
         self._unsolved = 1.0  # the same, of those before that changed nothing
         self._step = step
@@ -85,6 +86,8 @@ class Adaptation:
     def watch(self, step_s: float) -> Steps[None]:
         """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner is gone."""
         step = self._step()
+        if self.trials.live.overlaps is not self._overlaps:
+            self._time_otherwise(step_s)
         change = self._test.add(step_s)
         self.probes.stepped(step_s * (step - self._looked_at[-1]))
         self._looked_at.append(step)
@@ -108,6 +111,12 @@ class Adaptation:
             yield from self._ask_again()
         elif step >= self._look_step and self._may_return and self.trials.favourite is UNTOUCHED:
             yield from self._look_at_untouched()
+
+    def _time_otherwise(self, step_s: float) -> None:
+        """From this step on, seconds mean something else, which is no change of the load."""
+        self._overlaps = self.trials.live.overlaps
+        self._test.restart()
+        self.trials.go_on_with(self.trials.mode, [step_s])
 
     def _alarm(self, change: Change) -> None:
         before = self._looked_at[max(0, len(self._looked_at) - 1 - change.steps)]

@@ -21,7 +21,7 @@ def drained(monkeypatch):
 
 
 def test_without_gpus_nothing_is_waited_for():
-    assert gpu_wait._gpus() == ()
+    assert gpu_wait._gpus() == () and not gpu_wait.is_waiting()
     gpu_wait.drain()
 
 
@@ -46,6 +46,7 @@ def test_a_timed_step_ends_when_its_devices_are_done(monkeypatch):
 
 def test_live_steps_are_waited_for_only_after_a_change(monkeypatch, drained, live_hand, make_step):
     monkeypatch.setattr(placed_run, "DRAINED", 3)
+    monkeypatch.setattr(placed_run, "is_waiting", lambda: True)
     step, batch = make_step()
     hand = live_hand(step)
     for _ in range(4):
@@ -53,13 +54,15 @@ def test_live_steps_are_waited_for_only_after_a_change(monkeypatch, drained, liv
     drained.clear()
     hand.place()
     assert len(drained) == 1
+    overlap = []
     for _ in range(8):
         hand(*batch)
-    assert len(drained) == 1 + 3
+        overlap.append(hand.live.overlaps)
+    assert len(drained) == 1 + 3 and overlap == [False] * 3 + [True] * 5
     hand.live.mode = hand.live.mode
     hand(*batch)
     assert len(drained) == 1 + 3
     hand.move()
     hand(*batch)
-    assert len(drained) == 1 + 3 + 2
+    assert len(drained) == 1 + 3 + 2 and not hand.live.overlaps
     hand.close()

@@ -216,6 +216,14 @@ def test_nothing_is_staged_where_it_does_not_pay_or_no_host_is_known(setting, ho
     assert Template(setting[0], host, stages_from).staged == {}
 
 
+def test_what_lies_on_a_gpu_already_is_not_staged(setting, two_cpus):
+    captured = setting[0]
+    numbers = range(len(captured.input_names))
+    whole = Template(captured, two_cpus.host, 1).staged
+    assert len(whole) == len(numbers)
+    assert [len(Template(captured, two_cpus.host, 1, {i}).staged) for i in numbers] == [len(whole) - 1] * len(whole)
+
+
 def test_text_and_batches_of_unknown_size_are_not_staged(two_cpus):
     weight = tf.Variable(1.0)
 

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.measure.untouched import UntouchedStep
+from placer.measure import untouched
+from placer.measure.runner import RunnerSettings
+from placer.measure.untouched import UntouchedStep, measure_untouched
 from placer.trace.capture import capture
+
+FEW = RunnerSettings(warm_up=1, repeats=2)
 
 
 def assigning_step():
@@ -51,6 +55,26 @@ def test_it_may_begin_with_other_values():
     begin = {name: np.zeros(2, np.float32) for name in captured.variables}
     found = outcome(captured, captured.flat_inputs(inputs), start=begin)
     assert float(found.returned[0][0]) == 0.0
+    assert [v.numpy().tolist() for v in variables] == [[1.0, 2.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+def test_where_a_gpu_rounds_coarsely_a_placed_step_may_also_do_what_full_floats_do(monkeypatch, coarse):
+    step, inputs, variables = assigning_step()
+    captured = capture(step, inputs, "assigning")
+    monkeypatch.setattr(untouched, "rounds_coarsely", lambda: coarse)
+    settings, seen = tf.config.experimental, []
+
+    def noted(self, inputs, steps):
+        seen.append(settings.tensor_float_32_execution_enabled())
+        return outcome_of(self, inputs, steps)
+
+    outcome_of = UntouchedStep.outcome
+    monkeypatch.setattr(UntouchedStep, "outcome", noted)
+    _, references, _ = measure_untouched(captured, captured.flat_inputs(inputs), FEW)
+    assert seen == ([True, False, True] if coarse else [True, True])
+    assert len(references) == len(seen)
+    assert settings.tensor_float_32_execution_enabled()
     assert [v.numpy().tolist() for v in variables] == [[1.0, 2.0], [3.0, 4.0]]
 
 

@@ -87,6 +87,14 @@ def test_a_batch_is_timed_on_the_way_that_it_takes(setting, called_gpu, monkeypa
     assert took[2:] == [(*ends, 128, True), (*ends, 64, False)]
 
 
+def test_what_the_program_brought_itself_is_not_paid_for(setting, called_gpu, monkeypatch):
+    captured, inputs = setting
+    monkeypatch.setattr(module, "brought_s", lambda *_, is_staged: 1.0)
+    monkeypatch.setattr(module, "on_gpus", lambda tensors: {0})
+    (label,) = arrivals(captured, called_gpu, inputs)
+    assert captured.graph.ops[captured.graph.index[label]].type == "SquaredDifference"
+
+
 def test_what_is_never_copied_or_does_not_fit_is_not_paid_for(setting, called_gpu, monkeypatch):
     assert [copied_bytes(tf.constant(value)) for value in ("a path", [1.0, 2.0], [True])] == [0, 8, 1]
 

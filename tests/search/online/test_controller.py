@@ -23,6 +23,7 @@ from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, Built, Placed, Wanted
+from placer.train.steps.placed_run import DRAINED
 from search.online.controller import Controller, OnlineSettings
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.journal import Journal
@@ -301,6 +302,7 @@ class Machine:
     def __init__(
         self, seed=0, *, error=0.02, noise=0.04, hang=0.0, stragglers=0.01, drift=0.0, untouched_s=0.11,
         competes=False, loads=(), hosts=(), understated=0.6, probe_noise=0.08, disturbed=1.5, planner=TablePlanner,
+        overlap=1.0,
     ):  # fmt: skip
         self.rng, self.seed = np.random.default_rng(seed), seed
         self.clock, self.step, self.competes = Clock(), 0, competes
@@ -320,10 +322,16 @@ class Machine:
         self.divided = 1.0  # what a divided step takes, as a share of the whole one's seconds under the same devices
         self.cannot, self.factor_of, self.ran, self.generation = set(), {}, [], 1
         self._last = 0.0
+        # What calls of a mapping are timed at, as a share of a step, once GPUs are no longer waited for.
+        self.overlap, self._calls_in_mode = overlap, 0
         self.probes = 0
         self.is_away, self.needed, self.gone = False, None, None  # the last two: why devices cannot be left, or joined
 
     # As a stage.
+
+    @property
+    def overlaps(self):
+        return self.overlap < 1 and self._calls_in_mode > DRAINED
 
     def background(self, work):
         name = getattr(work, "__name__", "")
@@ -438,6 +446,10 @@ class Machine:
         step_s = true_s * math.exp(self._last + self.drift * math.sin(self.step / 300))
         if self.rng.random() < self.stragglers:
             step_s *= 3
+        same = bool(self.ran) and self.ran[-1][0] is mode and mode is not UNTOUCHED
+        self._calls_in_mode = self._calls_in_mode + 1 if same else 1
+        if self.overlaps:
+            step_s *= self.overlap
         self.clock.now_s += step_s
         self.ran.append((mode, true_s, step_s))
         self.step += 1
@@ -738,6 +750,15 @@ def test_nothing_moves_in_ten_thousand_steady_steps(noise):
         mode, moves = training.mode, training.controller.moves
         training.steps(10_000)
         assert (training.mode, training.controller.moves) == (mode, moves)
+
+
+def test_that_gpus_are_no_longer_waited_for_is_no_change_of_the_load():
+    for seed in range(4):
+        training = Training(Machine(seed, noise=0.01, stragglers=0.0, overlap=0.7)).until("steady").steps(1000)
+        assert not training.said("alarm")
+        training.machine.loads.append((training.machine.step, 10_000, (3.0, 3.0)))
+        training.steps(300)
+        assert training.said("alarm")
 
 
 def settled(seed, load, lasts, quiet=60, **machine):

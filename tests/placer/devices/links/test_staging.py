@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from placer.devices.links import staging
-from placer.devices.links.staging import FASTER, REPEATS, SIZES, brought_s, stages_from
+from placer.devices.links.staging import FASTER, REPEATS, SIZES, brought_s, on_gpus, stages_from
 
 
 @pytest.fixture
@@ -71,6 +74,12 @@ def test_the_staged_way_copies_on_the_host_and_the_direct_one_nowhere(ends, monk
     assert made == []
     staging._bringing(*ends, 64, is_staged=True)()
     assert [tensor.device for tensor in made] == [ends[0]]
+
+
+def test_what_a_program_brought_to_a_gpu_is_known(two_cpus):
+    names = (*two_cpus.tf_names.values(), "/job:localhost/replica:0/task:0/device:GPU:1", None)
+    batch = [SimpleNamespace(device=name) for name in names]
+    assert on_gpus([tf.ones([2]), np.ones(2), *batch, 3.0]) == {4}
 
 
 def test_bringing_is_timed_less_what_bringing_nothing_takes(ends):
