@@ -80,7 +80,10 @@ def _outcome(facts: Facts) -> str:
 def how_raced(facts: Facts) -> str:
     """A sentence on the races of a comparison."""
     if facts.get("races_apart"):
-        return "The mappings that a searcher asks for together race among themselves."
+        return (
+            "The mappings that a searcher asks for together race among themselves; one that another searcher asked for "
+            "before keeps what it had in that one's race ([why](docs/decisions/040-races-apart.md))."
+        )
     return (
         "The mappings of all searchers raced together, and one that lost to another searcher's was stopped early, so "
         "that the gaps after 5 and 10 measurements are too large, except for the leading searcher "

@@ -1,13 +1,14 @@
-"""How far the means of a benchmark can be trusted: intervals over what was measured, by bootstrapping it."""
+"""How far the means of a benchmark can be trusted: intervals over what was measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log
-from statistics import geometric_mean, mean, median
+from math import exp, log, sqrt
+from statistics import geometric_mean, mean, median, stdev
 
 CONFIDENCE = 0.95
 FEWEST = 3  # values; an interval of fewer says nothing
+MANY = 10  # values from which on they are bootstrapped; intervals that are bootstrapped from fewer are too narrow
 RESAMPLES = 9999
 UNKNOWN = "unknown"  # the mean of nothing
 
@@ -19,15 +20,19 @@ def of_mean(values: Sequence[float]) -> Interval | None:
     """The interval of the mean of what values like these may come to; None where there are too few.
 
     Each value is one of what was sampled: a network, say. Repeats of the same are averaged first, because they are not
-    independent. Bias-corrected and accelerated (Efron 1987), as scipy.stats.bootstrap has it, always with one seed.
+    independent. Of MANY values, bootstrapped: bias-corrected and accelerated (Efron 1987), as scipy.stats.bootstrap has
+    it, always with one seed. Of fewer, by Student's t.
     """
     if len(values) < FEWEST:
         return None
     if max(values) == min(values):
         return [values[0], values[0]]
     import numpy as np
-    from scipy.stats import bootstrap
+    from scipy.stats import bootstrap, t
 
+    if len(values) < MANY:
+        width = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / sqrt(len(values))
+        return [mean(values) - width, mean(values) + width]
     found = bootstrap(
         (np.asarray(values, float),), np.mean, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, rng=0
     ).confidence_interval
@@ -48,10 +53,12 @@ def geomean_in_words(ratios: Sequence[float]) -> str:
 
 
 def mean_in_words(shares: Sequence[float]) -> str:
-    """'6.7 % (95 % interval 4.1 % to 11 %; median 3.7 %)'."""
+    """'6.7 % (95 % interval 4.1 % to 11 %; median 3.7 %)', of shares that cannot be negative."""
     if not shares:
         return UNKNOWN
-    return f"{mean(shares):.1%} ({_beside(of_mean(shares), f'median {median(shares):.1%}', '.1%')})"
+    interval = of_mean(shares)
+    bounded = None if interval is None else [max(0.0, bound) for bound in interval]
+    return f"{mean(shares):.1%} ({_beside(bounded, f'median {median(shares):.1%}', '.1%')})"
 
 
 def _beside(interval: Interval | None, middle: str, form: str) -> str:

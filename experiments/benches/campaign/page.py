@@ -26,7 +26,8 @@ def headline(facts: Facts) -> str:
     if "ray_speedup" in facts:
         parts.append(f"Ray {facts['ray_speedup']:.2f}x on {facts['ray_cpus']:g} cores (wanted: {RAY_WANTED}x)")
     if facts.get("warm_start_rows"):
-        parts.append(f"measurements needed after a warm start: {_worth(facts['warm_start_rows'])}")
+        worth = _worth(facts["warm_start_rows"])
+        parts.append(f"measurements needed after a warm start (simulated; below 1 saves): {worth}")
     return "; ".join(parts) or "not measured"
 
 
@@ -112,8 +113,9 @@ def _warm_start(facts: Facts) -> list[str]:
         "all cold searches found. Cold searches have HEFT and the other starts, too. "
         f"{facts['warm_start_at_once']:.0%} of the cold searches{_all_of(rows)} were within {warm_start.NEAR - 1:.0%} "
         f"at once, so a warm start could not help them. Of {len(rows)} searches, {saved} took fewer measurements warm "
-        f"than cold, and {lost} more. Measurements of all warm searches by those of all cold ones: "
-        f"{_together(rows):.2f}; by searcher: {_worth(rows)}. A search that never came near counts as {budget + 1}. "
+        f"than cold, and {lost} more. Measurements of all warm searches by those of all cold ones (below 1, the warm "
+        f"start saves some): {_together(rows):.2f}; by searcher: {_worth(rows)}. A search that never came near counts "
+        f"as {budget + 1}. "
         "Medians over networks and seeds:",
         "",
         *markdown_table(("searcher", "cold", "warm"), table),

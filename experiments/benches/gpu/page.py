@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from statistics import geometric_mean
 
 from experiments.benches.bench import Facts, ms, ms_spread
 from experiments.benches.gpu.figures import DEFAULT, with_ratio
 from experiments.benches.gpu.parts_page import accuracy_lines, missing_parts, overhead_line, tight_line
 from experiments.benches.gpu.plot import PICTURE
 from experiments.benches.gpu.tasks import SEARCHERS
-from experiments.benches.intervals import geomean_in_words
+from experiments.benches.intervals import UNKNOWN, geomean_in_words
 from experiments.report.text import markdown_table, percent
 
 NOTICED = 0.01  # a ratio nearer to 1 than this, or than twice its standard error, is no difference
@@ -23,11 +24,12 @@ def headline(facts: Facts) -> str:
     rows = with_ratio(facts["models"])
     faster = {name: row for name, row in rows.items() if _is_faster(row)}
     cost = facts["autoplace"] or {}
+    missing = len(facts["models"]) - len(rows) + len(facts["not_reached"])
     return (
-        f"{geomean_in_words([row['ratio_to_tf_default'] for row in rows.values()])} times TensorFlow's default; faster "
-        f"on {len(faster)} of {len(rows)} networks measured, on {len(_on_one(faster))} of these without placement; "
-        f"unseen mappings {percent(facts['unseen_mape'])} off; overhead {percent(cost.get('overhead_total'))} (wanted: "
-        "1%)"
+        f"{geomean_in_words([row['ratio_to_tf_default'] for row in rows.values()])} times TensorFlow's default, "
+        f"{_by_placement_in_short(rows)} times the best single device; faster on {len(faster)} of {len(rows)} networks "
+        f"({missing} tasks missing), on {len(_on_one(faster))} without placement; unseen mappings "
+        f"{percent(facts['unseen_mape'])} off; overhead {percent(cost.get('overhead_total'))} (wanted: 1%)"
     )
 
 
@@ -120,7 +122,11 @@ def _sentences(facts: Facts) -> Iterator[str]:
     if default:
         yield f"No mapping beat the default on {_listed(default)}: there the step is left as it is, at a ratio of 1."
     ratios = [row["ratio_to_tf_default"] for row in models.values()]
-    yield f"Geometric mean over the networks: {geomean_in_words(ratios)} times the default's speed."
+    yield (
+        f"Geometric mean over the networks: {geomean_in_words(ratios)} times the default's speed. Of this, placement "
+        f"is what is gained over the same step placed on the best single device: "
+        f"{geomean_in_words(_by_placement(models))}."
+    )
     yield from _exceeded(models, facts["published"])
     spread = [name for name, row in models.items() if _is_spread(row)]
     yield (
@@ -141,7 +147,7 @@ def _beside(row: Facts | None, theirs: float) -> str:
         return "not measured here"
     ours, bound = row["ratio_to_tf_default"], row["bound_ratio"]
     if ours >= theirs:
-        return f"here {ours:.2f}x"
+        return f"here {ours:.2f}x{', without placement' if _is_on_one(row) else ''}"
     if bound is None:
         return f"here {ours:.2f}x. What predictions allow is unknown"
     if ours > bound:
@@ -167,9 +173,23 @@ def _exceeded(models: dict[str, Facts], published: dict[str, float]) -> Iterator
             yield f"`{name}`: {_wrong(row)[0].lower()}{_wrong(row)[1:]}."
 
 
+def _by_placement(rows: dict[str, Facts]) -> list[float]:
+    """Ratios to the best single device, which runs the same optimised step."""
+    return [row["ratio_to_best_single"] for row in rows.values()]
+
+
+def _by_placement_in_short(rows: dict[str, Facts]) -> str:
+    return f"{geometric_mean(_by_placement(rows)):.2f}" if rows else UNKNOWN
+
+
 def _on_one(rows: dict[str, Facts]) -> list[str]:
-    """Those for which everything on a single device was delivered: no placement, but a step optimised once."""
-    return [name for name, row in rows.items() if row["delivered"].partition(":")[0] in ("gpu", "cpu")]
+    """Those that were delivered on a single device: no placement, but a step optimised once."""
+    return [name for name, row in rows.items() if row["delivered"] != DEFAULT and _is_on_one(row)]
+
+
+def _is_on_one(row: Facts) -> bool:
+    """Whether one device has all but NOTICED of the delivered step's seconds."""
+    return bool(max(share["seconds"] for share in row["placed"].values()) > 1 - NOTICED)
 
 
 def _unplaced(rows: dict[str, Facts]) -> str:
@@ -177,8 +197,10 @@ def _unplaced(rows: dict[str, Facts]) -> str:
     alone = _on_one(rows)
     if not alone:
         return ""
-    where = ", ".join(sorted({rows[name]["delivered"] for name in alone}))
-    return f" On {len(alone)} of these what was delivered is the plain {where}, that is no placement."
+    return (
+        f" On {len(alone)} of these what was delivered runs on one device, by all but 1 % of its seconds: that is no "
+        "placement."
+    )
 
 
 def _is_faster(row: Facts) -> bool:

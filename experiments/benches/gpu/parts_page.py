@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import mean, median
 
 from experiments.benches.bench import Facts, ms
+from experiments.benches.gpu.tasks import OVERHEAD_MODEL
 from experiments.benches.intervals import mean_in_words
 
 
@@ -38,7 +39,8 @@ def accuracy_lines(facts: Facts) -> list[str]:
     middle = median(off for errors in by_network.values() for off in errors)
     return [
         f"Simulator: {facts['n_unseen']} mappings, predicted before they were measured, were off by {error:.1%} on "
-        f"average, {middle:.1%} in the median; those that were dropped after their first step do not count. Each "
+        f"average, {middle:.1%} in the median; those that were dropped after their first step, which sets much up, do "
+        "not count. Each "
         f"network averaged first: {mean_in_words([mean(errors) for errors in by_network.values()])}.",
         "",
     ]
@@ -59,11 +61,13 @@ def overhead_line(found: Facts | None) -> str:
     if found is None or "failed" in found:
         why = "not measured" if found is None else f"failed, {found['failed']}"
         return f"Overhead of `placer.autoplace`: {why}."
-    return (
-        f"Overhead of a call of `placer.autoplace` once its search is over (it settled on {found['settled_on']}): "
+    said = (
+        f"Overhead of a call of `placer.autoplace` on `{found.get('model', OVERHEAD_MODEL)}` once its search is over "
+        f"(it settled on {found['settled_on']}): "
         f"{found['overhead_total']:+.1%} by all seconds, {found['overhead']:+.1%} +- {found['overhead_error']:.1%} by "
         f"medians, of {ms(found['bare_s'])}; {found['steps']} steps of each, in blocks in turn."
     )
+    return f"{said} Meanwhile it said: {' '.join(found['meanwhile'])}" if found.get("meanwhile") else said
 
 
 def missing_parts(facts: Facts) -> list[str]:

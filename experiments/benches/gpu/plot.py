@@ -22,15 +22,21 @@ def draw(facts: Facts, path: Path) -> None:
 
 
 def fill(figure: Any, facts: Facts) -> None:
-    """Left to right: ratios on CPU + GPU, ratios on one card as several devices, and step times predicted unseen."""
-    whole, split, predictions = figure.subplots(1, 3, width_ratios=[1.0, 1.0, 0.9])
+    """Left to right: ratios on CPU + GPU, ratios on one card as several devices if there are any, and step times
+    predicted unseen.
+    """
     splits = {
         f"{name}, {part}": row for part, rows in facts["splits"].items() for name, row in with_ratio(rows).items()
     }
-    _draw_ratios(whole, with_ratio(facts["models"]), facts["published"])
-    light_grid(whole, "CPU + GPU", axis="x")
-    _draw_ratios(split, splits, {})
-    light_grid(split, "one card as several devices", axis="x")
+    parts: list[tuple[str, dict[str, Facts], dict[str, float]]] = [
+        ("CPU + GPU", with_ratio(facts["models"]), facts["published"])
+    ]
+    if splits:
+        parts.append(("one card as several devices", splits, {}))
+    *axes, predictions = figure.subplots(1, len(parts) + 1, width_ratios=[*(1.0 for _ in parts), 0.9])
+    for ax, (title, rows, published) in zip(axes, parts, strict=True):
+        _draw_ratios(ax, rows, published)
+        light_grid(ax, title, axis="x")
     error = facts["unseen_mape"]
     off = "nothing measured" if error is None else f"{error:.0%} off on average"
     if error is not None:

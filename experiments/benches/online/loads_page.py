@@ -27,17 +27,14 @@ def recovery_rows(facts: Facts) -> Iterator[list[str]]:
         if rows := [row for row in loads if row["load"] == name]:
             yield _recovery(load.name, rows, "landed")
     if loads:
-        yield _recovery("all loads", loads, "landed", each=False)
+        yield _recovery("all loads", loads, "landed")
         yield _recovery("the load left", loads, "left")
 
 
-def _recovery(what: str, rows: Sequence[Facts], event: str, *, each: bool = True) -> list[str]:
+def _recovery(what: str, rows: Sequence[Facts], event: str) -> list[str]:
     models = list(dict.fromkeys(row["model"] for row in rows))
     name = f"`{models[0]}`" if len(models) == 1 else f"{len(models)} networks"
-    watched = next((f", of {row['steps_watched']} watched" for row in rows if "steps_watched" in row), "")
     details = reached(rows, event)
-    if each:
-        details += f"; each: {', '.join(_steps(row, event) for row in rows)}{watched}"
     return [f"steps until 95 % of the optimum, {what}", str(WANTED), name, middle(rows, event), details]
 
 
@@ -54,9 +51,11 @@ def reached(rows: Sequence[Facts], event: str) -> str:
     steps = steps_to_recover(rows, event)
     there = [s for s in steps if s is not None]
     soon = sum(s <= WANTED for s in there)
-    said = f"reached 95 % of the optimum: {len(there)} of {len(steps)}, within {WANTED} steps {soon} of {len(steps)}"
+    watched = next((f" in the {row['steps_watched']} steps watched" for row in rows if "steps_watched" in row), "")
+    said = f"reached 95 % of the optimum{watched}: {len(there)} of {len(steps)}, "
+    said += f"within {WANTED} steps {soon} of {len(steps)}"
     left_out = len(rows) - len(steps)
-    return said + (f"; nothing to recover (in brackets): {left_out}" if left_out else "")
+    return said + (f"; nothing to recover (in brackets below): {left_out}" if left_out else "")
 
 
 def _steps(row: Facts, event: str) -> str:

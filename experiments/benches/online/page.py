@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from experiments.benches.bench import Facts, ms, ms_spread
 from experiments.benches.online.judge import steps_to_recover
-from experiments.benches.online.loads_page import WANTED, load_lines, load_notes, middle, recovery_rows
+from experiments.benches.online.loads_page import WANTED, load_lines, load_notes, recovery_rows
 from experiments.benches.online.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
 OVERHEAD = ["overhead, by all seconds", "1 %"]  # what, and what is promised
-ORACLE = ["whole run against the oracle", "1.05"]
+ORACLE = ["time of the whole run, by the oracle's", "1.05"]
 
 
 def headline(facts: Facts) -> str:
@@ -21,10 +21,11 @@ def headline(facts: Facts) -> str:
     run, moves = facts["vs_oracle"], facts["false_alarms"]
     steps = steps_to_recover(facts["loads"], "landed")
     there = sum(s is not None for s in steps)
+    soon = sum(s is not None and s <= WANTED for s in steps)
     return (
         f"overhead {percent(total)}, by medians {percent(medians)} (wanted: 1%); "
-        f"{'-' if run is None else f'{run:.2f}'} x the oracle (wanted: 1.05); {there} of {len(steps)} loads recovered, "
-        f"median {middle(facts['loads'], 'landed')} steps (wanted: {WANTED}); "
+        f"{'-' if run is None else f'{run:.2f}'} x the oracle (wanted: 1.05); of {len(steps)} loads {soon} recovered "
+        f"within {WANTED} steps (wanted: all), {there} in the steps watched; "
         f"{'-' if moves is None else moves} false moves; {facts['kills_survived']} of {facts['kills']} kills survived"
     )
 
@@ -40,7 +41,8 @@ def page_lines(facts: Facts) -> list[str]:
     return [
         f"`placer.autoplace` on {facts['workers']} one-core worker processes, in real time; each part in a process of "
         f"its own; searches measured at most {facts['budget']} mappings, half as many where loads land, fewer for the "
-        "small networks. NAME@N is the network with batches of N.",
+        "small networks. The training is kept on the workers (`beat_untouched=False`): the step untouched on all cores "
+        "is no candidate, neither of the search nor of the oracle. NAME@N is the network with batches of N.",
         "",
         *markdown_table(("", "promised", "network", "found", "details"), rows, left=(0, 2, 4)),
         "",
@@ -87,7 +89,11 @@ def _oracle(name: str, found: Facts) -> Iterator[list[str]]:
     if "untouched_before_s" in found:  # an older record has it of calls beside which the workers started
         single += f"; untouched, all cores, before there were workers {ms(found['untouched_before_s'])}"
     yield [*ORACLE, f"`{name}`", f"{found['vs_oracle']:.3f}", run]
-    yield ["against the best single device", "1.00", f"`{name}`", f"{found['vs_single']:.3f}", single]
+    yield ["time of the whole run, by that on the best single device", "1.00", f"`{name}`",
+           f"{found['vs_single']:.3f}", single]  # fmt: skip
+    if "untouched_before_s" in found:
+        share = found["total_s"] / found["calls"] / found["untouched_before_s"]
+        yield ["the same, by that untouched on all cores", "", f"`{name}`", f"{share:.3f}", "timed before"]
 
 
 def _steady(found: Facts) -> Iterator[list[str]]:

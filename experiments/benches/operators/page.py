@@ -65,7 +65,7 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         *_aims(facts),
         f"Two halves of the repeats of the same op disagree by {percent(facts['repeats_disagree']['all'])} on "
-        f"average: about {percent(facts['noise_floor'])} of the error is the clock's own. "
+        f"average: the clock alone accounts for about {100 * facts['noise_floor']:.1f} points of the error. "
         f"{percent(facts['within_spread'])} of the errors are within the predicted spread.",
         "",
         "Cross-validated on the fitted rows:",
@@ -111,7 +111,7 @@ def _elsewhere_lines(facts: Facts) -> Iterator[str]:
         f"yardsticks: ops of at least {facts['counted_from_s'] * 1e6:.0f} us inside the step of a network."
     )
     yield ""
-    heads = ("network", "ops", "mean error", "whole", "left out", "whole", "by peaks", "whole")
+    heads = ("network", "ops", "mean error", "sum", "left out", "sum, left out", "by peaks", "sum, by peaks")
     yield from markdown_table(heads, [_elsewhere_cells(name, row) for name, row in found["networks"].items()])
     yield from (
         "",
@@ -119,7 +119,7 @@ def _elsewhere_lines(facts: Facts) -> Iterator[str]:
         "- *left out*: predicted from what ops of all other networks took there.",
         "- *by peaks*: all ops are taken to be as much faster as the largest matrix product by itself "
         f"({1 / found['peaks']:.2f}x).",
-        "- *whole*: the error of the sum of these ops.",
+        "- *sum*: the error of the sum of these ops.",
     )
 
 

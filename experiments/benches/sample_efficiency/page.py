@@ -38,8 +38,9 @@ def page_lines(facts: Facts) -> list[str]:
         f"{best_known(facts)} {how_raced(facts)} {how_seeded(facts)}{not_compared(facts)} These are the runs of "
         "[search-quality](#search-quality).",
         "",
-        f"Over all networks, the mean with its interval. *Within {NEAR:.0%}*: networks on which what it would deliver "
-        "at its end is that near. *Measured*: the fewest and the most that it measured on a network; a searcher ends "
+        f"Over all networks, the mean over seeds with its interval. *Within {NEAR:.0%}*: networks on which its choice "
+        "at the end, with the first seed, is that near. *Measured*: the fewest and the most that it measured on a "
+        "network; a searcher ends "
         "early where it has nothing more to ask or the minutes are up.",
         "",
         *markdown_table(
@@ -79,10 +80,11 @@ def _how(facts: Facts) -> str:
             "known, but the luckiest of many may count as fast."
         )
     return (
-        "Its choice is what it would deliver then: the winner of its races so far, or the fastest that these stopped "
-        "early, or the best single device. All choices at these marks were stepped side by side at the end, and the "
-        "figures are from there. A gap can grow: what won the races may turn out slower at the end. Between the marks, "
-        "in the picture and at equal seconds, figures are from races."
+        "Its choice is, of the winner of its races so far, the mappings that these stopped early, and the best single "
+        "device, the one that was fastest when all choices at these marks were stepped side by side at the end. That "
+        "is hindsight: a searcher does not know these times yet, so gaps are a little too small, most so of searchers "
+        "that stopped many. A gap can grow: what won the races may turn out slower at the end. Between the marks, in "
+        "the picture and at equal seconds, figures are from races."
     )
 
 

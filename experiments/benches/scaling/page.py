@@ -57,6 +57,7 @@ def page_lines(facts: Facts) -> list[str]:
             left=(0, 3),
         ),
         "",
+        *_beaten(facts),
         "Over seeds, on the smaller runs, by the form chosen there: how far fits are apart (standard deviation) in "
         "their exponents and in what they predict for the larger runs. The plain search looks for all constants "
         "at once; the projected one for exponents only, the coefficients following by least squares, and then "
@@ -126,6 +127,20 @@ def _kind(kind: str, row: Facts) -> list[str]:
     chosen = ", ".join(sorted({form for part in parts for form in row["chosen"][part]}))
     ours = [percent(row[part][GENERIC]) for part in parts]
     return [f"`{kind}`", *ours, chosen, *(f"{error:.1%} ({name})" for error, name in best)]
+
+
+def _beaten(facts: Facts) -> list[str]:
+    """Where a black box errs less; nothing where none does."""
+    told = []
+    for part, words in (("held_out", "held out"), ("extrapolation", "on larger networks")):
+        least = {
+            kind: min(error for name, error in row[part].items() if not name.startswith(GENERIC))
+            for kind, row in facts["by_kind"].items()
+        }
+        ours = {kind: row[part][GENERIC] for kind, row in facts["by_kind"].items()}
+        kinds = [f"`{kind}` ({least[kind]:.1%} against {ours[kind]:.1%})" for kind in least if least[kind] < ours[kind]]
+        told += [f"{words} on {', '.join(kinds)}"] if kinds else []
+    return [f"The best black box errs less than `generic` {'; '.join(told)}.", ""] if told else []
 
 
 def _seeds(kind: str, row: Facts) -> list[str]:

@@ -10,12 +10,12 @@ from experiments.benches.bench import Facts, missing_lines, ms
 from experiments.benches.intervals import mean_in_words
 from experiments.report.text import markdown_table
 
-HEADS = ("network", "mappings", "step times", "unseen mappings", "Kendall tau", "replay", "network held out",
+HEADS = ("network", "mappings", "step times", "unseen mappings", "Kendall tau", "replay", "transfers held out",
          "single devices only", "noise")  # fmt: skip
 KEYS = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "singles_only_mape", "noise")
 ERRORS = {
     "unseen_mape": "unseen mappings",
-    "held_out_mape": "network held out",
+    "held_out_mape": "transfers held out",
     "singles_only_mape": "single devices only",
     "replay_mape": "replay",
 }
@@ -39,8 +39,9 @@ def page_lines(facts: Facts) -> list[str]:
     return [
         f"Predicted against measured step times on {facts['workers']} one-core worker processes: mean absolute error. "
         f"*Unseen mappings*: calibrated on the first {facts['calibrated_on']} measured mappings, single devices "
-        "included, predicting the others. *Replay*: calibrated on all. *Network held out*: the cost of transfers is "
-        "taken from the other networks, and only this one's single-device steps are known. *Single devices only*: "
+        "included, predicting the others. *Replay*: calibrated on all. *Transfers held out*: the cost of transfers "
+        "is taken from the other networks; of this one, its profile and its single-device steps are known. *Single "
+        "devices only*: "
         "links as the link probes measured them. *Noise*: interquartile range of one mapping's step times. "
         + (SAME if facts.get("same_mappings") else OTHERS).format(facts["calibrated_on"]),
         "",
@@ -56,7 +57,7 @@ def page_lines(facts: Facts) -> list[str]:
 SAME = "All columns judge the same mappings: those after the first {}."
 OTHERS = (
     "In this record the columns judge different mappings, so they cannot be compared exactly: *unseen mappings* and "
-    "the tau those after the first {}, *network held out* and *single devices only* all but the single devices, "
+    "the tau those after the first {}, *transfers held out* and *single devices only* all but the single devices, "
     "*replay* all."
 )
 

@@ -13,8 +13,8 @@ from experiments.report.text import markdown_table
 WANTED = 1.6  # times as fast as the best single device, in the geometric mean
 UNTOUCHED = "untouched, all cores"
 OF_UNTOUCHED = " *Untouched, all cores*: TensorFlow by itself in one process, timed before the searches."
-TIMES = ("network", "best single device", "whole ops", "ops divided", "whole / single", "divided / single",
-         "divided / whole", "delivered")  # fmt: skip
+TIMES = ("network", "best single device", "`--split off`", "`--split auto`", "off: ratio to single",
+         "auto: ratio to single", "auto: ratio to off", "delivered by auto")  # fmt: skip
 LIMITS = ("network", "plan tried", "bound, whole", "bound, divided", "predicted, divided", "crossing, whole",
           "crossing, divided")  # fmt: skip
 SAME = ("network", "gradients", "other threads", "rounded", "first loss", "other threads", "rounded", "gradients, last",

@@ -52,7 +52,8 @@ def page_lines(facts: Facts) -> list[str]:
             [_regressor(row, _in_order(facts, row["model"]), facts["winner"]) for row in facts["table"]],
         ),
         "",
-        f"Winner: `{facts['winner']}`. {_choice(facts)} Over networks its MAPE is "
+        f"Winner: `{facts['winner']}`. {_choice(facts)} It was chosen by the folds that are shown, which flatters it a "
+        "little, and so was each network's. Over networks its MAPE is "
         f"{_over_networks(facts, facts['winner'])}, its regret "
         f"{_over_networks(facts, facts['winner'], 'topk_regret')}. The genetic algorithm asks `{facts['default']}` "
         "unless told otherwise.",

@@ -16,10 +16,12 @@ PROMISED = 1.05  # times as long as alone, at the most
 def headline(facts: Facts) -> str:
     """What was wrong, and what a loop that ended untouched costs."""
     loops = _untouched(facts)
+    placed = sum(any(run.get("placed") for run in ways.values()) for ways in facts["by_loop"].values())
     slow = sum(pace["ratio"] > PROMISED for pace in loops.values())
     return (
-        f"{_figure(facts['differences'])} differences in {facts['loops']} loops, {_figure(facts['stale_reads'])} stale "
-        f"reads (wanted: 0); loops that ended untouched: {_over_loops(facts)} of the time alone{_worst(facts)}, "
+        f"{_figure(facts['differences'])} differences in {facts['loops']} loops, {placed} of which were placed, and "
+        f"{_figure(facts['stale_reads'])} stale reads (wanted: 0); loops that ended untouched: {_over_loops(facts)} "
+        f"of the time alone{_worst(facts)}, "
         f"{slow} of {len(loops)} above {PROMISED} (wanted: none)"
     )
 
@@ -107,8 +109,10 @@ def _cost(facts: Facts) -> Iterator[str]:
     above = [name for name, pace in loops.items() if pace["ratio"] > PROMISED]
     said = f"Of {len(loops)} loops that ended untouched, {len(longer)} took longer than alone"
     if longer:
-        said += f", by {min(longer):.0%} to {max(longer):.0%}, {median(longer):.0%} in the median"
-    said += f"; {len(above)} took more than {PROMISED} times as long. "
+        said += f", by {min(longer):.0%} to {max(longer):.0%}"
+    middle = median(pace["ratio"] for pace in loops.values())
+    said += f"; in the median, all {len(loops)} took {middle:.2f} times as long as alone. "
+    said += f"{len(above)} took more than {PROMISED} times as long. "
     said += f"Geometric mean over all of these: {_over_loops(facts)} times as long as alone."
     if above:
         said += _worst_of({name: loops[name] for name in above})
@@ -161,7 +165,9 @@ NOTES = (
     "loop that is placed although it should be left alone, or the other way round, counts, too.",
     "",
     "Step times: two processes, one wrapped and one alone, take blocks of steps in turn once the search has ended; the "
-    "median over pairs of blocks of the ratio of their medians, with its interquartile range.",
+    "median over pairs of blocks of the ratio of their medians, with its interquartile range. Ratios far below 1 are "
+    "of "
+    "loops that run eagerly alone, or are traced again at each step, and are placed as one graph.",
     "",
     "Growth: a line through the memory of the process after each move of a live step to a new random mapping, and "
     "after each time that a step was wrapped, placed and closed. Reads and growth are found while loops are compared; "

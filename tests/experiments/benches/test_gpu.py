@@ -31,6 +31,7 @@ from experiments.benches.gpu.figures import (
     unseen,
 )
 from experiments.benches.gpu.page import headline, page_lines
+from experiments.benches.gpu.parts_page import overhead_line
 from experiments.benches.gpu.plot import draw, fill
 from experiments.benches.gpu.tasks import Budget, Task, hardware_of, tables_mib
 from experiments.jobs.search.finding import Row
@@ -157,7 +158,7 @@ class TestBudget:
         assert budget.share_s(first, 50) == 100.0
         assert budget.share_s(later, 1) == 90.0
         assert budget.share_s(later, 10) == pytest.approx(budget.seconds / 10)
-        assert budget.share_s(later, 1000) == tasks.LEAST_S
+        assert budget.share_s(later, 1000) == tasks.ENOUGH_S
         clock.now = budget.seconds - tasks.LEAST_S + 1
         assert budget.share_s(first, 1) is None
 
@@ -166,6 +167,7 @@ class TestBudget:
         budget = Budget(tasks.MINUTES / 2, Clock())
         assert budget.share_s(first, 50) == 50.0
         assert budget.share_s(short, 50) == tasks.LEAST_S
+        assert budget.share_s(Task("models", "y", None, 90.0), 1000) == tasks.ENOUGH_S / 2
         assert Budget(2 * tasks.MINUTES, Clock()).share_s(first, 1) == 100.0
 
     @pytest.mark.parametrize("minutes", [1, 3, 10])
@@ -241,7 +243,7 @@ class TestFigures:
         }
         contest = facts["contestants"]
         assert set(contest) == {DEFAULT, "gpu:0", "cpu:0", "hybrid", "heft"}
-        assert contest["cpu:0"]["dropped"] and contest["heft"] == {"failed": "memory"}
+        assert contest["cpu:0"]["dropped"] and contest["heft"] == {"failed": "memory", "detail": "OOM"}
         assert "dropped" not in contest["gpu:0"]
 
     def test_predictions_are_given_in_the_time_of_the_end(self):
@@ -302,7 +304,7 @@ class TestPage:
         assert "No mapping beat the default on `vgg16`" in text
         assert "the GPU alone is the place for all that is heavy" in text
         assert "- `vgg16` 1.13x; here 1.00x. Predictions allow at most 1.02x." in text
-        assert "- `alexnet` 1.18x; here 1.20x." in text
+        assert "- `alexnet` 1.18x; here 1.20x, without placement." in text
         assert (
             "- `mnist_softmax` 3.33x; here 2.00x. Predictions allow up to 5.00x; the search did not find that." in text
         )
@@ -311,16 +313,32 @@ class TestPage:
         assert "| `moe` | failed: died" in text and "| gpus:2 | `towers` |" in text
         assert "TensorFlow's default: fails: memory (when the model was made)" in text and "2.50x of everything" in text
         assert "off by 10.0% on average, 10.0% in the median" in text
+        assert "`placer.autoplace` on `alexnet` once its search is over" in text
         assert "+0.6% by all seconds, +0.4% +- 0.2% by medians, of 10.0 ms" in text
         assert "Not reached in 10 minutes: nasnet_mobile on CPU + GPU." in text
 
+    def test_what_autoplace_did_beside_the_measured_calls_is_said(self):
+        line = overhead_line({**AUTOPLACE, "meanwhile": ["Steps take 1.2x as long.", "Going on."]})
+        assert line.endswith("in blocks in turn. Meanwhile it said: Steps take 1.2x as long. Going on.")
+        assert overhead_line({**AUTOPLACE, "meanwhile": []}) == overhead_line(AUTOPLACE)
+
     def test_what_was_delivered_without_a_placement_is_said(self):
         facts = made_up()
-        facts["models"]["alexnet"]["delivered"] = facts["splits"]["gpus:2"]["towers"]["delivered"] = "gpu:0"
+        both = {"gpu:0": {"ops": 0.9, "seconds": 0.95}, "cpu:0": {"ops": 0.1, "seconds": 0.05}}
+        facts["models"]["mnist_softmax"]["placed"] = both
         text = "\n".join(page_lines(facts))
-        plain = "On 1 of these what was delivered is the plain gpu:0, that is no placement."
-        assert text.count(plain) == 2 and plain not in "\n".join(page_lines(made_up()))
-        assert "faster on 2 of 3 networks measured, on 1 of these without placement" in headline(facts)
+        alone = "On 1 of these what was delivered runs on one device, by all but 1 % of its seconds: that is no plac"
+        assert text.count(alone) == 2
+        assert "faster on 2 of 3 networks (2 tasks missing), on 1 without placement" in headline(facts)
+        facts["models"]["alexnet"]["placed"] = facts["splits"]["gpus:2"]["towers"]["placed"] = both
+        assert "on one device, by" not in "\n".join(page_lines(facts))
+
+    def test_what_placement_gained_is_told_apart_from_what_was_delivered(self):
+        facts = made_up()
+        for name, ratio in (("vgg16", 1.0), ("alexnet", 1.0), ("mnist_softmax", 1.331)):
+            facts["models"][name]["ratio_to_best_single"] = ratio
+        assert "times TensorFlow's default, 1.10 times the best single device; faster" in headline(facts)
+        assert "over the same step placed on the best single device: 1.10 (95%" in "\n".join(page_lines(facts))
 
     def test_a_ratio_that_was_not_allowed_for_shows_predictions_to_be_wrong(self):
         facts = made_up()

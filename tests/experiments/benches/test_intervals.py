@@ -20,6 +20,12 @@ def test_an_interval_holds_the_mean_and_shrinks_with_more_values():
     assert of_mean(few) == of_mean(few)  # the same record gives the same page
 
 
+def test_few_values_have_an_interval_by_students_t():
+    low, high = of_mean([1.0, 2.0, 3.0])
+    assert (low, high) == (pytest.approx(2 - 4.303 / 3**0.5, abs=1e-3), pytest.approx(2 + 4.303 / 3**0.5, abs=1e-3))
+    assert mean_in_words([0.01, 0.02, 0.09]).startswith("4.0% (95% interval 0.0% to 14.8%")  # not below nothing
+
+
 def test_ratios_are_averaged_by_their_logarithms():
     ratios = [0.5, 1.0, 2.0, 4.0, 1.5]
     low, high = of_geomean(ratios)

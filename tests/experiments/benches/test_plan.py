@@ -55,9 +55,9 @@ def test_what_is_behind_another_method_is_said_to_be_slower():
         return {"cases": [*cases, {"case": "large", "failed": "no."}], "worst_vs_peer": max(ratios)}
 
     told = headline(facts(0.9, 1.0, 1.005))
-    assert told.startswith("plans after 10 s are not behind the best other method on 2 of 3 graphs (wanted: all), 0.5%")
-    assert "0.5% slower on the worst; share of the best other's: 0.97 (95% interval" in told
-    assert "1 of 1 graphs (wanted: all), 10.0% faster on the worst" in headline(facts(0.9))
+    assert told.startswith("plans after 10 s are better than those of the best other method on 1 of 3 cases, equal on")
+    assert "worse on 1 (wanted: none), 0.5% slower on the worst; value as a share of the best other's: 0.97" in told
+    assert "equal on 0, worse on 0 (wanted: none), 10.0% faster on the worst" in headline(facts(0.9))
 
 
 def test_a_case_that_fails_is_a_row_and_the_others_go_on(hurried, monkeypatch):

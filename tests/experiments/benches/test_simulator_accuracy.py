@@ -121,7 +121,9 @@ def test_an_older_record_says_what_each_column_is_of_and_where_calibration_does_
     facts = {"n_mappings": 54, "workers": 2, "calibrated_on": 8, "by_model": by_model, "kendall_tau": 0.5,
              "singles_only_mape": 0.1}  # fmt: skip
     text = "\n".join(page_lines(facts))
-    assert "In this record the columns judge different mappings" in text and "those after the first 8, *network" in text
+    assert (
+        "In this record the columns judge different mappings" in text and "those after the first 8, *transfers" in text
+    )
     assert "single devices only for: a (34.0%, by single devices only 15.0%)." in text
     assert "| median | 54 |  | 10.5% | 0.50 |" in text and "| mean | 54 |  | 15.5% |" in text
     assert headline(facts).startswith("unseen mappings off by 15.5% (95% interval ")

@@ -64,7 +64,8 @@ def test_every_loop_is_run_and_the_page_has_it(checkout: Any, monkeypatch: pytes
     assert all(f"| `{name}` |" in page for name in LOOPS) and "1.010 +- 0.020" in page
     assert (facts["seeds"], facts["repeats"]["reads"]) == ([7], 100_000)
     assert headline(facts) == (
-        "0 differences in 26 loops, 0 stale reads (wanted: 0); loops that ended untouched: 1.01 (95% interval 1.01 to "
+        "0 differences in 26 loops, 21 of which were placed, and 0 stale reads (wanted: 0); "
+        "loops that ended untouched: 1.01 (95% interval 1.01 to "
         "1.01; median 1.01) of the time alone, worst 1.01, 0 of 21 above 1.05 (wanted: none)"
     )
     assert json.loads((checkout / "benchmarks" / "trust.json").read_text())["by_loop"]["gan"]
@@ -142,7 +143,8 @@ def test_what_wrapping_costs_loops_that_end_untouched_is_summed_up_and_noise_is_
     facts = paced(vae=(0.78, 0.1), a=(1.03, 0.02), b=(1.07, 0.02), c=(1.15, 0.4))
     facts["paces"]["placed"] = {**PARTS["pace"], "ratio": 0.3, "ended": ["steady: placed"]}
     text = "\n".join(page_lines(facts))
-    assert "Of 4 loops that ended untouched, 3 took longer than alone, by 3% to 15%, 7% in the median; 2 took" in text
+    assert "Of 4 loops that ended untouched, 3 took longer than alone, by 3% to 15%; in the median, all 4 took" in text
+    assert "took 1.05 times as long as alone. 2 took more than 1.05 times as long." in text
     assert "The worst is `c` with 1.150 +- 0.400: its interval covers 1, so it may be noise." in text
     assert "The worst whose interval does not is `b` with 1.070 +- 0.020." in text
     assert "2 of 4 above 1.05 (wanted: none)" in headline(facts)
