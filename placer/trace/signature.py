@@ -24,11 +24,12 @@ class Signatures:
     but for their numbers: from then on it counts as a scalar tensor, and one captured step serves all its values.
     """
 
-    def __init__(self, *, plain: bool = False) -> None:
+    def __init__(self, *, plain: bool = False, declared: Sequence[tf.DType] | None = None) -> None:
         """plain: whether the step is no tf.function, and so is given NumPy arrays as they are. They are told apart from
-        tensors then, and what is neither, and could be read as an array, is refused.
+        tensors then, and what is neither, and could be read as an array, is refused. declared: the types of its tensors
+        in order, of a tf.function with an input signature, which makes such tensors of arrays of other types.
         """
-        self._is_plain = plain
+        self._is_plain, self._declared = plain, declared
         self.varied = False  # whether the latest call has numbers that count as tensors
         self._seen: dict[Hashable, dict[int, set[Hashable]]] = {}
 
@@ -39,6 +40,7 @@ class Signatures:
         step, so calls with only tensors have a fast path. Raises BadInputError for arguments that TensorFlow cannot
         flatten.
         """
+        args = self._as_declared(args)
         if not kwargs:
             tensors = _plain(args)
             if tensors is not None:
@@ -69,6 +71,12 @@ class Signatures:
         given, named = tf.nest.pack_sequence_as((tuple(args), dict(kwargs or {})), floats)
         return given, named
 
+    def _as_declared(self, args: Sequence[Any]) -> Sequence[Any]:
+        """Positional arguments, with tensors of the declared types for arrays of others."""
+        if self._declared is None or len(args) != len(self._declared):
+            return args
+        return tuple(_declared(arg, dtype) for arg, dtype in zip(args, self._declared, strict=True))
+
     def _arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[bool, ...]:
         """Which leaves are arrays. Raises BadInputError for what is not NumPy's own and would become a tensor."""
         leaves = tf.nest.flatten((tuple(args), dict(kwargs or {})))
@@ -82,7 +90,7 @@ class Signatures:
 
     def layout(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
         """The layout of a call whose key `of` gave. Raises BadInputError for plain Python iterators."""
-        args, kwargs = self._given(args, kwargs)
+        args, kwargs = self._given(self._as_declared(args), kwargs)
         leaves = _leaves(args, kwargs)
         numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
         varying = self._varying(_structure((tuple(args), dict(kwargs or {}))), leaves, numbers) if numbers else ()
@@ -275,9 +283,21 @@ def _flat(leaves: Sequence[Any]) -> list[Any]:
     return tensors
 
 
-def _converted(array: Any) -> Any:
+def declared_by(step: Any) -> list[tf.DType] | None:
+    """The types of a step's tensors, of a tf.function with an input signature of nothing else."""
+    signature = getattr(step, "input_signature", None) if hasattr(type(step), "python_function") else None
+    if signature is None or not all(isinstance(spec, tf.TensorSpec) for spec in signature):
+        return None
+    return [spec.dtype for spec in signature]
+
+
+def _declared(arg: Any, dtype: tf.DType) -> Any:
+    return _converted(arg, dtype) if type(arg) is np.ndarray and arg.dtype != dtype.as_numpy_dtype else arg
+
+
+def _converted(array: Any, dtype: tf.DType | None = None) -> Any:
     try:
-        return tf.convert_to_tensor(array)
+        return tf.convert_to_tensor(array, dtype)
     except (TypeError, ValueError) as error:
         raise BadInputError(f"TensorFlow makes no tensor of an argument: {one_line(str(error))}") from error
 

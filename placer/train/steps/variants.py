@@ -10,7 +10,7 @@ from typing import Any
 
 from placer.errors import BadInputError
 from placer.trace.iterator_inputs import Feeding
-from placer.trace.signature import Layout, Signatures
+from placer.trace.signature import Layout, Signatures, declared_by
 from placer.trace.untouchable import untouchable, untouchable_now
 from placer.train.session import DeviceSession
 from placer.train.steps.untouched import UntouchedFunction
@@ -34,7 +34,7 @@ class Variants:
         self.left_alone: str | None = None  # why the step must run untouched for good
         self.is_settled = False  # on its main signature
         self._choosing = threading.Lock()  # the session's may be held by a thread that waits for the one that settles
-        self._signatures = Signatures(plain=untouched.plain is not None)
+        self._signatures = Signatures(plain=untouched.plain is not None, declared=declared_by(untouched.step))
         self._known: dict[Hashable, Variant] = {}
         self._calls = 0
         self._recent: deque[Variant] = deque(maxlen=RECENT)  # of the latest calls

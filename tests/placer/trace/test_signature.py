@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import BadInputError
-from placer.trace.signature import Layout, Signatures, flat_tensors
+from placer.trace.signature import Layout, Signatures, declared_by, flat_tensors
 
 
 def key(*args, **kwargs):
@@ -136,3 +136,16 @@ def test_a_float64_of_numpys_is_a_float_to_a_plain_step_and_a_tensor_to_a_tf_fun
     numbers = [plain.layout((x, np.float64(rate))).numbers for rate in (0.25, 0.125, 0.75, 0.1)]
     assert numbers == [(), (), (1,), (1,)]
     assert len(function.of((x, np.float64(0.5)))[1]) == 2
+
+
+def test_arrays_are_tensors_of_the_types_that_a_tf_function_declares():
+    step = tf.function(lambda x, y: x, input_signature=[tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32)])
+    declared = Signatures(declared=declared_by(step))
+    key, tensors = declared.of((np.ones(2), np.ones(2, np.int64)))
+    assert [tensor.dtype for tensor in tensors] == [tf.float32, tf.int32]
+    assert key == declared.of((tf.ones([2]), tf.ones([2], tf.int32)))[0]
+    assert [spec.dtype for spec in declared.layout((np.ones(2), np.ones(2, np.int64))).specs] == [tf.float32, tf.int32]
+    with pytest.raises(BadInputError, match="makes no tensor"):
+        declared.of((np.array(["a"]), np.ones(2, np.int32)))
+    nested = tf.function(lambda x: x["a"], input_signature=[{"a": tf.TensorSpec([None])}])
+    assert declared_by(nested) is declared_by(lambda x: x) is declared_by(tf.function(lambda x: x)) is None

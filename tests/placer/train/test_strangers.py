@@ -273,3 +273,27 @@ def test_two_signatures_of_a_step_that_calls_a_function_which_is_not_inlined_are
         assert hand(x).numpy() == alone(x).numpy()
         assert (weight.numpy() == expected.numpy()).all()
     assert [variant.following is not None for variant in hand.live.variants] == [False, True]
+
+
+def test_arrays_of_another_type_than_a_step_declares_are_placed_as_it_takes_them(two_cpus, live_hand):
+    def made():
+        weight = tf.Variable(tf.ones([4, 1]))
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 4])])
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((x @ weight) ** 2)
+            weight.assign_sub(0.01 * tape.gradient(loss, weight))
+            return loss
+
+        return step, weight
+
+    (step, weight), (alone, expected) = made(), made()
+    hand, rng = live_hand(step), np.random.default_rng(0)
+    for i in range(12):
+        if i == 4:
+            hand.place()
+        x = rng.normal(size=(64, 4))
+        assert hand(x).numpy() == alone(x).numpy()
+        assert (weight.numpy() == expected.numpy()).all()
+    assert hand.live.left_alone is None and hand.moves
