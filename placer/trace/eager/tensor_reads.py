@@ -86,24 +86,21 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
 
         return convert
 
-    def numpy(tensor: Any) -> Any:
-        caller = _caller(sys._getframe(1))
+    def asked(tensor: Any, asks: str, lacks: str) -> None:
+        caller = _caller(sys._getframe(2))
         if threading.get_ident() == thread and _is_users(caller):
             note(
-                f"it asks a tensor ({_made_by(tensor)}) for its value (`numpy`) in {_name(caller)}, which has none "
-                "while the step is traced; decorate it with @tf.function if that is meant"
+                f"it {asks.format(_made_by(tensor))} in {_name(caller)}, which {lacks} while the step is traced; "
+                "decorate it with @tf.function if that is meant"
             )
+
+    def numpy(tensor: Any) -> Any:
+        asked(tensor, "asks a tensor ({}) for its value (`numpy`)", "has none")
         raise AttributeError(f"{type(tensor).__name__!r} object has no attribute 'numpy'")
 
     def shown(make: Callable[[Any], str]) -> Callable[[Any], str]:
         def text(tensor: Any) -> str:
-            caller = _caller(sys._getframe(1))
-            if threading.get_ident() == thread and _is_users(caller):
-                note(
-                    f"it makes text of a tensor ({_made_by(tensor)}) in {_name(caller)}, which shows no value while "
-                    "the "
-                    "step is traced; decorate it with @tf.function if that is meant"
-                )
+            asked(tensor, "makes text of a tensor ({})", "shows no value")
             return make(tensor)
 
         return text
