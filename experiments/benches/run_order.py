@@ -153,9 +153,8 @@ def page_lines(facts: Facts) -> list[str]:
         f"Of {count} mappings rank makes {_slower(facts, RANK)} slower, donf {_slower(facts, DONF)}; the median gain "
         f"of a mapping is {_middle(facts, RANK):.3f} by rank, {_middle(facts, DONF):.3f} by donf. `local` and HEFT "
         f"plan for an order by rank, which favours it; on the other mappings rank gains {_unplanned(facts)}. Mean "
-        "absolute error "
-        "of the predicted step, calibrated by single devices alone: "
-        f"rank {error[RANK]:.1%}, donf {error[DONF]:.1%}, fifo {error[FIFO]:.1%}.",
+        f"absolute error of the predicted step, calibrated by single devices alone: rank {error[RANK]:.1%}, donf "
+        f"{error[DONF]:.1%}, fifo {error[FIFO]:.1%}.",
         *(["", *(f"- {line}" for line in missing)] if missing else []),
     ]
 

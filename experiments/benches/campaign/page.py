@@ -115,8 +115,7 @@ def _warm_start(facts: Facts) -> list[str]:
         f"at once, so a warm start could not help them. Of {len(rows)} searches, {saved} took fewer measurements warm "
         f"than cold, and {lost} more. Measurements of all warm searches by those of all cold ones (below 1, the warm "
         f"start saves some): {_together(rows):.2f}; by searcher: {_worth(rows)}. A search that never came near counts "
-        f"as {budget + 1}. "
-        "Medians over networks and seeds:",
+        f"as {budget + 1}. Medians over networks and seeds:",
         "",
         *markdown_table(("searcher", "cold", "warm"), table),
     ]

@@ -40,8 +40,7 @@ def accuracy_lines(facts: Facts) -> list[str]:
     return [
         f"Simulator: {facts['n_unseen']} mappings, predicted before they were measured, were off by {error:.1%} on "
         f"average, {middle:.1%} in the median; those that were dropped after their first step, which sets much up, do "
-        "not count. Each "
-        f"network averaged first: {mean_in_words([mean(errors) for errors in by_network.values()])}.",
+        f"not count. Each network averaged first: {mean_in_words([mean(errors) for errors in by_network.values()])}.",
         "",
     ]
 

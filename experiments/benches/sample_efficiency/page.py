@@ -40,8 +40,7 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         f"Over all networks, the mean over seeds with its interval. *Within {NEAR:.0%}*: networks on which its choice "
         "at the end, with the first seed, is that near. *Measured*: the fewest and the most that it measured on a "
-        "network; a searcher ends "
-        "early where it has nothing more to ask or the minutes are up.",
+        "network; a searcher ends early where it has nothing more to ask or the minutes are up.",
         "",
         *markdown_table(
             ("searcher", *(f"after {count}" for count in AT), f"within {NEAR:.0%}", "measured"),

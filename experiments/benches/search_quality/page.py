@@ -40,15 +40,14 @@ def _against_peers(facts: Facts) -> list[str]:
         f"What `{facts['searcher']}` delivers on {facts['workers']} one-core worker processes after at most "
         f"{facts['measurements']} measured mappings, the single devices aside, against the best single device and the "
         f"best of the other searchers, which had at most {facts['peer_measurements']} each. Networks are compared in "
-        "processes of their own, all searchers on the same profile, measured in turn. The figures are from the end of "
-        "the comparison, where the fastest mapping of each was stepped in turn with the others': medians with the "
-        "interquartile range. What is delivered is chosen by these very times, in hindsight, for each searcher alike, "
-        "so all are a little flattered. *Against the peer* below 1 means that the peer's was faster; a peer whose "
-        "mapping is "
-        "slower than the best single device would deliver that one, too, and is held to it. The fastest of many peers "
-        "is flattered most by noise. "
-        "*TensorFlow alone*: the step on all cores, timed before the workers were started; main-job times the two in "
-        "turn. `exact` is left out: it does not learn from measurements, and can take minutes.",
+        "processes of their own, all searchers on the same profile, measured in turn. The figures are from the end "
+        "of the comparison, where the fastest mapping of each was stepped in turn with the others': medians with the "
+        "interquartile range. What is delivered is chosen by these very times, in hindsight, for each searcher "
+        "alike, so all are a little flattered. *Against the peer* below 1 means that the peer's was faster; a peer "
+        "whose mapping is slower than the best single device would deliver that one, too, and is held to it. The "
+        "fastest of many peers is flattered most by noise. *TensorFlow alone*: the step on all cores, timed before "
+        "the workers were started; main-job times the two in turn. `exact` is left out: it does not learn from "
+        "measurements, and can take minutes.",
         "",
         f"{how_raced(facts)} {how_seeded(facts)}{not_compared(facts)}",
         "",

@@ -41,9 +41,8 @@ def page_lines(facts: Facts) -> list[str]:
         f"*Unseen mappings*: calibrated on the first {facts['calibrated_on']} measured mappings, single devices "
         "included, predicting the others. *Replay*: calibrated on all. *Transfers held out*: the cost of transfers "
         "is taken from the other networks; of this one, its profile and its single-device steps are known. *Single "
-        "devices only*: "
-        "links as the link probes measured them. *Noise*: interquartile range of one mapping's step times. "
-        + (SAME if facts.get("same_mappings") else OTHERS).format(facts["calibrated_on"]),
+        "devices only*: links as the link probes measured them. *Noise*: interquartile range of one mapping's step "
+        "times. " + (SAME if facts.get("same_mappings") else OTHERS).format(facts["calibrated_on"]),
         "",
         *markdown_table(HEADS, [_cells(name, row) for name, row in [*rows, ("mean", means), ("median", middles)]]),
         "",

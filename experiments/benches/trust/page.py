@@ -164,10 +164,9 @@ NOTES = (
     "(`beat_untouched=False`), over two CPU devices of one process without oneDNN, where both sides round alike; a "
     "loop that is placed although it should be left alone, or the other way round, counts, too.",
     "",
-    "Step times: two processes, one wrapped and one alone, take blocks of steps in turn once the search has ended; the "
-    "median over pairs of blocks of the ratio of their medians, with its interquartile range. Ratios far below 1 are "
-    "of "
-    "loops that run eagerly alone, or are traced again at each step, and are placed as one graph.",
+    "Step times: two processes, one wrapped and one alone, take blocks of steps in turn once the search has ended; "
+    "the median over pairs of blocks of the ratio of their medians, with its interquartile range. Ratios far below 1 "
+    "are of loops that run eagerly alone, or are traced again at each step, and are placed as one graph.",
     "",
     "Growth: a line through the memory of the process after each move of a live step to a new random mapping, and "
     "after each time that a step was wrapped, placed and closed. Reads and growth are found while loops are compared; "
