@@ -271,6 +271,7 @@ def test_a_divided_step_that_fails_when_it_first_trains_is_undone(two_cpus, live
     hand.close()
 
 
+@pytest.mark.slow
 def test_a_batch_of_another_size_from_an_iterator_is_trained_whole_and_never_cut_as_the_others(two_cpus, live_hand):
     sizes = [8] * 6 + [12, 8, 5, 8]
 
