@@ -14,7 +14,7 @@ def drain() -> None:
             tf.raw_ops.SyncDevice()
 
 
-def is_waiting() -> bool:
+def has_gpus() -> bool:
     """Whether there is a GPU to wait for."""
     return bool(_gpus())
 

@@ -128,8 +128,7 @@ def _graph_optimizer(*, on: bool) -> Iterator[None]:
 
 @contextmanager
 def _full_floats() -> Iterator[None]:
-    """Have GPUs multiply in float32, not TensorFloat-32, in the block; for a process that does nothing else "
-    "meanwhile."""
+    """Have GPUs multiply in float32, not TensorFloat-32, in the block; nothing else may use them meanwhile."""
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:
         yield

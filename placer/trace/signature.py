@@ -64,12 +64,9 @@ class Signatures:
         """A call's arguments, of a plain step with Python floats for NumPy's float64, which are such: as tensors they
         would not multiply with others of float32, which the step does where it is not traced.
         """
-        leaves = _nested(args, kwargs) if self._is_plain else []
-        if not any(type(leaf) is np.float64 for leaf in leaves):
+        if not self._is_plain:
             return args, kwargs
-        floats = [float(leaf) if type(leaf) is np.float64 else leaf for leaf in leaves]
-        given, named = tf.nest.pack_sequence_as((tuple(args), dict(kwargs or {})), floats)
-        return given, named
+        return tuple(map(_as_float, args)), {name: _as_float(value) for name, value in (kwargs or {}).items()}
 
     def _as_declared(self, args: Sequence[Any]) -> Sequence[Any]:
         """Positional arguments, with tensors of the declared types for arrays of others."""
@@ -262,15 +259,11 @@ def _plain(args: Sequence[Any]) -> list[Any] | None:
 
 def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
     """The leaves of the arguments, arrays as tensors."""
-    return [_converted(leaf) if _is_array(leaf) else leaf for leaf in _nested(args, kwargs)]
-
-
-def _nested(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
-    """The leaves of the arguments as they are."""
     try:
-        return list(tf.nest.flatten((tuple(args), dict(kwargs or {}))))
+        found = tf.nest.flatten((tuple(args), dict(kwargs or {})))
     except (TypeError, ValueError) as error:
         raise BadInputError(f"TensorFlow cannot take the step's arguments apart: {one_line(str(error))}") from error
+    return [_converted(leaf) if _is_array(leaf) else leaf for leaf in found]
 
 
 def _flat(leaves: Sequence[Any]) -> list[Any]:
@@ -281,6 +274,10 @@ def _flat(leaves: Sequence[Any]) -> list[Any]:
         elif _is_composite(leaf):
             tensors += tf.nest.flatten(leaf, expand_composites=True)
     return tensors
+
+
+def _as_float(value: Any) -> Any:
+    return float(value) if type(value) is np.float64 else value
 
 
 def declared_by(step: Any) -> list[tf.DType] | None:

@@ -108,8 +108,7 @@ class LiveStep:
 
     @property
     def overlaps(self) -> bool:
-        """Whether calls are timed from now on without waiting for GPUs, so that their seconds compare with no "
-        "others."""
+        """Whether calls are timed without waiting for GPUs now, so that their seconds compare only with each other."""
         return self._calls.overlaps
 
     @property

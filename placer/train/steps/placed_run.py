@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
-from placer.devices.gpu_wait import drain, is_waiting
+from placer.devices.gpu_wait import drain, has_gpus
 from placer.devices.workers.deadline import waiting
 from placer.train.session import DeviceSession
 from placer.train.steps.modes import Placed
@@ -30,7 +30,7 @@ class PlacedRun:
     @property
     def overlaps(self) -> bool:
         """Whether the latest call was timed while what it started still ran, and will overlap with the next."""
-        return self._calls_in_mode > DRAINED and is_waiting()
+        return self._calls_in_mode > DRAINED and has_gpus()
 
     def kept(self, mode: Placed) -> dict[int, Any] | None:
         """What `Replicas.roll_back` needs to undo a step that has not trained yet; None for one that has."""

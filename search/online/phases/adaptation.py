@@ -86,8 +86,10 @@ class Adaptation:
     def watch(self, step_s: float) -> Steps[None]:
         """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner is gone."""
         step = self._step()
-        if self.trials.live.overlaps is not self._overlaps:
-            self._time_otherwise(step_s)
+        if self.trials.live.overlaps is not self._overlaps:  # seconds mean something else now: no change of the load
+            self._overlaps = not self._overlaps
+            self._test.restart()
+            self.trials.go_on_with(self.trials.mode, [step_s])
         change = self._test.add(step_s)
         self.probes.stepped(step_s * (step - self._looked_at[-1]))
         self._looked_at.append(step)
@@ -111,12 +113,6 @@ class Adaptation:
             yield from self._ask_again()
         elif step >= self._look_step and self._may_return and self.trials.favourite is UNTOUCHED:
             yield from self._look_at_untouched()
-
-    def _time_otherwise(self, step_s: float) -> None:
-        """From this step on, seconds mean something else, which is no change of the load."""
-        self._overlaps = self.trials.live.overlaps
-        self._test.restart()
-        self.trials.go_on_with(self.trials.mode, [step_s])
 
     def _alarm(self, change: Change) -> None:
         before = self._looked_at[max(0, len(self._looked_at) - 1 - change.steps)]

@@ -21,7 +21,7 @@ def drained(monkeypatch):
 
 
 def test_without_gpus_nothing_is_waited_for():
-    assert gpu_wait._gpus() == () and not gpu_wait.is_waiting()
+    assert gpu_wait._gpus() == () and not gpu_wait.has_gpus()
     gpu_wait.drain()
 
 
@@ -46,7 +46,7 @@ def test_a_timed_step_ends_when_its_devices_are_done(monkeypatch):
 
 def test_live_steps_are_waited_for_only_after_a_change(monkeypatch, drained, live_hand, make_step):
     monkeypatch.setattr(placed_run, "DRAINED", 3)
-    monkeypatch.setattr(placed_run, "is_waiting", lambda: True)
+    monkeypatch.setattr(placed_run, "has_gpus", lambda: True)
     step, batch = make_step()
     hand = live_hand(step)
     for _ in range(4):

@@ -129,10 +129,10 @@ def test_how_long_it_takes_is_printed(capsys):
 
 def test_a_float64_of_numpys_is_a_float_to_a_plain_step_and_a_tensor_to_a_tf_function():
     plain, function, x = Signatures(plain=True), Signatures(), tf.ones([2])
-    key, tensors = plain.of((x, {"rate": np.float64(0.5)}))
-    assert key == plain.of((x, {"rate": 0.5}))[0] and len(tensors) == 1
-    assert plain.layout((x, {"rate": np.float64(0.5)})).filled(tensors)[0][1] == {"rate": 0.5}
-    assert key != plain.of((x, {"rate": np.float32(0.5)}))[0]
+    key, tensors = plain.of((x,), {"rate": np.float64(0.5)})
+    assert key == plain.of((x,), {"rate": 0.5})[0] and len(tensors) == 1
+    assert plain.layout((x,), {"rate": np.float64(0.5)}).filled(tensors)[1] == {"rate": 0.5}
+    assert key != plain.of((x,), {"rate": np.float32(0.5)})[0]
     numbers = [plain.layout((x, np.float64(rate))).numbers for rate in (0.25, 0.125, 0.75, 0.1)]
     assert numbers == [(), (), (1,), (1,)]
     assert len(function.of((x, np.float64(0.5)))[1]) == 2
