@@ -48,7 +48,7 @@ with placer.autoplace(step, devices="cpus:2", budget=1) as placed:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @other_user
 @own_mounts
 def test_a_search_by_a_user_who_can_write_nowhere_but_for_temporary_files() -> None:

@@ -13,7 +13,7 @@ from tests.environments.surroundings import AS_OTHER, NO_HOME, other_user, start
 
 SEARCH = ("search", "mnist_softmax", "--workers", "2", "--measurements", "3", "--split", "off", "--quiet", "--json")
 
-pytestmark = [pytest.mark.slow, pytest.mark.workers]
+pytestmark = [pytest.mark.nightly, pytest.mark.workers]
 
 
 def test_two_searches_with_one_store_and_one_folder_hand_back_what_each_measured(tmp_path: Path) -> None:
@@ -30,7 +30,6 @@ def test_two_searches_with_one_store_and_one_folder_hand_back_what_each_measured
         assert kept.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
-@pytest.mark.nightly
 @other_user
 def test_two_users_search_at_once(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)

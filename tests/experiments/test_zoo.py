@@ -90,7 +90,7 @@ def test_the_same_seed_gives_the_same_step_even_in_the_same_process(name: str):
     assert not np.array_equal(one.example_inputs[0], other.example_inputs[0])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_op_names_do_not_depend_on_what_was_built_before():
     first, second = ([op.name for op in traced(zoo.load("mobilenet_v3", batch=1)).graph.get_operations()] for _ in "ab")
     assert first == second

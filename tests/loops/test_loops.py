@@ -18,7 +18,7 @@ from experiments.loops.judge import Judge
 
 QUICK = ("scratch",)
 LIMIT_S = 240.0
-SEARCHED = ("plain", "gan", "averages", "mixed_precision", "partial_batch")
+SEARCHED = ("gan", "averages", "partial_batch")
 INSIDE = [loop for loop in LOOPS.values() if not loop.alone]
 OUTSIDE = [loop for loop in LOOPS.values() if loop.alone]
 

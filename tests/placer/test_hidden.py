@@ -35,7 +35,7 @@ def run(folder, *arguments):
     [
         ("search.py", "placer.autoplace"),
         *(
-            pytest.param(hider, statement, marks=pytest.mark.nightly if "search" in hider else pytest.mark.slow)
+            pytest.param(hider, statement, marks=pytest.mark.nightly)
             for hider in ("search.py", "search/__init__.py", "surrogate/__init__.py")
             for statement in ("placer.autoplace", "from placer.keras import AutoPlace")
             if (hider, statement) != ("search.py", "placer.autoplace")

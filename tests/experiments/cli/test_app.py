@@ -107,10 +107,10 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        pytest.param(("search", "no_such_net", "--workers", 2), 2, "no_such_net", marks=pytest.mark.slow),
+        pytest.param(("search", "no_such_net", "--workers", 2), 2, "no_such_net", marks=pytest.mark.nightly),
         (("search", "towers", "--workers", 2, "--devices", "workers:2"), 2, "--workers and --devices"),
         pytest.param(
-            ("search", "mnist_softmax", "--workers", 4096), 2, "4096 workers were asked for", marks=pytest.mark.slow
+            ("search", "mnist_softmax", "--workers", 4096), 2, "4096 workers were asked for", marks=pytest.mark.nightly
         ),
         (("search", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
         pytest.param(("search", "missing.py:make", "--workers", 2), 2, "missing.py", marks=pytest.mark.slow),
@@ -120,7 +120,9 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
         pytest.param(("search", "mnist_softmax"), 1, "nothing to place", marks=pytest.mark.slow),
         pytest.param(("devices", "--devices", "gpus:0"), 2, "as in gpus:2", marks=pytest.mark.nightly),
-        pytest.param(("devices", "--devices", "gpus:2"), 2, "write cpus:2 to divide the CPU", marks=pytest.mark.slow),
+        pytest.param(
+            ("devices", "--devices", "gpus:2"), 2, "write cpus:2 to divide the CPU", marks=pytest.mark.nightly
+        ),
         pytest.param(
             ("search", "no_such_net", "--devices", "gpus:2@0"), 2, "as in gpus:2@4096", marks=pytest.mark.nightly
         ),
@@ -132,7 +134,7 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
             ("search", "mnist_softmax", "--workers", 2, "--max-memory", "worker:2=1GiB"),
             2,
             "--max-memory: worker:2 is no device here; the devices are worker:0, worker:1.",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.nightly,
         ),
         (("compare", "mnist_softmax", "--workers", 2, "--max-memory", "worker:0=big"), 2, "'big' is no size"),
         pytest.param(

@@ -160,7 +160,7 @@ print(weight.numpy().tolist(), step.left_alone if wrapped else None, sep="|")
 
 
 @pytest.mark.workers
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_program_that_draws_from_a_seed_goes_on_as_alone():
     found = []
     for how in ("alone", "wrapped"):

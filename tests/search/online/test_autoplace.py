@@ -640,7 +640,7 @@ assert not variables[1].numpy().any()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_a_training_whose_workers_are_joined_anew_trains_as_the_step_alone() -> None:
     done = subprocess.run([sys.executable, "-c", JOINED_ANEW], capture_output=True, text=True, timeout=300)

@@ -110,6 +110,7 @@ def signalled(number, frozen):
     return act
 
 
+@pytest.mark.nightly
 def test_a_healthy_search_prints_nothing_on_stderr_that_is_not_ours(tmp_path):
     ended = hit(tmp_path, PROFILING, lambda *_: None, deadline_s="300")
     assert (ended.code, ended.lines, ended.left) == (0, (), ())
@@ -126,7 +127,8 @@ def test_while_ops_are_profiled(tmp_path, act):
     assert "while ops were profiled" in line
 
 
-@pytest.mark.parametrize("act", [freeze, nightly(kill)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("act", [freeze, kill])
 def test_while_finalists_are_measured_what_was_found_so_far_is_written(tmp_path, act):
     ended = hit(tmp_path, LAST, act)
     assert (ended.code, ended.left) == (1, ())
