@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, read_mapping
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin, pinned
-from placer.graph.topology import Link, Topology
+from placer.graph.topology import Link
 from search.offline.plan import DEFAULT_SEARCHER, Plan, plan
 from search.problem.memory_fit import with_tensors
 from search.problem.problem import OBJECTIVES, Problem
@@ -165,7 +166,7 @@ def timeline_of(mapping: Mapping, objective: str, schedule: str) -> Timeline:
     """One step alone. Max-load needs no links, so tensors cross missing ones at no cost."""
     topology = mapping.topology
     if objective == "max-load":
-        topology = Topology(topology.devices, (FREE, *topology.links), topology.contention)
+        topology = replace(topology, links=(FREE, *topology.links))
     return Simulator(mapping.graph, topology, schedule).timeline(mapping.devices)
 
 

@@ -122,7 +122,7 @@ def _of_ops(found: Plan, groups: Groups, room: Room) -> Plan:
 def _predicted(wanted: ModelToPlan, store: OperatorStore, seed: int) -> tuple[Topology, OpGraph]:
     """The devices, and the model's ops with their predicted costs there."""
     if wanted.topology is not None:
-        topology = wanted.max_memory.on(read_topology(wanted.topology))
+        topology = replace(wanted.max_memory.on(read_topology(wanted.topology)), counts_tensors=True)
         return topology, store.on_topology(_captured(wanted, seed), topology).graph
     from placer.devices.logical import split
     from placer.devices.opening import open_devices

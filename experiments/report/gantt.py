@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
 from itertools import groupby
-from math import ceil, inf
+from math import ceil
 from typing import NamedTuple
 
 from experiments.report.text import ms, printable
 from placer.graph.op_graph import PHASES, Op
 from surrogate.operators.features import family_of
-from surrogate.simulate.timeline import Timeline
+from surrogate.simulate.timeline import Rows, Timeline
 
 OTHER, SEND, RECEIVE, TRANSFER = "other", "send", "receive", "transfer"
 MOST_KINDS = 8  # colours that can still be told apart
@@ -174,15 +174,13 @@ def _stacked(bars: Iterable[Bar]) -> list[Bar]:
     """Bars that overlap share the lane's height: a | aaaa.cc | above  b | .bbb... |."""
     done: list[Bar] = []
     cluster: list[tuple[int, Bar]] = []
-    free_s: list[float] = []
+    rows = Rows()
     for bar in sorted(bars, key=lambda bar: bar.start_s):
-        if bar.start_s >= max(free_s, default=-inf):
-            done += _shared(cluster, len(free_s))
-            cluster, free_s = [], []
-        row = next((r for r, until in enumerate(free_s) if until <= bar.start_s), len(free_s))
-        free_s[row : row + 1] = [bar.end_s]
-        cluster.append((row, bar))
-    return done + _shared(cluster, len(free_s))
+        if bar.start_s >= rows.end_s:
+            done += _shared(cluster, len(rows))
+            cluster, rows = [], Rows()
+        cluster.append((rows.take(bar.start_s, bar.end_s), bar))
+    return done + _shared(cluster, len(rows))
 
 
 def _shared(cluster: Iterable[tuple[int, Bar]], rows: int) -> list[Bar]:

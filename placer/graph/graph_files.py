@@ -148,7 +148,7 @@ def read_topology(path: str | Path) -> Topology:
     )
     links = tuple(Link(**msgspec.structs.asdict(entry)) for entry in file.links)
     try:
-        return Topology(devices, links, file.contention)
+        return Topology(devices, links, file.contention, counts_tensors=False)
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from None
 

@@ -99,8 +99,11 @@ def has_room_for_trials(graph: OpGraph, topology: Topology) -> bool:
 def is_tight(graph: OpGraph, topology: Topology) -> bool:
     """Whether some device might be too small for the whole step, so that the order of its ops matters for memory: an
     order that leaves updates to the end holds all gradients beside what `graph.order` holds, about as many bytes as
-    there are variables. A tenth of each device counts as taken, because searches leave so much free.
+    there are variables. A tenth of each device counts as taken, because searches leave so much free. Never where the
+    topology's limits do not count tensors.
     """
+    if not topology.counts_tensors:
+        return False
     limits = [0.9 * device.memory_bytes for device in topology.devices if device.memory_bytes is not None]
     if not limits or most_bytes(graph) <= min(limits):
         return False

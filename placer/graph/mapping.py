@@ -16,6 +16,9 @@ class MappingError(BadInputError):
     """The mapping does not fit its graph or topology."""
 
 
+ROUNDING = 1e-12  # relative: what a sum of fractional bytes may differ by in another order
+
+
 @dataclass(frozen=True)
 class Mapping:
     """Op i of `graph` runs on device `devices[i]` of `topology`. Only `devices` is compared for equality.
@@ -43,7 +46,7 @@ class Mapping:
                 self._refuse_split(unit)
         for d, used_bytes in enumerate(self.memory_bytes):
             limit = self.topology.devices[d].memory_bytes
-            if limit is not None and used_bytes > limit * (1 - self.headroom):
+            if limit is not None and used_bytes > limit * (1 - self.headroom) * (1 + ROUNDING):
                 name = self.topology.names[d]
                 raise MappingError(
                     f"device {short(name)} would hold {used_bytes} bytes of its {limit} "

@@ -61,7 +61,7 @@ class MemoryLimits:
             raise BadInputError(f"{self.option}: {listed(unknown)} is no device here; the devices are {listed(known)}.")
 
     def on(self, topology: Topology, *, shares: bool = False) -> Topology:
-        """The topology with the memory of these devices lowered; what they have less of anyway stays.
+        """The topology with the memory of these devices lowered; what they have less of anyway stays. Tensors count.
 
         shares: whether what CPUs have is only a share of their machine's free memory; a limit then takes its place.
         Raises BadInputError for a device that the topology does not have.
@@ -75,7 +75,7 @@ class MemoryLimits:
             guessed = shares and device.kind == "cpu" and device.name in limit
             has = None if guessed else device.memory_bytes
             devices.append(replace(device, memory_bytes=_lower(has, limit.get(device.name))))
-        return replace(topology, devices=tuple(devices))
+        return replace(topology, devices=tuple(devices), counts_tensors=True)
 
 
 NO_LIMITS = MemoryLimits()

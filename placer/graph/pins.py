@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -53,8 +53,8 @@ def parse_pin(text: str) -> Pin:
 def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
     """`graph` with the ops that pins match, and those colocated with them, limited to the pins' devices.
 
-    Raises BadInputError where a pin matches no op or no device, where an op cannot run where it is pinned, and where
-    pins contradict one another.
+    Raises BadInputError where a pin matches no op or no device, where an op cannot run where it is pinned, where pins
+    contradict one another, and where the name of a pin's device stands for other devices, too.
     """
     if not pins:
         return graph
@@ -68,9 +68,20 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
     for unit in graph.colocated:
         if any(pins_of[v] for v in unit):
             names = tuple(device.name for device in _Limited(graph, topology).to(unit, pins_of))
+            _check_names(names, topology)
             for v in unit:
                 ops[v] = replace(ops[v], devices=names)
     return replace(graph, ops=tuple(ops))
+
+
+def _check_names(names: Collection[str], topology: Topology) -> None:
+    """Raises BadInputError where one of these names, to which ops are limited, is also the kind of another device."""
+    other = next((d for d in topology.devices if d.kind in names and d.name not in names), None)
+    if other is not None:
+        raise BadInputError(
+            f"--pin: {short(other.kind)} is the name of a device and the kind of {short(other.name)}, so that ops "
+            "cannot be kept on that device alone; give it another name."
+        )
 
 
 def _matched(graph: OpGraph, pin: Pin, topology: Topology, found: Found | None) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from placer.errors import BadInputError, listed, plain, short
@@ -80,6 +80,7 @@ class Topology:
     devices: tuple[Device, ...]
     links: tuple[Link, ...] = ()
     contention: str = "none"
+    counts_tensors: bool = field(default=True, compare=False)  # memory_bytes limits them, too, not only variables
 
     def __post_init__(self) -> None:
         if not self.devices:

@@ -24,6 +24,8 @@ from placer.splits.step_graph import StepGraph
 from placer.trace.graph_def.node_def import parse_input, set_inputs
 from placer.trace.variable_parts import VariableParts
 
+MOST_PARTS = 1024  # of an op: each is a node of the graph
+
 
 @dataclass(frozen=True)
 class DividedGraph:
@@ -152,6 +154,11 @@ class _Divider:
             ways = self.graph.ways(op.name)
             known = f"it can be divided along {', '.join(ways)}" if ways else "it has to stay whole"
             raise PlanError(f"op {short(op.name)} ({op.type}) has no rule for {short(division.way)}; {known}.")
+        if division.parts > MOST_PARTS and way.extent >= MOST_PARTS:
+            raise PlanError(
+                f"op {short(op.name)} ({op.type}) is to be divided into {division.parts} parts; "
+                f"ask for 2 to {MOST_PARTS}."
+            )
         if division.parts < 2 or 0 < way.extent < division.parts * way.least:
             raise PlanError(
                 f"op {short(op.name)} ({op.type}) cannot be divided into {division.parts} parts along "

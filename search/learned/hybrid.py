@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.int32]
 
+AT_ONCE = 4096  # placements that are predicted together
+FEW_UNITS = 64  # of a problem whose placements are predicted whole, or more of fewer placements
 NEAR = 0.2  # of the units, at most, concerns a move around the best measured
 DRIFT = 0.03  # relative: what a machine drifts by between turns, which two or three steps of one turn do not show
 
@@ -105,15 +108,15 @@ class Hybrid(Searcher):
         if self.rounds:
             return
         self.elites.room = self.settings.enumerate
-        rows = np.array(list(fitting_placements(self.problem)), np.int32)
-        left = len(rows)
-        for part in np.array_split(rows, max(1, len(rows) // 4096)):
-            if self.stop() and self.elites.value:
+        every, whole = fitting_placements(self.problem), False
+        while not (self.stop() and self.elites.value):
+            part = np.array(list(islice(every, AT_ONCE)), np.int32)
+            if not len(part):
+                whole = True
                 break
             self.elites.add(part, self._predict(part))
-            left -= len(part)
         self.rounds = 1
-        self._least = self.elites.ranked()[0][0] if not left and self.elites.value else 0.0
+        self._least = self.elites.ranked()[0][0] if whole and self.elites.value else 0.0
 
     def _certify(self) -> None:
         """Let branch and bound improve on the best, or prove a bound."""
@@ -174,7 +177,7 @@ class Hybrid(Searcher):
         measured = self.incumbent()
         known = best[: chains // 4] + ([measured] if measured is not None else [])
         if not explore:
-            return known or best
+            return known or best or self._starts[:chains]
         others = self._starts + [placement for _, placement in self.elites.ranked()[chains:]]
         return known + (self.rng.sample(others, min(len(others), chains - len(known))) if others else [])
 
@@ -199,7 +202,7 @@ class Hybrid(Searcher):
         return self.stop.left_s() if isinstance(self.stop, Deadline) else math.inf
 
     def _is_small(self) -> bool:
-        return self.problem.space <= self.settings.enumerate
+        return self.problem.space * len(self.problem.units) <= self.settings.enumerate * FEW_UNITS
 
     # What measuring adds.
 

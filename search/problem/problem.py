@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from placer.errors import BadInputError, listed, short
-from placer.graph.mapping import Mapping
+from placer.graph.mapping import ROUNDING, Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs, cost_matrix, mean_cost_s
@@ -149,7 +149,8 @@ class Problem:
     def capacity_bytes(self) -> tuple[float, ...]:
         """Bytes each device may hold, head-room taken off; infinity = unlimited."""
         limits = (device.memory_bytes for device in self.topology.devices)
-        return tuple(math.inf if limit is None else limit * (1 - self.headroom) for limit in limits)
+        share = (1 - self.headroom) * (1 + ROUNDING)
+        return tuple(math.inf if limit is None else limit * share for limit in limits)
 
     @cached_property
     def limits(self) -> Limits:

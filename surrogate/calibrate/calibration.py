@@ -55,7 +55,7 @@ class Calibration:
     def topology(self, topology: Topology) -> Topology:
         """The same devices with corrected links."""
         links = tuple(link.slowed(self.tensor_factor, self.byte_factor) for link in topology.links)
-        return Topology(topology.devices, links, self.contention)
+        return replace(topology, links=links, contention=self.contention)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, count
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from placer.graph.held_memory import Lack, own_bytes, worst_lack
@@ -146,19 +147,39 @@ def _draw(row: list[str], text: str, start: float, end: float) -> None:
     row[round(start) : round(end)] = text[:width].ljust(width, text[-1])
 
 
+class Rows:
+    """The rows of a lane: what overlaps is in different ones, each in the first that is free when it starts."""
+
+    def __init__(self) -> None:
+        self.end_s = -math.inf  # of all that is in them
+        self._busy: list[tuple[float, int]] = []  # a heap: until when, and which row
+        self._free: list[int] = []  # a heap
+
+    def __len__(self) -> int:
+        return len(self._busy) + len(self._free)
+
+    def take(self, start_s: float, end_s: float) -> int:
+        """The row of what lasts from `start_s`, which must not be before that of the last call, to `end_s`."""
+        while self._busy and self._busy[0][0] <= start_s:
+            heappush(self._free, heappop(self._busy)[1])
+        row = heappop(self._free) if self._free else len(self._busy)
+        heappush(self._busy, (end_s, row))
+        self.end_s = max(self.end_s, end_s)
+        return row
+
+
 class _Tracks:
     """The tracks of one process of a trace; a slice goes to the first track of its lane that is free."""
 
     def __init__(self, names: Iterable[str], pid: int) -> None:
         self.pid = pid
         self.number = {name: i for i, name in enumerate(names)}
-        self.free_s: dict[str, float] = {}
+        self._rows: dict[str, Rows] = {}  # of each lane
 
     def slice(self, lane: str, name: str, category: str, start_s: float, end_s: float) -> dict[str, Any]:
         """A complete event ("X") of the trace event format."""
-        names = chain([lane], (f"{lane} ({i})" for i in count(2)))
-        track = next(name for name in names if self.free_s.get(name, 0.0) <= start_s)
-        self.free_s[track] = end_s
+        row = self._rows.setdefault(lane, Rows()).take(start_s, end_s)
+        track = f"{lane} ({row + 1})" if row else lane
         where = {"pid": self.pid, "tid": self.number.setdefault(track, len(self.number))}
         times = {"ts": start_s * 1e6, "dur": (end_s - start_s) * 1e6}
         return {"name": name, "cat": category, "ph": "X", **where, **times}

@@ -6,7 +6,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from types import TracebackType
 from typing import Any, Self
@@ -205,7 +205,7 @@ class Training:
         devices = self.live.session.present
         names = devices.topology.names
         links = measure_links(names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES)
-        return Topology(devices.topology.devices, links, devices.topology.contention)
+        return replace(devices.topology, links=links)
 
     def searched(self, seed: int) -> list[Held]:
         """A new search under the present load, with the whole budget: the mappings it found, the fastest first."""

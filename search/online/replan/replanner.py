@@ -333,4 +333,4 @@ def _part(topology: Topology, names: tuple[str, ...]) -> Topology:
         return topology
     devices = tuple(device for device in topology.devices if device.name in names)
     links = tuple(link for link in topology.links if {link.src, link.dst} <= {*names, ANY})
-    return Topology(devices, links, topology.contention)
+    return replace(topology, devices=devices, links=links)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from experiments.jobs.plan import plan_command
+from experiments.jobs.plan import plan_command, simulate_command
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.memory_limits import MemoryLimits
-from placer.graph.op_graph import Edge, OpGraph
+from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from tests.search.session.test_memory import keeping
 
@@ -69,3 +69,25 @@ def test_where_tensors_cannot_be_counted_it_says_so(plans: Any) -> None:
     assert note.endswith("the graph's edges have no bytes.")
     (note,) = plans(None, 250, 250, objective="max-load")["notes"]
     assert "under way in a pipeline is not known" in note
+
+
+def test_the_order_of_a_simulated_step_is_by_rank_whatever_tensors_take(tmp_path: Path) -> None:
+    """s 0-1, a 1-2, b 2-3 and c 2-7, which waits for a; b alone would free memory if it ran before a."""
+    ops = tuple(Op(name, cost_s={"cpu": seconds}) for name, seconds in (("s", 1), ("a", 1), ("b", 1), ("c", 5)))
+    write_graph(tmp_path / "graph.json", OpGraph("g", ops, (Edge(0, 2, 1000), Edge(0, 1, 0, 1), Edge(1, 3, 0))))
+    devices = tuple(Device(f"d{i}", "cpu", 100) for i in range(2))
+    write_topology(tmp_path / "topology.json", Topology(devices, (Link("*", "*", 0.0, 1e9),)))
+    mapping = {"format": "placer.mapping/1", "assignment": {"s": "d0", "a": "d0", "b": "d0", "c": "d1"}}
+    (tmp_path / "mapping.json").write_text(json.dumps(mapping))
+    found = simulate_command(*(tmp_path / f"{name}.json" for name in ("graph", "topology", "mapping")))
+    assert found.facts["value"] == 7
+
+
+def test_a_graph_whose_ops_no_link_joins_is_refused_in_one_line_however_many_mappings_there_are(tmp_path: Path) -> None:
+    """More than are predicted whole, and none of them can run."""
+    free = [Op(f"f{i}", cost_s={"gpu": 1.0, "cpu": 1.0}) for i in range(20)]
+    ops = (Op("a", cost_s={"gpu": 1.0}), Op("b", cost_s={"cpu": 1.0}), *free)
+    write_graph(tmp_path / "graph.json", OpGraph("g", ops, (Edge(0, 1, 8),)))
+    write_topology(tmp_path / "topology.json", Topology((Device("gpu:0", "gpu"), Device("cpu:0", "cpu"))))
+    with pytest.raises(BadInputError, match="no link"):
+        plan_command(tmp_path / "graph.json", tmp_path / "topology.json", seconds=0.3)

@@ -53,3 +53,11 @@ def test_mappings_that_cannot_be_are_refused(devices, headroom, says):
 def test_a_partial_mapping_is_refused():
     with pytest.raises(MappingError, match="leaves out 2 of 3"):
         Mapping.of(GRAPH, TOPOLOGY, {"a": "cpu:0"})
+
+
+def test_fractions_of_bytes_fill_a_device_exactly_in_any_order():
+    a, b, c = sizes = (104857.6, 209715.2, 314572.8)
+    assert a + b + c > c + b + a
+    ops = tuple(Op(f"v{i}", cost_s={"cpu": 1.0}, memory_bytes=size) for i, size in enumerate(sizes))
+    full = Topology((Device("cpu:0", "cpu", memory_bytes=c + b + a),))
+    assert Mapping(OpGraph("g", ops, ()), full, (0, 0, 0)).memory_bytes == (a + b + c,)

@@ -120,6 +120,14 @@ def test_a_pin_that_cannot_be_kept_is_refused_in_one_line(pins, says):
     assert "\n" not in str(refused.value)
 
 
+def test_a_device_that_is_called_like_the_kind_of_another_is_no_pin():
+    topology = Topology((Device("gpu", "a100"), Device("b", "gpu")))
+    graph = OpGraph("g", (Op("x", cost_s={"gpu": 2.0, "b": 1.0}),), ())
+    with pytest.raises(BadInputError, match="'gpu' is the name of a device and the kind of 'b'"):
+        pinned(graph, [Pin("x", "a100")], topology)
+    assert pinned(graph, [Pin("x", "b")], topology).ops[0].devices == ("b",)
+
+
 def test_what_is_colocated_and_cannot_follow_is_named():
     ops = (Op("a", cost_s=BOTH, colocate="c"), Op("b", "Cast", {"gpu": 1.0}, colocate="c"))
     with pytest.raises(BadInputError, match=r"--pin 'a=cpu': op 'b' .Cast., colocated with 'a', cannot run on cpu:0"):

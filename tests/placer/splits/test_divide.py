@@ -159,6 +159,14 @@ def test_what_has_state_is_not_copied(build: Callable[[], Any], name: str, type:
         divide(_graph(build), SplitPlan({name: Division("copies", 2)}), [], [])
 
 
+def test_no_more_copies_are_made_than_a_graph_can_hold() -> None:
+    def build() -> None:
+        tf.raw_ops.Exp(x=tf.raw_ops.Placeholder(dtype=tf.float32, shape=[2], name="x"), name="exp")
+
+    with pytest.raises(PlanError, match=r"'exp' .Exp. is to be divided into 1000000000 parts; ask for 2 to 1024"):
+        divide(_graph(build), SplitPlan({"exp": Division("copies", 10**9)}), [], [])
+
+
 def _read_after() -> None:
     handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[6, 3], shared_name="weight", name="weight")
     update = tf.raw_ops.AssignSubVariableOp(resource=handle, value=tf.ones([6, 3]), name="update")

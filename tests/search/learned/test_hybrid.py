@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from placer.graph.op_graph import Op, OpGraph
 from placer.result import Measured
+from search.learned import hybrid
 from search.learned.hybrid import Hybrid, HybridSettings
 from search.offline.plan import plan
 from search.problem.problem import Problem
@@ -42,6 +44,23 @@ def test_a_small_space_is_proven_and_a_plan_of_it_ends_at_once(build):
     found = plan(problem, "hybrid", seconds=5_000, clock=lambda: float(next(ticks)))
     assert found.value == pytest.approx(found.lower_bound)
     assert found.seconds < 100
+
+
+def test_few_placements_of_many_ops_are_not_all_held_at_once(build, monkeypatch):
+    """2^16 placements of 3,016 ops would take gigabytes."""
+    free = [Op(f"free{i}", cost_s={"gpu": 1.0, "cpu": 1.0}) for i in range(16)]
+    graph = OpGraph("g", (*free, *(Op(f"fixed{i}", cost_s={"gpu": 1.0}) for i in range(3_000))), ())
+    counted = []
+
+    def counting(problem, *stop):
+        for placement in fitting_placements(problem, *stop):
+            counted.append(1)
+            yield placement
+
+    monkeypatch.setattr(hybrid, "fitting_placements", counting)
+    mapping = Hybrid(Problem(graph, build.machine("gpu", "cpu")), stop=lambda: True).ask()
+    assert len(counted) <= 2 * hybrid.AT_ONCE
+    assert len(set(mapping.devices[16:])) == 1
 
 
 def test_a_plan_of_a_middling_problem_is_certified(build):

@@ -281,6 +281,7 @@ def alone(op):
             2,
             "device 'd1' cannot run the op 'a', and each must run all",
         ),
+        (network("12", 0.0, 0.0, update_s=0.0), cluster(1), 1, "take no time; give them costs"),
     ],
 )
 def test_what_cannot_be_trained_is_one_line(graph, topology, devices, says):

@@ -53,6 +53,11 @@ def test_an_op_that_alone_reads_something_large_frees_memory_whatever_its_phase(
     assert freeing(OpGraph("g", ops, edges)).tolist() == [False, True, False, False]
 
 
+def test_limits_that_do_not_count_tensors_are_never_tight():
+    assert is_tight(training(), machine(100))
+    assert not is_tight(training(), replace(machine(100), counts_tensors=False))
+
+
 def test_where_memory_is_tight_no_gradient_waits_for_the_last_one():
     graph, everywhere = training(), [0] * (4 * LAYERS + 1)
     roomy, tight = Simulator(graph, machine(None)), Simulator(graph, machine((LAYERS + 4) * SIZE))

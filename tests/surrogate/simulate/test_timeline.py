@@ -2,11 +2,14 @@
 
 import json
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from surrogate.simulate.memory_peak import Stay, peaks
 from surrogate.simulate.simulator import Simulator
-from surrogate.simulate.timeline import Span, Timeline
+from surrogate.simulate.timeline import Rows, Span, Timeline
 
 TOPOLOGY = Topology((Device("x", "cpu"), Device("y", "cpu")), (Link("*", "*", 0, 10),))
 
@@ -58,3 +61,13 @@ def test_ops_that_overlap_on_one_device_get_tracks_of_their_own():
     at = {e["name"]: names[e["tid"]] for e in trace["traceEvents"] if e["ph"] == "X"}
     assert at == {"a": "x", "b": "x (2)", "c": "x"}
     assert {e["pid"] for e in trace["traceEvents"]} == {2}
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=30))
+def test_each_thing_is_in_the_first_row_that_is_free(lasting):
+    rows, free_s = Rows(), []
+    for start_s, seconds in sorted(lasting):
+        first = next((row for row, until in enumerate(free_s) if until <= start_s), len(free_s))
+        free_s[first : first + 1] = [start_s + seconds]
+        assert rows.take(start_s, start_s + seconds) == first
+    assert len(rows) == len(free_s)
