@@ -502,6 +502,16 @@ def managed_names(frame: FrameType) -> tuple[str, ...]:
     return tuple(map(str, frame.f_locals.get("symbol_names", ())))
 
 
+def carried(frame: FrameType) -> list[tuple[str, Any]] | None:
+    """The names and first values of what AutoGraph carries through the While that it makes in this frame, those of the
+    program last; None where it makes none.
+    """
+    if frame.f_globals.get("__name__") != control_flow.__name__ or frame.f_code.co_name != "_tf_while_stmt":
+        return None
+    names, values = frame.f_locals.get("symbol_names", ()), frame.f_locals.get("init_vars", ())
+    return list(zip(map(str, names), values, strict=False))
+
+
 def is_deterministic() -> bool:
     """Whether tf.config.experimental.enable_op_determinism was called."""
     return bool(framework_config.is_op_determinism_enabled())

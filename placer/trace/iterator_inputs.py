@@ -6,7 +6,7 @@ that uses an iterator in any other manner cannot be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,16 @@ from placer.trace.signature import Layout
 NEXT = "IteratorGetNext"
 
 
+class EndOfDataError(Exception):
+    """An iterator has ended. tensors: as `Feeding.taken` gives them, but for that iterator and those after it, which
+    are as they were given; asked: the positions of those before it, whose elements have left them.
+    """
+
+    def __init__(self, tensors: Sequence[Any], asked: Sequence[int]) -> None:
+        super().__init__("an iterator has ended")
+        self.tensors, self.asked = tensors, asked
+
+
 @dataclass(frozen=True)
 class Feeding:
     """The iterators among a call's flat tensors: position -> TypeSpec of an element."""
@@ -35,18 +45,29 @@ class Feeding:
         return cls(found) if found else None
 
     def taken(self, tensors: Sequence[Any]) -> list[Any]:
-        """`tensors` with each iterator replaced by its next element. Raises OutOfRangeError at the end of data."""
+        """`tensors` with each iterator replaced by its next element. Raises EndOfDataError."""
         found: list[Any] = []
+        asked: list[int] = []
         for i, tensor in enumerate(tensors):
-            found += self._next(i, tensor) if i in self.elements else [tensor]
+            if i not in self.elements:
+                found.append(tensor)
+                continue
+            try:
+                found += self._next(i, tensor)
+            except tf.errors.OutOfRangeError:
+                raise EndOfDataError([*found, *tensors[i:]], asked) from None
+            asked.append(i)
         return found
 
     @contextmanager
-    def lent(self, tensors: Sequence[Any]) -> Iterator[list[Any]]:
-        """The inverse of `taken`: each element's tensors replaced by an iterator over that one element."""
+    def lent(self, tensors: Sequence[Any], asked: Collection[int] | None = None) -> Iterator[list[Any]]:
+        """The inverse of `taken`: each element's tensors replaced by an iterator over that one element. asked: the
+        positions of the iterators whose elements are there; None for all.
+        """
+        asked = self.elements if asked is None else asked
         left, found, held = iter(tensors), [], []
-        for i in range(self._width(len(tensors))):
-            if i in self.elements:
+        for i in range(self._width(len(tensors), asked)):
+            if i in asked:
                 spec = self.elements[i]
                 held.append(_over_one([next(left) for _ in tf.nest.flatten(spec)], spec))
                 found += tf.nest.flatten(held[-1], expand_composites=True)
@@ -57,7 +78,7 @@ class Feeding:
     def shapes(self, tensors: Sequence[Any]) -> dict[int, list[Any]]:
         """The shapes of the elements among `taken` tensors, by the position of their iterator."""
         left, found = iter(tensors), {}
-        for i in range(self._width(len(tensors))):
+        for i in range(self._width(len(tensors), self.elements)):
             parts = [next(left) for _ in tf.nest.flatten(self.elements[i])] if i in self.elements else [next(left)]
             if i in self.elements:
                 found[i] = [part.shape for part in parts]
@@ -68,9 +89,9 @@ class Feeding:
         types, shapes = [spec.dtype for spec in specs], [spec.shape for spec in specs]
         return list(tf.raw_ops.IteratorGetNext(iterator=iterator, output_types=types, output_shapes=shapes))
 
-    def _width(self, taken: int) -> int:
-        """Number of flat tensors with iterators, from the number with elements."""
-        return taken - sum(len(tf.nest.flatten(spec)) - 1 for spec in self.elements.values())
+    def _width(self, taken: int, asked: Collection[int]) -> int:
+        """Number of flat tensors with iterators, from the number with elements of those asked."""
+        return taken - sum(len(tf.nest.flatten(self.elements[i])) - 1 for i in asked)
 
 
 def unrepeatable(layout: Layout, concrete: Any) -> str | None:

@@ -10,6 +10,7 @@ from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.devices.links.staging import on_gpus
 from placer.errors import BadInputError, what_failed
+from placer.trace.iterator_inputs import EndOfDataError
 from placer.train.builder import Builder
 from placer.train.joined_step import JoinedStep
 from placer.train.session import DeviceSession
@@ -24,6 +25,14 @@ HALF_WAY = (
     "and may have written variables that the step as it is written had not reached; check them before you go on, or "
     "decorate the step with @tf.function if that is meant"
 )
+
+
+def _taken(variant: Variant, tensors: Sequence[Any]) -> tuple[Sequence[Any] | None, EndOfDataError | None]:
+    """What a captured step takes of a call, or the end of data."""
+    try:
+        return variant.taken(tensors), None
+    except EndOfDataError as end:
+        return None, end
 
 
 class Calls:
@@ -95,13 +104,16 @@ class Calls:
             self._give_way_to_readers()
             takes_batch = self._takes_batch(variant)
         # A reader in another thread, which the batch may wait for, may need the lock.
-        given = variant.taken(tensors) if takes_batch else None
+        given, end = _taken(variant, tensors) if takes_batch else (None, None)
         with self.session.lock:
             if self.session.suspected:
                 self.session.check_for_losses()
             as_called = partial(self.untouched.run, variant, args, kwargs)
+            numbers = variant.layout.numbers_of(args, kwargs)
             if given is not None and variant.feeding is not None:  # the batch has left the iterator
-                as_called = partial(self.untouched.run_flat, variant, given, variant.layout.numbers_of(args, kwargs))
+                as_called = partial(self.untouched.run_flat, variant, given, numbers)
+            elif end is not None and end.asked:  # batches have left other iterators than that which has ended
+                as_called = partial(self.untouched.run_flat, variant, end.tensors, numbers, end.asked)
             if self.variants.left_alone:
                 return as_called()
             mode = self._mode_of(variant, given)

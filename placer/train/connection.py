@@ -241,11 +241,16 @@ class Connection:
         if self.workers is not None:
             self.workers.close()
 
+    @property
+    def leaves(self) -> bool:
+        """Whether `close` leaves workers, and so gives all variables of the program new storage."""
+        return self._whole is not None and self.workers is not None and not self.is_away
+
     def close(self) -> None:
         """End the workers that were started for this session, and leave variables usable without them. What of the
         program goes with them is named in a warning.
         """
-        leaves = self._whole is not None and self.workers is not None and not self.is_away
+        leaves = self.leaves
         dropped = dropped_by_joining(left=True) if leaves else None
         try:
             if leaves:

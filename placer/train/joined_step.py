@@ -38,7 +38,7 @@ class JoinedStep:
         tf_names = [devices.tf_names[name] for name in names]
         nodes = devices.topology.nodes
         links = measure_links(names, tf_names, probes=QUICK_PROBES, repeats=QUICK_REPEATS, nodes=nodes)
-        devices.topology = topology = Topology(devices.topology.devices, links, devices.topology.contention)
+        devices.topology = topology = replace(devices.topology, links=links)
         return replace(self, topology=topology)
 
     def profiled(self, plan: int, captured: Captured, devices: Devices, limit_s: float | None) -> JoinedStep:

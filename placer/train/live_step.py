@@ -362,13 +362,15 @@ class LiveStep:
             return
         self.mode = self._builder.rebuilt(joined.main, joined.topology, self.mode)
 
-    def close(self) -> None:
-        """Leave the session, with the user's variables true. Background work that does not end is left to itself."""
+    def close(self, *, aside: bool = False) -> None:
+        """Leave the session, with the user's variables true. Background work that does not end is left to itself.
+        aside: as in `DeviceSession.leave`.
+        """
         if not self._background.close(CLOSE_LIMIT_S):
             self.session.connection.end_workers()  # it may wait for one that no longer answers
             self._background.finish(CLOSE_LIMIT_S)
         with self.session.lock:
-            self.session.leave(self)
+            self.session.leave(self, aside=aside)
             self._calls.end()
             if self._joined is not None:
                 self._joined.trial_run.close()

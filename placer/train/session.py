@@ -96,6 +96,7 @@ class DeviceSession:
         self.losses: list[Loss] = []
         self.suspected = False  # whether work in the background met what may be a loss
         self.runs_untouched = False  # whether a step of it runs now, on the user's own variables
+        self._is_forsaken = False  # whether the last member left beside the program's own thread
         self._recovering = False
         self._dropped: str | None = None  # of the program, by losses that are not recovered from yet
 
@@ -104,6 +105,8 @@ class DeviceSession:
         """The session of these devices, shared by all steps. Raises BadInputError where other workers are joined, and
         where a step was wrapped with other memory limits of these devices.
         """
+        for session in [session for session in cls._open.values() if session._is_forsaken and not session.members]:
+            session._close()
         if (spec, include_local) not in cls._open:
             other = next((named for named, _ in cls._open if named is not None), None)
             if spec is not None and other is not None:
@@ -195,20 +198,32 @@ class DeviceSession:
             self.log.forget()
         return why
 
-    def leave(self, member: Member) -> None:
-        """Take a step out; with the last one the devices are closed and the user's variables no longer watched."""
+    def leave(self, member: Member, *, aside: bool = False) -> None:
+        """Take a step out; with the last one the devices are closed and the user's variables no longer watched.
+
+        aside: the program goes on meanwhile, in a thread of its own. To leave workers gives all its variables new
+        storage, which it may be writing, so they stay joined until it asks for devices again (`of`), or ends.
+        """
         if member in self.members:
             if self.fragile:
                 self.save()  # nobody can be asked to repeat steps of one who left
             else:
                 self.replicas.pull()  # no replica of its own has to be kept for the truth that it holds
             self.members.remove(member)
-        if not self.members:
-            try:
-                self.replicas.close()
-                self.connection.close()
-            finally:
-                self._open.pop((self.connection.spec, self.connection.include_local), None)
+        if self.members:
+            return
+        self._is_forsaken = aside and self.connection.leaves
+        if self._is_forsaken:
+            self.replicas.close()
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        try:
+            self.replicas.close()
+            self.connection.close()
+        finally:
+            self._open.pop((self.connection.spec, self.connection.include_local), None)
 
     # Steps and variables.
 

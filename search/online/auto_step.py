@@ -9,6 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as MappingABC
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -105,6 +106,15 @@ class AutoStep:
         else:
             self._after_another()
         return outputs
+
+    def __get__(self, instance: object, owner: type | None = None) -> AutoStep:
+        """Raises BadInputError where it would be called as a method, whose `self` it does not know."""
+        if instance is None:
+            return self
+        raise BadInputError(
+            f"{self.name} is a method that was wrapped in its class; wrap it where the object is made: "
+            f"self.{self.name} = placer.autoplace(self.{self.name})."
+        )
 
     def leave_alone(self, why: str) -> None:
         """Run the step untouched for good, from the next call on, and say why."""
@@ -386,13 +396,16 @@ class AutoStep:
         self._losses = len(self._session.losses)
 
 
-def _end(live: LiveStep, controller: Controller) -> None:
-    """Give back what a step holds, except the store, which only the thread that opened it may close."""
+def _end(live: LiveStep, controller: Controller, *, aside: bool = False) -> None:
+    """Give back what a step holds, except the store, which only the thread that opened it may close. aside: as in
+    `DeviceSession.leave`.
+    """
     if controller.planner is not None:
         controller.planner.close()
-    live.close()
+    live.close(aside=aside)
 
 
 def _end_soon(live: LiveStep, controller: Controller) -> None:
     """As `_end`, for a step that the user dropped: not within the garbage collection that found it."""
-    threading.Thread(target=_end, args=(live, controller), daemon=True, name="placer-end").start()
+    end = partial(_end, live, controller, aside=True)
+    threading.Thread(target=end, daemon=True, name="placer-end").start()

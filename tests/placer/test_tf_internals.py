@@ -377,7 +377,7 @@ def branching(x, i):
 
 
 def test_what_is_traced_as_a_branch_or_a_loop_can_be_replaced_and_autographs_names_are_known():
-    traced, names = [], []
+    traced, names, carried = [], [], []
 
     def around(function):
         def noted(*args):
@@ -385,6 +385,7 @@ def test_what_is_traced_as_a_branch_or_a_loop_can_be_replaced_and_autographs_nam
             frame = sys._getframe(1)
             while frame is not None:
                 names.extend(tf_internals.managed_names(frame))
+                carried.extend(tf_internals.carried(frame) or [])
                 frame = frame.f_back
             return function(*args)
 
@@ -395,6 +396,8 @@ def test_what_is_traced_as_a_branch_or_a_loop_can_be_replaced_and_autographs_nam
         tf.function(branching).get_concrete_function(*specs)
     assert len(traced) == 6  # two of the If, condition and body of the loop, two of the Case
     assert "y" in names
+    assert {name for name, _ in carried} == {"<internal iterate>", "y"}
+    assert all(tf.is_symbolic_tensor(value) for name, value in carried if name == "y")
     tf.function(branching).get_concrete_function(*specs)
     assert len(traced) == 6
 

@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -53,6 +53,12 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
                     "do once, whichever way is taken; use tf.where or a tf.TensorArray, or decorate the step with "
                     "@tf.function if that is meant"
                 )
+            name = _counted(sys._getframe(1), args, outputs)
+            if name is not None:
+                note(
+                    f"it counts with `{name}`, a float of Python's, in a loop that depends on a tensor, where a traced "
+                    "step has float32; make it a tensor, or decorate the step with @tf.function if that is meant"
+                )
             return _marked(outputs)
 
         return traced
@@ -66,6 +72,57 @@ def _marked(outputs: Any) -> Any:
     if not any(type(leaf) is float for leaf in tf.nest.flatten(outputs)):
         return outputs
     return tf.nest.map_structure(lambda leaf: tf.constant(leaf, name=NUMBER) if type(leaf) is float else leaf, outputs)
+
+
+def _counted(frame: FrameType, args: Sequence[Any], outputs: Any) -> str | None:
+    """The name of what is a float of Python's before a loop, and that its body, traced with `args`, makes of such
+    numbers and constants alone; None where there is none. frame: what traces the body.
+    """
+    loop = next((at for at in _frames(frame) if tf_internals.managed_names(at)), None)
+    carried = tf_internals.carried(loop) if loop is not None else None
+    if not carried or not isinstance(outputs, (list, tuple)):
+        return None
+    first = [value for _, value in carried]
+    names = [name for name, value in carried for _ in tf.nest.flatten(value, expand_composites=True)]
+    count = len(names)
+    if len(args) < count or len(outputs) < count:
+        return None  # of the condition
+    before, after = args[-count:], outputs[-count:]
+    are_floats = [type(leaf) is float for leaf in tf.nest.flatten(first, expand_composites=True)]
+    numbers = {id(given): True for given, is_float in zip(before, are_floats, strict=True) if is_float}
+    for name, given, made, is_float in zip(names, before, after, are_floats, strict=True):
+        if is_float and made is not given and tf.is_symbolic_tensor(made) and _made_of(made, numbers):
+            return name
+    return None
+
+
+def _made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
+    """Whether a tensor is made of numbers (True) or of constants alone (False); None where of anything else, too.
+    known: the same of tensors by their id.
+    """
+    left, seen, met = [tensor], set(), False
+    while left:
+        one = left.pop()
+        branches = tf_internals.branches_of(one.op)
+        if id(one) in known:
+            met |= known[id(one)]
+        elif branches:  # which is taken does not matter
+            ways = [_made_of(graph.outputs[one.value_index], _within(one.op, graph, known)) for graph in branches]
+            if None in ways and True not in ways:
+                return None
+            met |= True in ways
+        elif one.op.name not in seen and one.op.type != "Const":
+            seen.add(one.op.name)
+            if not one.op.inputs:
+                return None
+            left += one.op.inputs
+    return met
+
+
+def _within(op: Any, graph: Any, known: Mapping[int, bool]) -> dict[int, bool]:
+    """What is known of the inputs of a branch."""
+    found = {id(inner): _made_of(outer, known) for outer, inner in zip(op.inputs[1:], graph.inputs, strict=True)}
+    return {key: kind for key, kind in found.items() if kind is not None}
 
 
 class _Places:

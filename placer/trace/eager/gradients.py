@@ -1,6 +1,9 @@
-"""Gradients that are None eagerly where a branch is not taken or a loop does not run, and zeros once a step is traced.
+"""Gradients that are something else eagerly than in a trace, because of the step's branches and loops.
 
-Optimizers leave a variable alone whose gradient is None; of zeros, momentum and weight decay go on moving it.
+Where a branch is not taken or a loop does not run, they are None eagerly, and zeros once a step is traced. Optimizers
+leave a variable alone whose gradient is None; of zeros, momentum and weight decay go on moving it. Those of rows that
+are gathered in a branch or a loop are tf.IndexedSlices eagerly, in which a row may be twice, and dense in a trace, so
+that norms differ, and what is clipped by them.
 """
 
 from __future__ import annotations
@@ -21,28 +24,41 @@ COUNTS = frozenset(  # ops that make a loop's condition of constants
     {"Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual", "LogicalAnd", "LogicalOr", "LogicalNot"}
     | {"Identity", "Cast", "AddV2", "Sub", "Mul", "FloorDiv", "Max", "Min", "Maximum", "Minimum", "StridedSlice"}
 )
+GATHERS = frozenset({"ResourceGather", "ResourceGatherNd", "GatherV2", "Gather", "GatherNd"})
+SHAPES = frozenset({"VariableShape", "Shape", "ShapeN"})
+SOMETIMES_NONE = (
+    "the gradient of {} is None where a branch is not taken, or a loop does not run, and zeros once the step is "
+    "traced, which momentum and weight decay tell apart; decorate it with @tf.function if zeros are meant"
+)
+DENSE = (
+    "the gradient of {}, of which it gathers rows in a branch or a loop, is tf.IndexedSlices eagerly, and dense once "
+    "the step is traced, which norms and optimizers tell apart; gather the rows outside, or decorate the step with "
+    "@tf.function if that is meant"
+)
 
 
 @contextmanager
 def watched_gradients(note: Callable[[str], None]) -> Iterator[None]:
     """Call `note` with the reason, in words, where a gradient is asked for in this block that is None on some way
-    through the branches and loops of the step, but not on all. Only this thread's count. Under the lock `patching`.
+    through the branches and loops of the step, but not on all, or that is of rows eagerly, and dense in a trace. Only
+    this thread's count. Under the lock `patching`.
     """
     thread, gradient = threading.get_ident(), tf.GradientTape.gradient
 
     def noted(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != thread:
+            return gradient(tape, target, sources, *args, **kwargs)
+        targets = [one for one in tf.nest.flatten(target) if tf.is_symbolic_tensor(one)]
+        gathered = _only_gathered(targets, tf.nest.flatten(sources))
         found = gradient(tape, target, sources, *args, **kwargs)
-        gives_zeros = tf.UnconnectedGradients.ZERO in map(_kind, (*args, *kwargs.values()))
-        if not gives_zeros and threading.get_ident() == thread:
-            targets = [one for one in tf.nest.flatten(target) if tf.is_symbolic_tensor(one)]
-            pairs = zip(tf.nest.flatten(sources), tf.nest.flatten(found), strict=False)
+        pairs = list(zip(tf.nest.flatten(sources), tf.nest.flatten(found), strict=False))
+        dense = [gathered[id(source)] for source, value in pairs if id(source) in gathered and _is_dense(value)]
+        if dense:
+            note(DENSE.format(short(dense[0])))
+        if not any(_is_zero(argument) for argument in (*args, *kwargs.values())):
             name = _sometimes_none(targets, [source for source, value in pairs if value is not None])
             if name is not None:
-                note(
-                    f"the gradient of {short(name)} is None where a branch is not taken, or a loop does not run, and "
-                    "zeros once the step is traced, which momentum and weight decay tell apart; decorate it with "
-                    "@tf.function if zeros are meant"
-                )
+                note(SOMETIMES_NONE.format(short(name)))
         return found
 
     tf.GradientTape.gradient = tf.autograph.experimental.do_not_convert(noted)
@@ -52,8 +68,50 @@ def watched_gradients(note: Callable[[str], None]) -> Iterator[None]:
         tf.GradientTape.gradient = gradient
 
 
-def _kind(argument: Any) -> Any:
-    return tf.UnconnectedGradients.ZERO if argument == "zero" else argument
+def _is_dense(value: Any) -> bool:
+    return isinstance(value, tf.Tensor)  # which tf.IndexedSlices are not
+
+
+def _is_zero(argument: Any) -> bool:
+    """Whether an argument, which may be a tensor, is the wish for zeros where nothing is connected."""
+    return argument is tf.UnconnectedGradients.ZERO or (isinstance(argument, str) and argument == "zero")
+
+
+def _only_gathered(targets: list[Any], sources: list[Any]) -> dict[int, str]:
+    """By their ids the names of the sources that the step reads by rows alone, and in a branch or a loop."""
+    if not targets or not tf_internals.is_step_graph(targets[0].graph):
+        return {}
+    graph, found = targets[0].graph, {}
+    captured = {id(outer): inner for outer, inner in graph.captures}
+    for source in sources:
+        tensor = tf_internals.handle_of(source) if hasattr(source, "assign") else source
+        held = captured.get(id(tensor), tensor)
+        if not tf.is_symbolic_tensor(held) or held.graph is not graph:
+            continue
+        reads = {(kind, within is not graph) for kind, within in _reads(graph, held) if kind not in SHAPES}
+        if any(nested for _, nested in reads) and all(kind in GATHERS for kind, _ in reads):
+            found[id(source)] = str(getattr(source, "path", source.name))
+    return found
+
+
+def _bodies(op: Any) -> list[Any]:
+    """The graphs of the branches or of the body of an op, whose inputs are the op's last ones."""
+    loop = tf_internals.loop_of(op)
+    return [loop[1]] if loop else tf_internals.branches_of(op)
+
+
+def _reads(graph: Any, tensor: Any) -> Iterator[tuple[str, Any]]:
+    """The types of the ops that read a tensor of a graph, and their graphs, also in what is nested there."""
+    for op in tensor.consumers():
+        bodies = _bodies(op)
+        for body in bodies:
+            given = op.inputs[len(op.inputs) - len(body.inputs) :]
+            for inner in [inner for one, inner in zip(given, body.inputs, strict=True) if one is tensor]:
+                yield from _reads(body, inner)
+        if op.type == "Identity":
+            yield from _reads(graph, op.outputs[0])
+        elif not bodies:
+            yield op.type, graph
 
 
 def _sometimes_none(targets: list[Any], sources: list[Any]) -> str | None:

@@ -8,7 +8,7 @@ may jump where it is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -26,6 +26,7 @@ INTS = frozenset({"AddV2", "Add", "Sub", "FloorMod", "FloorDiv"})
 BRANCHES = frozenset({"If", "StatelessIf", "Case"})
 CONSTANTS = frozenset({"Const"})
 ROUNDED = tuple(kind.as_datatype_enum for kind in (tf.float32, tf.float16, tf.bfloat16, tf.complex64))
+SHORT = frozenset(kind.as_datatype_enum for kind in (tf.float16, tf.bfloat16))
 
 NUMBER = "placer_number"  # the name of a constant that a branch gives for a float of Python's
 
@@ -65,11 +66,10 @@ def number_misused(graph_def: Any, numbers: Iterable[str]) -> str | None:
     """What a step computes with the inputs named `numbers` that Python would compute more exactly, in words; None
     where it computes nothing of the kind.
     """
-    functions = {function.signature.name: function for function in graph_def.library.function}
-    return _misused(list(graph_def.node), set(numbers), functions)
+    return _misused(list(graph_def.node), set(numbers))
 
 
-def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) -> str | None:
+def _misused(nodes: list[Any], scalars: set[str]) -> str | None:
     """scalars: names of nodes that are numbers. Those computed of numbers and constants alone are numbers, too."""
     known = scalars | {node.name for node in nodes if node.op in CONSTANTS}
     made, grows = set(scalars), True
@@ -80,10 +80,8 @@ def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) 
             if node.name in made or not made.intersection(data):
                 continue
             if node.op in CALLS:
-                why = _within_call(node, data, made, functions)
-                if why is not None:
-                    return why
-            elif node.op in BRANCHES:
+                return f"op {node.name} takes it into a tf.function, which TensorFlow would trace anew for each value"
+            if node.op in BRANCHES:
                 if made.intersection(data[1:]):
                     return f"op {node.name} ({node.op}) takes it into a branch"
             elif known.issuperset(data):
@@ -97,10 +95,20 @@ def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) 
     return None
 
 
-def _within_call(node: Any, data: list[str], made: set[str], functions: Mapping[str, Any]) -> str | None:
-    body = functions[node.attr["f"].func.name]
-    given = [argument.name for argument, source in zip(body.signature.input_arg, data, strict=True) if source in made]
-    return _misused(list(body.node_def), set(given), functions)
+def has_short_floats(graph_def: Any) -> bool:
+    """Whether a step makes or takes floats of 16 bits."""
+    return any({attr.type for attr in node.attr.values()} & SHORT for node in _all_nodes(graph_def))
+
+
+def in_short_floats(graph_def: Any) -> int:
+    """How many ops of a step compute in floats of 16 bits."""
+    return sum("T" in node.attr and node.attr["T"].type in SHORT for node in _all_nodes(graph_def))
+
+
+def _all_nodes(graph_def: Any) -> Iterator[Any]:
+    yield from graph_def.node
+    for body in graph_def.library.function:
+        yield from body.node_def
 
 
 def _allowed(node: Any) -> frozenset[str]:

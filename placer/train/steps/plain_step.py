@@ -23,7 +23,7 @@ Watch = Callable[[Callable[[str], None]], AbstractContextManager[None]]
 WATCHES: tuple[Watch, ...] = (
     watched_shapes, watched_values, watched_branches, watched_gradients, watched_losses, no_new_variables,
 )  # fmt: skip
-WATCHES_OF_NUMBERS: tuple[Watch, ...] = (watched_branches, watched_gradients)
+WATCHES_OF_NUMBERS: tuple[Watch, ...] = (watched_shapes, watched_values, watched_branches, watched_gradients)
 
 
 class PlainStep:
@@ -88,8 +88,9 @@ class PlainStep:
         return self._traceable(step, self._watched)
 
     def with_numbers(self, python: Callable[..., Any]) -> Any:
-        """The Python function of a tf.function, to be traced with tensors in the place of numbers; what it does then in
-        branches that TensorFlow's own trace, one for each number, would take or not is noted.
+        """The Python function of a tf.function, to be traced with tensors in the place of numbers; what it does then
+        that TensorFlow's own trace, one for each number, would not do alike is noted: in branches, and with shapes and
+        values that it does not know.
         """
         return self._traceable(python, self._watched_numbers)
 
@@ -115,13 +116,13 @@ class PlainStep:
             self._note(f"it changes {where}, {ONCE}")
 
     def _watched_numbers(self, *_: Any) -> AbstractContextManager[None]:
-        return self._watched_by(WATCHES_OF_NUMBERS)
+        return self._watched_by(WATCHES_OF_NUMBERS, lambda why: self._note(why.partition("; ")[0]))  # it is decorated
 
     @contextmanager
-    def _watched_by(self, watches: Sequence[Watch]) -> Iterator[None]:
+    def _watched_by(self, watches: Sequence[Watch], note: Callable[[str], None] | None = None) -> Iterator[None]:
         with patching, ExitStack() as entered:
             for watch in watches:
-                entered.enter_context(watch(self._note))
+                entered.enter_context(watch(note or self._note))
             yield
 
     def _note(self, why: str) -> None:

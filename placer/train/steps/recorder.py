@@ -50,9 +50,12 @@ class Recorder:
         replicas.pull()
         if replicas.changes != self._changes:
             self._steps.clear()
-        start = _values_of(variables)
+        start, before = _values_of(variables), replicas.changes
         outputs, step_s = run()
-        self._steps.append(Recorded(start, list(tensors), returned(outputs), _values_of(variables)))
+        if replicas.changes == before + 1:  # by the step: nobody else wrote meanwhile
+            self._steps.append(Recorded(start, list(tensors), returned(outputs), _values_of(variables)))
+        else:
+            self._steps.clear()
         self._changes = replicas.changes
         return outputs, step_s
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -14,12 +14,18 @@ from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import returned
-from placer.trace.eager.number_use import branch_number_misused, number_misused
+from placer.trace.eager.number_use import (
+    branch_number_misused,
+    has_short_floats,
+    in_short_floats,
+    number_misused,
+)
 from placer.trace.eager.ops import eager_difference
 from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, several, unrepeatable
 from placer.trace.owners import owners
 from placer.trace.random_streams import repeating_draws
+from placer.trace.signature import Layout
 from placer.trace.tracing import given_to, trace
 from placer.train.session import DeviceSession
 from placer.train.steps.plain_step import PlainStep
@@ -75,9 +81,27 @@ class UntouchedFunction:
         graph_def = concrete.graph.as_graph_def()
         why = why or _misused(variant) or unrepeatable(variant.layout, concrete)
         why = why or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
+        why = why or self._widened(variant, graph_def)
         if self.plain is not None and why is None:
             self.plain.traced(concrete)
         return why
+
+    def _widened(self, variant: Variant, graph_def: Any) -> str | None:
+        """Why numbers may not be tensors of a step that computes in short floats, in words; None where they may. Keras
+        keeps float16 where it meets a number of Python's, and makes float32 of it where it meets a tensor of that.
+        """
+        if not (variant.layout.numbers and has_short_floats(graph_def)):
+            return None
+        if self.plain is not None:
+            traced = trace(self._traceable(variant), Layout.of(variant.args, variant.kwargs), self.name)[0]
+        else:
+            traced = self.step.get_concrete_function(*variant.args, **variant.kwargs)
+        if in_short_floats(graph_def) >= in_short_floats(traced.graph.as_graph_def()):
+            return None
+        return (
+            "a number among its arguments changes from call to call, and as a tensor it would make float32 of short "
+            "floats; pass it as a tensor of their type"
+        )
 
     def _traceable(self, variant: Variant) -> Any:
         """What to trace for a signature: no tf.function that would give its trace of another state of Python."""
@@ -112,12 +136,16 @@ class UntouchedFunction:
                 self.session.after_untouched()
 
     def run_flat(
-        self, variant: Variant, tensors: Sequence[Any], numbers: Sequence[float] | None = None
+        self,
+        variant: Variant,
+        tensors: Sequence[Any],
+        numbers: Sequence[float] | None = None,
+        asked: Collection[int] | None = None,
     ) -> tuple[Any, float]:
         """The same on flat tensors, batches already taken from iterators. numbers: the Python numbers among them, where
-        the user's own are at hand.
+        the user's own are at hand. asked: the positions of the iterators from which they were taken; None for all.
         """
-        with self._own_variables(), lent(variant.feeding, tensors) as flat:
+        with self._own_variables(), lent(variant.feeding, tensors, asked) as flat:
             found = variant.layout.numbers_in(flat) if numbers is None else numbers
             args, kwargs = variant.layout.filled(flat, found, arrays=self.plain is not None)
             return self._timed(variant, args, kwargs)
@@ -150,7 +178,7 @@ class UntouchedFunction:
         self.session.replicas.pull()
         before, self.session.runs_untouched = self.session.runs_untouched, True
         try:
-            with unwatched(self.session.replicas):
+            with unwatched(self.session.replicas), self.session.replicas.lent():
                 yield
         finally:
             self.session.runs_untouched = before
@@ -193,6 +221,8 @@ def _unseen_array(variant: Variant) -> str | None:
     return "it takes an array beside an iterator, so that what it does to the array could not be seen; pass a tensor"
 
 
-def lent(feeding: Feeding | None, tensors: Sequence[Any]) -> AbstractContextManager[Sequence[Any]]:
+def lent(
+    feeding: Feeding | None, tensors: Sequence[Any], asked: Collection[int] | None = None
+) -> AbstractContextManager[Sequence[Any]]:
     """Flat tensors as the user's step takes them: an iterator over its batch where it takes an iterator."""
-    return nullcontext(tensors) if feeding is None else feeding.lent(tensors)
+    return nullcontext(tensors) if feeding is None else feeding.lent(tensors, asked)

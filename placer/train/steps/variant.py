@@ -6,8 +6,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import tensorflow as tf
-
 from placer.execute.rewrite import Template
 from placer.trace.capture import Captured
 from placer.trace.iterator_inputs import Feeding
@@ -50,18 +48,15 @@ class Variant:
         """
         return self.feeding is None or self.feeding.shapes(given) == self.captured_shapes
 
-    def taken(self, tensors: Sequence[Any]) -> Sequence[Any] | None:
+    def taken(self, tensors: Sequence[Any]) -> Sequence[Any]:
         """What a captured step takes: a batch where the user gave an iterator.
 
-        None at the end of the iterator: the user's own step has to meet it, because what does not depend on the batch
-        happens nevertheless. TensorFlow counts an optimizer's `iterations` on before the step fails, and a plain step
-        may do something before it asks for a batch.
+        Raises EndOfDataError where it has ended: the user's own step has to meet that, because what does not depend on
+        the batch happens nevertheless. TensorFlow counts an optimizer's `iterations` on before the step fails, and a
+        plain step may do something before it asks for a batch.
         """
         if self.feeding is None:
             return tensors
-        try:
-            given = self.feeding.taken(tensors)
-        except tf.errors.OutOfRangeError:
-            return None
+        given = self.feeding.taken(tensors)
         self.shapes = self.feeding.shapes(given)
         return given

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -78,6 +79,8 @@ class Replicas:
         self.changes = 0  # how often anybody wrote
         self.aside: str | None = None  # a reader that the step cannot wait for or be waited for by, in words
         self._singly = 0
+        self._lent = False  # whether a step runs on the user's own variables now
+        self._lending = threading.Lock()  # for a moment, while `_lent` changes or counts
 
     def adopt(self, variables: Iterable[tf.Variable]) -> bool:
         """Keep these variables of the user true from now on; returns whether any was new.
@@ -253,26 +256,24 @@ class Replicas:
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
         """The user may change these variables: from here on they hold the true value."""
         variables = list(variables)
+        keys = [id(variable) for variable in variables]
+        if self._written_while_lent(keys):
+            return
         with self._lock:
             self.will_read(variables)
-            self.changes += 1
-            for variable in variables:
-                self._true[id(variable)] = {HOME}
-                self._writes.add(id(variable))
-            self._latest = None
+            self._written(keys)
 
     def after_write(self, variables: Iterable[tf.Variable]) -> None:
         """As in `Watcher`: a step that another thread took meanwhile may have copied what they held before. What it
         wrote itself stays the truth, because the function may as well only have read that variable.
         """
+        written = [id(variable) for variable in variables]
+        if self._written_while_lent(written):
+            return
         with self._lock:
-            keys = [id(variable) for variable in variables if HOME in self._true.get(id(variable), ())]
+            keys = [key for key in written if HOME in self._true.get(key, ())]
             if keys:
-                self.changes += 1
-                self._latest = None
-            for key in keys:
-                self._true[key] = {HOME}
-                self._writes.add(key)
+                self._written(keys)
 
     def read_aside(self, variables: Iterable[tf.Variable], reader: str) -> None:
         """As in `Watcher`. Waits for the step that runs now, but not for ever: the step may wait for this reader."""
@@ -298,6 +299,20 @@ class Replicas:
                 self._true[key] = {HOME}
             self._only_home = True
 
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """While a step runs on the user's own variables, all of them true; the lock is held. Another thread may write
+        them without waiting for it, because the step may wait for that thread, which makes its batches.
+        """
+        before = self._lent
+        with self._lending:
+            self._lent = True
+        try:
+            yield
+        finally:
+            with self._lending:
+                self._lent = before
+
     def close(self) -> None:
         """Make the user's variables true and stop watching them."""
         self.pull()
@@ -307,6 +322,22 @@ class Replicas:
             held.clear()
         self._latest = None
         self.transfers.forget()
+
+    def _written_while_lent(self, keys: Sequence[int]) -> bool:
+        """Note that the user writes these variables, if that need not wait for the step that runs."""
+        with self._lending:
+            if not self._lent or not self._are_home(keys):
+                return False
+            self._written([key for key in keys if key in self._true])
+            return True
+
+    def _written(self, keys: Iterable[int]) -> None:
+        """The user has written these, or may now: from here on they hold the true value."""
+        self.changes += 1
+        self._latest = None
+        for key in keys:
+            self._true[key] = {HOME}
+            self._writes.add(key)
 
     def _are_home(self, keys: Iterable[int]) -> bool:
         """Whether the user's variables are true, as are all that are not kept here."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from placer.execute.rewrite import PlacedStep, PlacementError
 from placer.train import builder
 from placer.train.session import DeviceSession
 from placer.train.steps import variants
+from placer.train.steps.modes import UNTOUCHED as UNTOUCHED_MODE
 from placer.train.steps.trial_run import TrialRun
 
 UNTOUCHED = 4
@@ -293,6 +296,48 @@ def test_a_producer_may_read_weights_while_the_step_waits_for_its_batch(two_cpus
         hand(iterator)
     reader.join(30)
     assert hand.is_placed and seen and float(weight.numpy()) == UNTOUCHED + 3
+    hand.close()
+
+
+@pytest.mark.parametrize("write", [
+    lambda scale: scale.assign(0.5 * scale),
+    tf.function(lambda scale: tf.map_fn(lambda x: x * scale, tf.ones([2]))),  # which only reads, as far as is known
+], ids=["write", "nested"])  # fmt: skip
+def test_a_producer_may_write_weights_while_an_untouched_step_waits_for_its_batch(two_cpus, live_hand, write):
+    """The step holds the lock, and runs on the user's own variables, as does whoever makes its batch."""
+    scale, weight, made = tf.Variable(1.0), tf.Variable(0.0), queue.Queue()
+
+    def numbers():
+        yield from iter(made.get, None)
+
+    @tf.function
+    def step(iterator):
+        weight.assign_add(scale * next(iterator))
+        return weight.read_value()
+
+    def make():
+        for _ in range(UNTOUCHED + 6):
+            time.sleep(0.05)  # so that the step waits
+            write(scale)
+            made.put(1.0)
+        made.put(None)
+
+    hand = live_hand(step)
+    iterator = iter(tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.float32)))
+    producer = threading.Thread(target=make, daemon=True)
+
+    def learn():
+        for i in range(UNTOUCHED + 6):
+            if i == UNTOUCHED:
+                hand.place()
+                hand.live.mode = UNTOUCHED_MODE
+            hand(iterator)
+
+    learner = threading.Thread(target=learn, daemon=True)
+    learner.start(), producer.start()
+    learner.join(60), producer.join(60)
+    assert not learner.is_alive() and not producer.is_alive()
+    assert hand.live.left_alone is None
     hand.close()
 
 

@@ -578,6 +578,35 @@ def test_the_end_of_data_meets_the_function_as_it_was_written(two_cpus, live_han
         assert len(met) == 1
 
 
+def test_at_the_end_of_one_iterator_another_loses_what_it_loses_untouched(two_cpus, live_hand):
+    """As in training on labelled rows and on more rows without labels, which are asked first."""
+
+    def trained_with(placing):
+        weight = tf.Variable(0.0)
+
+        @tf.function
+        def step(unlabelled, labelled):
+            one = next(unlabelled)
+            with tf.control_dependencies([one]):  # else the two are asked at once, and the end may come first
+                weight.assign_add(one * next(labelled))
+            return weight.read_value()
+
+        hand = live_hand(step) if placing else step
+        unlabelled, losses = iter(tf.data.Dataset.range(1000).map(lambda i: tf.cast(i, tf.float32))), []
+        for epoch in range(6):
+            labelled = iter(tf.data.Dataset.from_tensor_slices([1.0, -2.0, 3.0]))
+            with pytest.raises(tf.errors.OutOfRangeError):
+                losses.extend(float(hand(unlabelled, labelled)) for _ in range(9))
+            if placing and epoch >= 2:
+                hand.move() if hand.live.is_joined else hand.place()
+        if placing:
+            assert hand.live.left_alone is None and hand.is_placed
+            hand.close()
+        return losses, float(weight.numpy()), float(next(unlabelled))
+
+    assert trained_with(True) == trained_with(False)
+
+
 def test_iterators_used_in_other_ways_leave_the_step_alone(two_cpus, live_hand):
     train = momentum()[0]
     held = iter(rows().repeat())

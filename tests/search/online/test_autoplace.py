@@ -54,6 +54,18 @@ def given_back() -> Iterator[None]:
     assert not DeviceSession._open
 
 
+def test_a_method_that_is_wrapped_in_its_class_is_refused_in_one_line() -> None:
+    class Trainer:
+        @autoplace
+        @tf.function
+        def step(self, x: tf.Tensor) -> tf.Tensor:
+            return x
+
+    with pytest.raises(BadInputError, match=r"self.step = placer.autoplace\(self.step\)"):
+        Trainer().step(tf.constant(1.0))
+    Trainer.step.close()
+
+
 def losses(step: Callable[..., Any], inputs: tuple[Any, ...], count: int) -> list[float]:
     return [float(step(*inputs)) for _ in range(count)]
 

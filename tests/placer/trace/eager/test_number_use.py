@@ -11,13 +11,8 @@ WEIGHT = tf.Variable([1.0, 2.0])
 
 
 @tf.function
-def inner(rate):
-    return WEIGHT * rate
-
-
-@tf.function
-def subtracting(rate):
-    return WEIGHT * (1.0 - rate)
+def inner(rate=None):
+    return WEIGHT if rate is None else WEIGHT * rate
 
 
 FINE = [
@@ -29,7 +24,7 @@ FINE = [
     lambda rate, n: WEIGHT * tf.minimum(rate, 0.1),
     lambda rate, n: WEIGHT * tf.cast(n % 3 + 1, tf.float32),
     lambda rate, n: WEIGHT if n // 2 == 0 else -WEIGHT,
-    lambda rate, n: inner(rate),
+    lambda rate, n: inner() * rate,
     lambda rate, n: tf.cast(WEIGHT, tf.float64) * tf.cast(n, tf.float64),
 ]
 MISUSED = [
@@ -40,7 +35,7 @@ MISUSED = [
     lambda rate, n: WEIGHT * tf.exp(rate),
     lambda rate, n: WEIGHT * tf.cast(n * 1_000_003, tf.float32),
     lambda rate, n: WEIGHT / (1.0 - 0.9 ** tf.cast(n, tf.float32)),
-    lambda rate, n: subtracting(rate),
+    lambda rate, n: inner(rate),  # each number is a trace of its own, which reads the state of Python then
     lambda rate, n: tf.cast(WEIGHT, tf.float64) * tf.cast(rate, tf.float64),
 ]
 

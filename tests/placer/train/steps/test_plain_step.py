@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+import warnings
 
 import keras
 import numpy as np
@@ -971,6 +972,94 @@ def test_a_tf_function_reads_python_again_for_each_number_as_unwrapped(two_cpus,
         return losses, [v.numpy() for v in held]
 
     assert close(trained(live_hand), trained(lambda step: step))
+
+
+def whole_or_part(held, x, rows):
+    """Another loss once the rows are all there, which a tensor among the shapes would hide."""
+    taken = x[:rows]
+    return descend(held, taken, 0.1 if taken.shape[0] == x.shape[0] else 0.01)
+
+
+def of_a_text(held, x, rows):
+    return descend(held, x, 0.1 if f"{rows}" == "4" else 0.01)
+
+
+class Annealed:
+    """Its step calls a function that TensorFlow traces anew for each number, and that reads `weight` then."""
+
+    def __init__(self):
+        self.weight, self.inner = 1.0, tf.function(lambda held, x, rate: descend(held, x, rate * self.weight))
+
+    def __call__(self, held, x, rows):
+        return self.inner(held, x, 0.1 / rows)
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
+@pytest.mark.parametrize("of", [whole_or_part, of_a_text])
+@pytest.mark.filterwarnings("ignore:.*untouched")
+def test_a_number_whose_value_a_trace_for_each_would_see_runs_as_unwrapped(two_cpus, live_hand, of, wrap):
+    def trained(live):
+        held = weights()
+        step, losses = live(wrap(lambda x, rows: of(held, x, rows))), []
+        for i, x in enumerate(batches(40)):
+            losses.append(float(step(x, 1 + i // 3 % 4)))
+            if live is live_hand:
+                move_by_number(step, i)
+        if live is live_hand:
+            step.close()
+        return losses, [v.numpy() for v in held]
+
+    assert close(trained(live_hand), trained(lambda step: step))
+
+
+def move_by_number(hand, i):
+    """Place a live step as soon as its numbers are tensors."""
+    main = hand.live.variants.main
+    if i >= 8 and hand.live.left_alone is None and hand.live.is_ready and not main.refused and main.layout.numbers:
+        hand.move() if hand.live.is_joined else hand.place()
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
+def test_a_number_that_goes_into_a_function_of_its_own_traces_runs_untouched(two_cpus, live_hand, wrap):
+    held, inner = weights(), tf.function(descend)
+    hand = live_hand(wrap(lambda x, rate: inner(held, x, 0.1 * rate)))
+    with pytest.warns(UserWarning, match="takes it into a tf.function, which TensorFlow would trace anew"):
+        for i, x in enumerate(batches(12)):
+            hand(x, 1.0 / (1 + i))
+            move_by_number(hand, i)
+    hand.close()
+    assert hand.moves == 0
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
+@pytest.mark.parametrize(
+    "times", [keras.ops.multiply, lambda h, rate: tf.cast(h, tf.float32) * rate], ids=["ops", "tf"]
+)
+def test_a_number_that_would_widen_short_floats_runs_untouched(two_cpus, live_hand, wrap, times):
+    """Keras makes float32 of float16 and a tensor, and float16 of it and Python's number. What the step itself makes
+    float32 stays so.
+    """
+
+    def make():
+        held = weights()
+        step = wrap(
+            lambda x, rate: descend(held, x, 0.1, lambda h: tf.cast(times(tf.cast(h, tf.float16), rate), "float32"))
+        )
+        return step, held, lambda step, i, x: step(x, 1.0 + 1.0 / (3 + i))
+
+    step, held, call = make()
+    expected = [float(call(step, i, x)) for i, x in enumerate(batches(20))]
+    step, other, call = make()
+    hand, found = live_hand(step), []
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for i, x in enumerate(batches(20)):
+            found.append(float(call(hand, i, x)))
+            move_by_number(hand, i)
+    hand.close()
+    assert close((found, [v.numpy() for v in other]), (expected, [v.numpy() for v in held]))
+    assert (hand.moves > 3) == (times is not keras.ops.multiply)
+    assert any("it would make float32 of short floats" in str(one.message) for one in said) == (hand.moves == 0)
 
 
 def test_a_number_that_shapes_the_step_runs_untouched_and_says_so(two_cpus, live_hand):

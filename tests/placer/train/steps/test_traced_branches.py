@@ -397,6 +397,126 @@ def test_a_number_of_a_branch_that_a_tensor_holds_less_exactly_leaves_the_step_a
     assert "a number of Python's depends on a tensor" in hand.live.left_alone
 
 
+def counted_in_a_loop(taken):
+    decay, i = 0.0, tf.constant(0)
+    while i < tf.minimum(taken, 7):
+        decay = 1 - (1 - decay) * 0.1
+        i += 1
+    return decay
+
+
+def counted_over_a_range(taken):
+    decay = 1.0
+    for _ in tf.range(tf.minimum(taken, 7)):
+        if taken > 0:
+            decay = decay * 0.9
+    return decay
+
+
+@pytest.mark.parametrize("of", [counted_in_a_loop, counted_over_a_range])
+def test_a_number_that_a_loop_counts_with_leaves_the_step_alone(two_cpus, live_hand, of):
+    """1 - decay of float32 would be 19 % off after seven rounds of the first."""
+    found, hand = wrapped(live_hand, averaged(of))
+    assert close(found, alone(averaged(of)))
+    assert "it counts with `decay`" in hand.live.left_alone or "a number of Python's depends" in hand.live.left_alone
+
+
+def summed_in_a_loop(held, x):
+    loss, seen = 0.0, 0
+    for row in x:
+        loss += square(tf.expand_dims(row, 0) @ held[0] @ held[1])
+        seen += 1
+    return loss / tf.cast(seen, tf.float32)
+
+
+def test_a_number_to_which_a_loop_adds_tensors_is_placed(two_cpus, live_hand):
+    found, hand = wrapped(live_hand, descending(summed_in_a_loop))
+    assert close(found, alone(descending(summed_in_a_loop)))
+    assert hand.live.left_alone is None and hand.moves > 3
+
+
+# Gradients of rows.
+
+
+def clipped(loss_of):
+    """Makes a step that clips by the norm of all gradients, and always clips."""
+
+    def make():
+        variables = weights()
+
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = loss_of(variables, x)
+            gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 0.01)
+            for variable, gradient in zip(variables, gradients, strict=True):
+                if isinstance(gradient, tf.IndexedSlices):
+                    variable.scatter_sub(gradient)
+                else:
+                    variable.assign_sub(gradient)
+            return loss
+
+        return step, variables, lambda i: None
+
+    return make
+
+
+def gathered_in_a_loop(held, x):
+    state = tf.zeros([4, 3])
+    for i in tf.range(3):
+        state = tf.tanh(state + x @ held[1] + tf.nn.embedding_lookup(held[0], tf.zeros([4], tf.int32) + i % 2))
+    return square(state)
+
+
+def gathered_in_a_branch(held, x):
+    loss = square(x @ held[1])
+    if loss > 0.0:
+        loss += square(x + tf.gather(held[0], [0, 1, 1, 1]))
+    return loss
+
+
+def gathered_outside(held, x):
+    rows, state = tf.gather(held[0], [0, 1, 1, 1]), tf.zeros([4, 3])
+    for _ in tf.range(3):
+        state = tf.tanh(state + x @ held[1] + rows)
+    return square(state)
+
+
+@pytest.mark.parametrize("loss_of", [gathered_in_a_loop, gathered_in_a_branch])
+def test_rows_that_are_gathered_where_a_trace_makes_a_dense_gradient_leave_the_step_alone(two_cpus, live_hand, loss_of):
+    """Rows that are gathered twice count twice in the norm of what is sparse."""
+    found, hand = wrapped(live_hand, clipped(loss_of))
+    assert close(found, alone(clipped(loss_of)))
+    assert hand.moves == 0 and hand.live.left_alone is not None
+
+
+def test_rows_that_are_gathered_outside_of_a_loop_are_placed(two_cpus, live_hand):
+    found, hand = wrapped(live_hand, clipped(gathered_outside))
+    assert close(found, alone(clipped(gathered_outside)))
+    assert hand.live.left_alone is None and hand.moves > 3
+
+
+def test_gradients_that_are_weighted_are_placed(two_cpus, live_hand):
+    """`output_gradients` is a tensor among what the watch is given."""
+
+    def make():
+        variables = weights()
+
+        def step(x):
+            with tf.GradientTape() as tape:
+                made = tf.tanh(x @ variables[0] @ variables[1])
+            for variable, gradient in zip(
+                variables, tape.gradient(made, variables, output_gradients=0.1 * made), strict=True
+            ):
+                variable.assign_sub(gradient)
+            return tf.reduce_mean(made)
+
+        return step, variables, lambda i: None
+
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make))
+    assert hand.live.left_alone is None and hand.moves > 3
+
+
 # Numbers among the arguments, which are tensors once a step is traced.
 
 

@@ -1,0 +1,55 @@
+"""Who shares a session, and when its devices are left."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from placer.errors import BadInputError
+from placer.train.connection import Connection
+from placer.train.session import DeviceSession
+
+
+@pytest.fixture
+def closed(monkeypatch):
+    """Sessions of workers that are joined, as far as anybody asks; the specs of those that were closed."""
+    found: list[str | None] = []
+    monkeypatch.setattr(DeviceSession, "_open", {})
+    monkeypatch.setattr(Connection, "leaves", property(lambda self: self.spec is not None))
+    monkeypatch.setattr(Connection, "close", lambda self: found.append(self.spec))
+    return found
+
+
+def joined_by(session):
+    member = SimpleNamespace(uses=[], variables=[])
+    session.members.append(member)
+    return member
+
+
+def test_workers_are_left_by_the_programs_own_thread(closed):
+    """Another one would give variables new storage while the program trains them."""
+    session = DeviceSession.of("workers:2", False)
+    session.leave(joined_by(session), aside=True)
+    assert closed == []
+    other = DeviceSession.of("workers:3", False)
+    assert closed == ["workers:2"] and other.members == []
+    other.leave(joined_by(other))
+    assert closed == ["workers:2", "workers:3"] and not DeviceSession._open
+
+
+def test_devices_of_this_process_are_left_by_any_thread(closed):
+    session = DeviceSession.of(None, False)
+    session.leave(joined_by(session), aside=True)
+    assert closed == [None] and not DeviceSession._open
+
+
+def test_a_session_that_another_step_has_found_meanwhile_goes_on(closed):
+    session = DeviceSession.of("workers:2", False)
+    member = joined_by(session)
+    found = DeviceSession.of("workers:2", False)
+    session.leave(member, aside=True)
+    joined_by(found)
+    with pytest.raises(BadInputError, match="has joined 'workers:2'"):
+        DeviceSession.of("workers:3", False)
+    assert closed == []
