@@ -56,7 +56,7 @@ class SpecFile(Document):
     searchers: Names
     measurements: Count | Annotated[list[Count], msgspec.Meta(min_length=1)]
     seeds: Annotated[list[Seed], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: [0])
-    minutes: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    minutes: Annotated[float, msgspec.Meta(gt=0, le=1e12)] | None = None
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     stop_after: Count = 5
     store: Name | None = None

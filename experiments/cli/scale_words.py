@@ -6,6 +6,7 @@ import numpy as np
 
 from placer.errors import BadInputError, short
 from surrogate.scaling.model import ScalingModel, Value
+from surrogate.scaling.runs import number
 
 MOST_VALUES = 64  # of a range of whole numbers; a longer one is sampled
 POINTS = 33  # of any other range
@@ -38,7 +39,7 @@ def _value(model: ScalingModel, name: str, text: str) -> Value:
     if name in model.coding.levels:
         return text
     try:
-        return float(text)
+        return number(text)
     except ValueError:
         return text
 

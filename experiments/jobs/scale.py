@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,17 +102,24 @@ def sgd_command(
     found = [iteration(graph, topology, count, settings) for count in counts]
     one = iteration(graph, topology, 1, settings)
     rows = [_sgd_row(row, one) for row in found]
-    following = {n: iteration(graph, topology, n + 1, settings).batches_per_s for n in counts}
-    gains = {row.devices: following[row.devices] / row.batches_per_s - 1 for row in found}
+    gains = {row.devices: _gain(row, partial(iteration, graph, topology, row.devices + 1, settings)) for row in found}
     facts = {
         "graph": graph.name,
         **{name: getattr(settings, name) for name in ("form", "overlap", "batch")},
         "assumed_alike": max(max(counts) - len(topology), 0),
         "rows": rows,
-        "stops_paying": next((count for count in counts if gains[count] < pays), None),
+        "stops_paying": next((count for count in counts if (gain := gains[count]) is not None and gain < pays), None),
         "pays": pays,
     }
     return facts, found[-1]
+
+
+def _gain(found: Iteration, with_another: Callable[[], Iteration]) -> float | None:
+    """The share by which one more device trains faster; None where it cannot take part."""
+    try:
+        return with_another().batches_per_s / found.batches_per_s - 1
+    except BadInputError:
+        return None
 
 
 def _sgd_row(found: Iteration, one: Iteration) -> Facts:

@@ -79,7 +79,8 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.exists() and not self.path.is_file():  # SQLite would wait for a pipe for ever
                 raise PlacerError(f"the store {self.path} is no file; name another with --store.")
-            self.connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
+            # One thread at a time uses it; a training that was interrupted may be closed by another one.
+            self.connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         except (sqlite3.Error, OSError) as error:
             raise self._failed("used", error) from error
         try:

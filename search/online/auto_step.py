@@ -397,7 +397,7 @@ class AutoStep:
 
 
 def _end(live: LiveStep, controller: Controller, *, aside: bool = False) -> None:
-    """Give back what a step holds, except the store, which only the thread that opened it may close. aside: as in
+    """Give back what a step holds, except the store, which a search of another thread may be using. aside: as in
     `DeviceSession.leave`.
     """
     if controller.planner is not None:

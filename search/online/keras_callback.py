@@ -15,6 +15,7 @@ from placer.errors import PlacerError
 from placer.files import write_whole
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from placer.trace.random_streams import repeating_draws
+from placer.trace.untouchable import untouchable_now
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
 from search.online.replan.proposal import DEFAULT_SEARCHER
@@ -91,7 +92,8 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Show the speedup in the progress bar; the history keeps only the model's own metrics."""
-        ratio = self.step.speedup if self.step is not None else None
+        step = self.step  # which the training thread may end meanwhile
+        ratio = step.speedup if step is not None else None
         if logs is not None and ratio is not None:
             logs["speedup"] = ratio
 
@@ -124,12 +126,14 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
     def _end(self) -> None:
         step, function = self.step, self._function
         self.step = self._function = None
-        if step is not None:
-            self._report = step.report()
-            self._page = step.later_report_html()
-            step.close()
-        if function is not None:
-            function.leave()
+        try:
+            if step is not None:
+                self._report = step.report()
+                self._page = step.later_report_html()
+                step.close()
+        finally:
+            if function is not None:
+                function.leave()
 
     def report(self) -> str:
         """What was tried and decided, while `fit` runs and after it."""
@@ -178,9 +182,10 @@ class TrainFunction:
         """The last step's logs. Raises what the step raises; where no batch is left, what Keras's own function does."""
         if not isinstance(iterator, tf.data.Iterator):  # what `fit` trains comes from one
             return self._between(iterator)
-        if not self.expected:
-            return self._anew(iterator)
+        is_ours = self.expected and (self._spec is None or iterator.element_spec == self._spec)
         self.expected = False
+        if not is_ours:
+            return self._anew(iterator)
         try:
             return self._steps(iterator)
         except (StopIteration, tf.errors.OutOfRangeError):
@@ -225,10 +230,10 @@ class TrainFunction:
         data = next(batches)
         if self._step is None or self._repeats is not None or not _has_spec(data, self._spec):
             return self._own(iter([data]))
-        return self._step(*map(tf.convert_to_tensor, _tensors(data)))
+        return self._step(*map(_as_tensor, _tensors(data)))
 
     def _anew(self, iterator: Any) -> Any:
-        """A batch of a training without AutoPlace, after a `fit` that was interrupted."""
+        """A batch of a training without AutoPlace, within a `fit` or after one that was interrupted."""
         self.close()
         return self._own(iterator)
 
@@ -261,7 +266,7 @@ def _has_spec(data: Any, spec: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return all(
-        (a is None) == _is_none(b) and (a is None or b.is_compatible_with(tf.convert_to_tensor(a)))
+        (a is None) == _is_none(b) and (a is None or b.is_compatible_with(_as_tensor(a)))
         for a, b in zip(leaves, specs, strict=True)
     )
 
@@ -269,6 +274,11 @@ def _has_spec(data: Any, spec: Any) -> bool:
 def _tensors(data: Any) -> list[Any]:
     """The tensors of a batch."""
     return [leaf for leaf in tf.nest.flatten(data) if not _is_none(leaf)]
+
+
+def _as_tensor(leaf: Any) -> Any:
+    """A tensor of what Keras takes for one; ragged and sparse ones are."""
+    return leaf if tf.is_tensor(leaf) else tf.convert_to_tensor(leaf)
 
 
 def _is_none(leaf: Any) -> bool:
@@ -280,6 +290,9 @@ def _untouchable(model: Any) -> str | None:
     """Why a model is left alone; None where it is not."""
     if model.run_eagerly:
         return "it was compiled with run_eagerly=True"
+    now = untouchable_now()
+    if now is not None:
+        return now
     if model.jit_compile:
         return (
             "it was compiled for XLA, which ignores devices (and which Keras chooses itself where there is a GPU); "

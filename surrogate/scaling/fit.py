@@ -51,6 +51,8 @@ class FitSettings:
                 raise BadInputError(f"exponents from {low:g} to {high:g} are no range within -10..10; correct it.")
         if self.folds < 2 or self.samples < 0:
             raise BadInputError("a fit needs at least 2 folds, and 0 bootstrap samples or more.")
+        if self.seed < 0:
+            raise BadInputError(f"the seed is {self.seed}; give a number of 0 or more.")
 
 
 def fit(

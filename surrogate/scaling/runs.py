@@ -224,9 +224,16 @@ def _is_missing(cell: Any) -> bool:
 
 def _number(cell: Any) -> float | None:
     try:
-        return float(cell)
+        return number(cell) if isinstance(cell, str) else float(cell)
     except (TypeError, ValueError):
         return None
+
+
+def number(text: str) -> float:
+    """A number in a table. Raises ValueError for any other text, also for that of `3_3`, which Python would read."""
+    if "_" in text:
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
 
 
 def _taken(column: Floats | Texts, rows: NDArray[np.intp]) -> Floats | Texts:

@@ -140,8 +140,8 @@ def iteration(graph: OpGraph, topology: Topology, devices: int, settings: SgdSet
     """One iteration of data-parallel training on `devices` devices: the topology's first, and where it has fewer, more
     that are no slower than these and linked like them.
 
-    Raises BadInputError for a graph without a backward pass or parameters, ops that take no time, an op that a device
-    cannot run, a missing link, or fewer than one device.
+    Raises BadInputError for a graph without a backward pass or parameters, ops that take no time or an iteration that
+    takes for ever, an op that a device cannot run, a missing link, or fewer than one device.
     """
     settings = settings or SgdSettings()
     if devices < 1:
@@ -153,6 +153,8 @@ def iteration(graph: OpGraph, topology: Topology, devices: int, settings: SgdSet
     found = laid_out(work, summing(topology, devices, settings.form), settings)
     if not found.pieces:
         raise BadInputError(f"the ops of graph {short(graph.name)} take no time; give them costs.")
+    if not math.isfinite(found.iteration_s):
+        raise BadInputError("an iteration would take for ever; correct the bytes of a batch, or the bytes per second.")
     return found
 
 

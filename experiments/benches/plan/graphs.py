@@ -169,4 +169,4 @@ def _device(name: str, kind: str, memory_bytes: int | None = None) -> Device:
 
 
 def _joined(*devices: Device) -> Topology:
-    return Topology(devices, (Link("*", "*", LATENCY_S, BYTES_PER_S),))
+    return Topology(devices, (Link("*", "*", LATENCY_S, BYTES_PER_S),), counts_tensors=False)  # as of a file

@@ -228,7 +228,7 @@ class Trials:
     def best_single_s(self) -> float | None:
         """Seconds of a step on it; None while unknown."""
         best = self.best_single
-        return self._freed_single_s if best is None else self.step_s[best]
+        return self._freed_single_s if best is None else self.step_s.get(best)
 
     @property
     def current(self) -> list[Placed]:

@@ -38,6 +38,7 @@ def test_broken_toml_names_its_line(edited):
         ('["two.json"]', '["two.json"]\npins = ["(=x"]', "predicted[0]", "pattern"),
         ("measurements = [2, 5]", "measurements = 0", "measurements", ">= 1"),
         ("measurements = [2, 5]", "measurements = 5\nminutes = 0", "minutes", "> 0"),
+        ("measurements = [2, 5]", "measurements = 5\nminutes = inf", "minutes", "<= 1000000000000"),
         ("placer.campaign/1", "placer.campaign/9", "format", "placer.campaign/1"),
         ('["two.json"]', '["three.json"]', "three.json", "check the path"),
         ("seeds = [0, 1]", "seeds = [1, 1]", "seeds", "twice"),

@@ -18,6 +18,9 @@ from experiments.cli.scale_words import counts
 from experiments.jobs.scale import sgd_command
 from experiments.report.scaling import drawn
 from placer.errors import BadInputError
+from placer.graph.graph_files import write_graph, write_topology
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
 from surrogate.scaling.sync_sgd import SgdSettings
 
 GNMT = Path(__file__).parents[2] / "data" / "gnmt.json"
@@ -174,6 +177,25 @@ def test_overlap_is_worth_it_and_drawn_as_text(topology):
     lines = drawn(with_[1]).splitlines()
     assert [line.split()[0] for line in lines] == ["compute", "network"]
     assert lines[0].split("|")[1].startswith("ff") and lines[1].split("|")[1].startswith("..")
+
+
+def test_a_device_that_nobody_asked_for_keeps_nothing_from_being_answered(tmp_path):
+    """Whether one more would pay is not known where it cannot take part."""
+    ops = tuple(
+        Op(f"{phase}", cost_s={"cpu": 1.0}, memory_bytes=4, colocate="layer", phase=phase)
+        for phase in ("forward", "backward")
+    )
+    write_graph(tmp_path / "g.json", OpGraph("g", ops, (Edge(0, 1, 8),)))
+    link = Link("*", "*", 1e-3, 1e9)
+    devices = (Device("cpu:0", "cpu"), Device("cpu:1", "cpu"), Device("gpu:0", "gpu"))
+    for there, asked in ((Topology(devices, (link,)), [1, 2]), (Topology(devices[:1]), [1])):
+        write_topology(tmp_path / "t.json", there)
+        facts, _ = sgd_command(tmp_path / "g.json", tmp_path / "t.json", asked, SgdSettings(), 0.05)
+        assert [row["devices"] for row in facts["rows"]] == asked and facts["stops_paying"] is None
+    with pytest.raises(BadInputError, match="would take for ever"):
+        sgd_command(
+            tmp_path / "g.json", tmp_path / "t.json", [1], SgdSettings(input_bytes=1e300, io_bytes_per_s=1e-300), 0.05
+        )
 
 
 @pytest.mark.parametrize("devices", ["0..4", "none", "4..1", "1,x", "99999", "0", "\u00b2", "1,\u2460"])

@@ -486,6 +486,92 @@ def interrupt(step: int, logs: Any = None) -> None:
         raise KeyboardInterrupt
 
 
+class Printing(keras.Model):
+    """Its step needs values, as where one looks for a mistake."""
+
+    def train_step(self, given: Any) -> dict[str, Any]:
+        x, y = given
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        assert loss.numpy() > 0
+        self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        return {"loss": loss}
+
+
+@pytest.mark.filterwarnings("ignore:Even though the")
+def test_a_fit_whose_functions_run_eagerly_is_left_alone() -> None:
+    tf.config.run_functions_eagerly(True)
+    try:
+        expected = fitted(make_model(Printing, metrics=[]), epochs=1)
+        with pytest.warns(UserWarning, match="functions are set to run eagerly"):
+            assert fitted(make_model(Printing, metrics=[]), AutoPlace(budget=1, log_dir=None), epochs=1) == expected
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+class FitsOthers(keras.callbacks.Callback):
+    """Another fit of the model within a fit, on batches that have weights."""
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if batch == 3:
+            x, y = first_batch(*data(seed=2))
+            self.model.fit(x, y, batch_size=BATCH, sample_weight=np.ones(BATCH, "float32"), verbose=0)
+
+
+@pytest.mark.filterwarnings("ignore:.*trains untouched from now on")
+def test_another_fit_on_other_batches_trains_as_in_a_plain_fit() -> None:
+    plain, model = make_model(), make_model()
+    expected = fitted(plain, FitsOthers(), epochs=1)
+    model = make_model()
+    found = fitted(model, AutoPlace(budget=1, log_dir=None), FitsOthers(), epochs=1)
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-5)
+    for one, other in zip(model.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+class TrainsSparse(keras.callbacks.Callback):
+    def __init__(self, rows: tf.SparseTensor, labels: Any) -> None:
+        super().__init__()
+        self.rows, self.labels = rows, labels
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch == 1:
+            self.model.train_on_batch(self.rows, self.labels, sample_weight=np.ones(4, "float32"))
+
+
+def test_a_sparse_batch_that_a_callback_trains_is_one_as_in_a_plain_fit() -> None:
+    rows, labels = tf.sparse.from_dense(tf.eye(4, 2)), np.ones([4, 1], "float32")
+    batches = tf.data.Dataset.from_tensors((rows, labels, tf.ones(4))).repeat(4)
+
+    def trained(*callbacks: keras.callbacks.Callback) -> list[np.ndarray]:
+        keras.utils.set_random_seed(3)
+        inputs = keras.Input((2,), sparse=True)
+        model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
+        model.compile("sgd", "mse", jit_compile=False)
+        model.fit(batches, callbacks=[*callbacks, TrainsSparse(rows, labels)], shuffle=False, verbose=0)
+        weights: list[np.ndarray] = model.get_weights()
+        return weights
+
+    for one, other in zip(trained(AutoPlace(budget=1, log_dir=None)), trained(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_a_fit_that_ended_in_another_thread_keeps_no_later_one_from_its_store(tmp_path: Path) -> None:
+    x, y = data()
+    model, placing = make_model(), AutoPlace(budget=1, log_dir=None, store=tmp_path / "store.sqlite")
+    stop = keras.callbacks.LambdaCallback(on_train_batch_end=interrupt)
+
+    def ends() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(x, y, batch_size=BATCH, callbacks=[placing, stop], verbose=0)
+
+    thread = threading.Thread(target=ends)
+    thread.start()
+    thread.join(120)
+    fitted(model, placing, epochs=1)
+    assert model.train_function is not None
+
+
 OTHERWISE = ("another AutoPlace", "without", "compiled anew", "dropped")
 
 

@@ -27,6 +27,11 @@ def test_numbers_and_texts_are_told_apart(tmp_path):
     assert taken.columns["activation"] == ("tanh",) and taken.numbers("batch").tolist() == [16.0]
 
 
+def test_a_text_that_python_would_read_as_a_number_is_a_text(tmp_path):
+    runs = read_runs(written(tmp_path, "step_s,kernel\n0.1,3_3\n0.2,5_5\n"), ["step_s", "kernel"])
+    assert runs.is_text("kernel") and runs.columns["kernel"] == ("3_3", "5_5")
+
+
 def test_parquet_reads_like_csv(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
