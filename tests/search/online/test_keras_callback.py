@@ -502,9 +502,9 @@ class Printing(keras.Model):
 def test_a_fit_whose_functions_run_eagerly_is_left_alone() -> None:
     tf.config.run_functions_eagerly(True)
     try:
-        expected = fitted(make_model(Printing, metrics=[]), epochs=1)
+        expected = fitted(make_model(Printing, metrics=None), epochs=1)
         with pytest.warns(UserWarning, match="functions are set to run eagerly"):
-            assert fitted(make_model(Printing, metrics=[]), AutoPlace(budget=1, log_dir=None), epochs=1) == expected
+            assert fitted(make_model(Printing, metrics=None), AutoPlace(budget=1, log_dir=None), epochs=1) == expected
     finally:
         tf.config.run_functions_eagerly(False)
 
