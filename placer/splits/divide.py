@@ -154,7 +154,7 @@ class _Divider:
             ways = self.graph.ways(op.name)
             known = f"it can be divided along {', '.join(ways)}" if ways else "it has to stay whole"
             raise PlanError(f"op {short(op.name)} ({op.type}) has no rule for {short(division.way)}; {known}.")
-        if division.parts > MOST_PARTS and way.extent >= MOST_PARTS:
+        if division.parts > MOST_PARTS and way.extent >= MOST_PARTS:  # a smaller extent says more, below
             raise PlanError(
                 f"op {short(op.name)} ({op.type}) is to be divided into {division.parts} parts; "
                 f"ask for 2 to {MOST_PARTS}."

@@ -23,8 +23,8 @@ NEXT = "IteratorGetNext"
 
 
 class EndOfDataError(Exception):
-    """An iterator has ended. tensors: as `Feeding.taken` gives them, but for that iterator and those after it, which
-    are as they were given; asked: the positions of those before it, whose elements have left them.
+    """An iterator has ended. tensors: those that were given, with the next element in the place of each iterator before
+    the one that has ended. asked: the positions of these iterators.
     """
 
     def __init__(self, tensors: Sequence[Any], asked: Sequence[int]) -> None:

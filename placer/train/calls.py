@@ -16,11 +16,12 @@ from placer.train.joined_step import JoinedStep
 from placer.train.session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from placer.train.steps.placed_run import PlacedRun
-from placer.train.steps.recorder import Recorder
+from placer.train.steps.recorder import WRITES, Recorder
 from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant
 from placer.train.steps.variants import Variants
 
+MOST_DISTURBED = 16  # steps in a row during which another thread writes, until a step is left alone
 HALF_WAY = (
     "and may have written variables that the step as it is written had not reached; check them before you go on, or "
     "decorate the step with @tf.function if that is meant"
@@ -187,7 +188,10 @@ class Calls:
             self.variants.leave_alone(str(error))
             return as_called()
         variant.arrived = on_gpus(tensors)
-        return recorder.record(trained, tensors, as_called)
+        found = recorder.record(trained, tensors, as_called)
+        if recorder.disturbed >= MOST_DISTURBED:
+            self.variants.leave_alone(f"another thread {WRITES}, so that no step can be tried")
+        return found
 
     def _placed(self, variant: Variant, mode: Placed, tensors: Sequence[Any]) -> tuple[Any, float]:
         if self.session.fragile:

@@ -170,8 +170,8 @@ class LiveStep:
 
     @property
     def is_ready(self) -> bool:
-        """Whether enough steps ran untouched for `capture` and `join`, or none ever will."""
-        return self.variants.is_ready
+        """Whether enough steps ran untouched for `capture` and `join`, undisturbed, or none ever will."""
+        return self.variants.is_ready and (self.left_alone is not None or not self._calls.recorder.disturbed)
 
     def join(self) -> Topology:
         """Join the devices; the training thread only, between steps."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping as MappingABC
 from functools import partial
 from pathlib import Path
 from statistics import median
+from types import MethodType
 from typing import Any
 
 from placer.devices.host.suspends import Suspends, duration
@@ -107,14 +108,21 @@ class AutoStep:
             self._after_another()
         return outputs
 
-    def __get__(self, instance: object, owner: type | None = None) -> AutoStep:
-        """Raises BadInputError where it would be called as a method, whose `self` it does not know."""
-        if instance is None:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Where Python would bind the step that was wrapped to an object, what raises BadInputError when it is called,
+        because the step does not know its `self`.
+        """
+        step = self._live.untouched.step
+        if instance is None or isinstance(step, MethodType) or not hasattr(type(step), "__get__"):
             return self
-        raise BadInputError(
-            f"{self.name} is a method that was wrapped in its class; wrap it where the object is made: "
-            f"self.{self.name} = placer.autoplace(self.{self.name})."
-        )
+
+        def refused(*_: Any, **__: Any) -> Any:
+            raise BadInputError(
+                f"{self.name} is a method that was wrapped in its class; wrap it where the object is made: "
+                f"self.{self.name} = placer.autoplace(self.{self.name})."
+            )
+
+        return refused
 
     def leave_alone(self, why: str) -> None:
         """Run the step untouched for good, from the next call on, and say why."""

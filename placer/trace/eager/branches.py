@@ -75,8 +75,8 @@ def _marked(outputs: Any) -> Any:
 
 
 def _counted(frame: FrameType, args: Sequence[Any], outputs: Any) -> str | None:
-    """The name of what is a float of Python's before a loop, and that its body, traced with `args`, makes of such
-    numbers and constants alone; None where there is none. frame: what traces the body.
+    """The name of a variable that holds a float of Python's before a loop, and for which the loop's body makes the next
+    value of such floats and constants alone; None where there is none. frame: what traces the body, with `args`.
     """
     loop = next((at for at in _frames(frame) if tf_internals.managed_names(at)), None)
     carried = tf_internals.carried(loop) if loop is not None else None
@@ -103,14 +103,15 @@ def _made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
     left, seen, met = [tensor], set(), False
     while left:
         one = left.pop()
-        branches = tf_internals.branches_of(one.op)
+        ways = list(_ways(one, known))
         if id(one) in known:
             met |= known[id(one)]
-        elif branches:  # which is taken does not matter
-            ways = [_made_of(graph.outputs[one.value_index], _within(one.op, graph, known)) for graph in branches]
+        elif ways:  # which is taken does not matter
             if None in ways and True not in ways:
                 return None
             met |= True in ways
+        elif one.op.op_def.is_stateful:
+            return None
         elif one.op.name not in seen and one.op.type != "Const":
             seen.add(one.op.name)
             if not one.op.inputs:
@@ -119,10 +120,29 @@ def _made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
     return met
 
 
-def _within(op: Any, graph: Any, known: Mapping[int, bool]) -> dict[int, bool]:
-    """What is known of the inputs of a branch."""
-    found = {id(inner): _made_of(outer, known) for outer, inner in zip(op.inputs[1:], graph.inputs, strict=True)}
-    return {key: kind for key, kind in found.items() if kind is not None}
+def _ways(tensor: Any, known: Mapping[int, bool]) -> Iterator[bool | None]:
+    """As `_made_of`, for each way by which a branch or a loop may make a tensor; none for any other op. Beside others,
+    a way that hands on what it was given counts for nothing.
+    """
+    op, loop = tensor.op, tf_internals.loop_of(tensor.op)
+    graphs, given = ([loop[1]], op.inputs) if loop else (tf_internals.branches_of(op), op.inputs[1:])
+    made = [(graph, graph.outputs[tensor.value_index]) for graph in graphs]
+    handed = [_handed_on(graph, output) for graph, output in made]
+    if made and all(position is not None for position in handed):
+        kinds = [_made_of(given[position], known) for position in handed]
+        yield from [None] if None in kinds else kinds
+        return
+    for (graph, output), position in zip(made, handed, strict=True):
+        if position is None:
+            inner = {id(one): _made_of(outer, known) for outer, one in zip(given, graph.inputs, strict=True)}
+            yield _made_of(output, {key: kind for key, kind in inner.items() if kind is not None})
+
+
+def _handed_on(graph: Any, output: Any) -> int | None:
+    """Which input of a branch or a body this output is; None where it is made there."""
+    while output.op.type == "Identity":
+        output = output.op.inputs[0]
+    return next((i for i, inner in enumerate(graph.inputs) if inner is output), None)
 
 
 class _Places:

@@ -24,7 +24,8 @@ COUNTS = frozenset(  # ops that make a loop's condition of constants
     {"Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual", "LogicalAnd", "LogicalOr", "LogicalNot"}
     | {"Identity", "Cast", "AddV2", "Sub", "Mul", "FloorDiv", "Max", "Min", "Maximum", "Minimum", "StridedSlice"}
 )
-GATHERS = frozenset({"ResourceGather", "ResourceGatherNd", "GatherV2", "Gather", "GatherNd"})
+GATHERS = frozenset({"ResourceGather", "Gather"})
+ROWS = "rows"  # what `_reads` calls an op that gathers them
 SHAPES = frozenset({"VariableShape", "Shape", "ShapeN"})
 SOMETIMES_NONE = (
     "the gradient of {} is None where a branch is not taken, or a loop does not run, and zeros once the step is "
@@ -89,7 +90,7 @@ def _only_gathered(targets: list[Any], sources: list[Any]) -> dict[int, str]:
         if not tf.is_symbolic_tensor(held) or held.graph is not graph:
             continue
         reads = {(kind, within is not graph) for kind, within in _reads(graph, held) if kind not in SHAPES}
-        if any(nested for _, nested in reads) and all(kind in GATHERS for kind, _ in reads):
+        if any(nested for _, nested in reads) and all(kind == ROWS for kind, _ in reads):
             found[id(source)] = str(getattr(source, "path", source.name))
     return found
 
@@ -108,10 +109,20 @@ def _reads(graph: Any, tensor: Any) -> Iterator[tuple[str, Any]]:
             given = op.inputs[len(op.inputs) - len(body.inputs) :]
             for inner in [inner for one, inner in zip(given, body.inputs, strict=True) if one is tensor]:
                 yield from _reads(body, inner)
-        if op.type == "Identity":
+        if op.type in ("Identity", "ReadVariableOp"):
             yield from _reads(graph, op.outputs[0])
         elif not bodies:
-            yield op.type, graph
+            yield ROWS if _takes_rows(op) else op.type, graph
+
+
+def _takes_rows(op: Any) -> bool:
+    """Whether an op gathers along the first axis, so that its gradient is of rows."""
+    return op.type in GATHERS or (op.type == "GatherV2" and _is_zero_constant(op.inputs[2]))
+
+
+def _is_zero_constant(tensor: Any) -> bool:
+    value = tf.get_static_value(tensor)
+    return value is not None and int(value) == 0
 
 
 def _sometimes_none(targets: list[Any], sources: list[Any]) -> str | None:

@@ -8,7 +8,7 @@ may jump where it is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -17,7 +17,7 @@ from placer.graph.op_flops import CALLS
 from placer.trace.graph_def.node_def import called, parse_input, source_of
 
 PASSES = frozenset(
-    {"Identity", "Cast", "Reshape", "ExpandDims", "Squeeze", "Neg", "Abs", "Fill", "BroadcastTo", "Pack"}
+    {"Identity", "Cast", "Reshape", "ExpandDims", "Squeeze", "Neg", "Abs", "Fill", "BroadcastTo", "Tile", "Pack"}
 )
 CHOICES = frozenset({"Minimum", "Maximum", "Select", "SelectV2"})
 COMPARES = frozenset({"Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual"})
@@ -28,6 +28,7 @@ CONSTANTS = frozenset({"Const"})
 ROUNDED = tuple(kind.as_datatype_enum for kind in (tf.float32, tf.float16, tf.bfloat16, tf.complex64))
 SHORT = frozenset(kind.as_datatype_enum for kind in (tf.float16, tf.bfloat16))
 
+BACKWARD = "__backward_"  # in TensorFlow's names of functions for gradients
 NUMBER = "placer_number"  # the name of a constant that a branch gives for a float of Python's
 
 
@@ -66,10 +67,11 @@ def number_misused(graph_def: Any, numbers: Iterable[str]) -> str | None:
     """What a step computes with the inputs named `numbers` that Python would compute more exactly, in words; None
     where it computes nothing of the kind.
     """
-    return _misused(list(graph_def.node), set(numbers))
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    return _misused(list(graph_def.node), set(numbers), functions)
 
 
-def _misused(nodes: list[Any], scalars: set[str]) -> str | None:
+def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) -> str | None:
     """scalars: names of nodes that are numbers. Those computed of numbers and constants alone are numbers, too."""
     known = scalars | {node.name for node in nodes if node.op in CONSTANTS}
     made, grows = set(scalars), True
@@ -80,8 +82,10 @@ def _misused(nodes: list[Any], scalars: set[str]) -> str | None:
             if node.name in made or not made.intersection(data):
                 continue
             if node.op in CALLS:
-                return f"op {node.name} takes it into a tf.function, which TensorFlow would trace anew for each value"
-            if node.op in BRANCHES:
+                why = _within_call(node, data, made, functions)
+                if why is not None:
+                    return why
+            elif node.op in BRANCHES:
                 if made.intersection(data[1:]):
                     return f"op {node.name} ({node.op}) takes it into a branch"
             elif known.issuperset(data):
@@ -93,6 +97,15 @@ def _misused(nodes: list[Any], scalars: set[str]) -> str | None:
             elif node.op in ("While", "StatelessWhile"):
                 return f"op {node.name} ({node.op}) takes it into a loop"
     return None
+
+
+def _within_call(node: Any, data: list[str], made: set[str], functions: Mapping[str, Any]) -> str | None:
+    """A gradient goes on through functions that the step calls, and gives them no number."""
+    if BACKWARD not in node.attr["f"].func.name:
+        return f"op {node.name} takes it into a tf.function, which TensorFlow would trace anew for each value"
+    body = functions[node.attr["f"].func.name]
+    given = [argument.name for argument, source in zip(body.signature.input_arg, data, strict=True) if source in made]
+    return _misused(list(body.node_def), set(given), functions)
 
 
 def has_short_floats(graph_def: Any) -> bool:

@@ -15,6 +15,7 @@ from placer.train.session import DeviceSession
 from placer.train.steps.trial_run import Recording
 from placer.train.variables.hooks import unwatched
 
+WRITES = "writes its variables while its steps run"
 RECORDED = 2  # steps that a trial run repeats
 
 
@@ -35,6 +36,7 @@ class Recorder:
         self._session = session
         self._steps: list[Recorded] = []
         self._changes = -1  # of variables, when the last one was kept
+        self.disturbed = 0  # the latest steps in a row during which another thread wrote
 
     @property
     def is_full(self) -> bool:
@@ -54,15 +56,18 @@ class Recorder:
         outputs, step_s = run()
         if replicas.changes == before + 1:  # by the step: nobody else wrote meanwhile
             self._steps.append(Recorded(start, list(tensors), returned(outputs), _values_of(variables)))
+            self.disturbed = 0
         else:
             self._steps.clear()
+            self.disturbed += 1
         self._changes = replicas.changes
         return outputs, step_s
 
     def recording(self, captured: Captured, name: str) -> Recording:
         """What was recorded, by the captured graph's names. Raises BadInputError where nothing was."""
         if not self._steps:
-            raise BadInputError(f"{name}: no untouched step was recorded, so nothing can be tried.")
+            why = f"another thread {WRITES}" if self.disturbed else "no untouched step was recorded"
+            raise BadInputError(f"{name}: {why}, so that nothing can be tried.")
         first, last = self._steps[0], self._steps[-1]
         start = {node: first.start[id(variable)] for node, variable in captured.variables.items()}
         end = {node: last.end[id(variable)] for node, variable in captured.variables.items()}

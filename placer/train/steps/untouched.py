@@ -67,21 +67,20 @@ class UntouchedFunction:
                 concrete = variant.traced[0]
             else:
                 concrete = self.step.get_concrete_function(*variant.args, **variant.kwargs)
+            graph_def = concrete.graph.as_graph_def()
+            why = self._widened(variant, graph_def)
         except BadInputError as error:
             return str(error) if self.plain is None or self.plain.why is None else self.plain.why
         except Exception as error:  # whatever the user's code raises under tracing
             line = next(iter(str(error).strip().splitlines()), "")
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
-        why = None
         if self.plain is not None:
-            why = self.plain.after_trace() or eager_difference(concrete) or _unseen_array(variant)
+            why = self.plain.after_trace() or why or eager_difference(concrete) or _unseen_array(variant)
             why = why or several(variant.layout)
         elif self.retraced is not None and variant.layout.numbers and self.retraced.why is not None:
             why = f"a number among its arguments changes, and {self.retraced.why}."
-        graph_def = concrete.graph.as_graph_def()
         why = why or _misused(variant) or unrepeatable(variant.layout, concrete)
         why = why or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
-        why = why or self._widened(variant, graph_def)
         if self.plain is not None and why is None:
             self.plain.traced(concrete)
         return why

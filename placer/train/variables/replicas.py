@@ -80,7 +80,7 @@ class Replicas:
         self.aside: str | None = None  # a reader that the step cannot wait for or be waited for by, in words
         self._singly = 0
         self._lent = False  # whether a step runs on the user's own variables now
-        self._lending = threading.Lock()  # for a moment, while `_lent` changes or counts
+        self._lending = threading.RLock()  # for a moment, while `_lent` or what is written under it changes
 
     def adopt(self, variables: Iterable[tf.Variable]) -> bool:
         """Keep these variables of the user true from now on; returns whether any was new.
@@ -292,7 +292,8 @@ class Replicas:
 
     def after_untouched(self) -> None:
         """A step has trained the user's own variables, all true before: no replica is true any more."""
-        self.changes += 1
+        with self._lending:
+            self.changes += 1
         if not self._only_home:
             self._latest = None
             for key in self._home:

@@ -66,6 +66,21 @@ def test_a_method_that_is_wrapped_in_its_class_is_refused_in_one_line() -> None:
     Trainer.step.close()
 
 
+def test_a_bound_method_that_is_wrapped_in_a_class_is_called_as_it_is() -> None:
+    class Adding:
+        @tf.function
+        def add(self, x: tf.Tensor) -> tf.Tensor:
+            return x + 1.0
+
+    step = autoplace(Adding().add)
+
+    class Trainer:
+        add = step
+
+    assert hasattr(Trainer(), "add")
+    step.close()
+
+
 def losses(step: Callable[..., Any], inputs: tuple[Any, ...], count: int) -> list[float]:
     return [float(step(*inputs)) for _ in range(count)]
 

@@ -15,6 +15,13 @@ def inner(rate=None):
     return WEIGHT if rate is None else WEIGHT * rate
 
 
+def descended(rate):
+    """The gradient of a weighted loss goes through the function, which is given no number."""
+    with tf.GradientTape() as tape:
+        loss = rate * tf.reduce_sum(inner())
+    return tape.gradient(loss, WEIGHT)
+
+
 FINE = [
     lambda rate, n: WEIGHT * rate,
     lambda rate, n: WEIGHT - rate,
@@ -25,6 +32,7 @@ FINE = [
     lambda rate, n: WEIGHT * tf.cast(n % 3 + 1, tf.float32),
     lambda rate, n: WEIGHT if n // 2 == 0 else -WEIGHT,
     lambda rate, n: inner() * rate,
+    lambda rate, n: descended(rate),
     lambda rate, n: tf.cast(WEIGHT, tf.float64) * tf.cast(n, tf.float64),
 ]
 MISUSED = [

@@ -413,7 +413,16 @@ def counted_over_a_range(taken):
     return decay
 
 
-@pytest.mark.parametrize("of", [counted_in_a_loop, counted_over_a_range])
+def counted_in_a_loop_within_another(taken):
+    decay, total = 1.0, tf.constant(0.0)
+    for _ in tf.range(tf.minimum(taken, 3)):
+        for _ in tf.range(2):
+            total = total + decay
+            decay = decay * 0.9
+    return decay
+
+
+@pytest.mark.parametrize("of", [counted_in_a_loop, counted_over_a_range, counted_in_a_loop_within_another])
 def test_a_number_that_a_loop_counts_with_leaves_the_step_alone(two_cpus, live_hand, of):
     """1 - decay of float32 would be 19 % off after seven rounds of the first."""
     found, hand = wrapped(live_hand, averaged(of))
@@ -429,9 +438,28 @@ def summed_in_a_loop(held, x):
     return loss / tf.cast(seen, tf.float32)
 
 
-def test_a_number_to_which_a_loop_adds_tensors_is_placed(two_cpus, live_hand):
-    found, hand = wrapped(live_hand, descending(summed_in_a_loop))
-    assert close(found, alone(descending(summed_in_a_loop)))
+def summed_where_it_is_large(held, x):
+    made = x @ held[0] @ held[1]
+    loss = 0.0
+    for i in tf.range(4):
+        if made[i, 0] > -100.0:
+            loss = loss + square(made[i])
+    return loss
+
+
+def largest(held, x):
+    best = 0.0
+    for one in tf.reshape(tf.square(x @ held[0] @ held[1]), [-1]):
+        if one > best:
+            best = one
+    return best
+
+
+@pytest.mark.parametrize("loss_of", [summed_in_a_loop, summed_where_it_is_large, largest])
+def test_a_number_to_which_a_loop_adds_tensors_is_placed(two_cpus, live_hand, loss_of):
+    make = descending(lambda held, x: loss_of(held, x) + square(x @ held[0] @ held[1]))
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make))
     assert hand.live.left_alone is None and hand.moves > 3
 
 
@@ -481,7 +509,15 @@ def gathered_outside(held, x):
     return square(state)
 
 
-@pytest.mark.parametrize("loss_of", [gathered_in_a_loop, gathered_in_a_branch])
+def read_and_gathered(held, x):
+    """As Keras's Embedding does."""
+    loss = square(x @ held[1])
+    for i in tf.range(3):
+        loss += square(x + tf.gather(tf.convert_to_tensor(held[0]), [0, 1, 1, i]))
+    return loss
+
+
+@pytest.mark.parametrize("loss_of", [gathered_in_a_loop, gathered_in_a_branch, read_and_gathered])
 def test_rows_that_are_gathered_where_a_trace_makes_a_dense_gradient_leave_the_step_alone(two_cpus, live_hand, loss_of):
     """Rows that are gathered twice count twice in the norm of what is sparse."""
     found, hand = wrapped(live_hand, clipped(loss_of))
