@@ -11,13 +11,16 @@ import pytest
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.errors import BadInputError
 from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacedStep, PlacementError
 from placer.train import builder
+from placer.train.calls import MOST_DISTURBED
 from placer.train.session import DeviceSession
 from placer.train.steps import variants
 from placer.train.steps.modes import UNTOUCHED as UNTOUCHED_MODE
 from placer.train.steps.trial_run import TrialRun
+from placer.train.steps.untouched import UntouchedFunction
 
 UNTOUCHED = 4
 
@@ -305,7 +308,7 @@ def test_a_producer_may_read_weights_while_the_step_waits_for_its_batch(two_cpus
 ], ids=["write", "nested"])  # fmt: skip
 def test_a_producer_may_write_weights_while_an_untouched_step_waits_for_its_batch(two_cpus, live_hand, write):
     """The step holds the lock, and runs on the user's own variables, as does whoever makes its batch."""
-    scale, weight, made = tf.Variable(1.0), tf.Variable(0.0), queue.Queue()
+    scale, weight, made, placed = tf.Variable(1.0), tf.Variable(0.0), queue.Queue(), threading.Event()
 
     def numbers():
         yield from iter(made.get, None)
@@ -316,9 +319,11 @@ def test_a_producer_may_write_weights_while_an_untouched_step_waits_for_its_batc
         return weight.read_value()
 
     def make():
-        for _ in range(UNTOUCHED + 6):
-            time.sleep(0.05)  # so that the step waits
-            write(scale)
+        for i in range(UNTOUCHED + 6):
+            if i >= UNTOUCHED:
+                assert placed.wait(60)  # steps that were recorded are not disturbed
+                time.sleep(0.05)  # so that the step waits
+                write(scale)
             made.put(1.0)
         made.put(None)
 
@@ -331,6 +336,7 @@ def test_a_producer_may_write_weights_while_an_untouched_step_waits_for_its_batc
             if i == UNTOUCHED:
                 hand.place()
                 hand.live.mode = UNTOUCHED_MODE
+                placed.set()
             hand(iterator)
 
     learner = threading.Thread(target=learn, daemon=True)
@@ -338,6 +344,30 @@ def test_a_producer_may_write_weights_while_an_untouched_step_waits_for_its_batc
     learner.join(60), producer.join(60)
     assert not learner.is_alive() and not producer.is_alive()
     assert hand.live.left_alone is None
+    hand.close()
+
+
+def test_steps_during_which_another_thread_writes_are_not_tried_and_in_the_end_left_alone(
+    two_cpus, live_hand, monkeypatch
+):
+    step, variables = program()
+
+    def disturbed(self, variant, args, kwargs, before=UntouchedFunction._timed):
+        found = before(self, variant, args, kwargs)
+        writer = threading.Thread(target=variables[0].assign, args=([0.0, 0.0],))
+        writer.start(), writer.join(30)
+        return found
+
+    monkeypatch.setattr(UntouchedFunction, "_timed", disturbed)
+    hand = live_hand(step)
+    for i in range(UNTOUCHED):
+        hand(batch(i))
+    assert not hand.live.is_ready
+    with pytest.raises(BadInputError, match="another thread writes its variables while its steps run"):
+        hand.place()
+    for i in range(MOST_DISTURBED):
+        hand(batch(i))
+    assert "another thread writes its variables" in hand.live.left_alone and hand.live.is_ready
     hand.close()
 
 
