@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from placer.devices.logical import split
 from placer.devices.specs import SPECS, check_spec
@@ -40,3 +40,11 @@ def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | N
                 f"split is {settings.split!r}, which is neither {SPLIT_OFF!r} nor {SPLIT_AUTO!r} nor a mapping file "
                 f"with splits: {error}"
             ) from None
+
+
+def refuse_method(name: str, *_: object, **__: object) -> NoReturn:
+    """Called in the place of a method that was wrapped in its class, and so has no `self`. Raises BadInputError."""
+    raise BadInputError(
+        f"{name} is a method that was wrapped in its class; wrap it where the object is made: "
+        f"self.{name} = placer.autoplace(self.{name})."
+    )

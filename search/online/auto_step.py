@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 import weakref
@@ -27,9 +26,10 @@ from placer.splits.plan_files import plans_in, regions_of
 from placer.train.live_step import LiveStep
 from placer.train.session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
-from search.online.arguments import check_arguments
+from search.online.arguments import check_arguments, refuse_method
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.given import given
+from search.online.giving_back import give_back, give_back_soon
 from search.online.journal import Journal
 from search.online.report.text import as_html, as_text
 
@@ -84,7 +84,7 @@ class AutoStep:
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
         self._suspends = suspends or Suspends()
-        self._open = weakref.finalize(self, _end_soon, self._live, self._controller)
+        self._open = weakref.finalize(self, give_back_soon, self._live, self._controller)
         self._open.atexit = False  # workers and planner end with this process
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -115,14 +115,7 @@ class AutoStep:
         step = self._live.untouched.step
         if instance is None or isinstance(step, MethodType) or not hasattr(type(step), "__get__"):
             return self
-
-        def refused(*_: Any, **__: Any) -> Any:
-            raise BadInputError(
-                f"{self.name} is a method that was wrapped in its class; wrap it where the object is made: "
-                f"self.{self.name} = placer.autoplace(self.{self.name})."
-            )
-
-        return refused
+        return partial(refuse_method, self.name)
 
     def leave_alone(self, why: str) -> None:
         """Run the step untouched for good, from the next call on, and say why."""
@@ -248,7 +241,7 @@ class AutoStep:
             self._script.close()
             self._script = None
         self._live.leave_alone("closed")
-        _end(self._live, self._controller)
+        give_back(self._live, self._controller)
         if self._store is not None:
             self._store.close()
 
@@ -402,18 +395,3 @@ class AutoStep:
             numbers = {"repeated": loss.repeated, "forgotten": loss.forgotten, "seconds": loss.seconds}
             self._journal.entry(self.steps, "lost", loss.in_words, **numbers)
         self._losses = len(self._session.losses)
-
-
-def _end(live: LiveStep, controller: Controller, *, aside: bool = False) -> None:
-    """Give back what a step holds, except the store, which a search of another thread may be using. aside: as in
-    `DeviceSession.leave`.
-    """
-    if controller.planner is not None:
-        controller.planner.close()
-    live.close(aside=aside)
-
-
-def _end_soon(live: LiveStep, controller: Controller) -> None:
-    """As `_end`, for a step that the user dropped: not within the garbage collection that found it."""
-    end = partial(_end, live, controller, aside=True)
-    threading.Thread(target=end, daemon=True, name="placer-end").start()

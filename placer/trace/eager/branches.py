@@ -103,19 +103,20 @@ def _made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
     left, seen, met = [tensor], set(), False
     while left:
         one = left.pop()
-        ways = list(_ways(one, known))
         if id(one) in known:
             met |= known[id(one)]
-        elif ways:  # which is taken does not matter
+            continue
+        if one.name in seen or one.op.type == "Const":
+            continue
+        seen.add(one.name)
+        ways = list(_ways(one, known))
+        if ways:  # which is taken does not matter
             if None in ways and True not in ways:
                 return None
             met |= True in ways
-        elif one.op.op_def.is_stateful:
+        elif one.op.op_def.is_stateful or not one.op.inputs:
             return None
-        elif one.op.name not in seen and one.op.type != "Const":
-            seen.add(one.op.name)
-            if not one.op.inputs:
-                return None
+        else:
             left += one.op.inputs
     return met
 
