@@ -44,7 +44,7 @@ def test_keras_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.workers
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_offline_then_place(tmp_path: Path) -> None:
     said = run("offline_then_place", tmp_path, "--model mnist_softmax --batch 2 --measurements 3 --steps 9 --out out")
     assert (tmp_path / "out" / "mapping.json").exists()

@@ -113,12 +113,12 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
             ("search", "mnist_softmax", "--workers", 4096), 2, "4096 workers were asked for", marks=pytest.mark.nightly
         ),
         (("search", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
-        pytest.param(("search", "missing.py:make", "--workers", 2), 2, "missing.py", marks=pytest.mark.slow),
+        pytest.param(("search", "missing.py:make", "--workers", 2), 2, "missing.py", marks=pytest.mark.nightly),
         (("compare", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
         (("compare", "mnist_softmax", "--curves", "curves.gif"), 2, "--curves"),
         (("search", "mnist_softmax", "--report", "report.txt"), 2, "a report ends in .html (a page) or .md"),
         (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
-        pytest.param(("search", "mnist_softmax"), 1, "nothing to place", marks=pytest.mark.slow),
+        pytest.param(("search", "mnist_softmax"), 1, "nothing to place", marks=pytest.mark.nightly),
         pytest.param(("devices", "--devices", "gpus:0"), 2, "as in gpus:2", marks=pytest.mark.nightly),
         pytest.param(
             ("devices", "--devices", "gpus:2"), 2, "write cpus:2 to divide the CPU", marks=pytest.mark.nightly
@@ -141,7 +141,7 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
             ("devices", "--workers", 2, "--max-memory", "worker:0"),
             2,
             "give DEVICE=SIZE, such as worker:0=800MiB",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.nightly,
         ),
         (("plan", "none.json", "none.json", "--max-memory", "gpu:0=0"), 2, "leaves no memory; give at least one byte"),
         (("spoc", GRAPH, "none.json"), 2, "none.json"),

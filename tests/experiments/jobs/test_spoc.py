@@ -98,7 +98,7 @@ def test_branches_show_as_breadth():
     assert branches.span == pytest.approx(chain.span, abs=5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_keras_name_is_a_model_like_any_other():
     facts = model_facts("keras:MobileNetV2@64")
     model = keras.applications.MobileNetV2(weights=None, input_shape=(64, 64, 3))

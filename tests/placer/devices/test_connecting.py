@@ -42,7 +42,7 @@ with start_workers(1) as workers:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tied", ["before", "afterwards"])
+@pytest.mark.parametrize("tied", ["before", pytest.param("afterwards", marks=pytest.mark.nightly)])
 def test_every_port_is_tied_to_loopback(tied: str) -> None:
     if tied == "before" and platform.machine() not in MACHINES:
         pytest.skip("no watch is known for this machine")

@@ -14,7 +14,7 @@ from search.learned.results import results_s
 from search.learned.stretches import Stretches
 from search.problem.problem import Problem
 
-SEARCHERS = [BayesGp, pytest.param(BayesRf, marks=pytest.mark.slow), pytest.param(BayesEt, marks=pytest.mark.nightly)]
+SEARCHERS = [BayesGp, *(pytest.param(kind, marks=pytest.mark.nightly) for kind in (BayesRf, BayesEt))]
 EAGER = BayesianSettings(dimensions=8, random=2, near=50)
 
 

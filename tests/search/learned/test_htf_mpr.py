@@ -68,8 +68,8 @@ def test_without_a_simulator_it_begins_without_heft(towers):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [HtfMpr, pytest.param(HtfMprPlain, marks=pytest.mark.nightly)])
-def test_the_regressors_are_compared_and_the_change_of_stages_is_noted(problem, kind):
-    searcher = kind(problem, settings=replace(EAGER, first=8, regressor=None))
+def test_the_regressors_are_compared_and_the_change_of_stages_is_noted(towers, kind):
+    searcher = kind(towers, settings=replace(EAGER, first=8, regressor=None))
     asked(searcher, 8)
     assert searcher.notes == []
     asked(searcher, 6)

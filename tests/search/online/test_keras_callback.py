@@ -24,7 +24,7 @@ from placer.devices.ports import listen_child
 from placer.errors import BadInputError, PlacerError
 from placer.keras import AutoPlace
 from placer.trace.capture import capture
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from search.online.auto_step import AutoStep
 from search.online.keras_callback import TrainFunction, _step_of, _tensors, _untouchable
 from search.online.replan.replanner import Replanner
@@ -757,7 +757,7 @@ def test_a_search_ends_placed_and_the_bar_says_what_was_gained(
     assert "measured" in (tmp_path / "placer.jsonl").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_fit_whose_searcher_was_chosen_is_an_untouched_fit(monkeypatch: pytest.MonkeyPatch, two_cpus: Any) -> None:
     """All that it asks is measured while the model trains, and the weights are those of as many plain steps."""
     monkeypatch.setattr("search.online.controller.Planner", Immediately)

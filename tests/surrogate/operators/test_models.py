@@ -97,7 +97,7 @@ def test_the_chosen_regressor_is_not_worse_than_the_roofline_and_few_rows_get_th
     assert few.by_family["element-wise"].choice == ROOFLINE
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_noise_is_told_as_spread(models):
     chance = np.random.default_rng(1)
     noisy = [replace(r, median_s=r.median_s * float(np.exp(chance.normal(0, 0.3)))) for r in MATMULS[::2]]

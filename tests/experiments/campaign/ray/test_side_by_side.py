@@ -232,6 +232,7 @@ def test_a_cell_that_loses_its_process_too_often_ends_the_campaign(campaign, loc
     assert sum(len(trials) for *_, trials in stored(path)) >= 5
 
 
+@pytest.mark.nightly
 def test_ctrl_c_keeps_what_is_stored_and_one_process_goes_on(campaign, straight, local):
     pressed = []
     path = campaign()
