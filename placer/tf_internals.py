@@ -31,7 +31,7 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
-from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.eager.polymorphic_function import concrete_function, saved_model_exported_concrete
 from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework import func_graph as framework_func_graph
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
@@ -58,6 +58,8 @@ RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
 UNREAD_VARIABLE: type = resource_variable_ops._UnreadVariable  # what `assign` returns: the variable by another object
 MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and looks at none that it does not know
 _call_flat = concrete_function.ConcreteFunction._call_flat
+_captured_inputs = concrete_function.ConcreteFunction.captured_inputs
+_captures_for_export = saved_model_exported_concrete._map_captures_to_created_tensors
 _collecting = threading.Lock()
 _former_handles: dict[int, tuple[weakref.ref[Any], Any]] = {}  # id -> (a handle that was replaced, the one of now)
 
@@ -398,7 +400,8 @@ def bytes_of(tensor: Any) -> int:
 
 def replace_handles(pairs: Sequence[tuple[Any, Any]]) -> None:
     """Remember (a handle that variables have lost, the one that they have now), because functions traced before hold
-    the former, even where no object of Python stands for the variable any more.
+    the former, even where no object of Python stands for the variable any more. SavedModel, which finds variables by
+    the handles of functions, is given those of now.
     """
     now = {id(former): fresh for former, fresh in pairs}
     for key, (gone, last) in list(_former_handles.items()):
@@ -406,6 +409,17 @@ def replace_handles(pairs: Sequence[tuple[Any, Any]]) -> None:
             _former_handles[key] = (gone, now[id(last)])
     for former, fresh in pairs:
         _former_handles[id(former)] = (weakref.ref(former, partial(_forget_handle, id(former))), fresh)
+
+    concrete_function.ConcreteFunction.captured_inputs = property(_current_inputs)
+    saved_model_exported_concrete._map_captures_to_created_tensors = _current_captures_for_export
+
+
+def _current_inputs(function: Any) -> list[Any]:
+    return [current_handle(captured) for captured in _captured_inputs.fget(function)]
+
+
+def _current_captures_for_export(captures: Any, *args: Any) -> Any:
+    return _captures_for_export([(current_handle(outer), inner) for outer, inner in captures], *args)
 
 
 def _forget_handle(key: int, _: Any) -> None:
@@ -437,6 +451,18 @@ def autograph_overloads() -> dict[str, Callable[..., Any]]:
     """What AutoGraph calls in the place of Python's builtins, by their names: the dict itself."""
     found: dict[str, Callable[..., Any]] = py_builtins.BUILTIN_FUNCTIONS_MAP
     return found
+
+
+@contextmanager
+def autograph_calls(instead: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Within the block, AutoGraph calls these in the place of Python's builtins, of which it replaces no others."""
+    known, overloads = py_builtins.SUPPORTED_BUILTINS, py_builtins.BUILTIN_FUNCTIONS_MAP
+    py_builtins.SUPPORTED_BUILTINS = (*known, *instead)
+    py_builtins.BUILTIN_FUNCTIONS_MAP = {**overloads, **{asked.__name__: own for asked, own in instead.items()}}
+    try:
+        yield
+    finally:
+        py_builtins.SUPPORTED_BUILTINS, py_builtins.BUILTIN_FUNCTIONS_MAP = known, overloads
 
 
 BRANCHES = (
@@ -475,6 +501,23 @@ def loop_of(op: Any) -> tuple[Any, Any] | None:
     if op.type not in ("While", "StatelessWhile"):
         return None
     return while_v2._get_graph(op, "cond", "_cond_graph"), while_v2._get_graph(op, "body", "_body_graph")
+
+
+WRAPPER = "cflow_gradient_wrapper"
+
+
+def wrapped_graph(op: Any) -> Any:
+    """The graph of the function that TensorFlow puts around a branch or a loop under a persistent tape, or under one
+    tape within another; None for any other op. It takes all inputs.
+    """
+    name = op.get_attr("f").name if op.type in ("PartitionedCall", "StatefulPartitionedCall") else ""
+    graph = op.graph if WRAPPER in name else None
+    while graph is not None:
+        function = graph._get_function(name)
+        if function is not None:
+            return function.graph
+        graph = getattr(graph, "outer_graph", None)
+    return None
 
 
 def has_gradient(op: Any) -> bool:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.errors import short
 from placer.graph.op_graph import Op
 from placer.splits.divide import DividedGraph, divide
 from placer.splits.local_statistics import with_whole_statistics
 from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured, build_graph
+from placer.trace.graph_def.access_order import AccessOrder
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ def split_step(
     made = divide(graph or StepGraph(captured.graph_def), plan, captured.output_names, captured.writes)
     if limited and plan.in_flight is not None and not made.is_limited:
         raise PlanError("micro-batches of this step need each other, so that all of them are under way at once.")
+    if (pair := AccessOrder(made.graph_def).first_open()) is not None:  # their order led through shapes, now constants
+        first, second = map(short, pair)
+        raise PlanError(f"nothing would order {first} and {second}, which use one variable.")
     variables = {}
     for node, variable in captured.variables.items():
         parts = made.variables.get(node)

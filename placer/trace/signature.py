@@ -61,8 +61,8 @@ class Signatures:
     def _given(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> tuple[Sequence[Any], Mapping[str, Any] | None]:
-        """A call's arguments, of a plain step with Python floats for NumPy's float64, which are such: as tensors they
-        would not multiply with others of float32, which the step does where it is not traced.
+        """A call's arguments. For a plain step, np.float64 values become Python floats: as tensors of float64 they
+        would not multiply with those of float32, as they do where the step is not traced.
         """
         if not self._is_plain:
             return args, kwargs

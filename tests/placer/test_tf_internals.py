@@ -334,6 +334,56 @@ def test_a_handle_that_was_lost_still_leads_to_the_one_of_now():
     assert gone() is None
 
 
+def test_a_function_is_exported_with_the_handles_of_now(tmp_path):
+    module = tf.Module()
+    module.first, module.second = tf.Variable(1.0), tf.Variable(2.0)
+    module.read = tf.function(module.first.read_value, input_signature=[])
+    module.read()
+    former, fresh = (tf_internals.handle_of(variable) for variable in (module.first, module.second))
+    tf_internals.replace_handles([(former, fresh)])
+    (concrete,) = (module.read.get_concrete_function(),)
+    assert [captured is fresh for captured in concrete.captured_inputs] == [True]
+    module.first._handle = fresh  # as hooks.py does
+    tf.saved_model.save(module, str(tmp_path / "model"))
+    assert float(tf.saved_model.load(str(tmp_path / "model")).read()) == 2.0
+
+
+def test_what_autograph_calls_in_the_place_of_a_builtin():
+    asked = []
+
+    def is_instance(value, classes):
+        asked.append(classes)
+        return isinstance(value, classes)
+
+    @tf.function
+    def step(x):
+        return x if isinstance(x, tf.Tensor) else 0 * x
+
+    with tf_internals.autograph_calls({isinstance: is_instance}):
+        step(tf.ones([]))
+    step(tf.ones([2]))
+    assert asked == [tf.Tensor]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_what_tensorflow_puts_around_a_branch_is_found(persistent):
+    weight = tf.Variable(2.0)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape(persistent=persistent) as tape:
+            y = x * weight if x > 0.0 else x
+        return tape.gradient(y, weight)
+
+    ops = step.get_concrete_function(tf.TensorSpec([])).graph.get_operations()
+    around = [op for op in ops if tf_internals.wrapped_graph(op) is not None]
+    assert bool(around) == persistent
+    for op in around:
+        graph = tf_internals.wrapped_graph(op)
+        assert len(graph.inputs) == len(op.inputs) and len(graph.outputs) == len(op.outputs)
+        assert any(tf_internals.branches_of(inner) for inner in graph.get_operations())
+
+
 def test_what_assign_returns_is_the_variable_by_another_object():
     variable = tf.Variable(1.0)
     unread = variable.assign(2.0)

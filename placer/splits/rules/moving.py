@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from math import gcd
 from typing import Any
 
+import tensorflow as tf
+
 from placer.graph.op_flops import dims
 from placer.splits.rules.way import SUM, Cut, Size, Way, Ways, axis_name, static
 
@@ -232,10 +234,11 @@ def gather_nd(op: Any) -> Ways:
 def scatter_nd(op: Any) -> Ways:
     """ScatterNd: indices [rows..., indexed axes], updates [rows..., inner...], shape -> [indexed..., inner...].
 
-    Duplicate indices add up, and so do the results of rows that are divided.
+    Duplicate indices add up, and so do the results of rows that are divided, unless they are of bools or texts.
     """
     out, (*rows, indexed) = dims(op.outputs[0]), dims(op.inputs[0])
-    ways = {f"rows{a}": Way((Cut(a), Cut(a), None), (SUM,), n) for a, n in enumerate(rows)}
+    may_add = op.outputs[0].dtype not in (tf.bool, tf.string)
+    ways = {f"rows{a}": Way((Cut(a), Cut(a), None), (SUM,), n) for a, n in enumerate(rows) if may_add}
     for a, n in list(enumerate(out))[indexed:]:
         ways[axis_name(a)] = Way((None, Cut(a - indexed + len(rows)), None), (Cut(a),), n, (Size(2, a),))
     return ways

@@ -88,9 +88,8 @@ class Way:
 
     inputs, outputs: one entry per tensor; None = each part has the whole tensor. An output that every part makes whole
     is taken from the first part. extent: of the factor; parts divide range(extent); 0 = there is none, and each part
-    does the same on what it has. sizes: what has to be rewritten in
-    constant inputs. least: the smallest share of a part; smaller ones would do something else. exchange: where a part
-    is not simply the op on its share.
+    does the same on what it has. sizes: what has to be rewritten in constant inputs. least: the smallest share of a
+    part; smaller ones would do something else. exchange: where a part is not simply the op on its share.
     """
 
     inputs: tuple[Cut | Own | None, ...]

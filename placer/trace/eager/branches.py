@@ -91,12 +91,12 @@ def _counted(frame: FrameType, args: Sequence[Any], outputs: Any) -> str | None:
     are_floats = [type(leaf) is float for leaf in tf.nest.flatten(first, expand_composites=True)]
     numbers = {id(given): True for given, is_float in zip(before, are_floats, strict=True) if is_float}
     for name, given, made, is_float in zip(names, before, after, are_floats, strict=True):
-        if is_float and made is not given and tf.is_symbolic_tensor(made) and _made_of(made, numbers):
+        if is_float and made is not given and tf.is_symbolic_tensor(made) and made_of(made, numbers):
             return name
     return None
 
 
-def _made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
+def made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
     """Whether a tensor is made of numbers (True) or of constants alone (False); None where of anything else, too.
     known: the same of tensors by their id.
     """
@@ -122,7 +122,7 @@ def _made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
 
 
 def _ways(tensor: Any, known: Mapping[int, bool]) -> Iterator[bool | None]:
-    """As `_made_of`, for each way by which a branch or a loop may make a tensor; none for any other op. Beside others,
+    """As `made_of`, for each way by which a branch or a loop may make a tensor; none for any other op. Beside others,
     a way that hands on what it was given counts for nothing.
     """
     op, loop = tensor.op, tf_internals.loop_of(tensor.op)
@@ -130,13 +130,13 @@ def _ways(tensor: Any, known: Mapping[int, bool]) -> Iterator[bool | None]:
     made = [(graph, graph.outputs[tensor.value_index]) for graph in graphs]
     handed = [_handed_on(graph, output) for graph, output in made]
     if made and all(position is not None for position in handed):
-        kinds = [_made_of(given[position], known) for position in handed]
+        kinds = [made_of(given[position], known) for position in handed]
         yield from [None] if None in kinds else kinds
         return
     for (graph, output), position in zip(made, handed, strict=True):
         if position is None:
-            inner = {id(one): _made_of(outer, known) for outer, one in zip(given, graph.inputs, strict=True)}
-            yield _made_of(output, {key: kind for key, kind in inner.items() if kind is not None})
+            inner = {id(one): made_of(outer, known) for outer, one in zip(given, graph.inputs, strict=True)}
+            yield made_of(output, {key: kind for key, kind in inner.items() if kind is not None})
 
 
 def _handed_on(graph: Any, output: Any) -> int | None:

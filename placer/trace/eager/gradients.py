@@ -96,8 +96,10 @@ def _only_gathered(targets: list[Any], sources: list[Any]) -> dict[int, str]:
 
 
 def _bodies(op: Any) -> list[Any]:
-    """The graphs of the branches or of the body of an op, whose inputs are the op's last ones."""
-    loop = tf_internals.loop_of(op)
+    """The graphs of an op's branches, of its body, or of what is around it; their inputs are the op's last ones."""
+    loop, wrapped = tf_internals.loop_of(op), tf_internals.wrapped_graph(op)
+    if wrapped is not None:
+        return [wrapped]
     return [loop[1]] if loop else tf_internals.branches_of(op)
 
 
@@ -146,6 +148,9 @@ class _Reach:
 
     def __init__(self, *, sure: bool) -> None:
         self.sure, self.met_branches = sure, False
+        self._outer: dict[
+            int, Any
+        ] = {}  # by the id of what the function around a branch or a loop is given: what it is
 
     def of(self, tensors: list[Any]) -> set[str]:
         """The names of those behind these, in their graph; these included."""
@@ -159,7 +164,10 @@ class _Reach:
         return found
 
     def _behind(self, op: Any, output: int) -> list[Any]:
-        branches, loop = tf_internals.branches_of(op), tf_internals.loop_of(op)
+        branches, loop, wrapped = tf_internals.branches_of(op), tf_internals.loop_of(op), tf_internals.wrapped_graph(op)
+        if wrapped is not None:
+            self._outer.update((id(inner), outer) for inner, outer in zip(wrapped.inputs, op.inputs, strict=True))
+            return [op.inputs[i] for i in self._inputs(wrapped, output)]
         if branches:
             self.met_branches = True
             ways = [self._inputs(graph, output) for graph in branches]
@@ -184,7 +192,8 @@ class _Reach:
                     left += self._inputs(body, i)
             return found
         kept = {i for i in once if i in self._inputs(body, i)}
-        return kept if _holds(condition, op.inputs) else kept & {output}
+        given = [self._outer.get(id(one), one) for one in op.inputs]
+        return kept if _holds(condition, given) else kept & {output}
 
     def _inputs(self, graph: Any, output: int) -> set[int]:
         """The inputs of a branch or body that reach an output."""

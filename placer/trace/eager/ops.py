@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from placer.trace.eager.number_use import branch_number_misused
+from placer.trace.graph_def.access_order import CHECKS
 from placer.trace.graph_def.node_def import nodes_within
 from placer.trace.random_streams import draws_within, has_seeds
 
+FILES = frozenset({"ReadFile", "MatchingFiles"})
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
-CHECKS = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})
 
 
 def eager_difference(concrete: Any) -> str | None:
@@ -25,6 +26,11 @@ def eager_difference(concrete: Any) -> str | None:
             return (
                 f"its op {node.name} ({node.op}) calls Python, eagerly in the thread of the training, and traced in "
                 "TensorFlow's threads, where what it reads may be old; decorate the step with @tf.function if it may be"
+            )
+        if node.op in FILES:
+            return (
+                f"its op {node.name} ({node.op}) looks into files, which a traced step may do only once; decorate the "
+                "step with @tf.function if that is meant"
             )
         if node.op in CHECKS:
             return (

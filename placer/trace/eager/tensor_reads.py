@@ -35,11 +35,11 @@ def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
     thread = threading.get_ident()
 
     def read(tensor: Any, shape: tf.TensorShape, frame: FrameType) -> tf.TensorShape:
-        if shape.is_fully_defined() or threading.get_ident() != thread or not _is_users(frame):
+        if shape.is_fully_defined() or threading.get_ident() != thread or not is_users(frame):
             return shape
         why = (
-            f"it reads the shape of a tensor ({_made_by(tensor)}) in {_name(frame)}, which is not known while the step "
-            "is traced; use tf.shape, or decorate the step with @tf.function"
+            f"it reads the shape of a tensor ({_made_by(tensor)}) in {name_of(frame)}, which is not known while the "
+            "step is traced; use tf.shape, or decorate the step with @tf.function"
         )
         if shape.rank is None:
             note(why)
@@ -77,7 +77,7 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
             taken: Any = args[0] if args else None
             is_exact = name == "int" and is_tensor(taken) and taken.dtype in EXACT
             if is_tensor(taken) and not is_exact and threading.get_ident() == thread:
-                where = _name(_caller(sys._getframe(1)))
+                where = name_of(caller_of(sys._getframe(1)))
                 note(
                     f"it makes {number} of a tensor in {where}, which is a tensor of {kind} once the step is traced; "
                     "use tf.cast, or decorate the step with @tf.function"
@@ -87,10 +87,10 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
         return convert
 
     def asked(tensor: Any, asks: str, lacks: str) -> None:
-        caller = _caller(sys._getframe(2))
-        if threading.get_ident() == thread and _is_users(caller):
+        caller = caller_of(sys._getframe(2))
+        if threading.get_ident() == thread and is_users(caller):
             note(
-                f"it {asks.format(_made_by(tensor))} in {_name(caller)}, which {lacks} while the step is traced; "
+                f"it {asks.format(_made_by(tensor))} in {name_of(caller)}, which {lacks} while the step is traced; "
                 "decorate it with @tf.function if that is meant"
             )
 
@@ -165,7 +165,7 @@ def _partly_known(shape: tf.TensorShape, note: Callable[[], None]) -> tf.TensorS
     return type("TensorShape", (tf.TensorShape,), held)(shape)
 
 
-def _caller(frame: FrameType) -> FrameType:
+def caller_of(frame: FrameType) -> FrameType:
     """The frame by which AutoGraph was called, where this one is of its own."""
     at: FrameType | None = frame
     while at is not None and str(at.f_globals.get("__name__")).startswith(AUTOGRAPH):
@@ -173,11 +173,11 @@ def _caller(frame: FrameType) -> FrameType:
     return at or frame
 
 
-def _is_users(frame: FrameType) -> bool:
+def is_users(frame: FrameType) -> bool:
     return not is_library(frame.f_globals.get("__name__"))
 
 
-def _name(frame: FrameType) -> str:
+def name_of(frame: FrameType) -> str:
     return frame.f_code.co_name.removeprefix("tf__")  # as AutoGraph names what it converts
 
 

@@ -1,4 +1,4 @@
-"""Keeps the order of ops on one variable while control edges are dropped from a graph.
+"""Keeps the order of ops on one variable, and of checks and what they guard, while control edges are dropped.
 
 write ──^──▶ constant ──▶ read        the constant is ready from the start, so its control edge goes,
   └─────────────^──────────▶          and this one comes in its place
@@ -12,10 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.trace.graph_def.node_def import source_of
+from placer.trace.graph_def.node_def import called, source_of
 
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 RESOURCE = tf.resource.as_datatype_enum
+CHECKS = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})  # where one raises, no write that waits for it runs
 HARMLESS = READS | {"VariableShape", "VarIsInitializedOp"}  # two of these on one variable may come in any order
 # Ops that run functions: attribute -> the input that is the function's first argument.
 FIRST_ARGUMENT = {"f": 0, "cond": 0, "body": 0, "then_branch": 1, "else_branch": 1, "branches": 1}
@@ -24,20 +25,26 @@ RUN_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "While"
 
 
 class AccessOrder:
-    """Which ops of a graph that take one handle come after which others, by whatever path."""
+    """Which ops of a graph that take one handle come after which others, by whatever path, and which writes after which
+    checks.
+    """
 
     def __init__(self, graph_def: Any) -> None:
         """graph_def: later changes may drop inputs of its nodes, but no node."""
         self._nodes = _in_order(graph_def.node)
         self._given, self._handles = _handles(self._nodes)
-        self._bit = {name: 1 << i for i, name in enumerate(self._handles)}
+        functions = {function.signature.name: function for function in graph_def.library.function}
+        self._checks = [node.name for node in self._nodes if _may_raise(node, functions, frozenset())]
+        self._bit = {name: 1 << i for i, name in enumerate(dict.fromkeys((*self._handles, *self._checks)))}
         self._before: dict[str, int] = {}
         for node in self._nodes:
             self._before[node.name] = self._inherited(node, self._before)
-        self._conflicts = dict(self._conflicting(graph_def))
+        self._conflicts = dict(self._conflicting(functions))
 
     def restore(self) -> None:
-        """Have each op wait directly for those on its handles that it came after, unless it still does."""
+        """Have each op wait directly for those on its handles that it came after, and each write also for the checks,
+        unless it still does.
+        """
         now: dict[str, int] = {}
         for node in self._nodes:
             waits = self._inherited(node, now)
@@ -54,22 +61,25 @@ class AccessOrder:
         variables = {node.name for node in self._nodes if node.op == "VarHandleOp"}
         for name, others in self._conflicts.items():
             for other in others:
-                both = variables.intersection(self._handles[name], self._handles[other])
+                both = variables.intersection(self._handles[name], self._handles.get(other, ()))
                 if both and not self._before[name] & self._bit[other]:
                     return other, name
         return None
 
-    def _conflicting(self, graph_def: Any) -> Iterator[tuple[str, list[str]]]:
-        """For each op that takes a handle, those before it on that handle, the last first, unless both only read it."""
-        functions = {function.signature.name: function for function in graph_def.library.function}
+    def _conflicting(self, functions: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+        """For each op that takes a handle, those before it on that handle, the last first, unless both only read it;
+        for one that may write it, also all checks, the last first.
+        """
         earlier: defaultdict[str, list[tuple[str, bool]]] = defaultdict(list)
         for node in (node for node in self._nodes if node.name in self._handles):
             found: list[str] = []
+            writes = False
             for handle in self._handles[node.name]:
                 reads = _only_reads(node, self._inputs_of(node, handle), functions)
                 found += [name for name, also in reversed(earlier[handle]) if not (reads and also)]
                 earlier[handle].append((node.name, reads))
-            yield node.name, found
+                writes = writes or not reads
+            yield node.name, [*found, *reversed(self._checks)] if writes else found
 
     def _inputs_of(self, node: Any, handle: str) -> list[int]:
         """The inputs as which a node takes a handle."""
@@ -82,6 +92,17 @@ class AccessOrder:
         for source in map(source_of, node.input):
             waits |= found.get(source, 0) | self._bit.get(source, 0)
         return waits
+
+
+def _may_raise(node: Any, functions: Mapping[str, Any], within: frozenset[str]) -> bool:
+    """Whether an op is a check, or runs functions that hold one."""
+    if node.op not in RUN_FUNCTIONS:
+        return node.op in CHECKS
+    return any(
+        _may_raise(inner, functions, within | {name})
+        for name in {*called(node)} & functions.keys() - within
+        for inner in functions[name].node_def
+    )
 
 
 def _in_order(nodes: Iterable[Any]) -> list[Any]:
@@ -131,12 +152,12 @@ def _reads_argument(node: Any, position: int, functions: Mapping[str, Any], with
     """Whether the functions that an op runs only read what they are given as the op's input at `position`."""
     for attribute, first in FIRST_ARGUMENT.items():
         value = node.attr.get(attribute)
-        for called in () if value is None else [value.func] if value.func.name else value.list.func:
-            function = functions.get(called.name)
-            if function is None or position < first or called.name in within:
+        for run in () if value is None else [value.func] if value.func.name else value.list.func:
+            function = functions.get(run.name)
+            if function is None or position < first or run.name in within:
                 return False
             argument = function.signature.input_arg[position - first].name
-            if not _reads(argument, function.node_def, functions, within | {called.name}):
+            if not _reads(argument, function.node_def, functions, within | {run.name}):
                 return False
     return True
 

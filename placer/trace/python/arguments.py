@@ -50,10 +50,13 @@ class Parameters:
         return {name: _contents(value) for name, value in both.items() if tf.nest.is_nested(value)}
 
     def attributed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """The first argument that is a dict or a list of the user's own class and has attributes beside its items, in
-        words; None where none is. TensorFlow builds containers anew from their items, without such attributes.
+        """The first argument that is a dict or a list of the user's own class and has attributes beside its items, or
+        holds a tensor with a Keras mask, in words; None where none does. TensorFlow builds containers anew from their
+        items, and tensors from their values, without what is beside these.
         """
         for value in (*args, *kwargs.values()):
+            if has_mask(value):
+                return "a tensor with a Keras mask"
             if isinstance(value, (dict, list)) and is_user_class(type(value)):
                 held = own_dict(value)
                 if held and held is not value:
@@ -64,6 +67,13 @@ class Parameters:
         if isinstance(place, str):
             return place
         return self._names[place] if place < len(self._names) else f"argument {place}"
+
+
+def has_mask(value: Any) -> bool:
+    """Whether a nested structure holds a tensor to which a Keras layer tied a mask, which losses and metrics read."""
+    if isinstance(value, tf.Tensor):
+        return getattr(value, "_keras_mask", None) is not None
+    return tf.nest.is_nested(value) and any(map(has_mask, tf.nest.flatten(value)))
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

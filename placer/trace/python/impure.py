@@ -12,7 +12,7 @@ import logging
 import random
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -85,6 +85,7 @@ COMPILED_BY = frozenset(
 PURE_COMPILED = frozenset({"tree", "optree", "scipy"})  # other libraries whose compiled functions neither ask nor tell
 NO_CATCH = (None, False)  # what an `__exit__` returns that lets an exception go on
 RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
+ITEMS = (Mapping, MutableSequence, MutableSet, tuple, deque)  # that may hold containers
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
 
 
@@ -224,6 +225,8 @@ def _member(value: Any, attribute: str) -> Any:
 
 def _read(path: Path, values: list[Any]) -> str | None:
     """What a path that is read does which a traced step would not repeat."""
+    if len(values) <= len(path.attributes) and _changes_item(values[-1], path.attributes[len(values) - 1 :]):
+        return f"changes `{path}`"
     for value, attribute in zip(values, (*path.attributes, ""), strict=False):
         if isinstance(value, CONTAINERS) and attribute in MUTATORS:
             return f"changes `{path}`"
@@ -240,6 +243,17 @@ def _read(path: Path, values: list[Any]) -> str | None:
         if value is not EMPTY and _is_impure(value):
             return f"uses `{path}`"
     return None
+
+
+def _changes_item(value: Any, attributes: Sequence[str]) -> bool:
+    """Whether what is read of a container changes one of its items, which is a container, too: `log["norms"].append`.
+    The items may come later. attributes: the rest of a path, that of the container first.
+    """
+    after = next((attribute for attribute in attributes if attribute != ITEM), "")
+    if not isinstance(value, ITEMS) or attributes[0] != ITEM or after not in MUTATORS:
+        return False
+    held = value.values() if isinstance(value, Mapping) else value
+    return not held or any(isinstance(item, ITEMS) for item in held)
 
 
 def _is_impure(value: Any) -> bool:

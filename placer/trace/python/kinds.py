@@ -112,6 +112,18 @@ def is_user_class(kind: type) -> bool:
     return any(not is_library(base.__module__) for base in kind.__mro__)
 
 
+def is_users_own(value: Any) -> bool:
+    """Whether a value is a function of the user's own, a method or a partial of one, or an object of a class of the
+    user's own or of Keras.
+    """
+    while isinstance(value, (functools.partial, types.MethodType)):
+        value = value.func if isinstance(value, functools.partial) else value.__func__
+    if isinstance(value, types.FunctionType):
+        return not is_of_library(value)
+    kind = type(value)
+    return not isinstance(value, type) and (is_user_class(kind) or is_library(kind.__module__) == "keras")
+
+
 @_by_type
 def has_library_base(kind: type) -> bool:
     """Whether TensorFlow or Keras runs code of theirs on an object of this class."""

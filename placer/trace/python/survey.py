@@ -14,14 +14,24 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from placer import tf_internals
 from placer.trace.python.arguments import Subjects
 from placer.trace.python.code import reads_of
+from placer.trace.python.containers import (
+    UnguardableError,
+    array_token,
+    visit_bytes,
+    visit_dict,
+    visit_list,
+    visit_message,
+    visit_set,
+    visit_tuple,
+)
 from placer.trace.python.guard import Guard
 from placer.trace.python.impure import (
     Entered,
@@ -56,6 +66,7 @@ from placer.trace.python.kinds import (
     is_tensor,
     is_unchanging,
     is_user_class,
+    is_users_own,
     own_dict,
     plain_base,
     plain_key,
@@ -68,11 +79,6 @@ from placer.trace.signature import Same
 
 MOST_ENTRIES = 30_000  # places that are compared before each call
 MOST_FUNCTIONS = 2_000
-MOST_ARRAY_BYTES = 64 * 2**10
-
-
-class UnguardableError(Exception):
-    """The step reads something that cannot be watched; the message is the reason, in words."""
 
 
 class Survey:
@@ -97,10 +103,10 @@ class Survey:
         saved = settings()
         self.tokens.append(("a setting of Keras or TensorFlow", saved))
         self.guard.check(lambda: settings() == saved)
-        self._child("step", step)
+        self.child("step", step)
         self._walk()
         for name, thing in subjects:
-            self._child(name, thing)
+            self.child(name, thing)
         self._walk()
 
     def _walk(self) -> None:
@@ -122,9 +128,18 @@ class Survey:
         """What is compared."""
         return [token for _, token in self.tokens]
 
-    def _child(self, label: str, value: Any) -> None:
+    def child(self, label: str, value: Any) -> None:
         """Note what is at a place; what it holds in turn is visited later."""
         self.tokens.append((label, self._token(label, value)))
+
+    def is_known(self, value: Any) -> bool:
+        """Whether a value was met before."""
+        return id(value) in self._number
+
+    def rest(self, found: Any, plain: type, label: str) -> None:
+        """Visit the attributes of an object that is a container of the class `plain`, too."""
+        if type(found) is not plain and is_user_class(type(found)):
+            self._object(found, label)
 
     def _token(self, label: str, value: Any) -> Hashable:
         known = self._number.get(id(value))
@@ -139,7 +154,7 @@ class Survey:
         self._number[id(value)] = len(self._number)
         self._held.append(value)
         if isinstance(value, np.ndarray):
-            return self._array(value, label)
+            return array_token(self, value, label)
         visit = self._visitor(value, label)
         if visit is None:
             return Same(value)
@@ -184,11 +199,11 @@ class Survey:
             ((staticmethod, classmethod), self._wrapped),
             ((functools.cached_property, functools.singledispatchmethod), self._cached),
             (weakref.ReferenceType, self._weak),
-            ((dict, types.MappingProxyType), self._dict),
-            ((list, deque), self._list),
-            (tuple, self._tuple),
-            ((set, frozenset), self._set),
-            ((bytearray, array.array), self._bytes),
+            ((dict, types.MappingProxyType), partial(visit_dict, self)),
+            ((list, deque), partial(visit_list, self)),
+            (tuple, partial(visit_tuple, self)),
+            ((set, frozenset), partial(visit_set, self)),
+            ((bytearray, array.array), partial(visit_bytes, self)),
         )
 
     def _object_visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
@@ -200,7 +215,7 @@ class Survey:
         if is_function_of_tensorflow(kind):
             return None
         if is_message(kind):
-            return self._message
+            return partial(visit_message, self)
         if hides_fields(kind):
             if is_known_compiled(kind.__module__):
                 return None
@@ -236,12 +251,12 @@ class Survey:
             self.tokens.append((label, missing))
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self.guard.cell(cell)
-            self._child(name, contents(cell))
+            self.child(name, contents(cell))
         for part in (function.__defaults__, function.__kwdefaults__):
             if part:
-                self._child(f"{function.__name__}'s default arguments", part)
+                self.child(f"{function.__name__}'s default arguments", part)
         for name in sorted({imported(path, function) for path in reads.paths if path.root == "import"}):
-            self._child(name, sys.modules.get(name))
+            self.child(name, sys.modules.get(name))
             self._guard_module(name)
 
     def _guard_module(self, name: str) -> None:
@@ -269,96 +284,28 @@ class Survey:
         if isinstance(owner, types.ModuleType):
             self.tokens.append((label, Same(owner)))
         else:
-            self._child("self" if label == "step" else f"{label}.__self__", owner)
+            self.child("self" if label == "step" else f"{label}.__self__", owner)
 
     def _partial(self, partial: Any, label: str) -> None:
-        self._child(label, partial.func)
+        self.child(label, partial.func)
         for i, value in enumerate(partial.args):
-            self._child(f"{label}'s argument {i}", value)
-        self._child(f"{label}'s arguments", partial.keywords)
+            self.child(f"{label}'s argument {i}", value)
+        self.child(f"{label}'s arguments", partial.keywords)
 
     def _property(self, found: property, label: str) -> None:
-        self._child(label, found.fget)
+        self.child(label, found.fget)
 
     def _wrapped(self, found: Any, label: str) -> None:
-        self._child(label, found.__func__)
+        self.child(label, found.__func__)
 
     def _cached(self, found: Any, label: str) -> None:
-        self._child(label, getattr(found, "func", None))
+        self.child(label, getattr(found, "func", None))
 
     def _weak(self, reference: Any, label: str) -> None:
         held = reference()
-        self._child(label, held)
+        self.child(label, held)
         address = id(held)
         self.guard.check(lambda: id(reference()) == address)
-
-    # Containers.
-
-    def _dict(self, found: Any, label: str) -> None:
-        self.guard.whole(found.keys())
-        self.guard.whole(found.values())
-        for key, value in found.items():
-            self._child(f"a key of {label}", key)
-            self._child(f"{label}[{key!r}]" if is_plain(key) else f"{label}[...]", value)
-        self._rest(found, dict, label)
-
-    def _list(self, found: Any, label: str) -> None:
-        stored = tf_internals.stored_list(found)
-        if stored is None:
-            self.guard.whole(found)
-        else:  # 20 times as fast
-            self.guard.whole(stored)
-            self.guard.check(lambda: tf_internals.stored_list(found) is stored)
-        self.tokens.append((label, len(found)))
-        for i, value in enumerate(found):
-            self._child(f"{label}[{i}]", value)
-        self._rest(found, list, label)
-
-    def _tuple(self, found: tuple[Any, ...], label: str) -> None:
-        self.tokens.append((label, len(found)))
-        for i, value in enumerate(found):
-            self._child(f"{label}[{i}]", value)
-
-    def _set(self, found: Any, label: str) -> None:
-        saved = frozenset(found)
-        if all(map(is_plain, saved)):
-            self.tokens.append((label, frozenset(map(plain_key, saved))))
-        else:
-            self.tokens.append((label, frozenset(map(Same, saved))))
-        if isinstance(found, set):
-            self.guard.check(lambda: found == saved)
-        for value in saved:
-            if not is_plain(value) and id(value) not in self._number:
-                self._child(f"an item of {label}", value)
-
-    def _bytes(self, found: Any, label: str) -> None:
-        saved = bytes(found)
-        self.tokens.append((label, saved))
-        self.guard.check(lambda: bytes(found) == saved)
-
-    def _array(self, found: np.ndarray[Any, Any], label: str) -> Hashable:
-        if found.nbytes > MOST_ARRAY_BYTES or found.dtype.hasobject:
-            raise UnguardableError(
-                f"it reads `{label}`, an array of {found.nbytes:,} bytes, too many to compare before each call; "
-                "make it a tf.constant or a tf.Variable"
-            )
-        saved = (found.shape, found.dtype.str, found.tobytes())
-        self.guard.check(lambda: (found.shape, found.dtype.str, found.tobytes()) == saved)
-        return saved
-
-    def _message(self, found: Any, label: str) -> None:
-        saved = found.SerializePartialToString(deterministic=True)
-        if len(saved) > MOST_ARRAY_BYTES:
-            raise UnguardableError(
-                f"it reads `{label}`, a {type(found).__name__} too large to compare before each call"
-            )
-        self.tokens.append((label, saved))
-        self.guard.check(lambda: found.SerializePartialToString(deterministic=True) == saved)
-
-    def _rest(self, found: Any, plain: type, label: str) -> None:
-        """The attributes of an object that is a container, too."""
-        if type(found) is not plain and is_user_class(type(found)):
-            self._object(found, label)
 
     # Modules, classes, objects.
 
@@ -381,7 +328,7 @@ class Survey:
         present = [(name, slot) for name, slot in slots if in_slot(slot, value) is not EMPTY]
         self.guard.attributes(value, [name for name, _ in present])
         for name, slot in present:
-            self._child(f"{label}.{name}", in_slot(slot, value))
+            self.child(f"{label}.{name}", in_slot(slot, value))
         absent = [slot for name, slot in slots if (name, slot) not in present]
         if absent:
             self.guard.check(lambda: all(in_slot(slot, value) is EMPTY for slot in absent))
@@ -394,15 +341,18 @@ class Survey:
 
     def _named(self, value: Any, label: str) -> None:
         """Of an object of TensorFlow's, what the user's code reads by name and cannot be TensorFlow's own: plain
-        values, and all that a bare tf.Module holds.
+        values, and all that a bare tf.Module holds; and what of the user's own it holds under any name, which
+        TensorFlow calls: the function of a tf.custom_gradient, a rate that is a function, a checkpoint's model.
         """
         held = own_dict(value)
         if held is not None:
             is_bare = type(value) is tf.Module
             if is_bare:
                 self.guard.size(held)
-            names = sorted(name for name in held if name in self.names and (is_bare or is_plain(held[name])))
-            self._holder(held, names, f"{label}.")
+            named = (name for name in held if name in self.names and (is_bare or is_plain(held[name])))
+            is_placers = is_library(type(value).__module__) == "placer"
+            theirs = (name for name in held if not is_placers and is_users_own(held[name]))
+            self._holder(held, sorted({*named, *theirs}), f"{label}.")
 
     def _attributes(self, value: Any, held: Mapping[str, Any]) -> Iterable[str]:
         """The attributes that matter: all of those that a library may read, else those that the code names.
@@ -456,7 +406,7 @@ class Survey:
             self.tokens.append((label, types.FunctionType))
             self._queue.append((lambda f, text: self._function(f, text, owner, True), value, label))
         else:
-            self._child(label, value)
+            self.child(label, value)
 
     def _is_used(self, kind: type, base: type, name: str) -> bool:
         if name.startswith("__") and name.endswith("__"):
@@ -469,4 +419,4 @@ class Survey:
     def _holder(self, held: Mapping[str, Any], names: list[str], label: str) -> None:
         self.guard.named(held, names)
         for name in names:
-            self._child(f"{label}{name}", held[name])
+            self.child(f"{label}{name}", held[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import tensorflow as tf
@@ -13,7 +13,8 @@ from placer.trace.eager.branches import watched_branches
 from placer.trace.eager.gradients import watched_gradients
 from placer.trace.eager.lasting import no_new_variables, watched_losses
 from placer.trace.eager.tensor_reads import patching, watched_shapes, watched_values
-from placer.trace.python.arguments import Parameters, Subjects, changed
+from placer.trace.eager.type_questions import watched_types
+from placer.trace.python.arguments import Parameters, Subjects, changed, has_mask
 from placer.trace.python.impure import ONCE
 from placer.trace.python.kinds import KERAS_VARIABLES, has_base, is_tensor
 from placer.trace.python.state import PythonState, is_plain_step, why_not
@@ -23,6 +24,8 @@ Watch = Callable[[Callable[[str], None]], AbstractContextManager[None]]
 WATCHES: tuple[Watch, ...] = (
     watched_shapes, watched_values, watched_branches, watched_gradients, watched_losses, no_new_variables,
 )  # fmt: skip
+Types = Mapping[int, type]
+"""Position of a leaf of a call's arguments that is an array or a number, and a tensor to a trace -> its type."""
 WATCHES_OF_NUMBERS: tuple[Watch, ...] = (watched_shapes, watched_values, watched_branches, watched_gradients)
 
 
@@ -79,20 +82,19 @@ class PlainStep:
         self._effect, self._watches = self.why, False
         self._state, self._subjects, self._streams = PythonState(self._step), (), GlobalStreams()
 
-    @property
-    def traceable(self) -> Any:
+    def traceable(self, types: Types) -> Any:
         """The step, to be traced; what it does then that its eager calls would not do alike is noted."""
         step: Any = self._step
         if hasattr(type(step), "compute_loss"):  # a Keras model is traced by its training step
             return step
-        return self._traceable(step, self._watched)
+        return self._traceable(step, partial(self._watched, types))
 
-    def with_numbers(self, python: Callable[..., Any]) -> Any:
+    def with_numbers(self, python: Callable[..., Any], types: Types) -> Any:
         """The Python function of a tf.function, to be traced with tensors in the place of numbers; what it does then
-        that TensorFlow's own trace, one for each number, would not do alike is noted: in branches, and with shapes and
-        values that it does not know.
+        that TensorFlow's own trace, one for each number, would not do alike is noted: in branches, and with shapes,
+        values and types that it does not know.
         """
-        return self._traceable(python, self._watched_numbers)
+        return self._traceable(python, partial(self._watched_numbers, types))
 
     def _traceable(self, step: Callable[..., Any], watched: Callable[..., AbstractContextManager[None]]) -> Any:
         # AutoGraph converts what it is to trace, and would convert this, too.
@@ -106,17 +108,20 @@ class PlainStep:
         return traced_step
 
     @contextmanager
-    def _watched(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
+    def _watched(self, types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
         """A trace takes copies of containers, which shows in them what the step would do to the user's own."""
         before = self._parameters.contents(args, kwargs)
-        with self._watched_by(WATCHES):
+        with self._watched_by((*WATCHES, _of_types(types, args, kwargs))):
             yield
         where = changed(before, self._parameters.contents(args, kwargs))
         if where is not None:
             self._note(f"it changes {where}, {ONCE}")
 
-    def _watched_numbers(self, *_: Any) -> AbstractContextManager[None]:
-        return self._watched_by(WATCHES_OF_NUMBERS, lambda why: self._note(why.partition("; ")[0]))  # it is decorated
+    def _watched_numbers(
+        self, types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AbstractContextManager[None]:
+        watches = (*WATCHES_OF_NUMBERS, _of_types(types, args, kwargs))
+        return self._watched_by(watches, lambda why: self._note(why.partition("; ")[0]))  # it is decorated
 
     @contextmanager
     def _watched_by(self, watches: Sequence[Watch], note: Callable[[str], None] | None = None) -> Iterator[None]:
@@ -139,6 +144,8 @@ class PlainStep:
         """
         if not self._watches:
             return
+        if has_mask(outputs):
+            self._note("it returns a tensor with a Keras mask, which a placed step would lose; return the mask, too")
         kind = _no_tensor(outputs)
         if kind is not None:
             self._note(f"it returns {kind}, which a placed step would return as a tensor; return tensors only")
@@ -158,6 +165,13 @@ class PlainStep:
         """What tracing the step has changed, in words; None where it changed nothing."""
         self._effect = self._effect or self._state.effect()
         return self._effect
+
+
+def _of_types(types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Watch:
+    """Watches questions for types in a trace that is given these arguments."""
+    leaves = tf.nest.flatten((tuple(args), dict(kwargs)))
+    eager = {id(leaves[i]): kind for i, kind in types.items() if tf.is_symbolic_tensor(leaves[i])}
+    return partial(watched_types, eager=eager)
 
 
 def _no_tensor(outputs: Any) -> str | None:

@@ -27,7 +27,7 @@ from placer.trace.owners import owners
 from placer.trace.random_streams import repeating_draws
 from placer.trace.signature import Layout
 from placer.trace.tracing import given_to, trace
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from placer.train.steps.plain_step import PlainStep
 from placer.train.steps.variant import Variant
 from placer.train.variables.hooks import unwatched
@@ -105,12 +105,13 @@ class UntouchedFunction:
     def _traceable(self, variant: Variant) -> Any:
         """What to trace for a signature: no tf.function that would give its trace of another state of Python."""
         if self.plain is not None:
-            return self.plain.traceable
+            return self.plain.traceable(_types(variant, (*variant.layout.numbers, *variant.layout.arrays)))
         if self.retraced is None or not variant.layout.numbers:
             return self.step
         python = self.step.python_function
         converted = tf_internals.uses_autograph(self.step)
-        return self.retraced.with_numbers(python if converted else tf.autograph.experimental.do_not_convert(python))
+        python = python if converted else tf.autograph.experimental.do_not_convert(python)
+        return self.retraced.with_numbers(python, _types(variant, variant.layout.numbers))
 
     def trained(self, variant: Variant) -> Sequence[tf.Variable]:
         """The variables that a traced signature uses. Raises BadInputError where one of them is nowhere to be found."""
@@ -197,6 +198,12 @@ class UntouchedFunction:
             return outputs, step_s
         finally:
             self.session.after_untouched()
+
+
+def _types(variant: Variant, leaves: Sequence[int]) -> dict[int, type]:
+    """The types of what the user's step is given as these leaves."""
+    given = tf.nest.flatten((tuple(variant.args), dict(variant.kwargs)))
+    return {i: type(given[i]) for i in leaves}
 
 
 def _misused(variant: Variant) -> str | None:

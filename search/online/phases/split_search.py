@@ -55,10 +55,13 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
     """(the number of the plan that was given, or of the most promising one, ""); (WHOLE, why) where none is worth a
     try. Raises BadInputError where a plan that was given cannot be carried out.
     """
+    import tensorflow as tf
+
     from placer.graph.coarsen import coarsen
     from placer.splits.local_statistics import with_local_statistics
     from placer.splits.plan_files import read_plan
     from placer.splits.step_graph import StepGraph
+    from placer.trace.tracing import gist
     from search.session.prediction import Prediction
     from search.splits.choose import Judge  # loads TensorFlow
 
@@ -71,5 +74,10 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
     groups = coarsen(live.graph, settings.groups, topology)
     prediction = Prediction.profiled(groups, topology, 0.0)
     judge = Judge(live.captured(), prediction, settings.groups, settings.seed, stored=False, local=settings.is_local)
-    best, why = judge.best(len(topology))
-    return (WHOLE, why) if best is None else (live.divide(best.step.plan), why)
+    try:
+        best, why = judge.best(len(topology))
+        return (WHOLE, why) if best is None else (live.divide(best.step.plan), why)
+    except (PlacerError, tf.errors.OpError):
+        raise
+    except Exception as error:  # dividing is an offer: nobody asked for this plan
+        return WHOLE, f"no ops are divided, because dividing them failed ({type(error).__name__}: {gist(error)})."

@@ -13,7 +13,11 @@ import tensorflow as tf
 
 from placer.splits.divide import divide
 from placer.splits.plan import Division, PlanError, SplitPlan
+from placer.splits.rules.table import RULES
+from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
+from placer.trace.capture import capture
+from placer.trace.graph_def.access_order import AccessOrder
 
 
 def _graph(build: Callable[[], Any]) -> StepGraph:
@@ -184,3 +188,33 @@ def test_a_part_of_a_variable_is_read_after_its_own_update_and_a_whole_one_after
         made = divide(_graph(_read_after), plan, [], [])
         node = next(node for node in made.graph_def.node if node.name in (f"{read}/part_0", read))
         assert [text.removeprefix("^") for text in node.input if text.startswith("^")] == waits
+
+
+def _linear() -> tuple[Any, list[tf.Variable]]:
+    """Only shapes order the read of the weight and its update: the gradient of a mean needs none of its inputs."""
+    weight = tf.Variable(tf.ones([8, 4]))
+
+    def step(batches: Any) -> Any:
+        x = next(batches)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(x @ weight)
+        weight.assign_sub(0.01 * tape.gradient(loss, weight))
+        return loss
+
+    return tf.function(step), [weight]
+
+
+def test_a_plan_that_loses_the_order_of_ops_on_a_variable_is_refused() -> None:
+    step, _ = _linear()
+    batches = iter(tf.data.Dataset.from_tensor_slices(tf.ones([12, 8])).repeat().batch(6))
+    captured = capture(step, (batches,), elements={0: [tf.TensorShape([6, 8])]})
+    graph = StepGraph(captured.graph_def)
+    assert AccessOrder(captured.graph_def).first_open() is None
+    product = next(op.name for op in graph.order if op.type == "MatMul")
+    with pytest.raises(PlanError, match=r"^nothing would order .* and .*, which use one variable\.$"):
+        split_step(captured, SplitPlan({product: Division("rows", 2)}), graph)
+
+
+def test_a_check_stays_whole() -> None:
+    """Where one part raised, the parts of a variable that wait for others would be trained."""
+    assert "CheckNumerics" not in RULES

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 
 ONE = tf.constant(1.0)
 ARRAY = np.full([4], 255.0, np.float32)
@@ -297,3 +298,117 @@ def test_arrays_of_another_type_than_a_step_declares_are_placed_as_it_takes_them
         assert hand(x).numpy() == alone(x).numpy()
         assert (weight.numpy() == expected.numpy()).all()
     assert hand.live.left_alone is None and hand.moves
+
+
+def asks_by_isinstance(x):
+    return x / 255.0 if isinstance(x, np.ndarray) else x
+
+
+def asks_by_type(x):
+    return x / 255.0 if type(x) is np.ndarray else x
+
+
+def asks_by_tensorflow(x):
+    return x if tf.is_tensor(x) else x / 255.0
+
+
+def asks_what_is_made_of_it(x):
+    y = x * 2.0
+    return y / 510.0 if isinstance(y, np.ndarray) else x
+
+
+@pytest.mark.parametrize("scaled", [asks_by_isinstance, asks_by_type, asks_by_tensorflow, asks_what_is_made_of_it])
+def test_a_step_that_asks_for_the_type_of_an_array_is_left_alone(two_cpus, live_hand, scaled):
+    """It draws random numbers without a seed, so that no trial can compare what it computes with its eager calls."""
+    weight = tf.Variable(0.0)
+
+    def step(x):
+        weight.assign_sub(tf.reduce_mean(scaled(x)) + 0.0 * tf.random.uniform([]))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(6):
+        hand(ARRAY)
+        assert weight.numpy() == -(i + 1)
+        if hand.live.left_alone is None and hand.live.is_ready and i >= 2:
+            hand.move() if hand.live.is_joined else hand.place()
+    assert "it asks for the type of an argument (`" in hand.live.left_alone
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
+@pytest.mark.filterwarnings("ignore:.*untouched")
+def test_a_step_that_asks_whether_a_number_is_one_trains_as_alone(two_cpus, live_hand, wrap):
+    def made():
+        weight = tf.Variable(0.0)
+
+        def step(x, n):
+            rate = n * 0.5
+            if isinstance(n, int) and isinstance(rate, float):
+                x = x * rate
+            weight.assign_sub(tf.reduce_mean(x))
+            return weight.read_value()
+
+        return wrap(step), weight
+
+    (step, weight), (alone, expected) = made(), made()
+    hand = live_hand(step)
+    for i in range(16):
+        x = tf.random.stateless_normal([4], [i, 1])
+        hand(x, i)
+        alone(x, i)
+        assert weight.numpy() == expected.numpy()
+        main = hand.live.variants.main
+        if hand.live.left_alone is None and main.layout.numbers and hand.live.is_ready and not main.refused and i >= 8:
+            hand.move() if hand.live.is_joined else hand.place()
+    assert hand.moves == 0
+
+
+def test_a_step_that_asks_for_other_types_is_placed(two_cpus, live_hand):
+    weight = tf.Variable(0.0)
+
+    def step(x, sign):
+        x = x["batch"] if isinstance(x, dict) else tf.convert_to_tensor(x)
+        if isinstance(weight, tf.Variable) and not isinstance(x, (tf.Variable, tf.SparseTensor)):
+            weight.assign_sub(tf.reduce_mean(x) * (1.0 if isinstance(sign, str) else 0.0))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(6):
+        hand(ARRAY, "plus")
+        assert weight.numpy() == -255.0 * (i + 1)
+        if hand.live.is_ready and i >= 2:
+            hand.move() if hand.live.is_joined else hand.place()
+    assert hand.live.left_alone is None and hand.moves > 0
+
+
+def masked():
+    return keras.Sequential([keras.layers.Embedding(9, 4, mask_zero=True), keras.layers.Dense(3)])
+
+
+def test_a_mask_that_a_step_returns_with_a_tensor_is_there(two_cpus, live_hand):
+    model, weight = masked(), tf.Variable(0.0)
+
+    def step(x):
+        logits = model(x)
+        weight.assign_add(tf.reduce_mean(logits))
+        return logits
+
+    hand, x = live_hand(step), tf.constant([[1, 2, 0, 0]])
+    for _ in range(4):
+        assert hand(x)._keras_mask.numpy().tolist() == [[True, True, False, False]]
+    assert "it returns a tensor with a Keras mask" in hand.live.left_alone
+
+
+def test_a_mask_that_comes_with_an_argument_is_seen(two_cpus, live_hand):
+    encoder, head, weight = masked(), keras.layers.GlobalAveragePooling1D(), tf.Variable(0.0)
+
+    def step(h):
+        weight.assign_add(tf.reduce_sum(head(h)))
+        return weight.read_value()
+
+    hand, x, expected = live_hand(step), tf.constant([[1, 2, 0, 0]]), 0.0
+    for _ in range(4):
+        hand(encoder(x))
+        expected += float(tf.reduce_mean(encoder(x)[0, :2], 0).numpy().sum())
+        np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-5)
+    assert "it takes a tensor with a Keras mask" in hand.live.left_alone

@@ -237,7 +237,7 @@ def _indices(d: Draw, rows: list[int], shape: list[int]) -> np.ndarray:
 def scatter_nd(d: Draw, kind: str) -> Case:
     out, rows = d.shape(1, 4), d.shape(1, 2)
     indexed = d.number(1, len(out))
-    updates = d.numbers([*rows, *out[indexed:]])
+    updates = d.numbers([*rows, *out[indexed:]], d.pick("float32", "int32", "bool"))
     return Case(kind, [_indices(d, rows, out[:indexed]), updates, Fixed(np.array(out, np.int32))])
 
 

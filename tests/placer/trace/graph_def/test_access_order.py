@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import combinations
 
 import pytest
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from placer.errors import BadInputError
 from placer.trace.capture import capture
-from placer.trace.graph_def.access_order import HARMLESS, AccessOrder
+from placer.trace.graph_def.access_order import CHECKS, HARMLESS, AccessOrder
 from placer.trace.graph_def.node_def import source_of
 
 
@@ -190,3 +191,67 @@ def test_only_what_lost_its_order_waits_anew():
     assert list(nodes["first"].input) == ["v", "^write"]
     assert list(nodes["second"].input) == ["v", "^first"] and list(nodes["free"].input) == ["u"]
     assert list(nodes["last"].input) == ["v", "x", "^second"]
+
+
+def asserted(loss):
+    return tf.debugging.assert_less(loss, 1e3)
+
+
+def finite(loss):
+    return tf.debugging.check_numerics(loss, "bad")
+
+
+def guarded(check):
+    """A bad batch is to change nothing; what counts waits for the check through a constant alone."""
+    count, weight, flag = tf.Variable(0.0), tf.Variable(tf.ones([4, 3])), tf.Variable(False)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weight) ** 2)
+        gradient = tape.gradient(loss, weight)
+        rate = 0.1 / (1.0 + count)
+        with tf.control_dependencies([check(loss)]):
+            count.assign_add(1.0)
+            flag.assign(True)
+            weight.assign_sub(rate * gradient)
+        return loss
+
+    return step, [count, weight, flag]
+
+
+@pytest.mark.parametrize("check", [asserted, finite])
+def test_writes_wait_for_the_check_that_guards_them(check):
+    step, _ = guarded(check)
+    captured = capture(tf.function(step), [tf.ones([5, 4])])
+    nodes = captured.nodes
+
+    def before(name, seen):
+        for source in map(source_of, nodes[name].input):
+            if source not in seen:
+                seen.add(source)
+                before(source, seen)
+        return seen
+
+    checks = {n.name for n in nodes.values() if n.op in (*CHECKS, "If", "StatelessIf")}
+    writes = [n.name for n in nodes.values() if n.op.startswith("Assign")]
+    assert checks and len(writes) == 3
+    assert all(checks & before(write, set()) for write in writes)
+
+
+@pytest.mark.parametrize("check", [asserted, finite])
+def test_a_bad_batch_changes_nothing_as_it_does_alone(two_cpus, live_hand, check):
+    step, variables = guarded(check)
+    alone, expected = guarded(check)
+    hand, alone = live_hand(tf.function(step)), tf.function(alone)
+    for i in range(16):
+        if i == 3:
+            hand.place()
+        elif i > 3:
+            hand.move()
+        x = tf.random.stateless_normal([5, 4], [i, 1]) * (float("inf") if i > 3 and i % 2 else 1.0)
+        for run in (hand, alone):
+            with pytest.raises(tf.errors.InvalidArgumentError) if i > 3 and i % 2 else nullcontext():
+                run(x)
+        assert all((a.numpy() == b.numpy()).all() for a, b in zip(variables, expected, strict=True)), i
+    assert hand.live.left_alone is None and expected[0].numpy() == 10.0
+    hand.close()

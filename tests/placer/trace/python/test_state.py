@@ -42,8 +42,8 @@ from absl import flags
 from absl import logging as absl_logging
 from PIL import _imaging
 
+from placer.trace.python import survey
 from placer.trace.python.state import MOST_STATES, PythonState, why_not
-from placer.trace.python.survey import Survey
 
 WEIGHT = tf.Variable(1.0)
 RATE = 0.1
@@ -835,15 +835,15 @@ def test_training_a_keras_model_and_looking_at_it_changes_no_state():
 @pytest.mark.parametrize(("times", "why"), [(1, None), (9, "RuntimeError: dictionary changed size")])
 def test_what_another_thread_changes_while_it_is_read_is_read_once_more(monkeypatch, times, why):
     rates, failures = {"rate": 0.1}, [RuntimeError("dictionary changed size during iteration")] * times
-    read = Survey._dict
+    read = survey.visit_dict
 
-    def interrupted(survey, found, label):
+    def interrupted(walk, found, label):
         if found is rates and failures:
             raise failures.pop()
-        read(survey, found, label)
+        read(walk, found, label)
 
     state = PythonState(lambda x: x * rates["rate"])
-    monkeypatch.setattr(Survey, "_dict", interrupted)
+    monkeypatch.setattr(survey, "visit_dict", interrupted)
     assert state.number() == state.number() == 0
     assert state.why is None if why is None else why in state.why
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+import tempfile
 import warnings
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -293,11 +295,39 @@ def settings_of_keras():
     return step, held, change
 
 
+def gradient_of_its_own():
+    """TensorFlow keeps the function in an object of its own."""
+    held, factor = weights(), [1.0]
+
+    @tf.custom_gradient
+    def scaled(x):
+        return tf.identity(x), lambda upstream: factor[0] * upstream
+
+    def change(i):
+        factor[0] = 1.0 if i < 12 else -0.5
+
+    return lambda x: descend(held, x, 0.1, scaled), held, change
+
+
+def model_of_a_checkpoint():
+    layer = keras.layers.Dense(3, kernel_initializer=keras.initializers.GlorotUniform(seed=3))
+    layer.build((None, 3))
+    held, checkpoint = weights(), tf.train.Checkpoint(net=layer)
+
+    def step(x):
+        return descend(held, checkpoint.net(x), 0.1 if checkpoint.net.trainable else 0.01)
+
+    def change(i):
+        layer.trainable = i < 12
+
+    return step, held, change
+
+
 SAFE = [
     list_rate, changed_before_the_second_call, back_and_forth, global_flag, replaced_helper, method, callable_object,
     partial, default_argument, trainable_flag, built_in_the_first_call,
     known_shapes, settings_of_keras, rate_on_a_variable, rate_that_a_variable_may_have, frozen_variable,
-    regularizer_of_a_variable,
+    regularizer_of_a_variable, gradient_of_its_own, model_of_a_checkpoint,
 ]  # fmt: skip
 
 
@@ -445,6 +475,38 @@ def takes_its_name_from_a_value():
     return step, held, lambda i: None
 
 
+def prints_in_a_gradient():
+    held = weights()
+
+    @tf.custom_gradient
+    def shown(x):
+        print("forward")
+        return tf.identity(x), lambda upstream: upstream
+
+    return lambda x: descend(held, x, 0.1, shown), held, lambda i: None
+
+
+def notes_now_and_then():
+    held, log, count = weights(), {"losses": []}, tf.Variable(0)
+
+    def step(x):
+        loss = descend(held, x, 0.1)
+        if count.assign_add(1) % 5 == 0:
+            log["losses"].append(loss)
+        return loss
+
+    return step, lambda: [*held, *map(tf.constant, log["losses"])], lambda i: None
+
+
+def reads_a_file():
+    held, path = weights(), Path(tempfile.mkdtemp()) / "rate"
+
+    def change(i):
+        path.write_text("0.1" if i < 12 else "0.01")
+
+    return lambda x: descend(held, x, tf.strings.to_number(tf.io.read_file(str(path)))), held, change
+
+
 def untraceable():
     held = weights()
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
@@ -458,6 +520,7 @@ UNSAFE = [
     (takes_the_float_of_a_variable, "a float of a tensor in "),
     (takes_an_int, "an int of a tensor in of"), (takes_values_where_there_are_any, "(Tanh) for its value"),
     (takes_its_name_from_a_value, "it makes text of a tensor (Cast) in "),
+    (prints_in_a_gradient, "print"), (notes_now_and_then, "changes `log[].append`"), (reads_a_file, "looks into files"),
     (kept_rows(lambda kept: kept.shape[0]), "shape"),
     (kept_rows(lambda kept: kept.get_shape().as_list()[0]), "shape"),
     (kept_rows(lambda kept: kept.shape.num_elements()), "shape"),
@@ -891,7 +954,7 @@ def test_what_a_step_reads_of_its_arguments_trains_as_unwrapped(two_cpus, live_h
     ("make", "reason"),
     [
         (logs_of_the_step, "changes `logs.update`"), (logs_of_a_helper, "`found[]` in remember"),
-        (losses_in_a_list, "changes `found`"), (losses_in_an_object, "changes `found.losses.append` in "),
+        (losses_in_a_list, "changes `found[].append`"), (losses_in_an_object, "changes `found.losses.append` in "),
         (prints_later, "print"), (attribute_of_a_dict, "whose attribute `rate`"),
     ],
 )  # fmt: skip

@@ -29,7 +29,7 @@ def decaying(variables):
     return optimizer
 
 
-def descending(loss_of, held=None):
+def descending(loss_of, held=None, **tape_options):
     """Makes (step, variables, what the program does before a call): the step trains on what `loss_of` makes of it."""
 
     def make():
@@ -37,7 +37,7 @@ def descending(loss_of, held=None):
         optimizer = decaying(variables)
 
         def step(x):
-            with tf.GradientTape() as tape:
+            with tf.GradientTape(**tape_options) as tape:
                 loss = loss_of(variables, x)
             optimizer.apply(tape.gradient(loss, variables), variables)
             return loss
@@ -123,6 +123,27 @@ def test_a_gradient_that_is_none_in_some_steps_leaves_the_step_alone(two_cpus, l
     assert "is None where a branch is not taken" in hand.live.left_alone
 
 
+def penalised(loss_of):
+    """With the norm of a gradient, for which one tape lies within another."""
+
+    def loss(held, x):
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            loss = loss_of(held, x)
+        return loss + square(inner.gradient(loss, x))
+
+    return loss
+
+
+@pytest.mark.parametrize("loss_of", [switched_off, switched_off_within, no_runs])
+@pytest.mark.parametrize("make", [lambda of: descending(of, persistent=True), lambda of: descending(penalised(of))],
+                         ids=["persistent", "within another"])  # fmt: skip
+def test_such_a_gradient_is_seen_in_the_calls_that_tensorflow_makes_of_branches(two_cpus, live_hand, loss_of, make):
+    found, hand = wrapped(live_hand, make(loss_of))
+    assert close(found, alone(make(loss_of)))
+    assert "is None where a branch is not taken" in hand.live.left_alone
+
+
 def recurrent():
     layer = keras.layers.LSTM(3, kernel_initializer=begun(), recurrent_initializer=begun())
     layer.build((None, 4, 3))
@@ -168,6 +189,20 @@ def test_layers_that_loop_over_time_may_be_placed(two_cpus, live_hand):
     def make():
         variables, layer = recurrent()
         return descending(lambda held, x: square(layer(x[None] @ held[0] @ held[1])), lambda: variables)()
+
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make))
+    assert hand.live.left_alone is None and hand.moves > 3
+
+
+def test_branches_and_loops_under_a_persistent_tape_may_be_placed(two_cpus, live_hand):
+    def make():
+        variables, layer = recurrent()
+
+        def loss(held, x):
+            return in_each_branch(held, x) + in_loops(held, x) + square(layer(x[None] @ held[0] @ held[1]))
+
+        return descending(loss, lambda: variables, persistent=True)()
 
     found, hand = wrapped(live_hand, make)
     assert close(found, alone(make))
@@ -466,14 +501,14 @@ def test_a_number_to_which_a_loop_adds_tensors_is_placed(two_cpus, live_hand, lo
 # Gradients of rows.
 
 
-def clipped(loss_of):
+def clipped(loss_of, **tape_options):
     """Makes a step that clips by the norm of all gradients, and always clips."""
 
     def make():
         variables = weights()
 
         def step(x):
-            with tf.GradientTape() as tape:
+            with tf.GradientTape(**tape_options) as tape:
                 loss = loss_of(variables, x)
             gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 0.01)
             for variable, gradient in zip(variables, gradients, strict=True):
@@ -517,11 +552,14 @@ def read_and_gathered(held, x):
     return loss
 
 
+@pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("loss_of", [gathered_in_a_loop, gathered_in_a_branch, read_and_gathered])
-def test_rows_that_are_gathered_where_a_trace_makes_a_dense_gradient_leave_the_step_alone(two_cpus, live_hand, loss_of):
+def test_rows_that_are_gathered_where_a_trace_makes_a_dense_gradient_leave_the_step_alone(
+    two_cpus, live_hand, loss_of, persistent
+):
     """Rows that are gathered twice count twice in the norm of what is sparse."""
-    found, hand = wrapped(live_hand, clipped(loss_of))
-    assert close(found, alone(clipped(loss_of)))
+    found, hand = wrapped(live_hand, clipped(loss_of, persistent=persistent))
+    assert close(found, alone(clipped(loss_of, persistent=persistent)))
     assert hand.moves == 0 and hand.live.left_alone is not None
 
 

@@ -1,0 +1,70 @@
+"""Questions for the type of an argument that is an array or a number eagerly, and a tensor while a step is traced."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.trace.eager.branches import made_of
+from placer.trace.eager.tensor_reads import caller_of, is_users, name_of, patching
+
+NUMBERS = (int, float)
+Eager = Mapping[int, type]
+"""By the id of a tensor that stands for an argument: the type of what the user's step is given there eagerly."""
+
+
+@contextmanager
+def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
+    """Call `note` with the reason, in words, where code of the user's own asks for the type of such an argument, or of
+    what is made of such arguments alone, in this thread and block, and eagerly gets another answer: by `isinstance`,
+    `type` or `tf.is_tensor`.
+    """
+    thread, known, is_tensor = threading.get_ident(), dict.fromkeys(eager, True), tf.is_tensor
+    kinds = {*eager.values(), *(NUMBERS if {*NUMBERS} & {*eager.values()} else ())}  # of what is made of them
+
+    def differs(value: Any, answer: Callable[[type], bool], traced: bool) -> bool:
+        """answer: to the question, by the type of the value."""
+        if threading.get_ident() != thread or not eager or not tf.is_symbolic_tensor(value):
+            return False
+        kind = eager.get(id(value))
+        if kind is not None:
+            return answer(kind) != traced
+        # What is made of arrays and numbers is one itself, unless an op made it; then only tensors are asked for.
+        return not traced and made_of(value, known) is True and any(map(answer, kinds))
+
+    def asked(question: str) -> None:
+        frame = caller_of(sys._getframe(2))
+        if is_users(frame):
+            note(
+                f"it asks for the type of an argument (`{question}`) in {name_of(frame)}, which is a tensor once the "
+                "step is traced; pass a tensor, or decorate the step with @tf.function"
+            )
+
+    def is_instance(value: Any, classes: Any) -> bool:
+        found = isinstance(value, classes)
+        if differs(value, lambda kind: issubclass(kind, classes), found):
+            asked("isinstance")
+        return found
+
+    def type_of(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and differs(args[0], lambda _: True, False):
+            asked("type")
+        return type(*args, **kwargs)
+
+    def is_any_tensor(value: Any) -> Any:
+        if differs(value, lambda _: False, True):
+            asked("tf.is_tensor")
+        return is_tensor(value)
+
+    with patching, tf_internals.autograph_calls({isinstance: is_instance, type: type_of}):
+        tf.is_tensor = tf.autograph.experimental.do_not_convert(is_any_tensor)
+        try:
+            yield
+        finally:
+            tf.is_tensor = is_tensor
